@@ -1,0 +1,1 @@
+"""One AMQP channel: publishing, confirms, consuming, acknowledgements, declarations."""

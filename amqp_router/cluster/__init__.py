@@ -1,0 +1,1 @@
+"""What nodes agree on: registry port and its stand-alone form."""

@@ -1,0 +1,1 @@
+"""One client connection: handshake, frame loop, heartbeats, output."""

@@ -1,0 +1,1 @@
+"""Definitions of vhosts, users, exchanges, queues and bindings on SQLAlchemy Core."""

@@ -1,0 +1,1 @@
+"""The partitioned queue log (see FORMAT.md)."""

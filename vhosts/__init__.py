@@ -1,0 +1,1 @@
+"""Virtual hosts: exchanges, queues and the bindings between them."""

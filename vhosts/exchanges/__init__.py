@@ -1,0 +1,1 @@
+"""Exchange types and the router that walks their bindings."""

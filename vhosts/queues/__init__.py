@@ -1,0 +1,1 @@
+"""Queues: ready messages, consumers, dispatch."""
