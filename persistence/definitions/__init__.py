@@ -1,1 +1,1 @@
-"""Definitions of vhosts, users, exchanges, queues and bindings on SQLAlchemy Core."""
+"""Definitions: virtual hosts, users, permissions and every durable exchange, queue and binding."""
