@@ -2,8 +2,8 @@
 
 A row is what the store holds, a change is what alters it, and every change is whole: it replaces a row or
 removes one, so applying it twice is the same as applying it once. Nothing here cascades. Whoever deletes a
-virtual host or a queue also lists the rows that go with it; the order of changes then says everything, on this
-node and on any other.
+virtual host or a queue also lists the rows that go with it; the order of changes then says everything, on
+this node and on any other.
 
 Names are ``str`` as the protocol decodes them (UTF-8, with ``surrogateescape`` for bytes that are not),
 ``arguments`` is an encoded AMQP table with its length.
