@@ -1,48 +1,204 @@
-"""Build of the compiled modules; everything else stands in pyproject.toml."""
+"""Build of the compiled modules; everything else stands in pyproject.toml.
+
+A module with a ``.pxd`` beside it is compiled by Cython where a C compiler is. Without one, or when a module
+does not compile, the install goes on with a warning and that module runs from its source: the speed is lost,
+nothing else. ``AMQP_ROUTER_REQUIRE_COMPILED=1`` makes that an error.
+
+The build records what it made and from which content (``amqp_router/compiled.json``, read by
+``amqp_router/compiled.py``), and builds only what that record does not already hold.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import importlib.util
+import json
 import os
+import shutil
+import subprocess
 import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 from setuptools.extension import Extension
 
-#: Modules with a ``.pxd`` beside them. A module enters the list with a measured gain.
+#: Modules with a ``.pxd`` beside them, each after those whose ``.pxd`` it uses.
+#: A module enters the list with a measured gain.
 COMPILED = [
     "amqp_router.protocol._buf",
     "amqp_router.protocol.message",
 ]
 
+ROOT = Path(__file__).resolve().parent
+DIRECTIVES = {
+    "language_level": 3,
+    "annotation_typing": False,
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+    "cdivision": True,
+}
 
-def extensions() -> list[Extension]:
-    from Cython.Build import cythonize
 
-    modules = []
-    for name in COMPILED:
-        stem = name.replace(".", "/")
-        source = stem + (".pyx" if os.path.exists(stem + ".pyx") else ".py")
-        if os.path.exists(source):
-            modules.append(Extension(name, [source], extra_compile_args=["-O2"]))
-    result: list[Extension] = cythonize(
-        modules,
-        build_dir="build/cython",
-        compiler_directives={
-            "language_level": 3,
-            "annotation_typing": False,
-            "boundscheck": False,
-            "wraparound": False,
-            "initializedcheck": False,
-            "cdivision": True,
-        },
+def _load_compiled() -> ModuleType:
+    """``amqp_router/compiled.py`` by its path, as importing the package would put its rule in force here."""
+    spec = importlib.util.spec_from_file_location("_compiled", ROOT / "amqp_router" / "compiled.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["_compiled"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+compiled = _load_compiled()
+REQUIRED = os.environ.get("AMQP_ROUTER_REQUIRE_COMPILED", "") not in ("", "0")
+
+
+def source_of(module: str) -> Path:
+    """The file Cython compiles, relative to the root: the ``.pyx`` twin if there is one."""
+    stem = Path(*module.split("."))
+    pyx = stem.with_suffix(".pyx")
+    return pyx if (ROOT / pyx).exists() else stem.with_suffix(".py")
+
+
+def compiler_problem() -> str:
+    """Why C code cannot be compiled here, found by compiling a line of it; empty if it can."""
+    command = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
+    if shutil.which(command[0]) is None:
+        return f"no C compiler ({command[0]}) was found when it was installed"
+    include = ["-I", sysconfig.get_path("include")]
+    probe = subprocess.run(
+        [*command, *include, "-x", "c", "-c", "-", "-o", os.devnull],
+        input="#include <Python.h>\n",
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    return result
+    if probe.returncode:
+        return "the C compiler found no Python.h when it was installed (Debian: apt-get install python3-dev)"
+    return ""
 
 
 class OptionalBuild(build_ext):
     """Compiles where a C compiler is; elsewhere the modules run as ordinary Python."""
 
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.parallel = os.cpu_count()
+        self.force = True  # what is built is what the record says has changed; file times decide nothing
+        self._failed: dict[str, str] = {}
+        self._files: dict[str, dict[str, str]] = {}
+
+    def run(self) -> None:
+        """Build what changed, then write the record beside what was built."""
+        in_place = bool(self.inplace or self.editable_mode)
+        (ROOT / "build").mkdir(exist_ok=True)
+        with open(ROOT / "build" / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two builds of one tree would write the same files
+            self.extensions = list(self._to_build(in_place, {ext.name: ext for ext in self.extensions}))
+            if self.extensions:
+                try:
+                    super().run()
+                except Exception as error:  # whatever the tool chain says, the sources still run
+                    self._give_up(self.extensions, str(error))
+            self._write_record(ROOT if in_place else Path(self.build_lib))
+        if self._failed and REQUIRED:
+            raise SystemExit(f"AMQP_ROUTER_REQUIRE_COMPILED is set and {self._failures()}")
+        if self._failed:
+            self.warn(f"{self._failures()}; everything works all the same, but slower")
+
+    def _failures(self) -> str:
+        reasons = sorted(set(self._failed.values()))
+        return f"{len(self._failed)} of {len(COMPILED)} modules run uncompiled: {'; '.join(reasons)}"
+
+    def _to_build(self, in_place: bool, extensions: dict[str, Extension]) -> Iterable[Extension]:
+        """Those of `extensions` that the record of this tree does not already hold, C code generated."""
+        if in_place:
+            recorded = compiled.read_record(ROOT)["modules"]
+            ready = compiled.inspect_build(ROOT).compiled
+            self._files = {name: recorded[name] for name in COMPILED if name in ready}
+        missing = [name for name in COMPILED if name not in self._files]
+        if not missing:
+            return
+        problem = compiler_problem()
+        if problem:
+            self._failed = dict.fromkeys(missing, problem)
+            return
+        try:
+            from Cython.Build import cythonize
+            from Cython.Build.Dependencies import create_dependency_tree
+        except ImportError:
+            self._failed = dict.fromkeys(missing, "Cython was not there when it was installed")
+            return
+        for name in missing:
+            source = source_of(name)
+            try:
+                # Hashed before Cython reads it: an edit during the build leaves a record that no longer fits.
+                files = self._hashes(source, create_dependency_tree().all_dependencies(source.as_posix()))
+                module = Extension(name, [source.as_posix()])
+                [generated] = cythonize(
+                    [module], build_dir="build/cython", compiler_directives=DIRECTIVES, force=True, quiet=True
+                )
+            except Exception as error:  # a CompileError has printed what is wrong
+                self._failed[name] = f"{source} does not compile ({type(error).__name__})"
+            else:
+                self._files[name] = files
+                extensions[name].sources = generated.sources
+                yield extensions[name]
+
+    @staticmethod
+    def _hashes(source: Path, dependencies: Iterable[str]) -> dict[str, str]:
+        """Hash of each of our files a module is made from: ``.py``, ``.pyx``, ``.pxd`` and what they cimport."""
+        own = [path for path in map(source.with_suffix, (".py", ".pxd")) if (ROOT / path).exists()]
+        cimported = [Path(os.path.relpath(name, ROOT)) for name in dependencies]
+        ours = {path for path in [source, *own, *cimported] if path.parts[0] in compiled.PACKAGES}
+        return {path.as_posix(): compiled.file_hash(ROOT / path) for path in sorted(ours)}
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception as error:
+            self._give_up([ext], str(error))
+
+    def copy_extensions_to_source(self) -> None:
+        try:
+            self.extensions = [ext for ext in self.extensions if ext.name not in self._failed]
+            super().copy_extensions_to_source()
+        except Exception as error:
+            self._give_up(self.extensions, str(error))
+
+    def get_outputs(self) -> list[str]:
+        return [output for output in super().get_outputs() if os.path.exists(output)]
+
+    def _give_up(self, extensions: Iterable[Extension], reason: str) -> None:
+        for ext in extensions:
+            self._failed[ext.name] = f"the C compiler failed ({reason})"
+            self._files.pop(ext.name, None)
+
+    def _write_record(self, root: Path) -> None:
+        record: dict[str, Any] = {
+            "modules": self._files,
+            "failed": {name: {"reason": reason} for name, reason in self._failed.items()},
+        }
+        path = root / compiled.RECORD
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(path.name + ".new")
+        new.write_text(json.dumps(record, indent=1, sort_keys=True))
+        new.replace(path)
+
 
 if __name__ == "__main__":
-    setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuild})
+    os.chdir(ROOT)
+    setup(
+        ext_modules=[
+            Extension(name, [source_of(name).as_posix()], extra_compile_args=["-O2", "-g0"])
+            for name in COMPILED
+        ],
+        cmdclass={"build_ext": OptionalBuild},
+    )
