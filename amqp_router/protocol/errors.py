@@ -1,0 +1,230 @@
+"""Every AMQP error as an exception: its reply code, and whether it closes the channel or the connection.
+
+The model raises them; one place turns them into channel.close or connection.close, one other into an HTTP
+status. The functions below build the errors of the frame layer, whose texts are the same for every broker
+state.
+
+Source: AMQP 0-9-1, section 1.7 (reply codes); semantics 2.2 (texts, as RabbitMQ 3.10 sends them).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from amqp_router.protocol.constants import SHORT_STRING_MAX
+
+_ELLIPSIS = b"..."
+#: How much of a frame an error text shows.
+_SNIPPET_SIZE = 16
+
+UNKNOWN_FRAME = "unknown_frame"
+UNIMPLEMENTED_METHOD = "unimplemented method"
+EXPECTED_METHOD = "expected method frame, got non method frame instead"
+EXPECTED_BODY = "expected content body, got non content body frame instead"
+
+
+class FieldError(ValueError):
+    """Bytes that are no field table or property list, or a value that cannot be written as one.
+
+    It has no reply code: the caller knows which method or header the bytes came from.
+    """
+
+
+class AMQPError(Exception):
+    """An error with a reply code. ``class_id`` and ``method_id`` name the method at fault; 0 is none."""
+
+    reply_code: ClassVar[int]
+    name: ClassVar[str]
+
+    def __init__(self, text: str, *, class_id: int = 0, method_id: int = 0) -> None:
+        super().__init__(text)
+        self.text = text
+        self.class_id = class_id
+        self.method_id = method_id
+
+    @property
+    def reply_text(self) -> str:
+        """The text of the close frame, cut to the 255 octets of a short string as RabbitMQ cuts it."""
+        text = f"{self.name} - {self.text}"
+        data = text.encode("utf-8", "surrogateescape")
+        if len(data) <= SHORT_STRING_MAX:
+            return text
+        # The cut may split a character; its first octets then travel as surrogates and encode back.
+        cut = data[: SHORT_STRING_MAX - len(_ELLIPSIS)] + _ELLIPSIS
+        return cut.decode("utf-8", "surrogateescape")
+
+    def __str__(self) -> str:
+        return f"{self.reply_code} {self.name} - {self.text}"
+
+
+class ChannelException(AMQPError):
+    """Closes the channel; the connection and its other channels go on."""
+
+
+class ConnectionException(AMQPError):
+    """Closes the connection."""
+
+
+class ContentTooLarge(ChannelException):
+    reply_code = 311
+    name = "CONTENT_TOO_LARGE"
+
+
+class NoRoute(ChannelException):
+    """Never closes anything in practice: its code and name go out in basic.return."""
+
+    reply_code = 312
+    name = "NO_ROUTE"
+
+
+class NoConsumers(ChannelException):
+    reply_code = 313
+    name = "NO_CONSUMERS"
+
+
+class AccessRefused(ChannelException):
+    reply_code = 403
+    name = "ACCESS_REFUSED"
+
+
+class NotFound(ChannelException):
+    reply_code = 404
+    name = "NOT_FOUND"
+
+
+class ResourceLocked(ChannelException):
+    reply_code = 405
+    name = "RESOURCE_LOCKED"
+
+
+class PreconditionFailed(ChannelException):
+    reply_code = 406
+    name = "PRECONDITION_FAILED"
+
+
+class ConnectionForced(ConnectionException):
+    reply_code = 320
+    name = "CONNECTION_FORCED"
+
+
+class InvalidPath(ConnectionException):
+    reply_code = 402
+    name = "INVALID_PATH"
+
+
+class LoginRefused(ConnectionException):
+    """ACCESS_REFUSED before there is a channel: wrong name or password."""
+
+    reply_code = 403
+    name = "ACCESS_REFUSED"
+
+
+class FrameError(ConnectionException):
+    reply_code = 501
+    name = "FRAME_ERROR"
+
+
+class SyntaxInvalid(ConnectionException):
+    reply_code = 502
+    name = "SYNTAX_ERROR"
+
+
+class CommandInvalid(ConnectionException):
+    reply_code = 503
+    name = "COMMAND_INVALID"
+
+
+class ChannelError(ConnectionException):
+    reply_code = 504
+    name = "CHANNEL_ERROR"
+
+
+class UnexpectedFrame(ConnectionException):
+    reply_code = 505
+    name = "UNEXPECTED_FRAME"
+
+
+class ResourceError(ConnectionException):
+    reply_code = 506
+    name = "RESOURCE_ERROR"
+
+
+class NotAllowed(ConnectionException):
+    reply_code = 530
+    name = "NOT_ALLOWED"
+
+
+class NotImplementedByServer(ConnectionException):
+    reply_code = 540
+    name = "NOT_IMPLEMENTED"
+
+
+class InternalError(ConnectionException):
+    reply_code = 541
+    name = "INTERNAL_ERROR"
+
+
+def malformed_frame(frame_type: int, payload: bytes, reason: str = UNKNOWN_FRAME) -> FrameError:
+    """501 for a frame whose envelope or payload is wrong; ``reason`` is one of the texts here."""
+    return FrameError(f"{_frame_snippet(frame_type, payload)}: {reason}")
+
+
+def invalid_frame_end(octet: int) -> str:
+    """Reason for ``malformed_frame``: ``octet`` stands where 0xCE belongs."""
+    return f"{{invalid_frame_end_marker,{octet}}}"
+
+
+def frame_too_large(payload_size: int, payload_size_max: int) -> str:
+    """Reason for ``malformed_frame``; the limit is the agreed frame_max less 8."""
+    return f"{{frame_too_large,{payload_size},{payload_size_max}}}"
+
+
+def unexpected_frame(frame_type: int, payload: bytes) -> UnexpectedFrame:
+    """505 for a well-formed frame that has no place in the connection's state."""
+    return UnexpectedFrame(_frame_snippet(frame_type, payload))
+
+
+def expected_content_header(class_id: int, method_id: int, got_class: int | None = None) -> UnexpectedFrame:
+    """505 for what followed a method with content; ``got_class`` if it was a header of another class."""
+    got = "non content header frame" if got_class is None else f"one for class {got_class}"
+    text = f"expected content header for class {class_id}, got {got} instead"
+    return UnexpectedFrame(text, class_id=class_id, method_id=method_id)
+
+
+def body_too_long(received: int, announced: int) -> FrameError:
+    """501 for body frames that exceed the content header's size (RabbitMQ hangs: semantics 2.16)."""
+    return FrameError(f"content body of {received} octets exceeds the announced {announced}")
+
+
+def cannot_decode(arguments: bytes, class_id: int, method_id: int) -> FrameError:
+    """501 for a method whose arguments are malformed."""
+    # The text is cut to 255 octets anyway: do not format a whole frame for that.
+    shown = erlang_octets(arguments[:SHORT_STRING_MAX])
+    return FrameError(f"cannot decode {shown}", class_id=class_id, method_id=method_id)
+
+
+def erlang_binary(data: bytes) -> str:
+    """``data`` as Erlang's ``~p`` prints a binary: ``<<"text">>`` if printable, else numbers.
+
+    Erlang also prints Latin-1 letters; those would not be valid UTF-8 in a reply text, so here they
+    count as not printable.
+    """
+    if data and all(octet in _PRINTABLE for octet in data):
+        return '<<"' + "".join(_PRINTABLE[octet] for octet in data) + '">>'
+    return erlang_octets(data)
+
+
+def erlang_octets(data: bytes) -> str:
+    """``data`` as Erlang's ``~w`` prints a binary: numbers, even for text."""
+    return "<<" + ",".join(map(str, data)) + ">>"
+
+
+def _frame_snippet(frame_type: int, payload: bytes) -> str:
+    amount = "all" if len(payload) <= _SNIPPET_SIZE else f"first {_SNIPPET_SIZE}"
+    return f"type {frame_type}, {amount} octets = {erlang_binary(payload[:_SNIPPET_SIZE])}"
+
+
+_ESCAPES = {
+    8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 27: "\\e", 34: '\\"', 92: "\\\\"
+}  # fmt: skip
+_PRINTABLE = {octet: chr(octet) for octet in range(32, 127)} | _ESCAPES
