@@ -32,6 +32,8 @@ from setuptools.extension import Extension
 COMPILED = [
     "amqp_router.protocol._buf",
     "amqp_router.protocol.message",
+    "amqp_router.protocol.fields",
+    "amqp_router.protocol.properties",
 ]
 
 ROOT = Path(__file__).resolve().parent
@@ -154,7 +156,7 @@ class OptionalBuild(build_ext):
 
     @staticmethod
     def _hashes(source: Path, dependencies: Iterable[str]) -> dict[str, str]:
-        """Hash of each of our files a module is made from: ``.py``, ``.pyx``, ``.pxd`` and what they cimport."""
+        """Hash of each of our files a module is made of: ``.py``, ``.pyx``, ``.pxd`` and what these cimport."""
         own = [path for path in map(source.with_suffix, (".py", ".pxd")) if (ROOT / path).exists()]
         cimported = [Path(os.path.relpath(name, ROOT)) for name in dependencies]
         ours = {path for path in [source, *own, *cimported] if path.parts[0] in compiled.PACKAGES}

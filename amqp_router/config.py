@@ -1,0 +1,331 @@
+"""Every option of the broker, one line each: type, default, unit, meaning.
+
+Values come from a TOML file, then from the environment (``AMQP_ROUTER_`` and the option's name in
+capitals), then from the command line; the later wins. The flags, their help and ``docs/configuration.md``
+are made from `Settings`, so an option is added here and nowhere else. A key that no option has is an error,
+as is a value that does not fit: the operator gets one line that names it (`ConfigError`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+ENV_PREFIX = "AMQP_ROUTER_"
+#: Read by the import rule and the build, before there are settings.
+BUILD_VARIABLES = {"AMQP_ROUTER_UNCOMPILED", "AMQP_ROUTER_REQUIRE_COMPILED"}
+#: Names that Kubernetes gives every container when a service is called amqp-router.
+KUBERNETES_VARIABLE = re.compile(
+    r"AMQP_ROUTER_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)"
+)
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SIZES = {"": 1, "B": 1, "KIB": KIB, "MIB": MIB, "GIB": GIB}
+
+
+_FILE = "the configuration file"
+
+
+class ConfigError(Exception):
+    """The operator's mistake: the text is one line that names the option, where it stands and the way out."""
+
+
+def parse_bytes(value: object) -> object:
+    """``"64MiB"`` to 67108864; what is not such a text is left to the type's own check."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip(), re.IGNORECASE)
+        if match and match[2].upper() in SIZES:
+            return int(match[1]) * SIZES[match[2].upper()]
+        raise ValueError("a number of bytes, or one with KiB, MiB or GiB")
+    return value
+
+
+Bytes = Annotated[int, BeforeValidator(parse_bytes)]
+
+
+def option(section: str, default: Any, unit: str, meaning: str, **limits: Any) -> Any:
+    """One option; `limits` are pydantic's (``ge``, ``le``, ``pattern``)."""
+    extra: JsonDict = {"section": section, "unit": unit}
+    return Field(default, description=meaning, json_schema_extra=extra, validate_default=True, **limits)
+
+
+_node = partial(option, "Node")
+_listener = partial(option, "Listener")
+_connection = partial(option, "Connections")
+_message = partial(option, "Messages and memory")
+_log = partial(option, "Queue logs on disk")
+
+
+# fmt: off - one line an option
+class Settings(BaseSettings):
+    """All options. Frozen; the layers below get small dataclasses made from it."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
+    )
+
+    data_dir: Path = _node(Path("data"), "", "folder of the queue logs and definitions; made if missing")
+    node_name: str = _node(
+        "", "", "name of this node; empty: router@ and the host's name", pattern=r"^([\w.-]+@[\w.-]+)?$"
+    )
+    ready_file: Path | None = _node(
+        None, "", "file to write, as JSON, once the broker serves: process id and addresses"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _node(
+        "info", "", "least severity that is logged; read again at SIGHUP"
+    )
+    log_format: Literal["text", "json"] = _node(
+        "text", "", "form of the broker log on standard error; json: one object a line"
+    )
+    open_files: int = _node(
+        65536, "files", "file descriptors to ask the system for; the log tells what was granted", ge=256
+    )
+
+    bind: str = _listener(
+        "127.0.0.1", "", "address to listen on; 0.0.0.0 or :: for every interface", min_length=1
+    )
+    amqp_port: int = _listener(5672, "", "port for AMQP clients; 0 picks a free one", ge=0, le=65535)
+
+    connections_max: int = _connection(
+        0, "connections", "more are refused; 0: as many as file descriptors allow", ge=0
+    )
+    channel_max: int = _connection(2047, "channels", "channels one connection may have open", ge=1, le=65535)
+    frame_max: Bytes = _connection(131072, "bytes", "largest frame offered to clients", ge=4096, le=16 * MIB)
+    heartbeat_s: int = _connection(
+        60, "s", "heartbeat interval offered to clients; 0 offers none", ge=0, le=65535
+    )
+    handshake_timeout_s: float = _connection(
+        10.0, "s", "time from connect to an open virtual host", gt=0, le=3600
+    )
+    pre_login_bytes_max: Bytes = _connection(
+        4096, "bytes", "largest frame taken from a client that has not logged in", ge=4096
+    )
+    output_bytes_max: Bytes = _connection(
+        64 * MIB, "bytes", "waiting to be sent to a client that does not read; more closes it", ge=MIB
+    )
+    guest_loopback_only: bool = _connection(True, "", "user guest may log in only from this machine")
+    product: str = _connection(
+        "amqp-router",
+        "",
+        "product in the server properties; RabbitMQ for clients that insist on it",
+        min_length=1,
+    )
+
+    message_bytes_max: Bytes = _message(
+        128 * MIB, "bytes", "largest message body; a larger one closes the channel (311)", ge=1
+    )
+    unsynced_bytes_max: Bytes = _message(
+        2 * MIB,
+        "bytes",
+        "published by one connection and not yet on disk; beyond it is not read",
+        ge=64 * KIB,
+    )
+    memory_budget: Bytes = _message(
+        96 * MIB, "bytes", "contents of waiting messages kept in memory, all queues together", ge=MIB
+    )
+
+    segment_bytes: Bytes = _log(
+        64 * MIB, "bytes", "size at which a log goes on in a new segment file", ge=64 * KIB, le=GIB
+    )
+    settle_sync_ms: int = _log(
+        200, "ms", "longest time until acknowledgements alone are synced to disk", ge=1, le=60_000
+    )
+    # fmt: on
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags before environment before file, which `load` hands over under the name `_FILE`."""
+        assert isinstance(init_settings, InitSettingsSource)
+        flags = dict(init_settings.init_kwargs)
+        file = flags.pop(_FILE, {})
+        return InitSettingsSource(settings_cls, flags), env_settings, InitSettingsSource(settings_cls, file)
+
+    @property
+    def node(self) -> str:
+        """The node's name, the default worked out."""
+        return self.node_name or f"router@{socket.gethostname().partition('.')[0] or 'localhost'}"
+
+
+def flag(name: str) -> str:
+    """``--amqp-port`` for ``amqp_port``."""
+    return "--" + name.replace("_", "-")
+
+
+def env_name(name: str) -> str:
+    """``AMQP_ROUTER_AMQP_PORT`` for ``amqp_port``."""
+    return ENV_PREFIX + name.upper()
+
+
+def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
+    """The settings of file `config`, the environment and `flags` (option name to text, only those given).
+
+    Raises:
+        ConfigError: an unknown key, a value that does not fit, or a file that cannot be read.
+    """
+    flags = dict(flags or {})
+    if config is None and os.environ.get(env_name("config")):
+        config = Path(os.environ[env_name("config")])
+    file = _read_file(config) if config else {}
+    for name in file.keys() - Settings.model_fields.keys():
+        raise ConfigError(f"{config}: unknown option {name!r}{_suggestion(name)}")
+    _check_environment()
+    try:
+        return Settings(**{_FILE: file}, **flags)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, flags, config)) from None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another with --config") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML ({error})") from None
+
+
+def _check_environment() -> None:
+    known = {env_name(name) for name in [*Settings.model_fields, "config"]} | BUILD_VARIABLES
+    for name in sorted(os.environ):
+        if name.startswith(ENV_PREFIX) and name not in known and not KUBERNETES_VARIABLE.fullmatch(name):
+            option_name = name.removeprefix(ENV_PREFIX).lower()
+            raise ConfigError(f"environment: unknown option {name}{_suggestion(option_name, env_name)}")
+
+
+def _suggestion(name: str, spell: Any = str) -> str:
+    close = difflib.get_close_matches(name, Settings.model_fields, 1, 0.5)
+    hint = f"did you mean {spell(close[0])}? " if close else ""
+    return f"; {hint}`amqp-router options` lists them all"
+
+
+def _explain(error: ValidationError, flags: Mapping[str, Any], config: Path | None) -> str:
+    """The first thing pydantic found, in one line and with where the value stands."""
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    if name in flags:
+        place = flag(name)
+    elif env_name(name) in os.environ:
+        place = f"environment: {env_name(name)}"
+    else:
+        place = f"{config}: {name}"
+    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{place}: {first['input']!r} does not fit: {reason}; `amqp-router options` tells what does"
+
+
+def options() -> Iterator[tuple[str, str, FieldInfo]]:
+    """(section, name, field) of every option, in the order of `Settings`."""
+    for name, info in Settings.model_fields.items():
+        yield _extra(info, "section"), name, info
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for every option, grouped by section; only those given show up in the namespace."""
+    groups: dict[str, Any] = {}
+    for section, name, info in options():
+        group = groups.get(section) or groups.setdefault(section, parser.add_argument_group(section))
+        text = f"{info.description} (default: {default_text(info)}{unit_text(info)})"
+        # No type and no choices for argparse: the model checks, as it does for file and environment.
+        group.add_argument(
+            flag(name),
+            dest=name,
+            metavar=type_name(info).replace(" or ", "|").upper(),
+            default=argparse.SUPPRESS,
+            help=text.replace("%", "%%"),
+        )
+
+
+def type_name(info: FieldInfo) -> str:
+    """The option's type in a word."""
+    if get_origin(info.annotation) is Literal:
+        return " or ".join(get_args(info.annotation))
+    if _extra(info, "unit") == "bytes":
+        return "bytes"
+    names = {int: "integer", float: "number", bool: "true or false", str: "text"}
+    return names.get(info.annotation, "path")  # type: ignore[arg-type]  # an annotation is any object, a dict key too
+
+
+def default_text(info: FieldInfo) -> str:
+    """The default as one would write it."""
+    value = info.default
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if _extra(info, "unit") == "bytes":
+        return next(
+            (f"{value // n} {u}" for n, u in ((MIB, "MiB"), (KIB, "KiB")) if value % n == 0), str(value)
+        )
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def unit_text(info: FieldInfo) -> str:
+    """The unit with a space before it; empty for bytes, whose default has its own."""
+    unit = _extra(info, "unit")
+    return f" {unit}" if unit and unit != "bytes" else ""
+
+
+def _extra(info: FieldInfo, key: str) -> str:
+    extra = info.json_schema_extra
+    assert isinstance(extra, dict)
+    return str(extra[key])
+
+
+def markdown() -> str:
+    """The text of ``docs/configuration.md``."""
+    lines = [
+        "# Configuration",
+        "",
+        "<!-- Made by `amqp-router options --markdown` from amqp_router/config.py; do not edit. -->",
+        "",
+        "An option is set in a TOML file (`amqp-router serve --config FILE`, or the path in `AMQP_ROUTER_CONFIG`),",
+        "in the environment, or by a flag of `amqp-router serve`. A flag wins over the environment, the environment",
+        "over the file. For `amqp_port`:",
+        "",
+        "| where | how |",
+        "| --- | --- |",
+        "| TOML file | `amqp_port = 5673` |",
+        "| environment | `AMQP_ROUTER_AMQP_PORT=5673` |",
+        "| flag | `--amqp-port 5673` |",
+        "",
+        'Sizes in bytes may be written with a unit: `64MiB` (in TOML as text: `"64MiB"`). An unknown option, or a',
+        "value that does not fit, ends the start with one line that names it and exit code 2.",
+    ]
+    last = ""
+    for section, name, info in options():
+        if section != last:
+            lines += [
+                "",
+                f"## {section}",
+                "",
+                "| option | type | default | meaning |",
+                "| --- | --- | --- | --- |",
+            ]
+            last = section
+        default = default_text(info) + unit_text(info)
+        lines.append(f"| `{name}` | {type_name(info)} | {default} | {info.description} |")
+    return "\n".join(lines) + "\n"
