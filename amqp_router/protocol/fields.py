@@ -121,7 +121,7 @@ def encode_table(table: Mapping[str, Field]) -> bytes:
     out = bytearray()
     try:
         _put_table(out, table, 0)
-    except (TypeError, ValueError, OverflowError, struct.error) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError, struct.error) as error:
         raise FieldError(str(error)) from error
     return bytes(out)
 
@@ -201,9 +201,9 @@ class _Reader:
         if tag == 83:  # S
             return "S", self.octets(self.size())
         if tag == 73:  # I
-            return "I", self.signed(4)
+            return "I", self.s32()
         if tag == 108:  # l
-            return "l", self.signed(8)
+            return "l", self.s64()
         if tag == 116:  # t
             self.need(1)
             return "t", self.u8() != 0
@@ -231,7 +231,7 @@ class _Reader:
         if letter == "D":
             self.need(5)
             # RabbitMQ reads the number as unsigned, but its clients (Java, pika) write signed ones.
-            return letter, (self.u8(), self.signed(4))
+            return letter, (self.u8(), self.s32())
         raise FieldError(f"unknown field type {tag}")
 
     def check_depth(self, depth: int) -> int:
@@ -250,7 +250,17 @@ class _Reader:
         self.pos = pos + 1
         return self.data[pos]
 
+    def s32(self) -> int:
+        number = self.size()
+        return number - 4294967296 if number > 2147483647 else number
+
+    def s64(self) -> int:
+        self.need(8)
+        high = self.s32()
+        return high * 4294967296 + self.size()
+
     def size(self) -> int:
+        """The next four octets, unsigned."""
         self.need(4)
         pos = self.pos
         self.pos = pos + 4
@@ -279,6 +289,14 @@ def _u32(data: bytes, pos: int) -> int:
     return data[pos] << 24 | data[pos + 1] << 16 | data[pos + 2] << 8 | data[pos + 3]
 
 
+def _put_u32(out: bytearray, number: int) -> int:
+    out.append(number >> 24 & 255)
+    out.append(number >> 16 & 255)
+    out.append(number >> 8 & 255)
+    out.append(number & 255)
+    return 0
+
+
 def _put_table(out: bytearray, table: Mapping[str, Field], depth: int) -> int:
     start = _open(out, depth)
     for name, field in table.items():
@@ -293,30 +311,39 @@ def _put_table(out: bytearray, table: Mapping[str, Field], depth: int) -> int:
 
 def _put_field(out: bytearray, field: Field, depth: int) -> int:
     tag, value = field
-    if tag in _INTEGERS:
-        size, is_signed = _INTEGERS[tag]
-        octets = int(value).to_bytes(size, "big", signed=is_signed)
-    elif tag in ("S", "x"):
-        octets = len(value).to_bytes(4, "big") + value
-    elif tag == "t":
-        octets = b"\x01" if value else b"\x00"
-    elif tag == "d":
-        octets = _DOUBLE.pack(value)
-    elif tag == "f":
-        octets = _FLOAT.pack(value)
-    elif tag == "D":
-        scale, number = value
-        octets = scale.to_bytes(1, "big") + number.to_bytes(4, "big", signed=True)
-    elif tag == "V":
-        octets = b""
-    elif tag in ("F", "A"):
+    if tag in ("S", "x"):
         out.append(ord(tag))
-        return _put_table(out, value, depth + 1) if tag == "F" else _put_array(out, value, depth + 1)
+        _put_u32(out, len(value))
+        out += value
+    elif tag == "F":
+        out.append(70)
+        _put_table(out, value, depth + 1)
+    elif tag == "A":
+        out.append(65)
+        _put_array(out, value, depth + 1)
+    elif tag in _INTEGERS:
+        size, is_signed = _INTEGERS[tag]
+        out.append(ord(tag))
+        out += value.to_bytes(size, "big", signed=is_signed)
     else:
-        raise FieldError(f"unknown field type {tag!r}")
-    out.append(ord(tag))
-    out += octets
+        out += _rare_octets(tag, value)
     return 0
+
+
+def _rare_octets(tag: str, value: Any) -> bytes:
+    if tag == "t":
+        return b"t\x01" if value else b"t\x00"
+    if tag == "V":
+        return b"V"
+    if tag == "d":
+        return b"d" + _DOUBLE.pack(value)
+    if tag == "f":
+        return b"f" + _FLOAT.pack(value)
+    if tag == "D":
+        scale, number = value
+        octets: bytes = b"D" + scale.to_bytes(1, "big") + number.to_bytes(4, "big", signed=True)
+        return octets
+    raise FieldError(f"unknown field type {tag!r}")
 
 
 def _put_array(out: bytearray, items: list[Field], depth: int) -> int:
@@ -330,12 +357,16 @@ def _open(out: bytearray, depth: int) -> int:
     """Leave room for a size, and return the position of what it will measure."""
     if depth > NESTING_MAX:
         raise FieldError(f"tables nested more than {NESTING_MAX} deep")
-    out += b"\x00\x00\x00\x00"
+    _put_u32(out, 0)
     return len(out)
 
 
 def _close(out: bytearray, start: int) -> int:
-    out[start - 4 : start] = (len(out) - start).to_bytes(4, "big")
+    size = len(out) - start
+    out[start - 4] = size >> 24 & 255
+    out[start - 3] = size >> 16 & 255
+    out[start - 2] = size >> 8 & 255
+    out[start - 1] = size & 255
     return 0
 
 

@@ -1,0 +1,145 @@
+"""The properties of class basic: what a content header carries beside the body's size.
+
+A flags word (u16) says which properties follow, the highest bit first; each is there in the order below.
+A broker seldom needs more than one of them, so ``headers_of`` and ``header_range`` go straight to the
+headers table.
+
+Compiled: see ``properties.pxd``.
+
+Source: AMQP 0-9-1, sections 2.3.5.2 and 4.2.6.1, class basic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from amqp_router.protocol.errors import FieldError
+from amqp_router.protocol.fields import Table, decode_table, encode_table, skip_table
+
+#: Flag and kind of each property, in wire order. Kinds: s short string, t table, 1 and 8 unsigned integers.
+PROPERTIES: dict[str, tuple[int, str]] = {
+    "content_type": (0x8000, "s"),
+    "content_encoding": (0x4000, "s"),
+    "headers": (0x2000, "t"),
+    "delivery_mode": (0x1000, "1"),
+    "priority": (0x0800, "1"),
+    "correlation_id": (0x0400, "s"),
+    "reply_to": (0x0200, "s"),
+    "expiration": (0x0100, "s"),
+    "message_id": (0x0080, "s"),
+    "timestamp": (0x0040, "8"),
+    "type": (0x0020, "s"),
+    "user_id": (0x0010, "s"),
+    "app_id": (0x0008, "s"),
+    "cluster_id": (0x0004, "s"),
+}
+
+_CUT_SHORT = "properties end in the middle of a value"
+
+
+def decode_properties(properties: bytes) -> dict[str, Any]:
+    """The properties that are there, by name: str, int, and for ``headers`` a table of typed fields.
+
+    Raises:
+        FieldError: the octets are no property list, or not all of them belong to one.
+    """
+    flags = _flags(properties)
+    end = len(properties)
+    pos = 2
+    values: dict[str, Any] = {}
+    for name, (flag, kind) in PROPERTIES.items():
+        if not flags & flag:
+            continue
+        if kind == "t":
+            values[name], pos = decode_table(properties, pos)
+            continue
+        start = pos
+        if kind == "s":
+            pos = _skip_short_string(properties, pos)
+            values[name] = properties[start + 1 : pos].decode("utf-8", "surrogateescape")
+        else:
+            pos += 1 if kind == "1" else 8
+            if pos > end:
+                raise FieldError(_CUT_SHORT)
+            values[name] = int.from_bytes(properties[start:pos], "big")
+    if pos != end:
+        raise FieldError(f"{end - pos} octets after the last property")
+    return values
+
+
+def encode_properties(values: Mapping[str, Any]) -> bytes:
+    """The flags word and the values, given by name as ``decode_properties`` returns them.
+
+    Raises:
+        FieldError: there is no such property, or a value is out of its range.
+    """
+    unknown = values.keys() - PROPERTIES.keys()
+    if unknown:
+        raise FieldError(f"no such property: {', '.join(sorted(unknown))}")
+    flags = 0
+    out = bytearray(2)
+    try:
+        for name, (flag, kind) in PROPERTIES.items():
+            if name in values:
+                flags |= flag
+                out += _octets(kind, values[name])
+    except (TypeError, AttributeError, OverflowError, UnicodeEncodeError) as error:
+        raise FieldError(f"property {name}: {error}") from error
+    out[:2] = flags.to_bytes(2, "big")
+    return bytes(out)
+
+
+def headers_of(properties: bytes) -> Table | None:
+    """The headers table, or None if there is none; what follows it is not looked at.
+
+    Raises:
+        FieldError: the octets up to its end are malformed.
+    """
+    start, end = header_range(properties)
+    return decode_table(properties, start)[0] if end else None
+
+
+def header_range(properties: bytes) -> tuple[int, int]:
+    """Start and end of the headers table, its u32 size included; (0, 0) if there is none.
+
+    Raises:
+        FieldError: the properties before it are malformed, or it reaches beyond the end.
+    """
+    flags = _flags(properties)
+    if not flags & 0x2000:
+        return 0, 0
+    start = 2
+    if flags & 0x8000:
+        start = _skip_short_string(properties, start)
+    if flags & 0x4000:
+        start = _skip_short_string(properties, start)
+    return start, skip_table(properties, start)
+
+
+def _flags(properties: bytes) -> int:
+    if len(properties) < 2:
+        raise FieldError("no property flags")
+    flags = properties[0] << 8 | properties[1]
+    # Bit 0 announces a second flags word, bit 1 has no property: class basic has none of either.
+    if flags & 3:
+        raise FieldError(f"unknown property flags {flags & 3}")
+    return flags
+
+
+def _skip_short_string(properties: bytes, pos: int) -> int:
+    if pos < len(properties):
+        pos += 1 + properties[pos]
+        if pos <= len(properties):
+            return pos
+    raise FieldError(_CUT_SHORT)
+
+
+def _octets(kind: str, value: Any) -> bytes:
+    if kind == "t":
+        return encode_table(value)
+    if kind != "s":
+        octets: bytes = value.to_bytes(int(kind), "big")
+        return octets
+    text: bytes = value.encode("utf-8", "surrogateescape")
+    return len(text).to_bytes(1, "big") + text
