@@ -11,9 +11,10 @@ Names are ``str`` as the protocol decodes them (UTF-8, with ``surrogateescape`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, TypeAlias
+from operator import attrgetter
+from typing import Any, ClassVar, TypeAlias
 
 #: Identifies a row among those of its kind.
 Key: TypeAlias = tuple[str | bytes, ...]
@@ -131,15 +132,24 @@ class BindingRow:
 Row: TypeAlias = VhostRow | UserRow | PermissionRow | ExchangeRow | QueueRow | BindingRow
 
 #: Every kind of row, in an order in which they can be loaded: what a row names comes before it.
-ROW_TYPES: dict[str, type[Row]] = {
-    row_type.kind: row_type
-    for row_type in (VhostRow, UserRow, PermissionRow, ExchangeRow, QueueRow, BindingRow)
-}
+_TYPES: tuple[type[Row], ...] = (VhostRow, UserRow, PermissionRow, ExchangeRow, QueueRow, BindingRow)
+
+#: What makes a row of each kind.
+ROW_TYPES: dict[str, Callable[..., Row]] = {row_type.kind: row_type for row_type in _TYPES}
 
 #: Field names of each kind, in the order of its constructor.
 FIELDS: dict[str, tuple[str, ...]] = {
-    kind: tuple(each.name for each in fields(row_type)) for kind, row_type in ROW_TYPES.items()
+    row_type.kind: tuple(each.name for each in fields(row_type)) for row_type in _TYPES
 }
+
+_FIELD_VALUES = {kind: attrgetter(*names) for kind, names in FIELDS.items()}
+
+
+def values_of(row: Row) -> tuple[Any, ...]:
+    """The fields of ``row`` in the order of its constructor."""
+    values = _FIELD_VALUES[row.kind](row)
+    # attrgetter gives one attribute bare and several as a tuple; every other kind has several.
+    return (values,) if row.kind == "vhost" else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +198,7 @@ class Snapshot:
     bindings: list[BindingRow] = field(default_factory=list)
 
     def rows(self) -> Iterator[Row]:
-        """Every row, in the order of ``ROW_TYPES``."""
+        """Every row, what a row names before it."""
         yield from self.vhosts
         yield from self.users
         yield from self.permissions

@@ -1,0 +1,181 @@
+"""The database file: opening, one transaction for many submissions, and reading back.
+
+SQLite in WAL mode with ``synchronous=FULL``: a transaction that has returned has been synced. The file, and
+with it SQLite's ``-wal`` and ``-shm`` beside it, has mode 0600. A transaction moves the rev in ``store`` from
+the value this process knows, so a second writer of the same file is noticed before anything of it is
+overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
+
+from persistence.definitions import migrations, statements
+from persistence.definitions.codec import decode_record, join_record
+from persistence.definitions.errors import NotADefinitionStore, RevTrimmed, StoreFailed
+from persistence.definitions.records import ROW_TYPES, Change, Snapshot
+
+#: How long a transaction waits for another process that holds the file, for instance an operator's SQLite
+#: shell.
+LOCK_WAIT_S = 30
+
+#: A large import leaves a large WAL file; it is cut to this when it has been copied back.
+WAL_BYTES_KEPT = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The changes of one rev, ready to be written."""
+
+    rev: int
+    encoded: str
+    changes: Sequence[statements.Prepared]
+
+
+class Database:
+    """One definition database. ``write`` belongs to one thread; the readers may run beside it in another."""
+
+    def __init__(self, path: Path, *, revs_kept: int) -> None:
+        self.path = path
+        #: The last rev that a committed transaction contains.
+        self.rev = 0
+        self._revs_kept = revs_kept
+        self._trim_at = 0
+        self._engine = _engine(path)
+        self._writer: Connection | None = None
+
+    def open(self) -> None:
+        """Create the file if there is none, bring it to this release's schema, and read its rev.
+
+        Raises:
+            SchemaTooNew, NotADefinitionStore: the file is none of ours; it is left as it is.
+            StoreFailed: it cannot be opened or written.
+            OSError: the directory or the file cannot be made.
+        """
+        _make_file(self.path)
+        with self._errors(), self._engine.begin() as connection:
+            migrations.upgrade(connection, self.path)
+            self.rev = _rev(connection)
+        self._writer = self._engine.connect()
+
+    def write(self, submissions: Sequence[Submission]) -> None:
+        """Apply all of ``submissions``, which follow ``rev`` without a gap, in one synced transaction.
+
+        Raises:
+            StoreFailed: none of them is stored.
+        """
+        assert self._writer is not None, "the database is open"
+        assert submissions[0].rev == self.rev + 1, "revs follow each other"
+        rev = submissions[-1].rev
+        with self._errors(), self._writer.begin():
+            self._move_rev(self._writer, rev)
+            statements.write(self._writer, [change for each in submissions for change in each.changes])
+            record = join_record((each.rev, each.encoded) for each in submissions)
+            self._writer.exec_driver_sql("INSERT INTO changes VALUES (?, ?, ?)", (rev, self.rev + 1, record))
+            self._trim(self._writer, rev)
+        self.rev = rev
+
+    def snapshot(self) -> Snapshot:
+        """All rows of the last committed transaction."""
+        with self._errors(), self._reader() as connection:
+            rev = _rev(connection)
+            return Snapshot(rev, **{kind + "s": statements.load(connection, kind) for kind in ROW_TYPES})
+
+    def since(self, rev: int) -> list[tuple[int, tuple[Change, ...]]]:
+        """The committed changes after ``rev``, oldest first.
+
+        Raises:
+            RevTrimmed: some of them are no longer kept.
+        """
+        with self._errors(), self._reader() as connection:
+            if rev >= (last := _rev(connection)):
+                return []
+            oldest = connection.exec_driver_sql("SELECT min(first_rev) FROM changes").scalar()
+            kept_after = last if oldest is None else oldest - 1
+            if rev < kept_after:
+                raise RevTrimmed(rev, kept_after)
+            records = connection.exec_driver_sql(
+                "SELECT changes FROM changes WHERE last_rev > ? ORDER BY last_rev", (rev,)
+            ).scalars()
+            return [each for record in records for each in decode_record(record) if each[0] > rev]
+
+    def close(self) -> None:
+        """Close the file; SQLite copies the WAL back and removes it."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._engine.dispose()
+
+    def _move_rev(self, connection: Connection, rev: int) -> None:
+        moved = connection.exec_driver_sql("UPDATE store SET rev = ? WHERE rev = ?", (rev, self.rev))
+        if moved.rowcount != 1:
+            raise StoreFailed(self.path, "another process has written to it")
+
+    def _trim(self, connection: Connection, rev: int) -> None:
+        # Now and then only: the deletion costs more than what it deletes.
+        if rev >= self._trim_at:
+            connection.exec_driver_sql("DELETE FROM changes WHERE last_rev <= ?", (rev - self._revs_kept,))
+            self._trim_at = rev + self._revs_kept // 10
+
+    @contextmanager
+    def _reader(self) -> Iterator[Connection]:
+        with self._engine.connect().execution_options(read_only=True) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:  # locked, full, unreadable: nothing is wrong with what is stored
+            raise StoreFailed(self.path, error.orig) from error
+        except (DatabaseError, ValueError) as error:
+            raise NotADefinitionStore(self.path, getattr(error, "orig", error)) from error
+        except SQLAlchemyError as error:
+            raise StoreFailed(self.path, error) from error
+
+
+def _make_file(path: Path) -> None:
+    """Make the file, so that SQLite takes its mode over to the files beside it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    # SQLite syncs what it writes, not the directory entry of a file that it has found.
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _rev(connection: Connection) -> int:
+    return int(connection.exec_driver_sql("SELECT rev FROM store").scalar_one())
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": LOCK_WAIT_S})
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        # The driver's own transactions would commit before DDL; "begin" below opens ours instead.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes the lock at once: taking it at the first write could fail without waiting.
+        read_only = connection.get_execution_options().get("read_only", False)
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine

@@ -1,0 +1,58 @@
+"""What can go wrong with a definition store. Every text names the file, and the way out if there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class DefinitionsError(Exception):
+    """Base of all errors of this package."""
+
+
+class SchemaTooNew(DefinitionsError):
+    """The store was written by a later release; it is left as it is."""
+
+    def __init__(self, path: Path, found: str, known: str) -> None:
+        super().__init__(
+            f"{path}: definitions have schema {found!r}, this release knows up to {known!r}; "
+            "start the release that wrote them, or restore the copy made before the upgrade"
+        )
+        self.path = path
+        self.found = found
+        self.known = known
+
+
+class NotADefinitionStore(DefinitionsError):
+    """The file is damaged, or something else lies in its place; it is left as it is."""
+
+    def __init__(self, path: Path, reason: object) -> None:
+        super().__init__(f"{path}: cannot be read as definitions: {reason}; restore it from a copy")
+        self.path = path
+
+
+class StoreFailed(DefinitionsError):
+    """A transaction could not be stored. Nothing is stored after it, whatever the cause, until a restart.
+
+    Memory is ahead of the disk from then on: what was refused has been seen by clients of this process.
+    """
+
+    def __init__(self, path: Path, reason: object) -> None:
+        super().__init__(f"{path}: definitions cannot be stored: {reason}; repair the cause and restart")
+        self.path = path
+
+
+class StoreStopped(DefinitionsError):
+    """The store is not running: not started yet, or stopped."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: the definition store is not running")
+        self.path = path
+
+
+class RevTrimmed(DefinitionsError):
+    """The changes after a rev are no longer kept; a snapshot must be taken instead."""
+
+    def __init__(self, rev: int, oldest: int) -> None:
+        super().__init__(f"changes after rev {rev} are gone, they are kept after rev {oldest}")
+        self.rev = rev
+        self.oldest = oldest

@@ -1,0 +1,142 @@
+"""Rows to SQL and back, many at once.
+
+SQLite's driver takes the interpreter lock once for each execution, and beside a busy event loop every taking
+may wait a switch interval. So many rows go into one statement: 100 rows took 2.3 ms instead of 11.4 ms beside
+a loop that never sleeps, and the same 0.5 ms beside an idle one. The texts are compiled once for each of a
+few sizes, since compiling costs more than running.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, TypeAlias
+
+from sqlalchemy import Boolean, Column, Connection, Text, bindparam, delete, select, tuple_
+from sqlalchemy.dialects import sqlite
+
+from persistence.definitions.records import ROW_TYPES, Change, Put, values_of
+from persistence.definitions.schema import TABLES, USERS
+
+#: Values as the driver takes them: those of a row, or those of a key.
+Values: TypeAlias = tuple[Any, ...]
+
+#: A change ready for the driver: kind, key, and the row's values or None for a deletion.
+Prepared: TypeAlias = tuple[str, Values, Values | None]
+
+#: Rows in one statement; SQLite allows 32,766 parameters.
+SIZES = (128, 32, 8, 4, 2, 1)
+
+
+def prepare(change: Change) -> Prepared:
+    """Turn a change into what the driver takes.
+
+    Raises:
+        ValueError: a name holds characters that stand for no bytes (half of a surrogate pair).
+        KeyError: there is no such kind.
+    """
+    TABLES[change.kind]
+    key = tuple(map(_to_column, change.key))
+    if isinstance(change, Put):
+        return change.kind, key, tuple(map(_to_column, values_of(change.row)))
+    return change.kind, key, None
+
+
+def write(connection: Connection, changes: Sequence[Prepared]) -> None:
+    """Apply ``changes`` in their order.
+
+    Only the last change of each key is written, for none of the others would be seen after the transaction.
+    What is left can be written kind by kind, deletions and puts apart.
+    """
+    last = {(kind, key): values for kind, key, values in changes}
+    puts: dict[str, list[Values]] = {}
+    deletions: dict[str, list[Values]] = {}
+    for (kind, key), values in last.items():
+        if values is None:
+            deletions.setdefault(kind, []).append(key)
+        else:
+            puts.setdefault(kind, []).append(values)
+    for kind, keys in deletions.items():
+        _execute(connection, _delete_text, kind, keys)
+    for kind, rows in puts.items():
+        _execute(connection, _put_text, kind, rows)
+
+
+def load(connection: Connection, kind: str) -> list[Any]:
+    """All rows of ``kind``, in the order of their keys; column by column, which is the quicker way."""
+    table = TABLES[kind]
+    text = str(select(table).order_by(*table.primary_key).compile(dialect=_DIALECT))
+    values = zip(*connection.exec_driver_sql(text).all(), strict=True)
+    columns = [_from_column(column, each) for column, each in zip(table.columns, values, strict=False)]
+    return list(map(ROW_TYPES[kind], *columns)) if columns else []
+
+
+def _execute(connection: Connection, text: _Text, kind: str, rows: Sequence[Values]) -> None:
+    for start, size in _pieces(len(rows)):
+        parameters = tuple(chain.from_iterable(rows[start : start + size]))
+        connection.exec_driver_sql(text(kind, size), parameters)
+
+
+def _pieces(count: int) -> Iterator[tuple[int, int]]:
+    start = 0
+    for size in SIZES:
+        while count - start >= size:
+            yield start, size
+            start += size
+
+
+@cache
+def _put_text(kind: str, size: int) -> str:
+    table = TABLES[kind]
+    statement = sqlite.insert(table).values(
+        [{each.name: bindparam(f"{each.name}_{i}") for each in table.columns} for i in range(size)]
+    )
+    others = {each.name: statement.excluded[each.name] for each in table.columns if not each.primary_key}
+    if others:
+        statement = statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=others)
+    else:
+        statement = statement.on_conflict_do_nothing()
+    return str(statement.compile(dialect=_DIALECT))
+
+
+@cache
+def _delete_text(kind: str, size: int) -> str:
+    key = tuple_(*TABLES[kind].primary_key)
+    statement = delete(TABLES[kind]).where(key.in_([("",) * len(key.clauses)] * size))
+    return str(statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True}))
+
+
+def _to_column(value: object) -> object:
+    """What the driver stores.
+
+    A name that is no UTF-8 is stored as its bytes, which SQLite keeps apart from every text; all others stay
+    readable in any SQLite tool.
+    """
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        encoded = value.encode(errors="surrogateescape")
+        try:
+            encoded.decode()
+        except UnicodeDecodeError:
+            return encoded
+    elif isinstance(value, tuple):
+        return json.dumps(value)
+    return value
+
+
+def _from_column(column: Column[Any], values: Sequence[Any]) -> Sequence[Any]:
+    if isinstance(column.type, Boolean):
+        return list(map(bool, values))
+    if column is USERS.c.tags:
+        return [tuple(json.loads(value)) for value in values]
+    if isinstance(column.type, Text) and bytes in set(map(type, values)):
+        return [each.decode(errors="surrogateescape") if isinstance(each, bytes) else each for each in values]
+    return values
+
+
+_Text: TypeAlias = Callable[[str, int], str]
+
+_DIALECT = sqlite.dialect()
