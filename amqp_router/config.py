@@ -194,8 +194,9 @@ def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> 
     for name in file.keys() - Settings.model_fields.keys():
         raise ConfigError(f"{config}: unknown option {name!r}{_suggestion(name)}")
     _check_environment()
+    values: dict[str, Any] = {_FILE: file, **flags}
     try:
-        return Settings(**{_FILE: file}, **flags)
+        return Settings(**values)
     except ValidationError as error:
         raise ConfigError(_explain(error, flags, config)) from None
 
@@ -295,26 +296,28 @@ def _extra(info: FieldInfo, key: str) -> str:
     return str(extra[key])
 
 
+_INTRODUCTION = """\
+# Configuration
+
+<!-- Made by `amqp-router options --markdown` from amqp_router/config.py; do not edit. -->
+
+An option is set in a TOML file (`amqp-router serve --config FILE`, or the path in
+`AMQP_ROUTER_CONFIG`), in the environment, or by a flag of `amqp-router serve`. A flag wins over the
+environment, the environment over the file. For `amqp_port`:
+
+| where | how |
+| --- | --- |
+| TOML file | `amqp_port = 5673` |
+| environment | `AMQP_ROUTER_AMQP_PORT=5673` |
+| flag | `--amqp-port 5673` |
+
+Sizes in bytes may be written with a unit: `64MiB` (in TOML as text: `"64MiB"`). An unknown option, or a
+value that does not fit, ends the start with one line that names it and exit code 2."""
+
+
 def markdown() -> str:
     """The text of ``docs/configuration.md``."""
-    lines = [
-        "# Configuration",
-        "",
-        "<!-- Made by `amqp-router options --markdown` from amqp_router/config.py; do not edit. -->",
-        "",
-        "An option is set in a TOML file (`amqp-router serve --config FILE`, or the path in `AMQP_ROUTER_CONFIG`),",
-        "in the environment, or by a flag of `amqp-router serve`. A flag wins over the environment, the environment",
-        "over the file. For `amqp_port`:",
-        "",
-        "| where | how |",
-        "| --- | --- |",
-        "| TOML file | `amqp_port = 5673` |",
-        "| environment | `AMQP_ROUTER_AMQP_PORT=5673` |",
-        "| flag | `--amqp-port 5673` |",
-        "",
-        'Sizes in bytes may be written with a unit: `64MiB` (in TOML as text: `"64MiB"`). An unknown option, or a',
-        "value that does not fit, ends the start with one line that names it and exit code 2.",
-    ]
+    lines = [_INTRODUCTION]
     last = ""
     for section, name, info in options():
         if section != last:

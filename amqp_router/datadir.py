@@ -1,0 +1,129 @@
+"""The data directory: whose it is, who uses it now, and which version wrote it.
+
+    <data_dir>/amqp-router.json   the stamp: layout version, store id, version that made it. Written once.
+    <data_dir>/lock               held with flock(2) while a broker runs; contains that broker's process id.
+
+Everything else in it belongs to the packages that get the path (queue logs, definitions). The kernel drops
+the lock with the process, however that ends, so nothing has to be cleaned up by hand.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import uuid
+from pathlib import Path
+
+from amqp_router.version import VERSION
+from persistence.files import RealDisk, replace_file
+
+STAMP = "amqp-router.json"
+LOCK = "lock"
+#: Raised when a broker of the version before could not use what this one writes.
+LAYOUT = 1
+
+
+class DataDirError(Exception):
+    """The directory cannot be used: the text is one line that names it, the reason and the way out."""
+
+
+class DataDirectory:
+    """A data directory that this process holds. Made by `open`; `close` gives it back."""
+
+    def __init__(self, path: Path, store_id: str, lock: int) -> None:
+        self.path = path
+        #: Names this store for ever; a copy of the directory is the same store.
+        self.store_id = store_id
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: Path) -> DataDirectory:
+        """Make the directory if it is not there, lock it and check its stamp.
+
+        Raises:
+            DataDirError: not writable, held by another broker, not ours, or of a newer layout.
+        """
+        path = path.absolute()
+        try:
+            return cls._open(path)
+        except OSError as error:
+            reason = os.strerror(error.errno or errno.EIO).lower()
+            raise DataDirError(f"data directory {path}: {reason}; choose another with --data-dir") from None
+
+    @classmethod
+    def _open(cls, path: Path) -> DataDirectory:
+        if not path.exists():
+            path.mkdir(mode=0o700, parents=True)
+            RealDisk().sync_directory(str(path.parent))
+        if not path.is_dir():
+            raise DataDirError(f"data directory {path}: is not a directory; choose another with --data-dir")
+        _refuse_foreign(path)
+        lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _take(lock, path)
+            store_id = _read_stamp(path) or _write_stamp(path)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(path, store_id, lock)
+
+    def close(self) -> None:
+        """Let another broker use the directory."""
+        os.close(self._lock)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """A directory of something else is left alone: we would mix our files into it and delete some one day."""
+    if (path / STAMP).exists():
+        return
+    others = sorted(entry.name for entry in path.iterdir() if entry.name not in (LOCK, STAMP + ".tmp"))
+    if others:
+        raise DataDirError(
+            f"data directory {path}: holds files that are not amqp-router's ({others[0]!r}); "
+            "name an empty or a new folder with --data-dir"
+        )
+    path.chmod(0o700)
+
+
+def _take(lock: int, path: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
+        raise DataDirError(
+            f"data directory {path}: in use by another broker (process {holder}); "
+            "stop that one or choose another with --data-dir"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def _read_stamp(path: Path) -> str | None:
+    """The store id of a directory in use; None if it is new."""
+    try:
+        stamp = json.loads((path / STAMP).read_text())
+        layout, store_id = int(stamp["layout"]), str(stamp["store_id"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise DataDirError(
+            f"data directory {path}: {STAMP} is damaged; restore it from a backup "
+            "or choose another directory with --data-dir"
+        ) from None
+    if layout > LAYOUT:
+        made_by = stamp.get("made_by", "a newer version")
+        raise DataDirError(
+            f"data directory {path}: has layout {layout} of {made_by}, this is amqp-router {VERSION} "
+            f"which knows layouts up to {LAYOUT}; run that version or a newer one"
+        )
+    return store_id
+
+
+def _write_stamp(path: Path) -> str:
+    """Mark the directory as ours, so that it is there after a crash or not at all."""
+    store_id = str(uuid.uuid4())
+    stamp = {"layout": LAYOUT, "store_id": store_id, "made_by": f"amqp-router {VERSION}"}
+    replace_file(RealDisk(), str(path / STAMP), json.dumps(stamp).encode())
+    return store_id

@@ -1,0 +1,103 @@
+"""The broker log: lines for people or JSON objects for machines, on standard error.
+
+Whoever logs says what happened in a few fixed words and gives the particulars as fields:
+
+    logs.event(logger, logging.INFO, "connection opened", peer="127.0.0.1:50118", user="guest", vhost="/")
+
+which reads ``connection opened  peer=127.0.0.1:50118 user=guest vhost=/`` as text. Never called per message.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+COLOURS = {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m"}
+_FIELDS = "amqp_router_fields"
+
+
+def event(logger: logging.Logger, level: int, what: str, **fields: object) -> None:
+    """Log `what` happened with its particulars; a field that is None is left out."""
+    if logger.isEnabledFor(level):
+        known = {name: value for name, value in fields.items() if value is not None}
+        logger.log(level, "%s", what, extra={_FIELDS: known})
+
+
+def setup(level: str, form: str, stream: TextIO | None = None) -> logging.Logger:
+    """Send the program's log to `stream` (standard error) in `form` (text or json); returns its logger.
+
+    Calling it again replaces what the earlier call set.
+    """
+    stream = stream or sys.stderr
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(colour=stream.isatty()))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    set_level(level)
+    return logging.getLogger("amqp_router")
+
+
+def set_level(level: str) -> None:
+    """Log only what is at least as severe as `level` (a key of `LEVELS`)."""
+    logging.getLogger().setLevel(LEVELS[level])
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    fields: dict[str, object] = getattr(record, _FIELDS, {})
+    return fields
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-01-31 12:00:00.123 INFO  what  name=value``, in UTC; one line, but for a traceback below it."""
+
+    def __init__(self, *, colour: bool) -> None:
+        super().__init__()
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text."""
+        time = f"{_time(record):%Y-%m-%d %H:%M:%S}.{int(record.msecs):03d}"
+        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
+        what = _printable(record.getMessage())
+        line = f"{time} {record.levelname:<7} {what}{' ' if fields else ''}{fields}"
+        colour = COLOURS.get(record.levelno) if self._colour else None
+        if colour:
+            line = f"{colour}{line}\x1b[0m"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``event``, the fields, ``traceback``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON."""
+        entry: dict[str, Any] = {
+            "time": _time(record).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+def _printable(text: str) -> str:
+    """`text` with control characters escaped: a peer's words must not forge a line or move the cursor."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _quoted(value: object) -> str:
+    text = _printable(str(value))
+    return text if text and " " not in text and '"' not in text else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,249 @@
+"""The command ``amqp-router``: reads the options, puts the parts together, runs.
+
+Exit codes are documented in `EXIT_CODES` and printed by ``amqp-router --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from amqp_router import compiled, config, logs, process
+from amqp_router.broker import Broker
+from amqp_router.datadir import DataDirectory, DataDirError
+from amqp_router.server import (
+    ListenError,
+    Server,
+    ServerOptions,
+    connections_allowed,
+    signals,
+    write_ready_file,
+)
+from amqp_router.version import VERSION
+
+OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
+EXIT_CODES = {
+    OK: "done, or stopped as asked (SIGTERM, SIGINT)",
+    FAILED: "an error that the log tells, or `log verify` found damage",
+    USAGE: "a command, option or configuration value that does not fit",
+    UNAVAILABLE: "the data directory or the port cannot be used",
+}
+
+EXAMPLES = """\
+examples:
+  amqp-router serve                              clients on 127.0.0.1:5672, data in ./data
+  amqp-router serve --amqp-port 0 --data-dir /tmp/try --ready-file /tmp/ready.json
+  amqp-router serve --config /etc/amqp-router.toml --log-format json
+  amqp-router options                            every option with type, default and meaning
+  amqp-router log inspect data                   what the queue logs hold
+  amqp-router log verify data                    check every byte of them
+"""
+
+#: Shown when the broker serves.
+BANNER = """\
+amqp-router {version} serves.
+
+  AMQP    amqp://guest:guest@{host}:{port}/      {who}
+  data    {data_dir}
+  build   {build}
+
+Three things to try, each in another terminal:
+  make demo                        336,776 real flights through exchanges and queues, every count checked
+  .venv/bin/amqp-router log inspect {data_dir}
+                                   what the durable queues hold, read from their logs
+  README.md, "Five minutes"        a first publisher and consumer in Python
+
+Ctrl-C stops it; the data stays."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    if args.run is None:
+        parser.print_help()
+        return USAGE
+    try:
+        return int(args.run(args))
+    except config.ConfigError as error:
+        return _complain(str(error), USAGE)
+    except (DataDirError, ListenError) as error:
+        return _complain(str(error), UNAVAILABLE)
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"amqp-router: {text}", file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong; argparse's usage text would bury it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with exit code 2."""
+        self.exit(USAGE, f"amqp-router: {message}; see `{self.prog} --help`\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    codes = "\n".join(f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items())
+    parser = _Parser(
+        prog="amqp-router",
+        description="AMQP 0-9-1 broker whose every durable queue is a log.",
+        epilog=f"{EXAMPLES}\nexit codes:\n{codes}\n",
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=None)
+    parser.add_argument("--version", action="version", version=version_text())
+    commands = parser.add_subparsers(metavar="command", parser_class=_Parser)
+
+    serve_parser = commands.add_parser(
+        "serve", help="run the broker", description="Run the broker.", allow_abbrev=False
+    )
+    serve_parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with options")
+    config.add_flags(serve_parser)
+    serve_parser.set_defaults(run=serve)
+
+    options_parser = commands.add_parser("options", help="list every option with type, default and meaning")
+    options_parser.add_argument("--markdown", action="store_true", help="as docs/configuration.md")
+    options_parser.set_defaults(run=list_options)
+    return parser
+
+
+def version_text() -> str:
+    """``amqp-router 0.1.0, Python 3.11.7, compiled (12 modules)``."""
+    return f"amqp-router {VERSION}, Python {platform.python_version()}, {compiled.build.summary()}"
+
+
+def list_options(args: argparse.Namespace) -> int:
+    """Print every option."""
+    if args.markdown:
+        print(config.markdown(), end="")
+        return OK
+    last = ""
+    for section, name, info in config.options():
+        if section != last:
+            print(f"{'' if not last else chr(10)}{section}")
+            last = section
+        default = config.default_text(info) + config.unit_text(info)
+        print(f"  {name:<21}{config.type_name(info)}, default {default}\n{'':<23}{info.description}")
+    return OK
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Run the broker until a signal ends it."""
+    flags = {name: value for name, value in vars(args).items() if name in config.Settings.model_fields}
+    settings = config.load(flags, args.config)
+    logger = logs.setup(settings.log_level, settings.log_format)
+    open_files = process.prepare(settings.open_files)
+    directory = DataDirectory.open(settings.data_dir)
+
+    def reload() -> None:
+        """Read again what can change while serving: the log level."""
+        try:
+            level = config.load(flags, args.config).log_level
+        except config.ConfigError as error:
+            logs.event(logger, logging.ERROR, "configuration not reloaded", reason=error)
+            return
+        logs.set_level(level)
+        logs.event(logger, logging.WARNING, "configuration reloaded", log_level=level)
+
+    try:
+        return asyncio.run(_serve(settings, directory, open_files, logger, reload))
+    except (DataDirError, ListenError):
+        raise
+    except Exception:
+        logger.exception("the broker failed")
+        return FAILED
+    finally:
+        directory.close()
+
+
+async def _serve(
+    settings: config.Settings,
+    directory: DataDirectory,
+    open_files: int,
+    logger: logging.Logger,
+    reload: Callable[[], None],
+) -> int:
+    loop = asyncio.get_running_loop()
+    options = ServerOptions(
+        bind=settings.bind,
+        amqp_port=settings.amqp_port,
+        connections_max=connections_allowed(settings.connections_max, open_files),
+    )
+    broker = Broker(settings, loop, logger)
+    server = Server(options, broker, logger)
+    lag, collector = process.LoopLag(loop, logger), process.Collector(loop)
+    stop = asyncio.Event()
+
+    def on_stop(name: str) -> None:
+        if stop.is_set():
+            logs.event(logger, logging.WARNING, "stopping at once", signal=name)
+            os._exit(FAILED)  # as safe as kill -9, and as quick
+        logs.event(logger, logging.INFO, "stopping", signal=name)
+        stop.set()
+
+    with signals(loop, stop=on_stop, reload=reload):
+        await server.start()
+        collector.start()
+        lag.start()
+        host, port = server.address
+        logs.event(
+            logger,
+            logging.INFO,
+            "serving",
+            amqp=f"{host}:{port}",
+            node=settings.node,
+            data_dir=directory.path,
+            version=VERSION,
+            build=compiled.build.summary(),
+            open_files=open_files,
+            connections_max=options.connections_max,
+            pid=os.getpid(),
+        )
+        print(_banner(settings, directory, host, port), flush=True)
+        if settings.ready_file is not None:
+            write_ready_file(settings.ready_file, _ready(settings, directory, host, port))
+        await stop.wait()
+        if settings.ready_file is not None:
+            settings.ready_file.unlink(missing_ok=True)
+        lag.stop()
+        collector.stop()
+        await server.stop()
+    logs.event(logger, logging.INFO, "stopped")
+    return OK
+
+
+def _banner(settings: config.Settings, directory: DataDirectory, host: str, port: int) -> str:
+    return BANNER.format(
+        version=VERSION,
+        host=f"[{host}]" if ":" in host else host,
+        port=port,
+        who="(guest only from this machine)" if settings.guest_loopback_only else "",
+        data_dir=directory.path,
+        build=compiled.build.summary(),
+    )
+
+
+def _ready(settings: config.Settings, directory: DataDirectory, host: str, port: int) -> dict[str, Any]:
+    """What the ready file says; a key is there when the thing it names is."""
+    return {
+        "pid": os.getpid(),
+        "node": settings.node,
+        "data_dir": str(directory.path),
+        "compiled": compiled.build.whole,
+        "amqp": {"host": host, "port": port},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""The listeners: who may connect, how the broker comes up and how it goes down.
+
+Up: the addresses are bound first, so that a port in use is told before any log is recovered; clients are
+accepted when the broker has started. Down (SIGTERM, SIGINT): nobody new is accepted, the broker says good-bye
+to its clients and flushes, then the process ends. A second signal does not wait for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from amqp_router import logs
+
+#: Descriptors kept for logs, definitions and listeners when connections are counted against the limit.
+RESERVED_FILES = 512
+#: Clients waiting to be accepted; a reconnect of thousands must not be refused by the kernel.
+BACKLOG = 1024
+
+
+class ListenError(Exception):
+    """An address cannot be listened on: the text is one line that names it, the reason and the way out."""
+
+
+class Node(Protocol):
+    """The broker as the listeners see it."""
+
+    @property
+    def connection_count(self) -> int:
+        """Open connections, handshakes included."""
+
+    async def start(self) -> None:
+        """Recover what is on disk; afterwards `connection_factory` may be called."""
+
+    async def stop(self) -> None:
+        """Close every connection with 320, flush, release all files."""
+
+    def connection_factory(self) -> asyncio.BaseProtocol:
+        """The protocol of a connection just accepted."""
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What the listeners need to know."""
+
+    bind: str
+    amqp_port: int
+    #: More connections are refused.
+    connections_max: int
+
+
+def connections_allowed(wish: int, open_files: int) -> int:
+    """`wish` connections, or as many as the limit of open files leaves (0: no wish)."""
+    possible = max(open_files - RESERVED_FILES, open_files // 2)
+    return min(wish, possible) if wish else possible
+
+
+class Refusal(asyncio.Protocol):
+    """A connection above the cap: closed before a byte is read, so that it costs nothing."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it at once."""
+        assert isinstance(transport, asyncio.Transport)
+        self._server.refused(transport.get_extra_info("peername"))
+        transport.abort()
+
+
+class Server:
+    """The AMQP listeners of one broker."""
+
+    def __init__(self, options: ServerOptions, node: Node, logger: logging.Logger) -> None:
+        self._options = options
+        self._node = node
+        self._logger = logger
+        self._sockets = bind(options.bind, options.amqp_port)
+        self._listeners: list[asyncio.Server] = []
+        self.refused_count = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port clients connect to."""
+        host, port = self._sockets[0].getsockname()[:2]
+        return host, port
+
+    async def start(self) -> None:
+        """Start the broker, then accept.
+
+        Raises:
+            ListenError: the port was taken in the meantime.
+        """
+        loop = asyncio.get_running_loop()
+        await self._node.start()
+        for sock in self._sockets:
+            try:
+                listener = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
+            except OSError as error:  # somebody else bound the port as well, and was faster to listen
+                raise ListenError(_bind_problem(self._options.bind, self.address[1], error)) from None
+            self._listeners.append(listener)
+
+    async def stop(self) -> None:
+        """Accept nobody new, then stop the broker."""
+        for listener in self._listeners:
+            listener.close()
+        self.close()
+        await self._node.stop()
+
+    def close(self) -> None:
+        """Give the addresses back."""
+        for sock in self._sockets:
+            sock.close()
+
+    def refused(self, peer: object) -> None:
+        """Count and log a connection above the cap."""
+        self.refused_count += 1
+        logs.event(
+            self._logger,
+            logging.WARNING,
+            "connection refused",
+            peer=peer_text(peer),
+            reason=f"{self._options.connections_max} connections are open, which is the most allowed",
+        )
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        if self._node.connection_count >= self._options.connections_max:
+            return Refusal(self)
+        return self._node.connection_factory()
+
+
+def peer_text(peer: object) -> str:
+    """``127.0.0.1:50118`` or ``[::1]:50118`` of a socket's address."""
+    if isinstance(peer, tuple) and len(peer) >= 2:
+        return f"[{peer[0]}]:{peer[1]}" if ":" in str(peer[0]) else f"{peer[0]}:{peer[1]}"
+    return str(peer)
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """A socket bound to each address that `host` stands for; all to one port, also when `port` is 0.
+
+    They do not listen yet: until the broker has started, clients are refused as by one that is down.
+
+    Raises:
+        ListenError: no such address, port in use, or not permitted.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {host}: {error.strerror}; choose another with --bind") from None
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            sock = socket.socket(family, kind, protocol)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            port = port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0)
+            sock.bind((address[0], port, *address[2:]))
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        raise ListenError(_bind_problem(host, port, error)) from None
+    return sockets
+
+
+def _bind_problem(host: str, port: int, error: OSError) -> str:
+    where = f"port {port} on {host}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use by another program; stop it or choose another with --amqp-port (0: any)"
+    if error.errno == errno.EACCES:
+        return f"{where} needs more rights than this user has; choose one above 1023 with --amqp-port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; choose another with --bind"
+    return f"cannot listen on {where}: {error.strerror}; choose another with --bind or --amqp-port"
+
+
+def write_ready_file(path: Path, content: dict[str, Any]) -> None:
+    """Write `content` as JSON so that a reader sees all of it or no file."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new.write_text(json.dumps(content) + "\n")
+    new.replace(path)
+
+
+@contextlib.contextmanager
+def signals(
+    loop: asyncio.AbstractEventLoop, *, stop: Callable[[str], None], reload: Callable[[], None]
+) -> Iterator[None]:
+    """Call `stop` with the signal's name at SIGTERM and SIGINT, `reload` at SIGHUP, while the block runs."""
+    handlers: Sequence[tuple[signal.Signals, Callable[..., None], tuple[str, ...]]] = [
+        (signal.SIGTERM, stop, ("SIGTERM",)),
+        (signal.SIGINT, stop, ("SIGINT",)),
+        (signal.SIGHUP, reload, ()),
+    ]
+    for number, handler, args in handlers:
+        loop.add_signal_handler(number, handler, *args)
+    try:
+        yield
+    finally:
+        for number, _, _ in handlers:
+            loop.remove_signal_handler(number)
