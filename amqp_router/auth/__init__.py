@@ -1,1 +1,38 @@
-"""Who may log in and what they may touch."""
+"""Who may log in, and what each user may do.
+
+``mechanisms`` read names and passwords, ``backends`` decide on them, ``users`` is the broker's own directory
+with ``passwords`` as RabbitMQ hashes them, ``permissions`` gives the verdict on a single operation.
+"""
+
+from amqp_router.auth.backends import (
+    BACKENDS,
+    Authenticator,
+    AuthOptions,
+    Backend,
+    LoginFailed,
+    User,
+    register_backend,
+)
+from amqp_router.auth.mechanisms import MECHANISMS, Credentials, Mechanism, register_mechanism
+from amqp_router.auth.permissions import Action, Kind, Permissions, compile_pattern
+from amqp_router.auth.users import Users, first_definitions
+
+__all__ = [
+    "BACKENDS",
+    "MECHANISMS",
+    "Action",
+    "AuthOptions",
+    "Authenticator",
+    "Backend",
+    "Credentials",
+    "Kind",
+    "LoginFailed",
+    "Mechanism",
+    "Permissions",
+    "User",
+    "Users",
+    "compile_pattern",
+    "first_definitions",
+    "register_backend",
+    "register_mechanism",
+]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from persistence.errors import PersistenceError
 
-class DefinitionsError(Exception):
+
+class DefinitionsError(PersistenceError):
     """Base of all errors of this package."""
 
 

@@ -1,0 +1,179 @@
+"""The broker's own directory of users and their permissions.
+
+Memory changes at once and the store soon after, as for every definition: methods that change something return
+the rev to wait for. ``generation`` rises with every change, so that whoever keeps a verdict can see that it
+is old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from amqp_router.auth.passwords import (
+    DEFAULT_ALGORITHM,
+    SALT_SIZE,
+    check_hash,
+    hash_password,
+    verify_password,
+)
+from amqp_router.auth.permissions import Permissions, compile_pattern
+from persistence.definitions import Change, Delete, PermissionRow, Put, Snapshot, UserRow, VhostRow
+
+#: As many random bytes as asked for (``os.urandom``).
+RandomBytes: TypeAlias = Callable[[int], bytes]
+
+DEFAULT_VHOST = "/"
+DEFAULT_USER = "guest"
+DEFAULT_PASSWORD = b"guest"
+ADMINISTRATOR = "administrator"
+
+
+class DefinitionsPort(Protocol):
+    """Where changes are stored."""
+
+    def submit(self, changes: Sequence[Change]) -> int:
+        """Take changes, all or none; returns their rev."""
+
+
+class Users:
+    """Users and permissions. They change through these methods only, the rows are frozen."""
+
+    def __init__(self, definitions: DefinitionsPort, random_bytes: RandomBytes) -> None:
+        #: Users by name.
+        self.users: dict[str, UserRow] = {}
+        #: Permissions by (user, virtual host).
+        self.permissions: dict[tuple[str, str], PermissionRow] = {}
+        #: Rises with every change.
+        self.generation = 0
+        #: Called after every change.
+        self.on_change: Callable[[], None] = _ignore
+        self._definitions = definitions
+        self._random_bytes = random_bytes
+
+    def load(self, users: Iterable[UserRow], permissions: Iterable[PermissionRow]) -> None:
+        """Take over what the store holds."""
+        self.users = {row.name: row for row in users}
+        self.permissions = {(row.user, row.vhost): row for row in permissions}
+        self._changed()
+
+    def put_user(self, name: str, password: bytes, tags: Iterable[str] = ()) -> int:
+        """Add a user, or change password and tags of one. An empty password means that none will do."""
+        password_hash = hash_password(password, self._random_bytes(SALT_SIZE)) if password else ""
+        return self.put_user_hash(name, password_hash, DEFAULT_ALGORITHM, tags)
+
+    def put_user_hash(
+        self, name: str, password_hash: str, hashing_algorithm: str, tags: Iterable[str] = ()
+    ) -> int:
+        """As ``put_user``, from a hash as RabbitMQ's definitions have it.
+
+        Raises:
+            ValueError: the name is empty, or the hash cannot be one of the algorithm.
+        """
+        if not name:
+            raise ValueError("a user's name cannot be empty")
+        check_hash(password_hash, hashing_algorithm)
+        row = UserRow(name, password_hash, hashing_algorithm, tuple(tags))
+        rev = self._definitions.submit([Put(row)])
+        self.users[name] = row
+        self._changed()
+        return rev
+
+    def set_tags(self, name: str, tags: Iterable[str]) -> int:
+        """Change the tags of a user.
+
+        Raises:
+            KeyError: there is no such user.
+        """
+        row = replace(self.users[name], tags=tuple(tags))
+        rev = self._definitions.submit([Put(row)])
+        self.users[name] = row
+        self._changed()
+        return rev
+
+    def delete_user(self, name: str) -> int:
+        """Delete a user with all its permissions.
+
+        Raises:
+            KeyError: there is no such user.
+        """
+        gone = [row for row in self.permissions.values() if row.user == name]
+        rev = self._definitions.submit([*map(Delete.of, gone), Delete.of(self.users[name])])
+        del self.users[name]
+        self._drop_permissions(gone)
+        return rev
+
+    def set_permission(self, user: str, vhost: str, *, configure: str, write: str, read: str) -> int:
+        """Let a user into a virtual host, to do what the patterns say.
+
+        Raises:
+            KeyError: there is no such user.
+            ValueError: a pattern is no regular expression.
+        """
+        self.users[user]
+        for pattern in (configure, write, read):
+            compile_pattern(pattern)
+        row = PermissionRow(user, vhost, configure, write, read)
+        rev = self._definitions.submit([Put(row)])
+        self.permissions[user, vhost] = row
+        self._changed()
+        return rev
+
+    def clear_permission(self, user: str, vhost: str) -> int:
+        """Keep a user out of a virtual host.
+
+        Raises:
+            KeyError: it is not let in.
+        """
+        row = self.permissions[user, vhost]
+        rev = self._definitions.submit([Delete.of(row)])
+        self._drop_permissions([row])
+        return rev
+
+    def clear_vhost(self, vhost: str) -> int:
+        """Forget all permissions in a virtual host, because it is being deleted."""
+        gone = [row for row in self.permissions.values() if row.vhost == vhost]
+        rev = self._definitions.submit([Delete.of(row) for row in gone])
+        self._drop_permissions(gone)
+        return rev
+
+    def verify(self, name: str, password: bytes) -> bool:
+        """Whether there is such a user, with this password."""
+        row = self.users.get(name)
+        return row is not None and verify_password(password, row.password_hash, row.hashing_algorithm)
+
+    def permissions_of(self, user: str, vhost: str) -> Permissions | None:
+        """A user's permissions in a virtual host, which follow all changes; None if it is not let in now."""
+        if (user, vhost) not in self.permissions:
+            return None
+        return Permissions(
+            user,
+            vhost,
+            find=lambda: self.permissions.get((user, vhost)),
+            generation=lambda: self.generation,
+        )
+
+    def _drop_permissions(self, rows: Iterable[PermissionRow]) -> None:
+        for row in rows:
+            del self.permissions[row.user, row.vhost]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.generation += 1
+        self.on_change()
+
+
+def first_definitions(random_bytes: RandomBytes) -> Snapshot:
+    """What a new broker starts with: the virtual host ``/``, and the user guest who may do all there."""
+    password_hash = hash_password(DEFAULT_PASSWORD, random_bytes(SALT_SIZE))
+    return Snapshot(
+        rev=0,
+        vhosts=[VhostRow(DEFAULT_VHOST)],
+        users=[UserRow(DEFAULT_USER, password_hash, DEFAULT_ALGORITHM, (ADMINISTRATOR,))],
+        permissions=[PermissionRow(DEFAULT_USER, DEFAULT_VHOST, ".*", ".*", ".*")],
+    )
+
+
+def _ignore() -> None:
+    """What is called before anybody listens."""
