@@ -1,0 +1,119 @@
+"""The data directory: made, locked, stamped, and refused when it is not ours to use."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amqp_router.datadir import LAYOUT, LOCK, STAMP, DataDirectory, DataDirError
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(DataDirError) as caught:
+        DataDirectory.open(path)
+    text = str(caught.value)
+    assert str(path) in text
+    assert "\n" not in text
+    return text
+
+
+def test_made_with_parents_and_closed_to_others(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    directory = DataDirectory.open(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert stat.S_IMODE((path / STAMP).stat().st_mode) == 0o600
+    assert stat.S_IMODE((path / LOCK).stat().st_mode) == 0o600
+    directory.close()
+
+
+def test_store_id_stays(tmp_path: Path) -> None:
+    first = DataDirectory.open(tmp_path / "d")
+    first.close()
+    second = DataDirectory.open(tmp_path / "d")
+    second.close()
+    assert first.store_id == second.store_id
+    other = DataDirectory.open(tmp_path / "e")
+    other.close()
+    assert other.store_id != first.store_id
+
+
+def test_empty_directory_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    path.mkdir(mode=0o755)
+    DataDirectory.open(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_second_broker_is_told_the_first_ones_process(tmp_path: Path) -> None:
+    first = DataDirectory.open(tmp_path / "d")
+    text = refusal(tmp_path / "d")
+    assert f"in use by another broker (process {os.getpid()})" in text
+    assert "--data-dir" in text
+    first.close()
+    DataDirectory.open(tmp_path / "d").close()
+
+
+def test_killed_broker_leaves_no_lock(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from amqp_router.datadir import DataDirectory\n"
+        "DataDirectory.open(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "d")], check=False)
+    assert (tmp_path / "d" / LOCK).exists()
+    DataDirectory.open(tmp_path / "d").close()
+
+
+def test_foreign_directory_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+    assert "letters.txt" in refusal(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["letters.txt"]
+
+
+def test_crash_before_the_stamp_leaves_a_usable_directory(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch()
+    (tmp_path / (STAMP + ".tmp")).write_text("{")
+    DataDirectory.open(tmp_path).close()
+    assert json.loads((tmp_path / STAMP).read_text())["layout"] == LAYOUT
+
+
+def test_newer_layout_is_refused(tmp_path: Path) -> None:
+    stamp = {"layout": LAYOUT + 1, "store_id": "x", "made_by": "amqp-router 9.9"}
+    (tmp_path / STAMP).write_text(json.dumps(stamp))
+    assert "amqp-router 9.9" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"layout": "x", "store_id": "y"}'])
+def test_damaged_stamp_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / STAMP).write_text(content)
+    assert "backup" in refusal(tmp_path)
+    assert (tmp_path / STAMP).read_text() == content
+
+
+def test_file_in_place_of_directory(tmp_path: Path) -> None:
+    (tmp_path / "d").write_text("")
+    assert "is not a directory" in refusal(tmp_path / "d")
+
+
+def test_unwritable_directory() -> None:
+    """/proc takes no new entries, not even from root."""
+    text = refusal(Path("/proc/amqp-router-data"))
+    assert "--data-dir" in text
+
+
+def test_directory_without_permission() -> None:
+    code = (
+        "import os; from pathlib import Path; from amqp_router.datadir import DataDirectory, DataDirError\n"
+        "os.geteuid() or os.setuid(65534)\n"
+        "try: DataDirectory.open(Path('/amqp-router-data'))\n"
+        "except DataDirError as error: print(error)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == (
+        "data directory /amqp-router-data: permission denied; choose another with --data-dir\n"
+    )

@@ -1,0 +1,120 @@
+"""What the process asks of the system. Run in child processes, since all of it stays set."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from amqp_router.process import Collector, LoopLag
+
+
+def child(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_soft_limit_of_open_files_rises() -> None:
+    code = (
+        "import resource as r; from amqp_router.process import raise_open_files\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, 1000))\n"
+        "print(raise_open_files(900), r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    assert child(code) == "900 (900, 1000)"
+
+
+def test_limit_of_open_files_never_falls() -> None:
+    code = (
+        "import resource as r; from amqp_router.process import raise_open_files\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (800, 1000))\n"
+        "print(raise_open_files(300), r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    assert child(code) == "800 (800, 1000)"
+
+
+def test_wish_beyond_the_hard_limit_without_the_right_to_raise_it() -> None:
+    code = (
+        "import resource as r; from amqp_router import process\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, 1000))\n"
+        "real = r.setrlimit\n"
+        "def setrlimit(which, limits):\n"
+        "    if limits[1] > 1000: raise ValueError('not allowed to raise maximum limit')\n"
+        "    real(which, limits)\n"
+        "r.setrlimit = setrlimit\n"
+        "print(process.raise_open_files(5000), r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    assert child(code) == "1000 (1000, 1000)"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt's parameters are glibc's")
+def test_allocator_is_tuned_on_glibc() -> None:
+    assert child("from amqp_router.process import tune_allocator; print(tune_allocator())") == "True"
+
+
+def test_prepare() -> None:
+    code = (
+        "import os, sys; from amqp_router.process import prepare\n"
+        "prepare(256); print(oct(os.umask(0)), sys.getswitchinterval())"
+    )
+    assert child(code) == "0o77 0.0005"
+
+
+@pytest.fixture
+def _collector_put_back() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+@pytest.mark.usefixtures("_collector_put_back")
+async def test_full_collection_only_when_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Collector, "INTERVAL_S", 0.05)
+    collector = Collector(asyncio.get_running_loop())
+    collector.start()
+    assert gc.get_threshold()[2] >= 1_000_000
+    busy_until = time.monotonic() + 0.3
+    while time.monotonic() < busy_until:
+        time.sleep(0)  # CPU, all of it
+        await asyncio.sleep(0)
+    assert collector.collections == 0
+    await asyncio.sleep(0.3)
+    assert collector.collections > 0
+    collector.stop()
+
+
+async def test_loop_lag_is_seen_and_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LoopLag, "INTERVAL_S", 0.02)
+    monkeypatch.setattr(LoopLag, "WARN_S", 0.1)
+    lag = LoopLag(asyncio.get_running_loop(), logging.getLogger("test"))
+    lag.start()
+    await asyncio.sleep(0.1)
+    assert lag.highest_s < 0.1
+    time.sleep(0.2)
+    await asyncio.sleep(0.05)
+    assert lag.highest_s > 0.1
+    assert "event loop was late" in caplog.text
+    lag.stop()
+
+
+async def test_loop_lag_forgets_old_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoopLag, "INTERVAL_S", 0.002)
+    monkeypatch.setattr(LoopLag, "WINDOW_SAMPLES", 10)
+    lag = LoopLag(asyncio.get_running_loop(), logging.getLogger("test"))
+    lag.start()
+    time.sleep(0.1)
+    await asyncio.sleep(0.01)
+    assert lag.highest_s > 0.05
+    await asyncio.sleep(0.2)
+    assert lag.highest_s < 0.05
+    lag.stop()
