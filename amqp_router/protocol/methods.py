@@ -26,7 +26,10 @@ _FRAME_HEADER = struct.Struct(">BHI")
 
 
 class Method:
-    """What all methods have. Equal if of one class with equal arguments; never changed once made."""
+    """What all methods have. Equal if of one class with equal arguments; never changed once made.
+
+    Secrets do not show in the representation, so a method may be logged.
+    """
 
     __slots__ = ()
 
@@ -130,7 +133,7 @@ class ConnectionStart(Method):
 class ConnectionStartOk(Method):
     client_properties: Table = field(default_factory=dict)
     mechanism: str = "PLAIN"
-    response: bytes = b""
+    response: bytes = field(default=b"", repr=False)
     locale: str = "en_US"
 
 
@@ -141,7 +144,7 @@ class ConnectionSecure(Method):
 
 @_method(10, 21, "connection.secure-ok", "longstr")
 class ConnectionSecureOk(Method):
-    response: bytes = b""
+    response: bytes = field(default=b"", repr=False)
 
 
 @_method(10, 30, "connection.tune", "short long short")
@@ -197,7 +200,7 @@ class ConnectionUnblocked(Method):
 class ConnectionUpdateSecret(Method):
     """RabbitMQ's extension: fresh credentials for a long-lived connection."""
 
-    new_secret: bytes = b""
+    new_secret: bytes = field(default=b"", repr=False)
     reason: str = ""
 
 
