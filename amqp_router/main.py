@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from amqp_router import compiled, config, logs, process
-from amqp_router.broker import Broker
 from amqp_router.datadir import DataDirectory, DataDirError
 from amqp_router.server import (
     ListenError,
@@ -174,6 +173,8 @@ async def _serve(
     logger: logging.Logger,
     reload: Callable[[], None],
 ) -> int:
+    from amqp_router.broker import Broker  # noqa: PLC0415 - SQLAlchemy takes half a second; only `serve` needs it
+
     loop = asyncio.get_running_loop()
     options = ServerOptions(
         bind=settings.bind,
