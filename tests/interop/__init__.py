@@ -1,0 +1,1 @@
+"""Real clients and raw sockets against a running broker."""

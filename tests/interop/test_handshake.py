@@ -1,0 +1,312 @@
+"""Handshake, negotiation, heartbeats and framing.
+
+Source: measured on RabbitMQ 3.10.8.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.interop.wire import Received, Typed, Wire, encode_frame, encode_method, encode_table
+
+GONE = ("eof", "reset")
+Connect = Callable[..., Wire]
+
+
+def close_of(reply: Received) -> tuple[int, str, int, int]:
+    assert reply.name == "connection.close", reply
+    return reply.code, reply.text, reply.class_id, reply.method_id
+
+
+def test_start(connect: Connect) -> None:
+    start = connect(until="start").start
+    assert (start.major, start.minor, start.locales) == (0, 9, "en_US")
+    assert "PLAIN" in start.mechanisms.split()
+    capabilities = start.fields["properties"]["capabilities"]
+    for name in ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify"):
+        assert capabilities[name] is True
+    for name in ("product", "version"):
+        assert start.fields["properties"][name]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"GET / HTTP/1.0\r\n\r\n", b"AMQP\x00\x00\x09\x00", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"],
+    ids=["http", "0-9-0", "1.0", "1.0-sasl"],
+)
+def test_other_protocols_get_our_header_and_are_closed(connect: Connect, header: bytes) -> None:
+    connection = connect(until="connect")
+    connection.send_bytes(header)
+    reply = connection.receive()
+    assert (reply.name, reply.fields.get("data")) == ("header", b"AMQP\x00\x00\x09\x01")
+    assert connection.receive().name in GONE
+
+
+def start_ok(connection: Wire, **fields: Any) -> None:
+    fields = {"mechanism": "PLAIN", "response": "\0guest\0guest", "locale": "en_US", **fields}
+    connection.send(0, "connection.start-ok", **fields)
+
+
+def test_unknown_mechanism_is_closed_without_a_frame(connect: Connect) -> None:
+    connection = connect(until="start")
+    start_ok(connection, mechanism="NOPE")
+    assert connection.receive().name in GONE
+
+
+def test_start_ok_above_4096_bytes_is_closed_without_a_frame(connect: Connect) -> None:
+    connection = connect(until="start")
+    start_ok(connection, properties={"a": "x" * 5000})
+    assert connection.receive().name in GONE
+
+
+def test_any_locale_is_accepted(connect: Connect) -> None:
+    connection = connect(until="start")
+    start_ok(connection, locale="de_DE")
+    assert connection.receive().name == "connection.tune"
+
+
+@pytest.mark.parametrize(("user", "password"), [("guest", "bad"), ("nobody", "guest"), ("", "")])
+def test_login_refused(connect: Connect, user: str, password: str) -> None:
+    assert close_of(connect(user=user, password=password).tune) == (
+        403,
+        "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN."
+        " For details see the broker logfile.",
+        0,
+        0,
+    )
+
+
+def test_login_refused_without_the_capability_is_a_late_silent_close(connect: Connect) -> None:
+    connection = connect(until="start")
+    started = time.monotonic()
+    start_ok(connection, response="\0guest\0bad")
+    assert connection.receive().name in GONE
+    assert 0.5 < time.monotonic() - started < 5
+
+
+def test_tune(connect: Connect) -> None:
+    tune = connect().tune
+    assert (tune.channel_max, tune.frame_max, tune.heartbeat) == (2047, 131072, 60)
+
+
+def test_bad_tune_ok_is_a_late_silent_close(connect: Connect) -> None:
+    bad = [
+        {"frame_max": 0},
+        {"frame_max": 100},
+        {"frame_max": 4095},
+        {"frame_max": 131073},
+        {"channel_max": 0},
+        {"channel_max": 2048},
+    ]
+    started = time.monotonic()
+    connections = [connect(until="tune", **options) for options in bad]
+    for connection in connections:
+        connection.send(0, "connection.open", vhost="/")
+    for connection, options in zip(connections, bad, strict=True):
+        assert connection.receive().name in GONE, options
+    assert 1 < time.monotonic() - started < 9
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"frame_max": 4096},
+        {"channel_max": 1},
+        {"heartbeat": 0},
+        {"heartbeat": 1},
+        {"heartbeat": 65535},
+    ],
+)
+def test_good_tune_ok(connect: Connect, options: dict[str, int]) -> None:
+    assert connect(**options).opened.name == "connection.open-ok"
+
+
+def test_unknown_vhost(connect: Connect) -> None:
+    assert close_of(connect(vhost="nope").opened) == (530, "NOT_ALLOWED - vhost nope not found", 10, 40)
+
+
+def test_channel_open_before_connection_open(connect: Connect) -> None:
+    connection = connect(until="tune")
+    connection.send(1, "channel.open")
+    code, text, _, _ = close_of(connection.receive())
+    assert (code, text) == (505, "UNEXPECTED_FRAME - type 1, all octets = <<0,20,0,10,0>>")
+
+
+def test_channel_max_counts_channels(connect: Connect) -> None:
+    connection = connect(channel_max=3)
+    for channel in (1, 2, 4464):
+        connection.open_channel(channel)
+    text = "NOT_ALLOWED - number of channels opened (3) has reached the negotiated channel_max (3)"
+    assert close_of(connection.call(4, "channel.open")) == (530, text, 0, 0)
+
+
+def test_closed_channels_do_not_count(connect: Connect) -> None:
+    connection = connect(channel_max=2)
+    for channel in (1, 2, 3, 4, 5):
+        connection.open_channel(channel)
+        connection.ok(channel, "channel.close", code=200)
+
+
+def test_handshake_in_single_octets(connect: Connect) -> None:
+    connection = connect(until="connect")
+    opening = b"AMQP\x00\x00\x09\x01"
+    login = {"mechanism": "PLAIN", "response": "\0guest\0guest", "locale": "en_US"}
+    for octet in opening + encode_frame(1, 0, encode_method("connection.start-ok", **login)):
+        connection.send_bytes(bytes([octet]))
+    assert connection.receive().name == "connection.start"
+    assert connection.receive().name == "connection.tune"
+    tune_ok = encode_method("connection.tune-ok", channel_max=2047, frame_max=131072)
+    rest = encode_frame(1, 0, tune_ok) + encode_frame(1, 0, encode_method("connection.open", vhost="/"))
+    for octet in rest + encode_frame(1, 1, encode_method("channel.open")):
+        connection.send_bytes(bytes([octet]))
+    assert connection.receive().name == "connection.open-ok"
+    assert connection.receive().name == "channel.open-ok"
+
+
+def test_heartbeats_come_at_half_the_interval_and_a_silent_peer_is_dropped(connect: Connect) -> None:
+    """One peer is silent, one sends heartbeats, one sends a frame octet by octet, which is life too."""
+    silent, beating, dripping = (connect(heartbeat=1) for _ in range(3))
+    drip = encode_frame(1, 0, encode_method("connection.close", code=200, text="x" * 200))
+    started = time.monotonic()
+    beats = 0
+    ended = 0.0
+    while not ended and time.monotonic() - started < 6:
+        beating.frame(8, 0, b"")
+        dripping.send_bytes(drip[:1])
+        drip = drip[1:]
+        if select.select([silent.socket], [], [], 0.2)[0] or silent.buffer:
+            received = silent.receive()
+            if received.name == "heartbeat":
+                beats += 1
+            else:
+                assert received.name in GONE
+                ended = time.monotonic() - started
+    assert 1.5 < ended < 4.5
+    assert 3 <= beats <= 8
+    for alive in (beating, dripping):
+        assert {reply.name for reply in alive.until_quiet(0.3)} == {"heartbeat"}
+
+
+def test_no_heartbeats_when_turned_off(connect: Connect) -> None:
+    assert connect(heartbeat=0).receive_within(1.2) is None
+
+
+def body_frames(connection: Wire, queue: str) -> list[tuple[int, int]]:
+    """Type and size of the frames that answer a basic.get."""
+    connection.send(1, "basic.get", queue=queue, no_ack=True)
+    result = []
+    while (frame := connection.receive_frame(0.2)) is not None:
+        assert not isinstance(frame, Received), frame
+        result.append((frame[0], len(frame[2])))
+    return result
+
+
+def test_bodies_are_split_at_the_consumers_frame_max(connect: Connect, wire: Wire, name: str) -> None:
+    """The publisher's frames are of 131,072 bytes, the consumer's of 4,096."""
+    small = connect(frame_max=4096)
+    small.open_channel(1)
+    small.ok(1, "queue.declare", queue=name)
+    wire.ok(1, "confirm.select")
+    for body in (b"z" * 10000, b"", b"z" * 4088, b"z" * 4089):
+        wire.publish(1, "", name, body)
+    wire.until_quiet()
+    assert body_frames(small, name)[2:] == [(3, 4088), (3, 4088), (3, 1824)]
+    assert body_frames(small, name)[1:][1:] == []
+    assert body_frames(small, name)[2:] == [(3, 4088)]
+    assert body_frames(small, name)[2:] == [(3, 4088), (3, 1)]
+    small.ok(1, "queue.delete", queue=name)
+
+
+def test_small_frames_reach_a_consumer_of_large_ones(connect: Connect, wire: Wire, name: str) -> None:
+    small = connect(frame_max=4096)
+    small.open_channel(1)
+    wire.ok(1, "queue.declare", queue=name, exclusive=True)
+    body = bytes(range(256)) * 1000
+    wire.ok(1, "basic.consume", queue=name, no_ack=True)
+    small.publish(1, "", name, body)
+    assert wire.receive().body == body
+
+
+def test_empty_body_frames_are_tolerated(wire: Wire, name: str) -> None:
+    wire.ok(1, "queue.declare", queue=name, exclusive=True)
+    wire.ok(1, "basic.consume", queue=name, no_ack=True)
+    wire.send(1, "basic.publish", routing_key=name)
+    wire.header(1, 4)
+    for part in (b"", b"ab", b"", b"cd"):
+        wire.frame(3, 1, part)
+    wire.publish(1, "", name, b"next")
+    assert [message.body for message in wire.receive_named("basic.deliver", 2)] == [b"abcd", b"next"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_headers_pass_through_untouched(wire: Wire, name: str, durable: bool) -> None:
+    """Every field type, byte for byte, the message read back as the raw frame payload."""
+    headers = encode_table(
+        {
+            "b": Typed("b", b"\xff"),
+            "B": Typed("B", b"\xff"),
+            "s": Typed("s", struct.pack(">h", -5)),
+            "u": Typed("u", struct.pack(">H", 5)),
+            "I": -3,
+            "i": Typed("i", struct.pack(">I", 7)),
+            "l": 2**40,
+            "f": Typed("f", struct.pack(">f", 1.5)),
+            "d": 2.5,
+            "D": Typed("D", b"\x02" + struct.pack(">i", 12345)),
+            "S": Typed("S", struct.pack(">I", 3) + b"\xff\x00\xfe"),
+            "x": b"bytes",
+            "A": [1, "a", [True, None]],
+            "T": Typed("T", struct.pack(">Q", 1700000000)),
+            "F": {"k": 1, "": {}},
+            "V": None,
+            "t": True,
+            "t2": Typed("t", b"\x07"),
+        }
+    )
+    wire.ok(1, "queue.declare", queue=name, durable=durable)
+    wire.ok(1, "confirm.select")
+    wire.publish(1, "", name, b"x", headers=headers, delivery_mode=2 if durable else 1, message_id="m")
+    assert wire.receive().name == "basic.ack"
+    wire.send(1, "basic.get", queue=name, no_ack=True)
+    assert wire.receive_frame()[0] == 1  # type: ignore[index]
+    frame = wire.receive_frame()
+    assert frame is not None
+    assert headers in frame[2]
+    wire.receive_frame()
+    wire.ok(1, "queue.delete", queue=name)
+
+
+def test_all_properties_come_back(wire: Wire, name: str) -> None:
+    properties = {
+        "content_type": "text/plain",
+        "content_encoding": "utf-8",
+        "headers": {"a": 1},
+        "delivery_mode": 2,
+        "priority": 5,
+        "correlation_id": "c",
+        "reply_to": "r",
+        "message_id": "m",
+        "timestamp": 1700000000,
+        "type": "t",
+        "user_id": "guest",
+        "app_id": "a",
+        "cluster_id": "cl",
+    }
+    wire.ok(1, "queue.declare", queue=name, exclusive=True)
+    wire.ok(1, "basic.consume", queue=name, no_ack=True)
+    wire.publish(1, "", name, b"", **properties)
+    message = wire.receive()
+    assert (message.properties, message.body) == (properties, b"")
+
+
+def test_client_closes(connect: Connect) -> None:
+    connection = connect()
+    connection.open_channel(1)
+    assert connection.call(0, "connection.close", code=200, text="bye").name == "connection.close-ok"
+    assert connection.until_quiet()[:1] in ([], [Received(0, "eof", {})])

@@ -1,0 +1,85 @@
+"""What does not exist yet says so by name, and is never accepted in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.interop.wire import Wire
+
+pytestmark = pytest.mark.ours_only
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x-message-ttl": 1000},
+        {"x-expires": 1000},
+        {"x-dead-letter-exchange": "dlx"},
+        {"x-dead-letter-exchange": "dlx", "x-dead-letter-routing-key": "dead"},
+        {"x-max-length": 10},
+        {"x-max-length-bytes": 10},
+        {"x-overflow": "reject-publish"},
+        {"x-max-priority": 5},
+        {"x-single-active-consumer": True},
+        {"x-partitions": 2},
+        {"x-queue-type": "quorum"},
+        {"x-queue-type": "stream"},
+    ],
+    ids=lambda arguments: "-".join(str(value) for pair in arguments.items() for value in pair),
+)
+def test_queue_argument(wire: Wire, name: str, arguments: dict[str, Any]) -> None:
+    wire.open_channel(2)
+    reply = wire.call(1, "queue.declare", queue=name, durable=True, arguments=arguments)
+    assert (reply.name, reply.code, reply.class_id, reply.method_id) == ("channel.close", 406, 50, 10)
+    assert any(argument in reply.text for argument in arguments), reply.text
+    assert "not supported yet" in reply.text
+    reply = wire.call(2, "queue.declare", queue=name, passive=True)
+    assert reply.code == 404
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"x-queue-type": "classic"}, {"x-queue-mode": "lazy"}, {"x-partitions": 1}, {"x-max-priority": 0}],
+    ids=str,
+)
+def test_arguments_that_change_nothing_are_accepted(wire: Wire, name: str, arguments: dict[str, Any]) -> None:
+    wire.ok(1, "queue.declare", queue=name, exclusive=True, arguments=arguments)
+
+
+@pytest.mark.parametrize("method", ["tx.select", "tx.commit", "tx.rollback"])
+def test_transactions(wire: Wire, method: str) -> None:
+    reply = wire.call(1, method)
+    assert (reply.name, reply.code) in (("connection.close", 540), ("channel.close", 406)), reply
+    assert reply.class_id == 90
+
+
+def test_message_expiration(wire: Wire, name: str) -> None:
+    wire.ok(1, "queue.declare", queue=name, exclusive=True)
+    wire.publish(1, "", name, b"x", expiration="60000")
+    reply = wire.receive()
+    assert (reply.name, reply.code, reply.class_id, reply.method_id) == ("channel.close", 406, 60, 40)
+    assert "not supported yet" in reply.text
+
+
+def test_consumer_priority(wire: Wire, name: str) -> None:
+    wire.ok(1, "queue.declare", queue=name, exclusive=True)
+    reply = wire.call(1, "basic.consume", queue=name, arguments={"x-priority": 5})
+    assert (reply.name, reply.code, reply.class_id, reply.method_id) == ("channel.close", 406, 60, 20)
+    assert "not supported yet" in reply.text
+
+
+def test_direct_reply_to(wire: Wire) -> None:
+    reply = wire.call(1, "basic.consume", queue="amq.rabbitmq.reply-to", no_ack=True)
+    assert reply.name in ("channel.close", "connection.close"), reply
+
+
+def test_message_priority_is_only_a_property(wire: Wire, name: str) -> None:
+    """As in RabbitMQ, in a queue without x-max-priority."""
+    wire.ok(1, "queue.declare", queue=name, exclusive=True)
+    for priority in (1, 9, 5):
+        wire.publish(1, "", name, str(priority), priority=priority)
+    wire.ok(1, "basic.consume", queue=name)
+    messages = wire.receive_named("basic.deliver", 3)
+    assert [message.properties["priority"] for message in messages] == [1, 9, 5]
