@@ -1,26 +1,32 @@
-# Everything from a fresh clone: `make run`, `make test`. Each target makes what it needs and is quick the next time.
+# From a fresh clone: `make run` or `make test`. Each target makes what it needs first and is quick the next time.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input -q
 SETUP := pyproject.toml setup.py
+# Tests of what is compiled: run from source as well.
+BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhosts tests/persistence)
+# More arguments for pytest: make test ARGS='-k topic'
+ARGS :=
 
 .PHONY: help install compile run test check clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
-$(VENV)/made:
+$(VENV)/made: tools/make_venv.sh
 	@sh tools/make_venv.sh $(VENV)
 	@touch $@
 
-$(VENV)/build-tools: $(VENV)/made
+# Cython and setuptools stand in pyproject.toml too; here they serve every build without a download for each.
+$(VENV)/build-tools: | $(VENV)/made
 	@$(PIP) install 'setuptools>=77' 'Cython>=3.1,<4'
 	@touch $@
 
-compile: $(VENV)/build-tools ## compile the hot modules where a C compiler is (what did not change is skipped)
+compile: $(VENV)/build-tools ## compile the hot modules if there is a C compiler; what did not change is skipped
 	@$(PY) setup.py -q build_ext --inplace
 
 $(VENV)/installed: $(SETUP) | compile
@@ -31,27 +37,33 @@ $(VENV)/installed: $(SETUP) | compile
 $(VENV)/installed-test: $(SETUP) | compile
 	@echo "Installing the broker and what its tests need into $(VENV) ..."
 	@$(PIP) install --no-build-isolation -e '.[test]'
-	@touch $@ $(VENV)/installed
+	@touch $(VENV)/installed $@
 
 $(VENV)/installed-dev: $(SETUP) | compile
 	@echo "Installing the broker and its development tools into $(VENV) ..."
 	@$(PIP) install --no-build-isolation -e '.[dev]'
-	@touch $@ $(VENV)/installed-test $(VENV)/installed
+	@touch $(VENV)/installed $(VENV)/installed-test $@
 
 install: compile $(VENV)/installed ## set up .venv with the broker in it
+	@$(VENV)/bin/amqp-router --version
 
-run: install ## the broker on 127.0.0.1:5672, its data in ./data
-	@exec $(VENV)/bin/amqp-router serve --data-dir data
+run: compile $(VENV)/installed ## the broker on 127.0.0.1:5672, its data in ./data
+	@exec $(VENV)/bin/amqp-router serve
 
-test: compile $(VENV)/installed-test ## every test
-	@$(PY) -m pytest
+test: compile $(VENV)/installed-test ## every test; those of compiled modules from source too
+	@if $(PY) -c 'from amqp_router import compiled; raise SystemExit(not compiled.build.whole)'; then \
+	    echo "First the tests of compiled modules, run from source:" && \
+	    AMQP_ROUTER_UNCOMPILED=1 $(PY) -m pytest -q $(BOTH_WAYS) $(ARGS) && \
+	    echo "Now every test, compiled:"; \
+	fi && $(PY) -m pytest $(ARGS)
 
-check: compile $(VENV)/installed-dev ## lint, types, layers, tests
+check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
+	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
-	@$(PY) -m pytest
+	@$(MAKE) --no-print-directory test
 
-clean: ## remove all that was built, .venv included; data stays
+clean: ## remove what was built and .venv; data stays
 	rm -rf $(VENV) build dist *.egg-info amqp_router/compiled.json
 	find amqp_router vhosts persistence -name '*.so' -delete

@@ -34,6 +34,10 @@ COMPILED = [
     "amqp_router.protocol.message",
     "amqp_router.protocol.fields",
     "amqp_router.protocol.properties",
+    "vhosts.queues.handle",
+    "vhosts.exchanges.topic_trie",
+    "vhosts.exchanges.headers_index",
+    "vhosts.exchanges.router",
 ]
 
 ROOT = Path(__file__).resolve().parent
@@ -138,6 +142,7 @@ class OptionalBuild(build_ext):
         except ImportError:
             self._failed = dict.fromkeys(missing, "Cython was not there when it was installed")
             return
+        print(f"Compiling {len(missing)} of {len(COMPILED)} modules ...", flush=True)
         for name in missing:
             source = source_of(name)
             try:
