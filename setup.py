@@ -161,7 +161,7 @@ class OptionalBuild(build_ext):
 
     @staticmethod
     def _hashes(source: Path, dependencies: Iterable[str]) -> dict[str, str]:
-        """Hash of each of our files a module is made of: ``.py``, ``.pyx``, ``.pxd`` and what these cimport."""
+        """Hash of each of our files a module is made of: ``.py``, ``.pyx``, ``.pxd`` and what it cimports."""
         own = [path for path in map(source.with_suffix, (".py", ".pxd")) if (ROOT / path).exists()]
         cimported = [Path(os.path.relpath(name, ROOT)) for name in dependencies]
         ours = {path for path in [source, *own, *cimported] if path.parts[0] in compiled.PACKAGES}
