@@ -77,7 +77,7 @@ def compiler_problem() -> str:
     """Why C code cannot be compiled here, found by compiling a line of it; empty if it can."""
     command = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
     if shutil.which(command[0]) is None:
-        return f"no C compiler ({command[0]}) was found when it was installed"
+        return f"no C compiler ({command[0]}) when it was installed; Debian: apt-get install gcc python3-dev"
     include = ["-I", sysconfig.get_path("include")]
     probe = subprocess.run(
         [*command, *include, "-x", "c", "-c", "-", "-o", os.devnull],
@@ -87,7 +87,7 @@ def compiler_problem() -> str:
         check=False,
     )
     if probe.returncode:
-        return "the C compiler found no Python.h when it was installed (Debian: apt-get install python3-dev)"
+        return "no Python.h when it was installed; Debian: apt-get install python3-dev"
     return ""
 
 
@@ -98,6 +98,7 @@ class OptionalBuild(build_ext):
         super().initialize_options()
         self.parallel = os.cpu_count()
         self.force = True  # what is built is what the record says has changed; file times decide nothing
+        self._tried = False
         self._failed: dict[str, str] = {}
         self._files: dict[str, dict[str, str]] = {}
 
@@ -113,15 +114,16 @@ class OptionalBuild(build_ext):
                     super().run()
                 except Exception as error:  # whatever the tool chain says, the sources still run
                     self._give_up(self.extensions, str(error))
+            known = compiled.read_record(ROOT)["failed"] if in_place else {}
             self._write_record(ROOT if in_place else Path(self.build_lib))
         if self._failed and REQUIRED:
             raise SystemExit(f"AMQP_ROUTER_REQUIRE_COMPILED is set and {self._failures()}")
-        if self._failed:
-            self.warn(f"{self._failures()}; everything works all the same, but slower")
+        if self._failed and (self._tried or known.keys() != self._failed.keys()):
+            print(f"Note: {self._failures()}. All works the same, only slower.", file=sys.stderr)
 
     def _failures(self) -> str:
         reasons = sorted(set(self._failed.values()))
-        return f"{len(self._failed)} of {len(COMPILED)} modules run uncompiled: {'; '.join(reasons)}"
+        return f"{len(self._failed)} of {len(COMPILED)} modules run uncompiled ({'; '.join(reasons)})"
 
     def _to_build(self, in_place: bool, extensions: dict[str, Extension]) -> Iterable[Extension]:
         """Those of `extensions` that the record of this tree does not already hold, C code generated."""
@@ -140,8 +142,9 @@ class OptionalBuild(build_ext):
             from Cython.Build import cythonize
             from Cython.Build.Dependencies import create_dependency_tree
         except ImportError:
-            self._failed = dict.fromkeys(missing, "Cython was not there when it was installed")
+            self._failed = dict.fromkeys(missing, "no Cython when it was installed")
             return
+        self._tried = True
         print(f"Compiling {len(missing)} of {len(COMPILED)} modules ...", flush=True)
         for name in missing:
             source = source_of(name)
