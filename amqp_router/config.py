@@ -254,10 +254,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             flag(name),
             dest=name,
-            metavar=type_name(info).replace(" or ", "|").upper(),
+            metavar=_metavar(info),
             default=argparse.SUPPRESS,
             help=text.replace("%", "%%"),
         )
+
+
+def _metavar(info: FieldInfo) -> str:
+    """What stands for the value in the help: the choices as one types them, else the type."""
+    if get_origin(info.annotation) is Literal:
+        return "|".join(get_args(info.annotation))
+    return "true|false" if info.annotation is bool else type_name(info).upper()
 
 
 def type_name(info: FieldInfo) -> str:

@@ -75,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), USAGE)
     except (DataDirError, ListenError) as error:
         return _complain(str(error), UNAVAILABLE)
+    except BrokenPipeError:  # whoever read our output has seen enough (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
+        return OK
 
 
 def _complain(text: str, code: int) -> int:
@@ -181,7 +184,7 @@ async def _serve(
         amqp_port=settings.amqp_port,
         connections_max=connections_allowed(settings.connections_max, open_files),
     )
-    broker = Broker(settings, loop, logger)
+    broker = Broker(settings, loop, logger, store_id=directory.store_id)
     server = Server(options, broker, logger)
     lag, collector = process.LoopLag(loop, logger), process.Collector(loop)
     stop = asyncio.Event()

@@ -1,0 +1,262 @@
+"""The command as a user runs it: what it prints, what it returns, how it starts and stops."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+from amqp_router.main import EXIT_CODES
+from amqp_router.version import VERSION
+from tests.brokers import RouterProcess
+
+
+def command(*arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "amqp_router.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def refused(*arguments: str, code: int) -> str:
+    """The one line a failing command prints."""
+    result = command(*arguments)
+    assert result.returncode == code, result.stderr
+    [line] = result.stderr.splitlines()
+    assert line.startswith("amqp-router: ")
+    assert result.stdout == ""
+    return line
+
+
+def eventually(check: Callable[[], object], seconds: float = 5) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "did not come true"
+        time.sleep(0.02)
+
+
+def test_version_tells_python_and_build() -> None:
+    result = command("--version")
+    assert result.stdout.startswith(f"amqp-router {VERSION}, Python {sys.version.split()[0]}, ")
+    assert "compiled" in result.stdout
+
+
+def test_help_has_examples_and_exit_codes() -> None:
+    text = command("--help").stdout
+    assert "amqp-router serve --amqp-port 0" in text
+    for code, meaning in EXIT_CODES.items():
+        assert f"  {code}  {meaning}" in text
+
+
+def test_nothing_to_do_prints_help() -> None:
+    result = command()
+    assert result.returncode == 2
+    assert "examples:" in result.stdout
+
+
+def test_options_as_text_and_markdown() -> None:
+    assert "amqp_port" in command("options").stdout
+    assert command("options", "--markdown").stdout.startswith("# Configuration")
+
+
+def test_output_cut_short() -> None:
+    line = f"{sys.executable} -m amqp_router.main options | head -n 1"
+    result = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("Node\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["bogus"], "'bogus'"),
+        (["serve", "--nope"], "--nope"),
+        (["serve", "--amqp"], "--amqp"),
+        (["serve", "--amqp-port", "70000"], "--amqp-port: '70000'"),
+        (["serve", "--config", "/no/such.toml"], "/no/such.toml"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], says: str) -> None:
+    assert says in refused(*arguments, code=2)
+
+
+def test_wrong_key_in_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("heartbeat = 10\n")
+    assert f"{file}: unknown option 'heartbeat'; did you mean heartbeat_s?" in refused(
+        "serve", "--config", str(file), code=2
+    )
+
+
+def test_foreign_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    line = refused("serve", "--amqp-port", "0", "--data-dir", str(tmp_path), code=3)
+    assert "thesis.txt" in line
+    assert str(tmp_path) in line
+
+
+def test_unwritable_data_directory() -> None:
+    assert "/proc/data" in refused("serve", "--amqp-port", "0", "--data-dir", "/proc/data", code=3)
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        line = refused("serve", "--amqp-port", port, "--data-dir", str(tmp_path / "d"), code=3)
+    assert f"port {port} on 127.0.0.1 is in use" in line
+    assert "--amqp-port" in line
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RouterProcess]:
+    process = RouterProcess(tmp_path)
+    process.start()
+    yield process
+    process.kill9()
+
+
+def connect(broker: RouterProcess, **parameters: object) -> pika.BlockingConnection:
+    return pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port, **parameters))
+
+
+def test_ready_file_banner_and_modes(broker: RouterProcess) -> None:
+    ready = json.loads(broker.ready_file.read_text())
+    assert ready["pid"] == broker.pid
+    assert ready["data_dir"] == str(broker.data_dir)
+    assert ready["amqp"] == {"host": "127.0.0.1", "port": broker.port}
+    assert isinstance(ready["compiled"], bool)
+    assert f"amqp://guest:guest@127.0.0.1:{broker.port}/" in broker.log()
+    assert "open_files=" in broker.log()
+    for path in [broker.data_dir, *broker.data_dir.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_second_broker_on_the_same_directory(broker: RouterProcess) -> None:
+    line = refused("serve", "--amqp-port", "0", "--data-dir", str(broker.data_dir), code=3)
+    assert f"in use by another broker (process {broker.pid})" in line
+    connect(broker).close()
+
+
+def test_sigterm_says_good_bye_and_keeps_confirmed_messages(broker: RouterProcess) -> None:
+    connection = connect(broker)
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("kept", durable=True)
+    channel.basic_publish("", "kept", b"x", pika.BasicProperties(delivery_mode=2))
+    channel.queue_declare("other")
+    channel.basic_consume("other", lambda *_: None)
+    os.kill(broker.pid, signal.SIGTERM)
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+        channel.start_consuming()
+    assert closed.value.reply_code == 320
+    assert closed.value.reply_text == (
+        "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+    )
+    assert broker.stop() == 0
+    assert not broker.ready_file.exists()
+    assert "stopped" in broker.log().splitlines()[-1]
+    broker.start()
+    method, _, body = connect(broker).channel().basic_get("kept", auto_ack=True)
+    assert body == b"x"
+    assert not method.redelivered
+
+
+def test_sigint_stops_too(broker: RouterProcess) -> None:
+    os.kill(broker.pid, signal.SIGINT)
+    assert broker.stop() == 0
+
+
+def test_second_signal_does_not_wait(broker: RouterProcess) -> None:
+    """A client that never answers connection.close holds a drain up."""
+    with socket.create_connection((broker.host, broker.port)) as silent:
+        silent.sendall(b"AMQP\x00\x00\x09\x01")
+        silent.recv(10)
+        os.kill(broker.pid, signal.SIGSTOP)  # so that both signals are there when it runs again
+        os.kill(broker.pid, signal.SIGTERM)
+        os.kill(broker.pid, signal.SIGINT)
+        os.kill(broker.pid, signal.SIGCONT)
+        assert broker.process is not None
+        assert broker.process.wait(10) == 1
+    assert "stopping at once" in broker.log()
+
+
+def test_log_tells_connections_with_peer_and_reason(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path, options=["--log-format", "json"])
+    broker.start()
+    connection = connect(broker)
+    connection.close()
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+        connect(broker, credentials=pika.PlainCredentials("guest", "wrong"))
+    with socket.create_connection((broker.host, broker.port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert stranger.recv(100) == b"AMQP\x00\x00\x09\x01"
+    assert broker.stop() == 0
+    lines = [json.loads(line) for line in broker.log().splitlines() if line.startswith("{")]
+    events = [line["event"] for line in lines]
+    assert events.index("connection opened") < events.index("connection closed")
+    opened = lines[events.index("connection opened")]
+    assert opened["peer"].startswith("127.0.0.1:")
+    assert (opened["user"], opened["vhost"]) == ("guest", "/")
+    refusals = [line for line in lines if line["event"] == "connection refused"]
+    assert len(refusals) == 2
+    for line in refusals:
+        assert line["peer"].startswith("127.0.0.1:")
+        assert line["reason"]
+
+
+def test_sighup_reads_the_log_level_again(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('log_level = "warning"\n')
+    broker = RouterProcess(tmp_path, options=["--config", str(file)])
+    broker.start()
+    connect(broker).close()
+    assert "connection opened" not in broker.log()
+    file.write_text('log_level = "info"\n')
+    os.kill(broker.pid, signal.SIGHUP)
+    eventually(lambda: "configuration reloaded  log_level=info" in broker.log())
+    connect(broker).close()
+    eventually(lambda: "connection opened" in broker.log())
+    file.write_text('log_level = "loud"\n')
+    os.kill(broker.pid, signal.SIGHUP)
+    eventually(lambda: "configuration not reloaded" in broker.log())
+    connect(broker).close()
+    assert broker.stop() == 0
+
+
+def test_connection_cap(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path, options=["--connections-max", "1"])
+    broker.start()
+    first = connect(broker)
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        connect(broker)
+    assert "1 connections are open, which is the most allowed" in broker.log()
+    first.close()
+    connect(broker).close()
+    assert broker.stop() == 0
+
+
+def test_slow_handshake_is_cut(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path, options=["--handshake-timeout-s", "0.3"])
+    broker.start()
+    with socket.create_connection((broker.host, broker.port)) as slow:
+        begin = time.monotonic()
+        slow.settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            assert slow.recv(1) == b""
+        assert 0.2 < time.monotonic() - begin < 2
+    assert broker.stop() == 0
