@@ -32,12 +32,21 @@ from setuptools.extension import Extension
 COMPILED = [
     "amqp_router.protocol._buf",
     "amqp_router.protocol.message",
+    "amqp_router.protocol.tick",
+    "amqp_router.protocol.output",
+    "amqp_router.protocol.frames",
     "amqp_router.protocol.fields",
     "amqp_router.protocol.properties",
     "vhosts.queues.handle",
+    "vhosts.queues.consumers",
+    "vhosts.queues.queue",
     "vhosts.exchanges.topic_trie",
     "vhosts.exchanges.headers_index",
     "vhosts.exchanges.router",
+    "amqp_router.channel.confirms",
+    "amqp_router.channel.delivery",
+    "amqp_router.channel.publishing",
+    "amqp_router.connection.machine",
 ]
 
 ROOT = Path(__file__).resolve().parent

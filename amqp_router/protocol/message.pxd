@@ -1,5 +1,7 @@
 cimport cython
 
+cdef unsigned char _PERSISTENT
+
 
 @cython.no_gc
 @cython.freelist(1024)

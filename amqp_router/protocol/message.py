@@ -11,6 +11,8 @@ PERSISTENT = 1
 REDELIVERED = 2
 LOGGED = 4
 
+_PERSISTENT = 1  # a C integer where compiled
+
 #: Bodies above this many bytes stay a tuple of frames and are never joined.
 JOINED_BYTES_MAX = 1 << 20
 
@@ -66,7 +68,7 @@ class Message:
         other.frame_payload = self.frame_payload
         other.frame_count = self.frame_count
         other.channel = self.channel
-        other.flags = self.flags & PERSISTENT
+        other.flags = self.flags & _PERSISTENT
         return other
 
     def properties(self) -> bytes:

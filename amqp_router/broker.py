@@ -1,0 +1,330 @@
+"""The node: what connections share, and the order of starting and stopping.
+
+Start: definitions, logs (each recovered), virtual hosts, then connections. Stop: connections say good-bye and
+give back what they hold, the logs are flushed and marked clean, the definitions are flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from amqp_router import logs
+from amqp_router.auth.backends import Authenticator, AuthOptions
+from amqp_router.auth.mechanisms import MECHANISMS
+from amqp_router.auth.users import Users, first_definitions
+from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegistry, count_boot
+from amqp_router.connection.machine import Machine
+from amqp_router.connection.ports import ConnectionOptions
+from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.connection.ticker import Ticker
+from amqp_router.connection.transport import Transport
+from amqp_router.protocol.errors import ConnectionForced, InternalError
+from amqp_router.protocol.fields import Table
+from amqp_router.protocol.tick import Tick
+from amqp_router.version import VERSION
+from persistence.definitions import DefinitionStore, Put, VhostRow
+from persistence.files import RealDisk
+from persistence.log.catalog import Catalog
+from persistence.log.memory import MemoryBudget
+from persistence.log.sync import LogSync
+from persistence.options import LogOptions
+from vhosts.exchanges.router import RouteCache
+from vhosts.queues.queue import Queue
+from vhosts.vhost import VirtualHost
+
+#: Seconds that clients get for their close-ok when the node stops.
+GOODBYE_S = 2.0
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+
+
+class Commits:
+    """Who waits for which revision of the definitions; revisions only rise, so first in is first out."""
+
+    def __init__(self) -> None:
+        self.committed = 0
+        self._waiting: deque[tuple[int, Any]] = deque()
+
+    def wait(self, rev: int, waiter: Any) -> None:
+        """Call ``waiter.committed(rev)`` once ``rev`` is stored."""
+        self._waiting.append((rev, waiter))
+
+    def advance(self, rev: int) -> None:
+        """Everything up to ``rev`` is stored."""
+        self.committed = max(self.committed, rev)
+        waiting = self._waiting
+        late = []
+        while waiting:
+            wanted, waiter = waiting[0]
+            if wanted > rev:
+                # A reply may wait for an older revision than one queued before it.
+                late.append(waiting.popleft())
+                continue
+            waiting.popleft()
+            waiter.committed(rev)
+        waiting.extend(late)
+
+
+class _LogRemoval:
+    """Waits for a queue's row to be gone before its log goes."""
+
+    def __init__(self, remove: Callable[[], None]) -> None:
+        self._remove = remove
+
+    def committed(self, rev: int) -> None:
+        self._remove()
+
+
+class Broker:
+    """One node. ``store_id`` names its data directory for ever."""
+
+    def __init__(
+        self, settings: Any, loop: asyncio.AbstractEventLoop, logger: logging.Logger, *, store_id: str = ""
+    ) -> None:
+        self.settings = settings
+        self.logger = logger
+        self._loop = loop
+        self.tick = Tick(loop.call_soon)
+        self.commits = Commits()
+        self.registry = ConnectionRegistry()
+        self.vhosts: dict[str, VirtualHost] = {}
+        self.mechanisms = " ".join(MECHANISMS)
+        self.options = ConnectionOptions(
+            channel_max=settings.channel_max,
+            frame_max=settings.frame_max,
+            heartbeat_s=settings.heartbeat_s,
+            handshake_timeout_s=settings.handshake_timeout_s,
+            pre_login_bytes_max=settings.pre_login_bytes_max,
+            message_bytes_max=settings.message_bytes_max,
+            unsynced_bytes_max=settings.unsynced_bytes_max,
+            output_bytes_max=settings.output_bytes_max,
+            product=settings.product,
+            version=VERSION,
+        )
+        self.identity = NodeIdentity(settings.node, store_id or uuid4().hex, uuid4().hex)
+        self.budget = MemoryBudget(settings.memory_budget)
+        self._data_dir = str(settings.data_dir)
+        self.definitions = DefinitionStore(settings.data_dir / "definitions.sqlite", loop.call_soon_threadsafe)
+        self.users = Users(self.definitions, os.urandom)
+        self.users.on_change = self._permissions_changed
+        self._authenticator = Authenticator(
+            self.users,
+            AuthOptions() if settings.guest_loopback_only else AuthOptions(loopback_users=frozenset()),
+        )
+        self._registry = StandaloneRegistry(self.identity.boot_id, loop.call_soon_threadsafe)
+        self._queues: StandaloneQueues | None = None
+        self._caches: dict[tuple[str, str], RouteCache] = {}
+        #: Durable queues whose definition is not committed yet.
+        self._unstored: list[Queue] = []
+        self.sync: LogSync
+        self.catalog: Catalog
+
+    # -- start and stop -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Recover what is on disk; afterwards ``connection_factory`` may be called."""
+        settings = self.settings
+        disk = RealDisk()
+        self._queues = StandaloneQueues(self._registry, self.identity, count_boot(disk, self._data_dir))
+        self.definitions.on_committed = self._committed
+        self.definitions.on_failed = self._definitions_failed
+        self.definitions.start()
+        self.commits.committed = self.definitions.committed
+        options = LogOptions(segment_bytes_max=settings.segment_bytes, settle_delay_ms=settings.settle_sync_ms)
+        self.sync = LogSync(disk, self._data_dir, options, post=self._loop.call_soon_threadsafe, loop=self._loop)
+        self.catalog = Catalog(disk, self._data_dir, self.sync, options, self.identity)
+        self.ticker = Ticker(self.tick, self.sync.start_round)
+        self._load()
+
+    def _load(self) -> None:
+        snapshot = self.definitions.snapshot()
+        if not snapshot.vhosts and not snapshot.users:
+            snapshot = first_definitions(os.urandom)
+            self.definitions.submit([Put(row) for row in (*snapshot.vhosts, *snapshot.users, *snapshot.permissions)])
+        self.users.load(snapshot.users, snapshot.permissions)
+        self.catalog.recover({row.incarnation for row in snapshot.queues})
+        for vhost_row in snapshot.vhosts:
+            vhost = self._make_vhost(vhost_row)
+            lost = vhost.load(
+                [row for row in snapshot.exchanges if row.vhost == vhost.name],
+                [row for row in snapshot.queues if row.vhost == vhost.name],
+                [row for row in snapshot.bindings if row.vhost == vhost.name],
+            )
+            for binding in lost:
+                self.event(logging.WARNING, "binding without an end left out", binding=binding)
+
+    def _make_vhost(self, row: VhostRow) -> VirtualHost:
+        vhost = VirtualHost(
+            row.name,
+            definitions=self.definitions,
+            make_queue=self._make_queue,
+            generate_name=self.generate_name,
+        )
+        self.vhosts[row.name] = vhost
+        return vhost
+
+    async def stop(self) -> None:
+        """Close every connection with 320, give back what they hold, flush, release all files."""
+        for transport in self.registry:
+            transport.close(_shutdown)
+        for _ in range(int(GOODBYE_S / 0.02)):
+            if not len(self.registry):
+                break
+            await asyncio.sleep(0.02)
+        for transport in self.registry:
+            transport.abort()
+        while self.tick.scheduled:
+            await asyncio.sleep(0)
+        await self.sync.flush_and_stop()
+        self.catalog.close()
+        self.definitions.flush_and_stop()
+
+    # -- queues -------------------------------------------------------------------------------------
+
+    def _make_queue(
+        self,
+        *,
+        vhost: VirtualHost,
+        name: str,
+        durable: bool,
+        exclusive_owner: Any,
+        auto_delete: bool,
+        arguments: Table,
+        incarnation: str,
+    ) -> Queue:
+        queue = Queue()
+        queue.vhost = vhost
+        queue.name = name
+        queue.durable = durable
+        queue.exclusive_owner = exclusive_owner
+        queue.auto_delete = auto_delete
+        queue.arguments = arguments
+        queue.tick = self.tick
+        queue.budget = self.budget
+        queue.on_deleted = self._queue_deleted
+        if durable:
+            self._open_log(queue, incarnation)
+        queue.incarnation = queue.incarnation or uuid4().hex
+        queue.open_pager = lambda: self.catalog.new_page_log(queue.incarnation)
+        return queue
+
+    def _open_log(self, queue: Queue, incarnation: str) -> None:
+        assert self._queues is not None
+        if incarnation:
+            queue.incarnation = incarnation
+            log = self.catalog.open(incarnation)
+        else:
+            queue.incarnation = uuid4().hex
+            self._unstored.append(queue)
+            log = self.catalog.create(queue.incarnation, queue.vhost.name, queue.name, queue.arguments)
+        queue.log = log
+        log.listener = queue
+        self._queues.lead(queue.incarnation, log.last_epoch())
+        if incarnation:
+            queue.recovered()
+
+    def _queue_deleted(self, queue: Queue, rev: int) -> None:
+        if queue.log is None:
+            return
+        assert self._queues is not None
+        self._queues.forget(queue.incarnation)
+        removal = _LogRemoval(queue.log.delete)
+        if rev <= self.commits.committed:
+            removal.committed(rev)
+        else:
+            self.commits.wait(rev, removal)
+
+    # -- definitions --------------------------------------------------------------------------------
+
+    def _committed(self, rev: int) -> None:
+        unstored = self._unstored
+        self._unstored = []
+        for queue in unstored:
+            if queue.definition_rev > rev:
+                self._unstored.append(queue)
+            elif not queue.deleted:
+                queue.definition_stored()
+        self.commits.advance(rev)
+
+    def _definitions_failed(self, error: Exception) -> None:
+        """Nothing can be declared any more: whoever waits must not believe it was."""
+        self.event(logging.ERROR, "definitions cannot be stored", reason=error)
+        for transport in self.registry:
+            if any(channel.pending for channel in transport.machine.channels.values()):
+                transport.close(lambda machine: machine.close(InternalError(f"definitions cannot be stored: {error}")))
+
+    def _permissions_changed(self) -> None:
+        for vhost in self.vhosts.values():
+            vhost.forget_routes()
+
+    # -- what connections need of it ----------------------------------------------------------------
+
+    def connection_factory(self) -> asyncio.BaseProtocol:
+        """The protocol of a connection just accepted."""
+        return Transport(self, self.registry, self._loop)
+
+    @property
+    def connection_count(self) -> int:
+        """Open connections, handshakes included."""
+        return len(self.registry)
+
+    def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
+        """See ``connection.ports.Services``."""
+        return self._authenticator.login(mechanism, response, is_loopback=peer_host.startswith(LOOPBACK))
+
+    def route_cache(self, user: Any, vhost: VirtualHost, permissions: Any) -> RouteCache:
+        """One per user and virtual host."""
+        cache = self._caches.get((user.name, vhost.name))
+        if cache is None:
+            cache = RouteCache(vhost.table, lambda exchange: permissions.check("write", "exchange", exchange))
+            self._caches[user.name, vhost.name] = cache
+        return cache
+
+    def generate_name(self, prefix: str) -> str:
+        """``prefix`` and 22 random characters of the base64url alphabet."""
+        return prefix + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """See ``connection.ports.Services``."""
+        self.ticker.in_slices(step)
+
+    def server_properties(self) -> Table:
+        """What connection.start says of us."""
+        options = self.options
+        capabilities = (
+            "publisher_confirms",
+            "exchange_exchange_bindings",
+            "basic.nack",
+            "consumer_cancel_notify",
+            "authentication_failure_close",
+        )
+        return {
+            "capabilities": ("F", {name: ("t", True) for name in capabilities}),
+            "cluster_name": ("S", self.settings.node.encode()),
+            "product": ("S", options.product.encode()),
+            "version": ("S", options.version.encode()),
+            "platform": ("S", f"Python {sys.version_info.major}.{sys.version_info.minor}".encode()),
+            "copyright": ("S", b"The amqp-router authors"),
+            "information": ("S", b"Licensed under the Apache License 2.0"),
+        }
+
+    def event(self, level: int, event: str, **facts: object) -> None:
+        """One line in the broker's log."""
+        logs.event(self.logger, level, event, **facts)
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        """A fault of ours, with its traceback."""
+        self.logger.error("unexpected error in %s", where, exc_info=error)
+
+
+def _shutdown(machine: Machine) -> None:
+    machine.class_id = machine.method_id = 0
+    machine.close(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
+

@@ -1,0 +1,250 @@
+"""One open channel: its state, its two sides, and what the client's methods do.
+
+Publishing and acknowledging have a fast way that does not pass here (``connection.machine`` calls
+``publishing`` and ``delivery``); every other method is decoded and looked up in ``_METHODS``.
+
+A reply that waits for a commit holds back everything behind it on the channel: ``reply`` gives the channel
+a detached output for what follows and joins it to the connection's when the revision is stored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from amqp_router.channel import consuming, declaring
+from amqp_router.channel.confirms import Confirms
+from amqp_router.channel.content import ContentAssembler
+from amqp_router.channel.delivery import ChannelConsumer, Delivery
+from amqp_router.channel.ports import Connection
+from amqp_router.channel.publishing import Inflow, Publishing
+from amqp_router.channel.states import ChannelState
+from amqp_router.protocol import methods
+from amqp_router.protocol.errors import (
+    CommandInvalid,
+    NotImplementedByServer,
+    PreconditionFailed,
+)
+from amqp_router.protocol.methods import Method
+from amqp_router.protocol.output import Output
+from vhosts.exchanges.router import RouteCache
+from vhosts.queues.consumers import Credit
+from vhosts.queues.queue import Queue
+
+#: Messages requeued per turn of the loop when many come back at once.
+RELEASE_SLICE = 10_000
+
+
+class Channel:
+    """A channel in state OPEN or CLOSING."""
+
+    __slots__ = (
+        "confirms",
+        "connection",
+        "consumers",
+        "content",
+        "delivery",
+        "getters",
+        "last_queue",
+        "number",
+        "out",
+        "pending",
+        "permissions",
+        "prefetch",
+        "publishing",
+        "shared",
+        "state",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        connection: Connection,
+        *,
+        cache: RouteCache,
+        user: str,
+        inflow: Inflow,
+        open_runs: list[Publishing],
+    ) -> None:
+        self.number = number
+        self.connection = connection
+        self.vhost = connection.vhost
+        self.permissions = connection.permissions
+        self.state = ChannelState.OPEN
+        self.out: Output = connection.output
+        #: Name of the queue last declared here; what an empty queue name means.
+        self.last_queue = ""
+        #: Prefetch of consumers started from now on; 0 is no limit.
+        self.prefetch = 0
+        #: The channel's own limit (basic.qos global), or None.
+        self.shared: Credit | None = None
+        self.consumers: dict[str, ChannelConsumer] = {}
+        self.getters: dict[Queue, ChannelConsumer] = {}
+        self.content = ContentAssembler()
+        #: Replies waiting for a commit, each with what the channel wrote after it.
+        self.pending: deque[tuple[int, bytes, Output]] = deque()
+        self.confirms: Confirms | None = None
+
+        self.delivery = Delivery()
+        self.delivery.number = number
+        self.delivery.body_payload_max = connection.frame_max - 8
+        self.delivery.out = self.out
+        self.delivery.listener = self
+
+        self.publishing = Publishing()
+        self.publishing.number = number
+        self.publishing.table = self.vhost.table
+        self.publishing.cache = cache
+        self.publishing.user = user
+        self.publishing.out = self.out
+        self.publishing.inflow = inflow
+        self.publishing.open_runs = open_runs
+
+    # -- methods ------------------------------------------------------------------------------------
+
+    def receive(self, method: Method) -> None:
+        """Carry out one method of an open channel.
+
+        Raises:
+            ChannelException, ConnectionException: as the method's rules say.
+        """
+        handler = _METHODS.get(type(method))
+        if handler is None:
+            raise CommandInvalid("unimplemented method", class_id=method.CLASS_ID, method_id=method.METHOD_ID)
+        handler(self, method)
+
+    def select_confirms(self, method: methods.ConfirmSelect) -> None:
+        """Confirm every publish from now on; again is no error."""
+        if self.confirms is None:
+            self.publishing.close_run()
+            confirms = Confirms()
+            confirms.number = self.number
+            confirms.tick = self.connection.tick
+            confirms.owner = self
+            self.confirms = confirms
+            self.publishing.confirms = confirms
+            self.publishing.confirming = True
+        self.reply(None if method.nowait else methods.ConfirmSelectOk(), 0)
+
+    def emit_confirms(self) -> None:
+        """Write the acks and nacks owed to the publisher; once per tick."""
+        if self.confirms is not None and self.state is ChannelState.OPEN:
+            self.confirms.emit(self.out.buf)
+            self.out.touch()
+
+    # -- replies ------------------------------------------------------------------------------------
+
+    def reply(self, method: Method | None, rev: int) -> None:
+        """Send ``method`` (None with nowait) once revision ``rev`` of the definitions is stored.
+
+        0 waits for nothing, but stays behind replies that do.
+        """
+        if method is None:
+            return
+        data = methods.frame(self.number, method)
+        if rev <= self.connection.commits.committed:
+            self.out.buf.put(data)
+            self.out.touch()
+            return
+        held = Output()
+        self.pending.append((rev, data, held))
+        self._write_to(held)
+        self.connection.commits.wait(rev, self)
+
+    def committed(self, rev: int) -> None:
+        """Definitions up to ``rev`` are stored: let go what waited for them."""
+        output = self.connection.output
+        while self.pending and self.pending[0][0] <= rev:
+            _, data, held = self.pending.popleft()
+            output.buf.put(data)
+            output.join(held)
+            if not self.pending:
+                self._write_to(output)
+                for consumer in self.consumers.values():
+                    consumer.queue.touch()
+        output.touch()
+
+    def _write_to(self, output: Output) -> None:
+        self.out = output
+        self.delivery.out = output
+        self.publishing.out = output
+        for consumer in self.consumers.values():
+            consumer.output = output
+
+    # -- consumers ----------------------------------------------------------------------------------
+
+    def leave(self, consumer: ChannelConsumer) -> None:
+        """Take ``consumer`` off its queue; an auto-delete queue goes with its last one."""
+        queue = consumer.queue
+        if queue.remove_consumer(consumer) and queue.auto_delete and not queue.deleted:
+            self.vhost.remove_queue(queue)
+
+    def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
+        """The queue was deleted or failed; the client hears of it if it can."""
+        self.consumers.pop(consumer.tag, None)
+        if self.state is ChannelState.OPEN and self.connection.consumer_cancel_notify:
+            self.reply(methods.BasicCancel(consumer.tag, True), 0)
+
+    def requeue(self, tag: int, multiple: bool) -> None:
+        """Return deliveries to their queues."""
+        self.delivery.requeue(tag, multiple)
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Leave all queues and give back what is out; publishes still unsynced are nobody's any more."""
+        self.publishing.close_run()
+        self.publishing.confirming = False
+        self.publishing.confirms = None
+        self.confirms = None
+        self.content.reset()
+        for consumer in list(self.consumers.values()):
+            self.leave(consumer)
+        self.consumers.clear()
+        if not self.delivery.release(RELEASE_SLICE):
+            self.connection.in_slices(self._release)
+
+    def _release(self) -> bool:
+        return self.delivery.release(RELEASE_SLICE)
+
+
+def _flow(channel: Channel, method: methods.ChannelFlow) -> None:
+    if not method.active:
+        raise NotImplementedByServer("active=false")
+    channel.reply(methods.ChannelFlowOk(True), 0)
+
+
+def _access(channel: Channel, method: methods.AccessRequest) -> None:
+    channel.reply(methods.AccessRequestOk(1), 0)
+
+
+def _tx_select(channel: Channel, method: methods.TxSelect) -> None:
+    if channel.confirms is not None:
+        raise PreconditionFailed("cannot switch from confirm to tx mode")
+    raise NotImplementedByServer("transactions (class tx) are not supported yet")
+
+
+def _not_transactional(channel: Channel, method: Method) -> None:
+    raise PreconditionFailed("channel is not transactional")
+
+
+_METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {
+    methods.ChannelFlow: _flow,
+    methods.AccessRequest: _access,
+    methods.BasicQos: consuming.qos,
+    methods.BasicConsume: consuming.consume,
+    methods.BasicCancel: consuming.cancel,
+    methods.BasicGet: consuming.get,
+    methods.BasicAck: consuming.ack,
+    methods.BasicNack: consuming.nack,
+    methods.BasicReject: consuming.reject,
+    methods.BasicRecover: consuming.recover,
+    methods.BasicRecoverAsync: consuming.recover,
+    methods.ConfirmSelect: Channel.select_confirms,
+    methods.TxSelect: _tx_select,
+    methods.TxCommit: _not_transactional,
+    methods.TxRollback: _not_transactional,
+    **declaring.METHODS,
+}

@@ -1,0 +1,171 @@
+"""basic.qos, consume, cancel, get and recover, and acknowledgements that did not take the fast way.
+
+Source: AMQP 0-9-1, class basic; RabbitMQ's reading of basic.qos; semantics 2.7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amqp_router.channel.delivery import ChannelConsumer, consumer_prefix, getter
+from amqp_router.protocol import methods
+from amqp_router.protocol.errors import NotAllowed, NotFound, NotImplementedByServer, PreconditionFailed
+from amqp_router.protocol.fields import TYPE_NAMES
+from amqp_router.protocol.message import LOGGED, REDELIVERED
+from vhosts.queues.consumers import UNLIMITED, Credit
+
+if TYPE_CHECKING:
+    from amqp_router.channel.channel import Channel
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+_INTEGERS = frozenset("bBsuIilL")
+
+
+def qos(channel: Channel, method: methods.BasicQos) -> None:
+    """Limit unacknowledged deliveries; 0 lifts the limit.
+
+    Applies to consumers started later, or at once to the whole channel if ``is_global``. A later call for
+    consumers lifts the channel's limit, as RabbitMQ 3.10 does.
+    """
+    if method.prefetch_size != 0:
+        raise NotImplementedByServer(f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.is_global:
+        _limit_channel(channel, method.prefetch_count)
+    else:
+        channel.prefetch = method.prefetch_count
+        if channel.shared is not None:
+            _limit_channel(channel, 0)
+    channel.reply(methods.BasicQosOk(), 0)
+
+
+def _limit_channel(channel: Channel, limit: int) -> None:
+    delivery = channel.delivery
+    owners = [owner for owner in delivery.owners if owner is not None and owner.counts]
+    shared = None
+    if limit:
+        shared = Credit()
+        shared.change(limit, len(owners))
+    channel.shared = shared
+    for owner in owners:
+        owner.shared = shared
+    for consumer in channel.consumers.values():
+        if not consumer.no_ack:
+            consumer.shared = shared
+        consumer.queue.touch()
+
+
+def consume(channel: Channel, method: methods.BasicConsume) -> None:
+    """Start a consumer; consume-ok leaves before its first delivery."""
+    name = queue_name(channel, method.queue)
+    if name == REPLY_TO:
+        raise NotImplementedByServer(f"direct reply-to (queue '{REPLY_TO}') is not supported yet")
+    channel.permissions.check("read", "queue", name)
+    tag = method.consumer_tag or channel.connection.generate_name("amq.ctag-")
+    if tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    queue = channel.vhost.find_queue(name, channel.connection)
+    _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'")
+    consumer = ChannelConsumer()
+    consumer.tag = tag
+    consumer.no_ack = method.no_ack
+    consumer.exclusive = method.exclusive
+    consumer.arguments = method.arguments
+    consumer.queue = queue
+    consumer.delivery = channel.delivery
+    consumer.output = channel.delivery.out
+    consumer.prefix = consumer_prefix(channel.number, tag)
+    if not method.no_ack:
+        consumer.limited = channel.prefetch > 0
+        consumer.credit = channel.prefetch or UNLIMITED
+        consumer.shared = channel.shared
+    queue.add_consumer(consumer)
+    channel.consumers[tag] = consumer
+    channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
+
+
+def _check_arguments(arguments: dict[str, Any], where: str) -> None:
+    priority = arguments.get("x-priority")
+    if priority is None:
+        return
+    kind = priority[0]
+    if kind not in _INTEGERS:
+        raise PreconditionFailed(
+            f"invalid arg 'x-priority' for {where}: \"expected integer, got {TYPE_NAMES[kind]}\""
+        )
+    raise PreconditionFailed(f"consumer priorities (x-priority) for {where} are not supported yet")
+
+
+def cancel(channel: Channel, method: methods.BasicCancel) -> None:
+    """Stop a consumer; an unknown tag is no error. What it has unacked stays with the channel."""
+    consumer = channel.consumers.pop(method.consumer_tag, None)
+    if consumer is not None:
+        channel.leave(consumer)
+    channel.reply(None if method.nowait else methods.BasicCancelOk(method.consumer_tag), 0)
+
+
+def get(channel: Channel, method: methods.BasicGet) -> None:
+    """Fetch one message, outside of every prefetch limit."""
+    name = queue_name(channel, method.queue)
+    channel.permissions.check("read", "queue", name)
+    queue = channel.vhost.find_queue(name, channel.connection)
+    queue.check_available()
+    message = queue.get(method.no_ack)
+    if message is None:
+        queue.check_available()
+        channel.reply(methods.BasicGetEmpty(), 0)
+        return
+    delivery = channel.delivery
+    tag = delivery.next_tag
+    if method.no_ack:
+        delivery.skip_tag()
+    else:
+        owner = channel.getters.get(queue)
+        if owner is None:
+            owner = channel.getters[queue] = getter(queue, delivery)
+        delivery.add(message, owner)
+    redelivered = b"\x01" if message.flags & REDELIVERED else b"\x00"
+    payload = b"\x00\x3c\x00\x47%b%b%b%b" % (
+        tag.to_bytes(8, "big"), redelivered, message.route, queue.message_count().to_bytes(4, "big")
+    )  # fmt: skip
+    out = delivery.out
+    out.buf.put(b"\x01%b%b%b\xce" % (channel.number.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload))
+    out.content(message, channel.number, delivery.body_payload_max)
+    out.touch()
+    if message.flags & LOGGED and not method.no_ack:
+        message.content = None
+
+
+def queue_name(channel: Channel, name: str) -> str:
+    """The queue meant: ``name``, or the channel's last declared one when it is empty."""
+    if name:
+        return name
+    if not channel.last_queue:
+        raise NotFound("no previously declared queue")
+    return channel.last_queue
+
+
+def ack(channel: Channel, method: methods.BasicAck) -> None:
+    channel.delivery.ack(method.delivery_tag, method.multiple)
+
+
+def nack(channel: Channel, method: methods.BasicNack) -> None:
+    if method.requeue:
+        channel.requeue(method.delivery_tag, method.multiple)
+    else:
+        channel.delivery.reject(method.delivery_tag, method.multiple)
+
+
+def reject(channel: Channel, method: methods.BasicReject) -> None:
+    if method.requeue:
+        channel.requeue(method.delivery_tag, False)
+    else:
+        channel.delivery.reject(method.delivery_tag, False)
+
+
+def recover(channel: Channel, method: methods.BasicRecover | methods.BasicRecoverAsync) -> None:
+    """Requeue everything the channel has unacknowledged."""
+    if not method.requeue:
+        raise NotImplementedByServer("requeue=false")
+    channel.requeue(0, True)
+    if isinstance(method, methods.BasicRecover):
+        channel.reply(methods.BasicRecoverOk(), 0)

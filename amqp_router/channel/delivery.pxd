@@ -1,0 +1,53 @@
+cimport cython
+
+from amqp_router.protocol.message cimport Message
+from amqp_router.protocol.output cimport Output
+from vhosts.queues.consumers cimport Consumer, Credit
+from vhosts.queues.queue cimport Queue
+
+cdef unsigned char _REDELIVERED
+cdef int _ACK
+cdef int _REJECT
+
+
+cdef class ChannelConsumer(Consumer):
+    cdef public Delivery delivery
+    cdef public bytes prefix
+    cdef public bint limited
+    cdef public bint counts
+    @cython.locals(delivery=Delivery, tag="unsigned long long", out=Output)
+    cpdef void deliver(self, Message message)
+    cpdef void cancelled(self)
+
+
+cdef class Delivery:
+    cdef public unsigned int number
+    cdef public Py_ssize_t body_payload_max
+    cdef public Output out
+    cdef public object listener
+    cdef public list messages
+    cdef public list owners
+    cdef public unsigned long long base
+    cdef public unsigned long long next_tag
+    cdef public long long outstanding
+    @cython.locals(tag="unsigned long long", size=Py_ssize_t, index=Py_ssize_t)
+    cpdef unsigned long long add(self, Message message, ChannelConsumer owner) except? 0
+    cpdef void skip_tag(self)
+    @cython.locals(tag="unsigned long long", size=Py_ssize_t)
+    cdef void _grow(self)
+    cdef void _check(self, unsigned long long tag, bint multiple)
+    cpdef long long ack(self, unsigned long long tag, bint multiple) except -1
+    cpdef long long reject(self, unsigned long long tag, bint multiple) except -1
+    @cython.locals(done="long long", current="unsigned long long")
+    cdef long long _settle(self, unsigned long long tag, bint multiple, int kind) except -1
+    @cython.locals(index=Py_ssize_t, message=Message, owner=ChannelConsumer, queue=Queue)
+    cdef void _settle_one(self, unsigned long long tag, int kind)
+    cdef void _give_back(self, ChannelConsumer owner)
+    @cython.locals(mask=Py_ssize_t, base="unsigned long long")
+    cdef void _advance(self)
+    @cython.locals(last="unsigned long long")
+    cpdef long long requeue(self, unsigned long long tag, bint multiple) except -1
+    @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer, queue=Queue)
+    cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit) except -1
+    cpdef bint release(self, long long limit) except -1
+    cpdef void on_cancelled(self, ChannelConsumer consumer)

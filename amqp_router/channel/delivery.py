@@ -1,0 +1,250 @@
+"""The channel's delivery side: consumers, delivery tags and what is out and not settled.
+
+Tags count from 1 and are shared by deliveries and ``basic.get``. The outstanding ones stand in a ring
+indexed by ``tag & mask``: ``messages`` and, beside it, the ``owners`` that took them. A settled tag leaves
+a hole (None); ``base`` is the lowest tag that may be outstanding and moves over holes.
+
+A message whose content the log has too is kept here without it: what remains is its offset.
+
+Source: AMQP 0-9-1, basic.ack, basic.nack (RabbitMQ), section 1.8.3; RabbitMQ's reading of tag 0.
+"""
+
+from __future__ import annotations
+
+from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.message import Message
+from amqp_router.protocol.output import Output
+from vhosts.queues.consumers import Consumer, Credit
+from vhosts.queues.queue import Queue
+
+# C integers where compiled (see delivery.pxd).
+_REDELIVERED = 2
+_ACK = 1
+_REJECT = 2
+
+
+class ChannelConsumer(Consumer):
+    """A consumer on a channel; writes what it gets into the channel's output."""
+
+    __slots__ = ("counts", "delivery", "limited", "prefix")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delivery: Delivery | None = None
+        #: Frame header and class, method and consumer tag of its basic.deliver.
+        self.prefix = b""
+        #: Whether ``credit`` is a prefetch limit.
+        self.limited = False
+        #: Whether its deliveries count against the channel's limit; those of basic.get do not.
+        self.counts = True
+
+    def deliver(self, message: Message) -> None:
+        delivery = self.delivery
+        tag = delivery.next_tag  # type: ignore[union-attr]  # set when it is made
+        if self.no_ack:
+            delivery.skip_tag()  # type: ignore[union-attr]
+        else:
+            delivery.add(message, self)  # type: ignore[union-attr]
+            if self.limited:
+                self.credit -= 1
+            if self.shared is not None:
+                self.shared.available -= 1
+        out = delivery.out  # type: ignore[union-attr]
+        out.buf.put_deliver(self.prefix, tag, 1 if message.flags & _REDELIVERED else 0, message.route)
+        out.content(message, delivery.number, delivery.body_payload_max)  # type: ignore[union-attr]
+        if not out.dirty or out.buf.size > 1048576:
+            out.touch()
+
+    def cancelled(self) -> None:
+        self.delivery.on_cancelled(self)  # type: ignore[union-attr]
+
+
+class Delivery:
+    """Outstanding deliveries of one channel."""
+
+    __slots__ = (
+        "base",
+        "body_payload_max",
+        "listener",
+        "messages",
+        "next_tag",
+        "number",
+        "out",
+        "outstanding",
+        "owners",
+    )
+
+    def __init__(self) -> None:
+        self.number = 0
+        #: Largest body frame payload the client takes: frame_max less 8.
+        self.body_payload_max = 0
+        self.out: Output | None = None
+        #: The channel; hears of consumers that the queue cancelled.
+        self.listener: object | None = None
+        self.messages: list[Message | None] = [None] * 16
+        self.owners: list[ChannelConsumer | None] = [None] * 16
+        self.base = 1
+        self.next_tag = 1
+        #: Deliveries not settled.
+        self.outstanding = 0
+
+    def add(self, message: Message, owner: ChannelConsumer) -> int:
+        """Give the next tag to ``message``; returns the tag."""
+        tag = self.next_tag
+        size = len(self.messages)
+        if tag - self.base >= size:
+            self._grow()
+            size = len(self.messages)
+        index = tag & (size - 1)
+        self.messages[index] = message
+        self.owners[index] = owner
+        self.next_tag = tag + 1
+        self.outstanding += 1
+        owner.unacked += 1
+        return tag
+
+    def skip_tag(self) -> None:
+        """Use up a tag for a delivery that needs no acknowledgement."""
+        if self.base == self.next_tag:
+            self.base += 1
+        elif self.next_tag - self.base >= len(self.messages):
+            self._grow()
+        self.next_tag += 1
+
+    def _grow(self) -> None:
+        old_messages = self.messages
+        old_owners = self.owners
+        size = len(old_messages)
+        self.messages = [None] * (size * 2)
+        self.owners = [None] * (size * 2)
+        tag = self.base
+        while tag < self.next_tag:
+            self.messages[tag & (size * 2 - 1)] = old_messages[tag & (size - 1)]
+            self.owners[tag & (size * 2 - 1)] = old_owners[tag & (size - 1)]
+            tag += 1
+
+    def _check(self, tag: int, multiple: bool) -> None:
+        if tag == 0 and multiple:
+            return
+        if (
+            tag < self.base
+            or tag >= self.next_tag
+            or self.messages[tag & (len(self.messages) - 1)] is None
+        ):
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+
+    def ack(self, tag: int, multiple: bool) -> int:
+        """Settle ``tag``, or all up to it (all there are, if it is 0); returns how many.
+
+        Raises:
+            PreconditionFailed: the tag is not outstanding on this channel (406).
+        """
+        return self._settle(tag, multiple, _ACK)
+
+    def reject(self, tag: int, multiple: bool) -> int:
+        """As ``ack``, for messages refused without requeue."""
+        return self._settle(tag, multiple, _REJECT)
+
+    def _settle(self, tag: int, multiple: bool, kind: int) -> int:
+        self._check(tag, multiple)
+        if not multiple:
+            self._settle_one(tag, kind)
+            self._advance()
+            return 1
+        if tag == 0:
+            tag = self.next_tag - 1
+        done = 0
+        current = self.base
+        while current <= tag:
+            if self.messages[current & (len(self.messages) - 1)] is not None:
+                self._settle_one(current, kind)
+                done += 1
+            current += 1
+        self.base = current
+        self._advance()
+        return done
+
+    def _settle_one(self, tag: int, kind: int) -> None:
+        index = tag & (len(self.messages) - 1)
+        message = self.messages[index]
+        owner = self.owners[index]
+        self.messages[index] = None
+        self.owners[index] = None
+        self.outstanding -= 1
+        self._give_back(owner)  # type: ignore[arg-type]  # set together with the message
+        queue = owner.queue  # type: ignore[union-attr]
+        queue.settle(message, kind)
+        if not queue.dirty and len(queue.consumers) > 0:
+            queue.touch()
+
+    def _give_back(self, owner: ChannelConsumer) -> None:
+        owner.unacked -= 1
+        if owner.limited:
+            owner.credit += 1
+        if owner.shared is not None and owner.counts:
+            owner.shared.available += 1
+
+    def _advance(self) -> None:
+        mask = len(self.messages) - 1
+        base = self.base
+        while base < self.next_tag and self.messages[base & mask] is None:
+            base += 1
+        self.base = base
+
+    def requeue(self, tag: int, multiple: bool) -> int:
+        """Return ``tag``, or all up to it, to the queues, each to its place; returns how many.
+
+        Raises:
+            PreconditionFailed: the tag is not outstanding on this channel (406).
+        """
+        self._check(tag, multiple)
+        if multiple:
+            last = self.next_tag - 1 if tag == 0 else tag
+            return self._requeue_range(self.base, last, last - self.base + 1)
+        return self._requeue_range(tag, tag, 1)
+
+    def _requeue_range(self, first: int, last: int, limit: int) -> int:
+        done = 0
+        mask = len(self.messages) - 1
+        tag = first
+        while tag <= last and done < limit:
+            index = tag & mask
+            message = self.messages[index]
+            if message is not None:
+                owner = self.owners[index]
+                self.messages[index] = None
+                self.owners[index] = None
+                self.outstanding -= 1
+                done += 1
+                self._give_back(owner)  # type: ignore[arg-type]
+                owner.queue.requeue(message)  # type: ignore[union-attr]
+            tag += 1
+        self._advance()
+        return done
+
+    def release(self, limit: int) -> bool:
+        """Requeue up to ``limit`` of what is out, lowest tags first; True when none is left."""
+        self._requeue_range(self.base, self.next_tag - 1, limit)
+        return self.outstanding == 0
+
+    def on_cancelled(self, consumer: ChannelConsumer) -> None:
+        """The queue dropped the consumer."""
+        self.listener.consumer_cancelled(consumer)  # type: ignore[union-attr, attr-defined]
+
+
+def consumer_prefix(number: int, tag: str) -> bytes:
+    """What ``Buf.put_deliver`` puts before the delivery tag for a consumer ``tag`` on channel ``number``."""
+    name = tag.encode("utf-8", "surrogateescape")
+    return b"\x01%b\x00\x00\x00\x00\x00\x3c\x00\x3c%c%b" % (number.to_bytes(2, "big"), len(name), name)
+
+
+def getter(queue: Queue, delivery: Delivery) -> ChannelConsumer:
+    """The owner of messages taken by ``basic.get``: it has no limit and counts against none."""
+    owner = ChannelConsumer()
+    owner.queue = queue
+    owner.delivery = delivery
+    owner.counts = False
+    return owner
+
+
+__all__ = ["ChannelConsumer", "Credit", "Delivery", "consumer_prefix", "getter"]

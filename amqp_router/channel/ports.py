@@ -1,0 +1,41 @@
+"""What a channel needs of the connection it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from amqp_router.protocol.output import Output
+from amqp_router.protocol.tick import Tick
+
+
+class Permissions(Protocol):
+    """The user's rights in the channel's virtual host."""
+
+    def check(self, action: Any, kind: Any, name: str) -> None:
+        """Raises AccessRefused unless ``action`` (configure, write, read) on the ``kind`` ``name`` is allowed."""
+
+
+class Commits(Protocol):
+    """Who waits for which revision of the definitions."""
+
+    committed: int
+
+    def wait(self, rev: int, waiter: Any) -> None:
+        """Call ``waiter.committed(rev)`` once ``rev`` is stored."""
+
+
+class Connection(Protocol):
+    """The connection under a channel; also the identity that owns exclusive queues."""
+
+    tick: Tick
+    output: Output
+    commits: Commits
+    permissions: Permissions
+    vhost: Any
+    frame_max: int
+    consumer_cancel_notify: bool
+    generate_name: Callable[[str], str]
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """Call ``step()`` once per tick until it returns True; for work too long for one turn."""

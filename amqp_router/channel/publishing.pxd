@@ -1,0 +1,60 @@
+cimport cython
+
+from amqp_router.channel.confirms cimport Confirms
+from amqp_router.protocol._buf cimport Buf
+from amqp_router.protocol.frames cimport ContentScan
+from amqp_router.protocol.message cimport Message
+from amqp_router.protocol.output cimport Output
+from vhosts.exchanges.router cimport Route, RouteCache, RoutingTable
+from vhosts.queues.handle cimport QueueHandle, Run
+
+cdef unsigned char _PERSISTENT
+cdef unsigned int _HEADERS
+cdef unsigned int _SPECIAL
+
+
+cdef class Inflow:
+    cdef public long long unsynced
+    cdef public long long limit
+    cdef public bint over
+    cdef public object resume
+    cpdef void add(self, long long size)
+    cpdef void remove(self, long long size)
+
+
+cdef class Publishing:
+    cdef public unsigned int number
+    cdef public RouteCache cache
+    cdef public RoutingTable table
+    cdef public str user
+    cdef public Output out
+    cdef public Inflow inflow
+    cdef public Confirms confirms
+    cdef public bint confirming
+    cdef public unsigned long long next_sequence
+    cdef public bytes last_args
+    cdef public Route last_route
+    cdef public Run run
+    cdef public Route run_route
+    cdef public list open_runs
+    cdef public unsigned long long publish_total
+    cdef public unsigned long long return_total
+    @cython.locals(route=Route, message=Message)
+    cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
+    @cython.locals(persistent=bint, size="long long", taken=bint, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t)
+    cdef Py_ssize_t _distribute(self, Route route, Message message) except -1
+    @cython.locals(original=Message, message=Message)
+    cdef Py_ssize_t _publish_without_bcc(self, Route route, object content, ContentScan scan) except -1
+    @cython.locals(run=Run)
+    cdef void _wait(self, Route route, long long size)
+    @cython.locals(run=Run, queues=list, index=Py_ssize_t, queue=QueueHandle)
+    cpdef void close_run(self)
+    cpdef void run_done(self, Run run)
+    @cython.locals(properties=bytes)
+    cdef bint _inspect(self, object content, ContentScan scan) except -1
+    @cython.locals(out=Output, buf=Buf, text=bytes, size=Py_ssize_t)
+    cdef void _return(self, Route route, Message message)
+
+
+@cython.locals(header=bytes)
+cdef bytes _properties(object content, Py_ssize_t header_size)

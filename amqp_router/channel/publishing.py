@@ -1,0 +1,260 @@
+"""The channel's publishing side: one message from its frames to the queues of its route.
+
+Consecutive publishes of one route that wait for logs are one ``Run``: it is opened at the first, grows by
+integer adds, and is handed to the queues when the route changes or the chunk ends. Whatever needs no log
+is confirmed at the end of the tick.
+
+Source: AMQP 0-9-1, basic.publish (60.40) and basic.return (60.50); semantics 2.5 and 2.6.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_router.channel.confirms import Confirms
+from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.frames import ContentScan
+from amqp_router.protocol.message import Message, build_message
+from amqp_router.protocol.output import Output
+from amqp_router.protocol.properties import decode_properties
+from vhosts.exchanges.router import Route, RouteCache, RoutingTable
+from vhosts.exchanges.sender_selected import without_bcc
+from vhosts.queues.handle import QueueHandle, Run
+
+# C integers where compiled (see publishing.pxd).
+_PERSISTENT = 1
+_HEADERS = 1 << 13
+_SPECIAL = (1 << 13) | (1 << 8) | (1 << 4)  # headers, expiration, user id
+
+
+class Inflow:
+    """Body bytes of one connection that are published and not yet synced.
+
+    Above ``limit`` the connection is not read; ``resume()`` is called when it is down to half.
+    """
+
+    __slots__ = ("limit", "over", "resume", "unsynced")
+
+    def __init__(self) -> None:
+        self.unsynced = 0
+        self.limit = 0
+        self.over = False
+        self.resume: Any = None
+
+    def add(self, size: int) -> None:
+        self.unsynced += size
+        if self.unsynced > self.limit:
+            self.over = True
+
+    def remove(self, size: int) -> None:
+        self.unsynced -= size
+        if self.over and self.unsynced <= self.limit // 2:
+            self.over = False
+            if self.resume is not None:
+                self.resume()
+
+
+class Publishing:
+    """Publishes of one channel."""
+
+    __slots__ = (
+        "cache",
+        "confirming",
+        "confirms",
+        "inflow",
+        "last_args",
+        "last_route",
+        "next_sequence",
+        "number",
+        "on_return",
+        "open_runs",
+        "out",
+        "publish_total",
+        "return_total",
+        "run",
+        "run_route",
+        "table",
+        "user",
+    )
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.cache: RouteCache | None = None
+        #: What remembered routes depend on.
+        self.table: RoutingTable | None = None
+        #: Name of the authenticated user, which a message's user_id must equal.
+        self.user = ""
+        self.out: Output | None = None
+        self.inflow: Inflow | None = None
+        self.confirms: Confirms | None = None
+        self.confirming = False
+        self.next_sequence = 1
+        self.last_args = b""
+        self.last_route: Route | None = None
+        self.run: Run | None = None
+        self.run_route: Route | None = None
+        #: The connection's list of channels with an open run; closed when its chunk is done.
+        self.open_runs: list[Publishing] = []
+        self.publish_total = 0
+        self.return_total = 0
+
+    def publish(self, args: bytes, content: Any, scan: ContentScan, frame_count: int) -> int:
+        """Route one message; returns the number of queues it went to.
+
+        ``args`` are the method's argument octets, ``content`` its frames, ``scan`` what was read from the
+        content header.
+
+        Raises:
+            NotFound, AccessRefused, PreconditionFailed: the channel closes.
+            NotImplementedByServer: ``immediate`` was asked for (540).
+        """
+        route = self.last_route
+        if scan.flags & _SPECIAL and self._inspect(content, scan):
+            route = self.cache.resolve(args, _properties(content, scan.header_size))  # type: ignore[union-attr]
+        elif route is None or args != self.last_args or route.generation != self.table.generation:  # type: ignore[union-attr]
+            route = self.cache.find(args)  # type: ignore[union-attr]
+            if route is None:
+                route = self.cache.resolve(args, _properties(content, scan.header_size))  # type: ignore[union-attr]
+                self.last_route = None
+            else:
+                self.last_args = args
+                self.last_route = route
+        if route.has_bcc:
+            return self._publish_without_bcc(route, content, scan)
+        message = Message()
+        message.content = content
+        message.route = route.route
+        message.header_size = scan.header_size
+        message.body_size = scan.body_size
+        message.frame_payload = scan.frame_payload
+        message.frame_count = frame_count
+        message.channel = self.number
+        if scan.persistent:
+            message.flags = _PERSISTENT
+        return self._distribute(route, message)
+
+    def _distribute(self, route: Route, message: Message) -> int:
+        self.publish_total += 1
+        persistent = message.flags & _PERSISTENT != 0
+        size = message.body_size
+        taken = True
+        queue = route.single
+        if queue is not None:
+            count = 1
+            taken = queue.publish(message)
+        else:
+            queues = route.queues
+            count = len(queues)
+            for index in range(count):
+                queue = queues[index]
+                if not queue.publish(message if index == count - 1 else message.copy()):
+                    taken = False
+            if count == 0 and route.mandatory:
+                self._return(route, message)
+        if persistent and taken and len(route.durable_queues) > 0:
+            self._wait(route, size)
+        elif self.confirming:
+            if self.run is not None:
+                self.close_run()
+            self.confirms.settle(self.next_sequence, self.next_sequence, not taken)  # type: ignore[union-attr]
+            self.next_sequence += 1
+        return count
+
+    def _publish_without_bcc(self, route: Route, content: Any, scan: ContentScan) -> int:
+        """The header BCC chose queues and must not be seen by them: frame the message anew."""
+        original = Message()
+        original.content = content
+        original.header_size = scan.header_size
+        properties = without_bcc(original.properties())
+        message = build_message(route.route, properties, original.body(), max(int(scan.frame_payload), 4088))
+        if scan.persistent:
+            message.flags = _PERSISTENT
+        return self._distribute(route, message)
+
+    def _wait(self, route: Route, size: int) -> None:
+        run = self.run
+        if run is None or self.run_route is not route:
+            if run is not None:
+                self.close_run()
+            run = Run()
+            run.listener = self
+            run.first = self.next_sequence
+            run.last = self.next_sequence
+            self.run = run
+            self.run_route = route
+            self.open_runs.append(self)
+        else:
+            run.last = self.next_sequence
+        run.bytes += size
+        self.inflow.add(size)  # type: ignore[union-attr]
+        if self.confirming:
+            self.next_sequence += 1
+
+    def close_run(self) -> None:
+        """Hand the open run to its queues; harmless when there is none."""
+        run = self.run
+        if run is None:
+            return
+        self.run = None
+        queues = self.run_route.durable_queues  # type: ignore[union-attr]  # set with the run
+        self.run_route = None
+        run.remaining = 1
+        for index in range(len(queues)):
+            queue: QueueHandle = queues[index]
+            queue.await_durable(run)
+        run.settled(False)
+
+    def run_done(self, run: Run) -> None:
+        """All logs have the run, or one has failed."""
+        self.inflow.remove(run.bytes)  # type: ignore[union-attr]
+        if self.confirming and run.first > 0 and self.confirms is not None:
+            self.confirms.settle(run.first, run.last, run.failed)
+
+    def _inspect(self, content: Any, scan: ContentScan) -> bool:
+        """Check the properties that the broker acts on; True when the message has CC or BCC."""
+        properties = _properties(content, scan.header_size)
+        if scan.flags & ~_HEADERS & _SPECIAL:
+            self._check(decode_properties(properties))
+        if not scan.flags & _HEADERS:
+            return False
+        return b"\x02CC" in properties or b"\x03BCC" in properties
+
+    def _check(self, properties: dict[str, Any]) -> None:
+        user_id = properties.get("user_id")
+        if user_id is not None and user_id != self.user:
+            raise PreconditionFailed(
+                f"user_id property set to '{user_id}' but authenticated user was '{self.user}'"
+            )
+        expiration = properties.get("expiration")
+        if expiration is None:
+            return
+        if not expiration.lstrip("-").isascii() or not expiration.lstrip("-").isdigit():
+            raise PreconditionFailed(f"invalid expiration '{expiration}': no_integer")
+        if int(expiration) < 0:
+            raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_negative,{expiration}}}")
+        raise PreconditionFailed("per-message TTL (property 'expiration') is not supported yet")
+
+    def _return(self, route: Route, message: Message) -> None:
+        self.return_total += 1
+        out = self.out
+        text = b"NO_ROUTE"
+        size = 4 + 2 + 1 + len(text) + len(route.route)
+        buf = out.buf  # type: ignore[union-attr]
+        buf.u8(1)
+        buf.u16(self.number)
+        buf.u32(size)
+        buf.u16(60)
+        buf.u16(50)
+        buf.u16(312)
+        buf.u8(len(text))
+        buf.put(text)
+        buf.put(route.route)
+        buf.u8(0xCE)
+        # The publisher's own frames go back, and it sent none larger than it takes.
+        out.content(message, self.number, 1 << 31)  # type: ignore[union-attr]
+        out.touch()  # type: ignore[union-attr]
+
+
+def _properties(content: Any, header_size: int) -> bytes:
+    header: bytes = content[0] if isinstance(content, tuple) else content
+    return header[19 : header_size - 1]

@@ -1,0 +1,139 @@
+"""From the protocol header to an open virtual host.
+
+A client that breaks the rules here is not told why unless the protocol says so: RabbitMQ closes the socket,
+at once or after a delay that slows guessing down. Those delays are kept (semantics 2.1).
+
+Source: AMQP 0-9-1, section 2.2.4, class connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from amqp_router.connection.states import MOVES, ConnectionState
+from amqp_router.protocol import methods
+from amqp_router.protocol.constants import FRAME_METHOD
+from amqp_router.protocol.errors import (
+    LoginRefused,
+    NotAllowed,
+    unexpected_frame,
+)
+from amqp_router.protocol.methods import Method, decode_method
+
+if TYPE_CHECKING:
+    from amqp_router.connection.machine import Machine
+
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+#: Seconds before the socket of a client that tuned wrongly, or could not log in, is closed.
+TUNE_DELAY_S = 3.0
+LOGIN_DELAY_S = 1.5
+FRAME_MIN = 4096
+
+
+def receive_header(machine: Machine, header: bytes) -> None:
+    """Answer the first eight bytes: connection.start, or the header we speak and the end."""
+    if header != PROTOCOL_HEADER:
+        machine.output.buf.put(PROTOCOL_HEADER)
+        machine.output.touch()
+        machine.refuse(f"bad protocol header {header!r}", 0.0)
+        return
+    machine.state = ConnectionState.STARTING
+    node = machine.node
+    machine.send(0, methods.ConnectionStart(0, 9, node.server_properties(), node.mechanisms.encode(), b"en_US"))
+
+
+def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> None:
+    """Take one frame of a connection that is not yet running.
+
+    Raises:
+        UnexpectedFrame: a frame that is not due (505); anything else an AMQPError says.
+    """
+    if kind != FRAME_METHOD or number != 0:
+        raise unexpected_frame(kind, payload)
+    method = decode_method(payload)
+    following = MOVES.get((machine.state, type(method)))
+    if following is None:
+        raise unexpected_frame(kind, payload)
+    _STEPS[type(method)](machine, method, following)
+
+
+def _start_ok(machine: Machine, method: methods.ConnectionStartOk, following: ConnectionState) -> None:
+    properties = method.client_properties
+    machine.client_properties = properties
+    capabilities = properties.get("capabilities")
+    table: dict[str, Any] = capabilities[1] if capabilities is not None and capabilities[0] == "F" else {}
+    machine.capabilities = {name for name, field in table.items() if field == ("t", True)}
+    machine.consumer_cancel_notify = "consumer_cancel_notify" in machine.capabilities
+    mechanism = method.mechanism
+    if mechanism not in machine.node.mechanisms.split():
+        machine.refuse(f"unknown authentication mechanism '{mechanism}'", 0.0)
+        return
+    try:
+        machine.user = machine.node.login(mechanism, method.response, machine.peer_host)
+    except LoginRefused as error:
+        reason = getattr(error, "reason", error.text)
+        machine.node.event(logging.WARNING, "login refused", peer=machine.peer, mechanism=mechanism, reason=reason)
+        if "authentication_failure_close" in machine.capabilities:
+            raise
+        machine.refuse("login refused", LOGIN_DELAY_S)
+        return
+    machine.state = following
+    options = machine.node.options
+    machine.send(0, methods.ConnectionTune(options.channel_max, options.frame_max, options.heartbeat_s))
+
+
+def _tune_ok(machine: Machine, method: methods.ConnectionTuneOk, following: ConnectionState) -> None:
+    options = machine.node.options
+    frame_max, channel_max = method.frame_max, method.channel_max
+    # 0 asks for no limit, which is more than a server that has one may grant.
+    if not FRAME_MIN <= frame_max <= (options.frame_max or 1 << 31) and (frame_max or options.frame_max):
+        machine.refuse(f"negotiation of frame_max failed: {frame_max} asked, {options.frame_max} offered", TUNE_DELAY_S)
+        return
+    if options.channel_max and not 1 <= channel_max <= options.channel_max:
+        machine.refuse(
+            f"negotiation of channel_max failed: {channel_max} asked, {options.channel_max} offered", TUNE_DELAY_S
+        )
+        return
+    machine.frame_max = frame_max or 1 << 31
+    machine.channel_max = channel_max or 65535
+    machine.heartbeat_s = method.heartbeat
+    machine.state = following
+
+
+def _open(machine: Machine, method: methods.ConnectionOpen, following: ConnectionState) -> None:
+    name = method.virtual_host
+    vhost = machine.node.vhosts.get(name)
+    if vhost is None:
+        raise NotAllowed(f"vhost {name} not found", class_id=10, method_id=40)
+    permissions = machine.user.enter(name)
+    machine.vhost = vhost
+    machine.permissions = permissions
+    machine.cache = machine.node.route_cache(machine.user, vhost, permissions)
+    machine.state = following
+    machine.send(0, methods.ConnectionOpenOk())
+    machine.opened()
+
+
+def _close(machine: Machine, method: methods.ConnectionClose, following: ConnectionState) -> None:
+    machine.client_closed(method)
+
+
+def _close_ok(machine: Machine, method: methods.ConnectionCloseOk, following: ConnectionState) -> None:
+    machine.state = following
+
+
+def _update_secret(machine: Machine, method: methods.ConnectionUpdateSecret, following: ConnectionState) -> None:
+    machine.send(0, methods.ConnectionUpdateSecretOk())
+
+
+_STEPS: dict[type[Method], Any] = {
+    methods.ConnectionStartOk: _start_ok,
+    methods.ConnectionTuneOk: _tune_ok,
+    methods.ConnectionOpen: _open,
+    methods.ConnectionClose: _close,
+    methods.ConnectionCloseOk: _close_ok,
+    methods.ConnectionUpdateSecret: _update_secret,
+}
+
+__all__ = ["PROTOCOL_HEADER", "receive_frame", "receive_header"]

@@ -1,0 +1,534 @@
+"""One connection without its socket: bytes and the time go in, frames come out.
+
+``receive_data`` scans a chunk to its end in one call. A publish whose content is whole in the chunk goes
+straight to its channel's ``publishing``, an ack to its ``delivery``; everything else is decoded. What the
+chunk caused leaves at the end of the tick (``amqp_router.protocol.tick``).
+
+A chunk that causes more than ``CHUNK_UNITS`` enqueues and settles stops there: ``work_left`` is set and the
+transport calls ``receive_more`` in the next turn of the loop, so that one client cannot hold it.
+
+Source: AMQP 0-9-1, sections 2.3.5 and 4.2; semantics 2.1 and 2.2 for every error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from amqp_router.channel.channel import Channel
+from amqp_router.channel.delivery import Delivery
+from amqp_router.channel.publishing import Inflow, Publishing
+from amqp_router.channel.states import ChannelState
+from amqp_router.connection import handshake
+from amqp_router.connection.ports import Services
+from amqp_router.connection.states import ConnectionState
+from amqp_router.protocol import errors, methods
+from amqp_router.protocol.errors import (
+    ChannelError,
+    ChannelException,
+    CommandInvalid,
+    ConnectionException,
+    InternalError,
+    NotAllowed,
+)
+from amqp_router.protocol.frames import ContentScan
+from amqp_router.protocol.methods import Method, decode_method
+from amqp_router.protocol.output import Output
+
+#: Enqueues and settles one chunk may cause before the loop gets its turn; about a millisecond.
+CHUNK_UNITS = 4096
+#: Exclusive queues removed per turn of the loop when their connection ends.
+EXCLUSIVE_SLICE = 200
+
+# C integers where compiled (see machine.pxd).
+_CHUNK_UNITS = 4096
+_HELD_CONTENT = 1 << 18  # a content up to this size that is not whole waits unparsed for the rest
+
+
+class Machine:
+    """The protocol side of one connection; also the owner of its exclusive queues.
+
+    ``node`` gives what connections share; ``peer`` and ``peer_host`` say who the client is.
+    """
+
+    __slots__ = (
+        "assembling",
+        "cache",
+        "capabilities",
+        "channel_max",
+        "channels",
+        "class_id",
+        "client_properties",
+        "close_delay_s",
+        "commits",
+        "consumer_cancel_notify",
+        "data",
+        "frame_max",
+        "heartbeat_s",
+        "hot_delivery",
+        "hot_number",
+        "hot_publishing",
+        "inflow",
+        "late",
+        "message_bytes_max",
+        "method_id",
+        "need",
+        "node",
+        "number",
+        "on_opened",
+        "open_runs",
+        "output",
+        "parts",
+        "parts_size",
+        "peer",
+        "peer_host",
+        "permissions",
+        "position",
+        "running",
+        "scan",
+        "state",
+        "stopped",
+        "tick",
+        "units",
+        "user",
+        "vhost",
+        "work_left",
+    )
+
+    def __init__(self, node: Services, peer: str, peer_host: str) -> None:
+        options = node.options
+        self.node = node
+        self.peer = peer
+        self.peer_host = peer_host
+        self.tick = node.tick
+        self.commits = node.commits
+        self.output = Output()
+        self.output.tick = node.tick
+        self.state = ConnectionState.HEADER
+        #: Whether ``state`` is RUNNING, where the hot loop can see it.
+        self.running = False
+        self.stopped = False
+        #: Seconds after which the transport closes the socket, once ``state`` is CLOSED.
+        self.close_delay_s = 0.0
+        self.user: Any = None
+        self.client_properties: dict[str, Any] = {}
+        self.capabilities: set[str] = set()
+        self.consumer_cancel_notify = False
+        self.vhost: Any = None
+        self.permissions: Any = None
+        self.cache: Any = None
+        self.frame_max = options.frame_max or 1 << 31
+        self.channel_max = options.channel_max or 65535
+        self.heartbeat_s = 0
+        self.message_bytes_max = options.message_bytes_max
+        self.channels: dict[int, Channel] = {}
+        self.inflow = Inflow()
+        self.inflow.limit = options.unsynced_bytes_max
+        self.open_runs: list[Publishing] = []
+        self.on_opened: Callable[[], None] | None = None
+        self.scan = ContentScan()
+        self.data = b""
+        self.position = 0
+        self.parts: list[bytes] = []
+        self.parts_size = 0
+        self.need = 8
+        self.late: list[bytes] = []
+        self.work_left = False
+        self.units = 0
+        #: Channels with a content under way.
+        self.assembling = 0
+        self.hot_number = -1
+        self.hot_publishing: Publishing | None = None
+        self.hot_delivery: Delivery | None = None
+        # Of the frame being handled, for the close frame of an error.
+        self.number = 0
+        self.class_id = 0
+        self.method_id = 0
+
+    # -- bytes in -----------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> None:
+        """Take a chunk as it came from the socket."""
+        if self.work_left:
+            self.late.append(data)
+            return
+        if self.parts_size > 0:
+            self.parts.append(data)
+            self.parts_size += len(data)
+            if self.parts_size < self.need:
+                return
+            data = b"".join(self.parts)
+            self.parts = []
+            self.parts_size = 0
+        self.data = data
+        self.position = 0
+        self._run()
+
+    def receive_more(self) -> None:
+        """Go on with a chunk that was too much work for one turn."""
+        self.work_left = False
+        self._run()
+        if self.late and not self.work_left:
+            late = b"".join(self.late)
+            self.late = []
+            self.receive_data(late)
+
+    def _run(self) -> None:
+        self.units = 0
+        while self.state is not ConnectionState.CLOSED:
+            try:
+                self.work_left = self._scan()
+                break
+            except ChannelException as error:
+                self._close_channel(error)
+            except ConnectionException as error:
+                self.close(error)
+            except Exception as error:  # ours: this connection ends, the others go on
+                self.node.unexpected(f"connection {self.peer}", error)
+                self.close(InternalError("an error of the server, see its log"))
+        runs = self.open_runs
+        if runs:
+            for publishing in runs:
+                publishing.close_run()
+            runs.clear()
+        if self.work_left:
+            return
+        data = self.data
+        self.data = b""
+        if self.state is ConnectionState.CLOSED:
+            return
+        if self.position < len(data):
+            rest = data[self.position :]
+            self.parts = [rest]
+            self.parts_size = len(rest)
+
+    def _scan(self) -> bool:
+        """Handle frames until the chunk is used up; True when it stopped for too much work."""
+        data = self.data
+        d = data
+        end_of_data = len(data)
+        position = self.position
+        scan = self.scan
+        if self.state is ConnectionState.HEADER:
+            if end_of_data - position < 8:
+                self.need = 8
+                return False
+            self.position = position = position + 8
+            handshake.receive_header(self, data[position - 8 : position])
+        while self.state is not ConnectionState.CLOSED:
+            position = self.position
+            if self.units > _CHUNK_UNITS:
+                return True
+            if end_of_data - position < 8:
+                self.need = 8
+                return False
+            kind = d[position]
+            number = (d[position + 1] << 8) | d[position + 2]
+            size = (
+                (d[position + 3] << 24) | (d[position + 4] << 16) | (d[position + 5] << 8) | d[position + 6]
+            ) & 0xFFFFFFFF  # masked, because compiled the shift is a signed 32-bit one
+            start = position + 7
+            self.class_id = 0
+            self.method_id = 0
+            self.number = number
+            if size > self.frame_max - 8:
+                self.position = end_of_data
+                raise errors.malformed_frame(
+                    kind, data[start : start + 32], errors.frame_too_large(size, self.frame_max - 8)
+                )
+            end = start + size
+            if end >= end_of_data:
+                if not self.running and self._too_long(size):
+                    return False
+                self.need = size + 8
+                return False
+            if d[end] != 0xCE:
+                self.position = end_of_data
+                raise errors.malformed_frame(kind, data[start:end], errors.invalid_frame_end(d[end]))
+            if kind == 1 and self.running and size > 4 and d[start] == 0 and d[start + 1] == 60:
+                if number == self.hot_number or self._heat(number):
+                    method = (d[start + 2] << 8) | d[start + 3]
+                    if method == 40 and self.assembling == 0:
+                        found = scan.scan(data, end + 1, end_of_data, number)
+                        self.class_id = 60
+                        self.method_id = 40
+                        if found == 1:
+                            if scan.body_size > self.message_bytes_max:
+                                found = -1
+                            else:
+                                self.position = scan.end
+                                self.units += 1 + self.hot_publishing.publish(
+                                    data[start + 4 : end],
+                                    data[end + 1 : scan.end],
+                                    scan,
+                                    1 if scan.body_size > 0 else 0,
+                                )
+                                continue
+                        if found == 0 and scan.need <= _HELD_CONTENT:
+                            self.need = end + 1 - position + scan.need
+                            return False
+                        self.position = end + 1
+                        self._start_content(number, data[start + 4 : end])
+                        continue
+                    if method == 80 and size == 13:
+                        self.position = end + 1
+                        self.class_id = 60
+                        self.method_id = 80
+                        tag = (
+                            (d[start + 4] << 24) | (d[start + 5] << 16) | (d[start + 6] << 8) | d[start + 7]
+                        ) & 0xFFFFFFFF
+                        low = (
+                            (d[start + 8] << 24) | (d[start + 9] << 16) | (d[start + 10] << 8) | d[start + 11]
+                        ) & 0xFFFFFFFF
+                        self.units += self.hot_delivery.ack(tag * 4294967296 + low, d[start + 12] & 1)
+                        continue
+            self.position = end + 1
+            self._frame(kind, number, data[start:end])
+        return False
+
+    def _heat(self, number: int) -> bool:
+        """Remember the open channel ``number`` for the hot loop; False when there is none."""
+        channel = self.channels.get(number)
+        if channel is None or channel.state is not ChannelState.OPEN or channel.content.args is not None:
+            return False
+        self.hot_number = number
+        self.hot_publishing = channel.publishing
+        self.hot_delivery = channel.delivery
+        return True
+
+    def _too_long(self, size: int) -> bool:
+        """Whether a frame is more than a client may send before it has logged in; it is refused then."""
+        if self.user is not None or size <= self.node.options.pre_login_bytes_max:
+            return False
+        self.refuse(f"a frame of {size} bytes before login", 0.0)
+        return True
+
+    def _start_content(self, number: int, args: bytes) -> None:
+        channel = self.channels[number]
+        channel.content.start(args)
+        self.assembling += 1
+        self.hot_number = -1
+
+    # -- frames -------------------------------------------------------------------------------------
+
+    def _frame(self, kind: int, number: int, payload: bytes) -> None:
+        """Any frame that did not take the fast way."""
+        if kind == 8:
+            if payload:
+                raise errors.malformed_frame(kind, payload)
+            if number != 0:
+                raise errors.unexpected_frame(kind, payload)
+            return
+        if kind not in (1, 2, 3):
+            raise errors.malformed_frame(kind, payload)
+        if kind == 1 and len(payload) >= 4:
+            self.class_id = int.from_bytes(payload[:2], "big")
+            self.method_id = int.from_bytes(payload[2:4], "big")
+        if self.state is ConnectionState.CLOSING:
+            if kind == 1 and number == 0 and self.class_id == 10 and self.method_id in (50, 51):
+                handshake.receive_frame(self, kind, number, payload)
+            return
+        if not self.running:
+            if self._too_long(len(payload)):
+                return
+            handshake.receive_frame(self, kind, number, payload)
+            return
+        if number == 0:
+            self._connection_frame(kind, payload)
+        else:
+            self._channel_frame(kind, number, payload)
+
+    def _connection_frame(self, kind: int, payload: bytes) -> None:
+        if kind != 1:
+            raise errors.unexpected_frame(kind, payload)
+        method = decode_method(payload)
+        if isinstance(method, (methods.ConnectionClose, methods.ConnectionUpdateSecret)):
+            handshake.receive_frame(self, kind, 0, payload)
+            return
+        raise ChannelError("unexpected method in connection state running")
+
+    def _channel_frame(self, kind: int, number: int, payload: bytes) -> None:
+        channel = self.channels.get(number)
+        if channel is not None and channel.state is ChannelState.CLOSING:
+            self._closing_channel(kind, number, channel)
+            return
+        if channel is None:
+            method = decode_method(payload) if kind == 1 else None
+            if isinstance(method, methods.ChannelOpen):
+                self._open_channel(number)
+                return
+            if method is not None and method.CLASS_ID == 10:
+                raise CommandInvalid("unimplemented method")
+            raise ChannelError("expected 'channel.open'")
+        if kind != 1:
+            self._content(channel, kind, payload)
+            return
+        if channel.content.args is not None:
+            # A method in the midst of a content; the assembler knows what it was waiting for.
+            self._content(channel, kind, payload)
+            return
+        if self.class_id == 60 and self.method_id == 40:
+            self._start_content(number, payload[4:])
+            return
+        method = decode_method(payload)
+        if method.CLASS_ID == 10:
+            raise CommandInvalid("unimplemented method")
+        if isinstance(method, methods.ChannelOpen):
+            raise ChannelError("second 'channel.open' seen")
+        self.units += 1
+        if isinstance(method, methods.ChannelClose):
+            self._forget_channel(number, channel)
+            channel.reply(methods.ChannelCloseOk(), self.commits.committed)
+            return
+        if isinstance(method, methods.ChannelCloseOk):
+            return
+        channel.receive(method)
+
+    def _closing_channel(self, kind: int, number: int, channel: Channel) -> None:
+        """Everything is dropped until close-ok; a close that crossed ours is answered."""
+        if kind != 1 or self.class_id != 20:
+            return
+        if self.method_id == 41:
+            del self.channels[number]
+        elif self.method_id == 40:
+            self.send(number, methods.ChannelCloseOk())
+        elif self.method_id == 10:
+            raise ChannelError("second 'channel.open' seen")
+
+    def _content(self, channel: Channel, kind: int, payload: bytes) -> None:
+        content = channel.content
+        self.class_id = 60 if content.args is not None else 0
+        self.method_id = 40 if content.args is not None else 0
+        frame = b"%c%b%b%b\xce" % (kind, channel.number.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload)
+        if not content.receive(kind, frame, self.message_bytes_max):
+            return
+        self.assembling -= 1
+        args, frames, scan, count = content.take()
+        self.units += 1 + channel.publishing.publish(args, frames, scan, count)
+
+    # -- channels -----------------------------------------------------------------------------------
+
+    def _open_channel(self, number: int) -> None:
+        if len(self.channels) >= self.channel_max:
+            self.class_id = self.method_id = 0
+            raise NotAllowed(
+                f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
+                f"({self.channel_max})"
+            )
+        self.channels[number] = Channel(
+            number, self, cache=self.cache, user=self.user.name, inflow=self.inflow, open_runs=self.open_runs
+        )
+        self.send(number, methods.ChannelOpenOk())
+
+    def _forget_channel(self, number: int, channel: Channel) -> None:
+        self._leave_channel(channel)
+        del self.channels[number]
+
+    def _leave_channel(self, channel: Channel) -> None:
+        self.hot_number = -1
+        if channel.content.args is not None:
+            self.assembling -= 1
+        channel.stop()
+
+    def _close_channel(self, error: ChannelException) -> None:
+        """Send channel.close for ``error`` and drop what follows until its close-ok."""
+        channel = self.channels.get(self.number)
+        if channel is None or channel.state is not ChannelState.OPEN:
+            self.close(InternalError(f"{error.reply_text} outside of a channel"))
+            return
+        class_id = error.class_id or self.class_id
+        method_id = error.method_id or self.method_id
+        self.node.event(
+            logging.WARNING,
+            "channel closed",
+            peer=self.peer,
+            channel=self.number,
+            code=error.reply_code,
+            reason=error.reply_text,
+        )
+        self._leave_channel(channel)
+        channel.state = ChannelState.CLOSING
+        channel.reply(methods.ChannelClose(error.reply_code, error.reply_text, class_id, method_id), 0)
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def close(self, error: ConnectionException) -> None:
+        """Send connection.close for ``error``; everything but its close-ok is dropped from now on."""
+        if self.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
+            return
+        class_id = error.class_id or self.class_id
+        method_id = error.method_id or self.method_id
+        if isinstance(error, errors.LoginRefused):
+            class_id = method_id = 0
+        self.node.event(
+            logging.WARNING, "connection error", peer=self.peer, code=error.reply_code, reason=error.reply_text
+        )
+        state = self.state
+        self.running = False
+        self.state = ConnectionState.CLOSING
+        self.stop()
+        if state is not ConnectionState.HEADER:
+            self.send(0, methods.ConnectionClose(error.reply_code, error.reply_text, class_id, method_id))
+
+    def client_closed(self, method: methods.ConnectionClose) -> None:
+        """The client said goodbye."""
+        self.running = False
+        self.stop()
+        self.send(0, methods.ConnectionCloseOk())
+        self.state = ConnectionState.CLOSED
+
+    def refuse(self, reason: str, delay_s: float) -> None:
+        """End a handshake without a word, ``delay_s`` seconds from now."""
+        self.node.event(logging.WARNING, "connection refused", peer=self.peer, reason=reason)
+        self.state = ConnectionState.CLOSED
+        self.close_delay_s = delay_s
+
+    def opened(self) -> None:
+        """connection.open succeeded."""
+        self.running = True
+        if self.on_opened is not None:
+            self.on_opened()
+
+    def stop(self) -> None:
+        """Give back what the connection holds; nothing more is taken from or delivered to it."""
+        if self.stopped:
+            return
+        self.stopped = True
+        self.running = False
+        self.hot_number = -1
+        for channel in list(self.channels.values()):
+            if channel.state is ChannelState.OPEN:
+                channel.stop()
+        self.channels.clear()
+        self.assembling = 0
+        if self.vhost is not None and not self._remove_exclusive_queues():
+            self.in_slices(self._remove_exclusive_queues)
+
+    def _remove_exclusive_queues(self) -> bool:
+        return not self.vhost.remove_exclusive_queues(self, EXCLUSIVE_SLICE)
+
+    # -- what channels need of it -------------------------------------------------------------------
+
+    def send(self, number: int, method: Method) -> None:
+        """Write ``method`` now."""
+        self.output.buf.put(methods.frame(number, method))
+        self.output.touch()
+
+    def generate_name(self, prefix: str) -> str:
+        return self.node.generate_name(prefix)
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        self.node.in_slices(step)
+
+    def drained(self) -> None:
+        """The socket took what was waiting: queues may deliver again."""
+        for channel in self.channels.values():
+            for consumer in channel.consumers.values():
+                consumer.queue.touch()
+
+    def has_consumers(self) -> bool:
+        for channel in self.channels.values():
+            if channel.consumers:
+                return True
+        return False

@@ -1,0 +1,61 @@
+"""What a connection needs of the node it is made on, and the options it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from amqp_router.protocol.tick import Tick
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """Limits of every connection; sizes in bytes, times in seconds."""
+
+    channel_max: int = 2047
+    frame_max: int = 131072
+    heartbeat_s: int = 60
+    handshake_timeout_s: float = 10.0
+    pre_login_bytes_max: int = 4096
+    message_bytes_max: int = 128 << 20
+    unsynced_bytes_max: int = 2 << 20
+    output_bytes_max: int = 4 << 20
+    product: str = "amqp-router"
+    version: str = "0"
+
+
+class Services(Protocol):
+    """The node, as its connections see it."""
+
+    tick: Tick
+    commits: Any
+    options: ConnectionOptions
+    vhosts: dict[str, Any]
+    #: Names of the mechanisms offered, as connection.start carries them.
+    mechanisms: str
+
+    def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
+        """The user who sent ``response``; ``enter(vhost)`` gives its permissions there.
+
+        Raises:
+            LoginRefused: nobody who may come from ``peer_host``.
+        """
+
+    def route_cache(self, user: Any, vhost: Any, permissions: Any) -> Any:
+        """The routes of ``vhost`` that ``user`` may use."""
+
+    def generate_name(self, prefix: str) -> str:
+        """``prefix`` and 22 random characters of the base64url alphabet."""
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """Call ``step()`` once per tick until it returns True."""
+
+    def server_properties(self) -> dict[str, Any]:
+        """Typed table for connection.start."""
+
+    def event(self, level: int, event: str, **facts: object) -> None:
+        """One line in the broker's log."""
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        """A fault of ours, with its traceback."""

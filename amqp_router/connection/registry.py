@@ -1,0 +1,31 @@
+"""The connections of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amqp_router.connection.transport import Transport
+
+
+class ConnectionRegistry:
+    """All open connections, handshakes included, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._transports: dict[Transport, None] = {}
+        #: Connections accepted since the start.
+        self.opened_total = 0
+
+    def add(self, transport: Transport) -> None:
+        self._transports[transport] = None
+        self.opened_total += 1
+
+    def remove(self, transport: Transport) -> None:
+        self._transports.pop(transport, None)
+
+    def __len__(self) -> int:
+        return len(self._transports)
+
+    def __iter__(self) -> Iterator[Transport]:
+        return iter(list(self._transports))

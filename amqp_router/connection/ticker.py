@@ -1,0 +1,70 @@
+"""Everything that leaves, leaves here, once per turn of the loop.
+
+The order matters: queues deliver first, so that what they settle goes with this turn's log writes; then the
+logs are sealed and handed to the sync; then confirms and sockets are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amqp_router.protocol.tick import Tick
+
+#: Deliveries per queue and per tick before the others, and the sockets, get their turn.
+QUEUE_UNITS = 2048
+TICK_UNITS = 8192
+
+
+class Ticker:
+    """Runs the agenda of ``Tick``; one per node. ``start_round`` hands dirty logs to the sync."""
+
+    def __init__(self, tick: Tick, start_round: Callable[[], None]) -> None:
+        self._tick = tick
+        self._start_round = start_round
+        self._slices: list[Callable[[], bool]] = []
+        tick.callback = self.run
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """Call ``step()`` once per tick until it returns True."""
+        self._slices.append(step)
+        self._tick.wake()
+
+    def run(self) -> None:
+        """One turn."""
+        tick = self._tick
+        if self._slices:
+            self._slices = [step for step in self._slices if not step()]
+        if tick.queues:
+            self._pump(tick)
+        self._start_round()
+        if tick.channels:
+            channels: list[Any] = tick.channels
+            tick.channels = []
+            for channel in channels:
+                channel.emit_confirms()
+        if tick.outputs:
+            outputs: list[Any] = tick.outputs
+            tick.outputs = []
+            for output in outputs:
+                output.dirty = False
+                output.owner.flush()
+        if tick.queues or tick.channels or tick.outputs or self._slices:
+            tick.call_soon(self.run)
+        else:
+            tick.scheduled = False
+
+    def _pump(self, tick: Tick) -> None:
+        queues: list[Any] = tick.queues
+        tick.queues = []
+        left = TICK_UNITS
+        for index, queue in enumerate(queues):
+            if left <= 0:
+                tick.queues = queues[index:] + tick.queues  # still marked dirty
+                return
+            queue.dirty = False
+            units = min(left, QUEUE_UNITS)
+            done = queue.pump(units)
+            left -= done
+            if done >= units:
+                queue.touch()

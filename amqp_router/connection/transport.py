@@ -1,0 +1,266 @@
+"""The socket of a connection: the only module of the package that knows asyncio.
+
+Reading pauses for three reasons, each with its own end: the client has more unsynced bytes than it may
+(until the sync has them), a chunk was too much work for one turn (until the next), or the client does not
+read what it is sent (until it does). The first keeps a trickle for clients that also consume, so that their
+acknowledgements arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from amqp_router.connection.machine import Machine
+from amqp_router.connection.ports import Services
+from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.connection.states import ConnectionState
+from amqp_router.protocol.constants import HEARTBEAT_FRAME
+
+#: Bytes the kernel did not take before writing pauses.
+WRITE_BUFFER_HIGH = 256 << 10
+#: Seconds between chunks read from a paused connection that also consumes.
+TRICKLE_S = 0.05
+#: Seconds a client gets to answer connection.close.
+CLOSE_TIMEOUT_S = 5.0
+#: A peer is dead after this many heartbeat intervals without an octet.
+SILENT_INTERVALS = 2.5
+
+
+class Transport(asyncio.Protocol):
+    """One client connection."""
+
+    def __init__(self, node: Services, registry: ConnectionRegistry, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._registry = registry
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._machine: Machine | None = None
+        self._writable = True
+        self._reading = True
+        self._received = False
+        self._last_received = 0.0
+        self._sent = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._trickle: asyncio.TimerHandle | None = None
+        self._ending = False
+        self._bytes_before_login = 0
+
+    @property
+    def machine(self) -> Machine:
+        """The protocol side; there is one once the connection is made."""
+        assert self._machine is not None
+        return self._machine
+
+    # -- asyncio's calls ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the handshake clock."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        host, port = str(peer[0]), peer[1]
+        machine = Machine(self._node, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host)
+        machine.output.owner = self
+        machine.inflow.resume = self._update_reading
+        machine.on_opened = self._opened
+        self._machine = machine
+        self._registry.add(self)
+        self._last_received = self._loop.time()
+        self._timer = self._loop.call_later(self._node.options.handshake_timeout_s, self._too_slow)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand a chunk to the machine."""
+        machine = self.machine
+        self._received = True
+        self._node.tick.now_us = time.time_ns() // 1000
+        if machine.user is None:
+            self._bytes_before_login += len(data)
+            if self._bytes_before_login > 4 * self._node.options.pre_login_bytes_max:
+                machine.refuse(f"{self._bytes_before_login} bytes before login", 0.0)
+        machine.receive_data(data)
+        if machine.work_left:
+            self._loop.call_soon(self._continue)
+            self._update_reading()
+        elif machine.inflow.over or not self._reading:
+            self._update_reading()
+        if not machine.running:
+            self._check_end()
+
+    def _continue(self) -> None:
+        machine = self.machine
+        self._node.tick.now_us = time.time_ns() // 1000
+        machine.receive_more()
+        if machine.work_left:
+            self._loop.call_soon(self._continue)
+        else:
+            self._update_reading()
+        if not machine.running:
+            self._check_end()
+
+    def pause_writing(self) -> None:
+        """The socket's buffer is full."""
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        """The socket takes more."""
+        self._writable = True
+        self.flush()
+
+    def eof_received(self) -> bool:
+        """The client has stopped sending: close."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone; what the connection held goes back to the queues."""
+        machine = self.machine
+        for timer in (self._timer, self._heartbeat, self._trickle):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._heartbeat = self._trickle = None
+        self._registry.remove(self)
+        opened, clean = machine.vhost is not None, machine.state is ConnectionState.CLOSED
+        machine.state = ConnectionState.CLOSED
+        machine.stop()
+        if opened:
+            reason = "closed" if clean else (str(exc) if exc else "the client closed the socket without connection.close")
+            self._node.event(
+                logging.INFO if clean else logging.WARNING,
+                "connection closed" if clean else "connection lost",
+                peer=machine.peer,
+                user=machine.user.name,
+                reason=reason,
+            )
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what waits, as far as the socket takes it."""
+        machine = self.machine
+        transport = self._transport
+        output = machine.output
+        assert transport is not None
+        while self._writable:
+            piece = output.next_piece()
+            if not piece:
+                break
+            self._sent = True
+            transport.write(piece)
+        if self._writable and output.full:
+            output.full = False
+            machine.drained()
+        if output.waiting_bytes() > self._node.options.output_bytes_max or not self._reading:
+            self._update_reading()
+        if not machine.running:
+            self._check_end()
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def _update_reading(self) -> None:
+        machine = self.machine
+        transport = self._transport
+        assert transport is not None
+        wanted = not (
+            machine.work_left
+            or machine.inflow.over
+            or machine.output.waiting_bytes() > self._node.options.output_bytes_max
+        )
+        if wanted == self._reading or transport.is_closing():
+            return
+        self._reading = wanted
+        if wanted:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+            if self._trickle is None and machine.inflow.over and machine.has_consumers():
+                self._trickle = self._loop.call_later(TRICKLE_S, self._read_a_little)
+
+    def _read_a_little(self) -> None:
+        """Let one chunk through; ``data_received`` pauses again if it must."""
+        self._trickle = None
+        machine, transport = self.machine, self._transport
+        assert transport is not None
+        if not self._reading and not machine.work_left and not transport.is_closing():
+            self._reading = True
+            transport.resume_reading()
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def close(self, close: Callable[[Machine], None]) -> None:
+        """Let ``close`` say good-bye on the machine, then end."""
+        close(self.machine)
+        self.flush()
+
+    def _check_end(self) -> None:
+        machine = self.machine
+        state = machine.state
+        if state is ConnectionState.CLOSED and not self._ending:
+            self._ending = True
+            if machine.close_delay_s > 0:
+                self._set_timer(machine.close_delay_s, self._end)
+            else:
+                self._loop.call_soon(self._end)
+        elif state is ConnectionState.CLOSING and self._timer is None:
+            self._set_timer(CLOSE_TIMEOUT_S, self._end)
+
+    def _set_timer(self, seconds: float, call: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, call)
+
+    def _end(self) -> None:
+        """Close the socket once what was written is out; a peer that takes nothing is cut off."""
+        self.flush()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+            self._set_timer(CLOSE_TIMEOUT_S, self._transport.abort)
+
+    def abort(self) -> None:
+        """Close the socket without further words."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- clocks -------------------------------------------------------------------------------------
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        if self._transport is not None:
+            self.machine.refuse("handshake timed out", 0.0)
+            self._transport.abort()
+
+    def _opened(self) -> None:
+        machine = self.machine
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._node.event(
+            logging.INFO, "connection opened", peer=machine.peer, user=machine.user.name, vhost=machine.vhost.name
+        )
+        if machine.heartbeat_s > 0:
+            self._heartbeat = self._loop.call_later(machine.heartbeat_s / 2, self._beat)
+
+    def _beat(self) -> None:
+        """Twice per interval: show that we live, and see that the peer does. Any octet is life."""
+        machine, transport = self.machine, self._transport
+        assert transport is not None
+        now = self._loop.time()
+        if self._received or not self._reading:
+            self._received = False
+            self._last_received = now
+        elif now - self._last_received > machine.heartbeat_s * SILENT_INTERVALS:
+            self._node.event(
+                logging.WARNING,
+                "connection lost",
+                peer=machine.peer,
+                reason=f"missed heartbeats, timeout: {machine.heartbeat_s}s",
+            )
+            transport.abort()
+            return
+        if not self._sent and self._writable and machine.running:
+            transport.write(HEARTBEAT_FRAME)
+        self._sent = False
+        self._heartbeat = self._loop.call_later(machine.heartbeat_s / 2, self._beat)

@@ -1,0 +1,25 @@
+cimport cython
+
+cdef int _COMPLETE
+cdef int _MORE
+cdef int _IRREGULAR
+cdef Py_ssize_t _OVERHEAD
+cdef Py_ssize_t _FIXED
+cdef unsigned int _CONTENT_TYPE
+cdef unsigned int _CONTENT_ENCODING
+cdef unsigned int _HEADERS
+cdef unsigned int _DELIVERY_MODE
+
+
+cdef class ContentScan:
+    cdef public Py_ssize_t end
+    cdef public Py_ssize_t need
+    cdef public Py_ssize_t header_size
+    cdef public long long body_size
+    cdef public long long frame_payload
+    cdef public unsigned int flags
+    cdef public bint persistent
+    @cython.locals(d="const unsigned char*", size="long long", end=Py_ssize_t, body_size="long long")
+    cpdef int scan(self, bytes data, Py_ssize_t position, Py_ssize_t limit, unsigned int channel) except? -1
+    @cython.locals(d="const unsigned char*", limit=Py_ssize_t, p=Py_ssize_t, flags="unsigned int")
+    cpdef int header(self, bytes data, Py_ssize_t position) except? -1

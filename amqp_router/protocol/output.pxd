@@ -1,0 +1,32 @@
+cimport cython
+
+from amqp_router.protocol._buf cimport Buf
+from amqp_router.protocol.message cimport Message
+from amqp_router.protocol.tick cimport Tick
+
+cdef Py_ssize_t _FULL_BYTES
+
+
+cdef class LargeContent:
+    cdef public tuple frames
+    cdef public unsigned int channel
+    cdef public Py_ssize_t body_payload_max
+    cdef public Py_ssize_t index
+    cdef public Py_ssize_t position
+    cpdef bytes next_piece(self)
+
+
+cdef class Output:
+    cdef public Buf buf
+    cdef public object pieces
+    cdef public Py_ssize_t piece_bytes
+    cdef public bint dirty
+    cdef public bint full
+    cdef public Tick tick
+    cdef public object owner
+    cpdef void touch(self)
+    @cython.locals(content=object, buf=Buf, start=Py_ssize_t, position=Py_ssize_t, end=Py_ssize_t)
+    cpdef void content(self, Message message, unsigned int channel, Py_ssize_t body_payload_max)
+    cpdef void join(self, Output other)
+    cpdef bytes next_piece(self)
+    cpdef Py_ssize_t waiting_bytes(self)

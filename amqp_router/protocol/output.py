@@ -1,0 +1,162 @@
+"""Bytes on their way out of a connection.
+
+Channels write frames into ``buf``; once per tick the transport takes what it can send. A body above
+1 MiB stays the tuple of frames it came in and is expanded frame by frame as the socket drains.
+
+A channel whose reply waits for a commit writes into a detached ``Output`` (``tick`` None) that is
+joined to the connection's when the reply may leave, so the order on the channel never changes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from amqp_router.protocol._buf import Buf
+from amqp_router.protocol.message import Message, frame_header
+from amqp_router.protocol.tick import Tick
+
+#: Above this many waiting bytes no queue delivers to the connection until it has drained.
+FULL_BYTES = 1 << 20
+_FULL_BYTES = 1 << 20  # a C integer where compiled
+
+
+class LargeContent:
+    """Content frames of a large message, cut to the receiver's channel and frame size on demand."""
+
+    __slots__ = ("body_payload_max", "channel", "frames", "index", "position")
+
+    def __init__(self, frames: tuple[bytes, ...], channel: int, body_payload_max: int) -> None:
+        self.frames = frames
+        self.channel = channel
+        self.body_payload_max = body_payload_max
+        self.index = 0
+        self.position = 7
+
+    def next_piece(self) -> bytes:
+        """The next frame to send, or ``b""`` when all are out."""
+        if self.index >= len(self.frames):
+            return b""
+        frame = self.frames[self.index]
+        if self.index == 0:
+            self.index = 1
+            return _on_channel(frame, self.channel)
+        end = len(frame) - 1
+        if end - 7 <= self.body_payload_max:
+            self.index += 1
+            return _on_channel(frame, self.channel)
+        stop = min(self.position + self.body_payload_max, end)
+        piece = frame[self.position : stop]
+        self.position = stop
+        if stop == end:
+            self.index += 1
+            self.position = 7
+        return b"%b%b\xce" % (frame_header(3, self.channel, len(piece)), piece)
+
+
+def _on_channel(frame: bytes, channel: int) -> bytes:
+    number = channel.to_bytes(2, "big")
+    if frame[1:3] == number:
+        return frame
+    return frame[:1] + number + frame[3:]
+
+
+class Output:
+    """What waits to be written: ``pieces`` in order, then ``buf``."""
+
+    __slots__ = ("buf", "dirty", "full", "owner", "piece_bytes", "pieces", "tick")
+
+    def __init__(self) -> None:
+        self.buf = Buf()
+        self.pieces: deque[bytes | LargeContent] = deque()
+        self.piece_bytes = 0
+        self.dirty = False
+        self.full = False
+        self.tick: Tick | None = None
+        #: Object with ``flush()``; the transport.
+        self.owner: object | None = None
+
+    def touch(self) -> None:
+        """Ask for a flush at the end of this tick."""
+        if self.buf.size > _FULL_BYTES:
+            self.full = True
+        if not self.dirty and self.tick is not None:
+            self.dirty = True
+            self.tick.outputs.append(self)
+            self.tick.wake()
+
+    def content(self, message: Message, channel: int, body_payload_max: int) -> None:
+        """Append the content frames of ``message``, renumbered for ``channel``.
+
+        Body frames longer than ``body_payload_max`` (the receiver's frame_max less 8) are cut.
+        """
+        content = message.content
+        buf = self.buf
+        if isinstance(content, tuple):
+            if buf.size > 0:
+                self.piece_bytes += buf.size
+                self.pieces.append(buf.take())
+            self.pieces.append(LargeContent(content, channel, body_payload_max))
+            self.full = True
+            return
+        if message.frame_payload > body_payload_max:
+            self._cut(message, channel, body_payload_max)
+            return
+        start = buf.size
+        buf.put(content)
+        if message.channel == channel:
+            return
+        buf.set_u16(start + 1, channel)
+        if message.frame_count == 1:
+            buf.set_u16(start + message.header_size + 1, channel)
+        elif message.frame_count > 1:
+            position = message.header_size
+            end = len(content)
+            while position < end:
+                buf.set_u16(start + position + 1, channel)
+                position += 8 + int.from_bytes(content[position + 3 : position + 7], "big")
+
+    def _cut(self, message: Message, channel: int, body_payload_max: int) -> None:
+        buf = self.buf
+        body = message.body()
+        start = buf.size
+        buf.put_range(message.content, 0, message.header_size)
+        buf.set_u16(start + 1, channel)
+        for position in range(0, len(body), body_payload_max):
+            end = min(position + body_payload_max, len(body))
+            buf.put(frame_header(3, channel, end - position))
+            buf.put_range(body, position, end)
+            buf.u8(0xCE)
+
+    def join(self, other: Output) -> None:
+        """Append all that a detached output gathered."""
+        if other.pieces:
+            if self.buf.size > 0:
+                self.piece_bytes += self.buf.size
+                self.pieces.append(self.buf.take())
+            self.pieces.extend(other.pieces)
+            self.piece_bytes += other.piece_bytes
+            other.pieces.clear()
+            other.piece_bytes = 0
+        if other.buf.size > 0:
+            self.buf.put(other.buf.take())
+
+    def next_piece(self) -> bytes:
+        """The next bytes for the socket, or ``b""`` when nothing waits."""
+        while self.pieces:
+            piece = self.pieces[0]
+            if isinstance(piece, LargeContent):
+                data = piece.next_piece()
+                if data:
+                    return data
+                self.pieces.popleft()
+                continue
+            self.pieces.popleft()
+            self.piece_bytes -= len(piece)
+            return piece
+        if self.buf.size > 0:
+            return self.buf.take()
+        return b""
+
+    def waiting_bytes(self) -> int:
+        """Bytes not yet given to the socket; a large body counts as nothing until it is expanded."""
+        return self.buf.size + self.piece_bytes

@@ -1,0 +1,34 @@
+"""What must still happen before this turn of the loop ends.
+
+Everything hot appends to one of these lists and calls ``wake`` once; ``amqp_router.connection.ticker``
+then pumps queues, seals logs, emits confirms and writes sockets, in that order, once per turn. The
+lists stand here, in the lowest layer, because queues, channels and connections all write to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Tick:
+    """The node's agenda for the current turn of the event loop.
+
+    ``call_soon`` is the loop's; ``now_us`` is the wall clock in microseconds, read once per chunk.
+    """
+
+    __slots__ = ("call_soon", "callback", "channels", "now_us", "outputs", "queues", "scheduled")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self.call_soon = call_soon
+        self.callback: Callable[[], None] | None = None
+        self.queues: list[object] = []
+        self.channels: list[object] = []
+        self.outputs: list[object] = []
+        self.scheduled = False
+        self.now_us = 0
+
+    def wake(self) -> None:
+        """See to it that the agenda runs; cheap when that is already so."""
+        if not self.scheduled and self.callback is not None:
+            self.scheduled = True
+            self.call_soon(self.callback)

@@ -1,0 +1,29 @@
+from amqp_router.protocol.message cimport Message
+
+
+cdef class Run:
+    cdef public unsigned long long first
+    cdef public unsigned long long last
+    cdef public unsigned long long bytes
+    cdef public long remaining
+    cdef public bint failed
+    cdef public object listener
+    cpdef void settled(self, bint failed)
+
+
+cdef class QueueHandle:
+    cdef public str name
+    cdef public object vhost
+    cdef public bint durable
+    cdef public object exclusive_owner
+    cdef public bint auto_delete
+    cdef public dict arguments
+    cdef public str incarnation
+    cdef public bint deleted
+    cdef public unsigned long long definition_rev
+    cdef public object log
+    cdef public list consumers
+    cdef public long long unacked_count
+    cpdef bint publish(self, Message message) except -1
+    cpdef void await_durable(self, Run run)
+    cpdef void settle(self, Message message, int kind)

@@ -1,0 +1,92 @@
+"""The port between a channel and a queue, wherever the queue lives.
+
+A channel never touches the inside of a queue: it publishes, settles, requeues and asks through this
+class, and is answered through ``Consumer.deliver`` and ``Run``. ``Queue`` is the local form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_router.protocol.message import Message
+
+#: How a message was settled; the kinds of a SETTLES record (persistence/log/FORMAT.md).
+ACK = 1
+REJECT = 2
+RETURN = 6
+
+
+class Run:
+    """Consecutive publishes of one channel that wait for the same logs.
+
+    The publishing channel fills ``first`` and ``last`` (publish sequence numbers; 0 without confirms) and
+    ``bytes`` (body bytes held unsynced), then hands the run to every durable queue of the route. When
+    ``remaining`` reaches nothing, or a log fails, ``listener.run_done(run)`` is called once.
+    """
+
+    __slots__ = ("bytes", "failed", "first", "last", "listener", "remaining")
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.last = 0
+        self.bytes = 0
+        self.remaining = 0
+        self.failed = False
+        self.listener: Any = None
+
+    def settled(self, failed: bool) -> None:
+        """One of the queues has the run durable (or, ``failed``, never will)."""
+        if failed:
+            self.failed = True
+        self.remaining -= 1
+        if self.remaining == 0:
+            self.listener.run_done(self)
+
+
+class QueueHandle:
+    """What channels, exchanges and the node know of a queue."""
+
+    __slots__ = (
+        "arguments",
+        "auto_delete",
+        "consumers",
+        "definition_rev",
+        "deleted",
+        "durable",
+        "exclusive_owner",
+        "incarnation",
+        "log",
+        "name",
+        "unacked_count",
+        "vhost",
+    )
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.vhost: Any = None
+        self.durable = False
+        #: The connection that alone may use the queue, or None.
+        self.exclusive_owner: Any = None
+        self.auto_delete = False
+        #: Typed AMQP table as declared.
+        self.arguments: dict[str, Any] = {}
+        #: Id of this life of the queue; a queue deleted and declared again has another.
+        self.incarnation = ""
+        self.deleted = False
+        #: Revision of the definition this queue waits for; 0 once it is stored.
+        self.definition_rev = 0
+        self.log: Any = None
+        self.consumers: list[Any] = []
+        self.unacked_count = 0
+
+    def publish(self, message: Message) -> bool:
+        """Take ``message``; False when the queue cannot (its log failed) and the publisher must hear so."""
+        raise AssertionError("a queue must say how it takes a message")
+
+    def await_durable(self, run: Run) -> None:
+        """Count ``run`` down once all that was published so far is durable."""
+        raise AssertionError("a queue must say when it is durable")
+
+    def settle(self, message: Message, kind: int) -> None:
+        """A delivered message is done with: acknowledged, or rejected without requeue."""
+        raise AssertionError("a queue must take acknowledgements")

@@ -1,0 +1,66 @@
+cimport cython
+
+from amqp_router.protocol.message cimport Message
+from amqp_router.protocol.tick cimport Tick
+from persistence.log.memory cimport MemoryBudget
+from persistence.log.queue_log cimport QueueLog
+from vhosts.queues.consumers cimport Consumer
+from vhosts.queues.handle cimport QueueHandle, Run
+
+cdef long long _WINDOW_MESSAGES
+cdef long long _WINDOW_BYTES
+cdef unsigned char _PERSISTENT
+cdef unsigned char _REDELIVERED
+cdef unsigned char _LOGGED
+cdef int _ACK
+cdef int _RETURN
+cdef long long _OVERHEAD
+
+
+cdef class Queue(QueueHandle):
+    cdef public Tick tick
+    cdef public MemoryBudget budget
+    cdef public object open_pager
+    cdef public object on_deleted
+    cdef public object pager
+    cdef public list ring
+    cdef public Py_ssize_t ring_head
+    cdef public Py_ssize_t ring_count
+    cdef public long long ring_bytes
+    cdef public list requeued
+    cdef public dict reread
+    cdef public long long backlog
+    cdef public unsigned long long cursor
+    cdef public unsigned long long next_offset
+    cdef public Py_ssize_t turn
+    cdef public bint dirty
+    cdef public object waiting
+    cdef public str error
+    cdef public unsigned long long publish_total
+    cdef public unsigned long long deliver_total
+    cdef public unsigned long long redeliver_total
+    cdef public unsigned long long ack_total
+    @cython.locals(log=QueueLog, logged=bint, size="long long")
+    cpdef bint publish(self, Message message) except -1
+    @cython.locals(ring=list)
+    cdef void _push(self, Message message, long long size)
+    cdef void _grow(self)
+    cdef void _page(self, Message message)
+    cpdef void await_durable(self, Run run)
+    cpdef void touch(self)
+    @cython.locals(done=Py_ssize_t, consumers=list, consumer=Consumer, message=Message)
+    cpdef Py_ssize_t pump(self, Py_ssize_t budget) except -1
+    @cython.locals(count=Py_ssize_t, turn=Py_ssize_t, consumer=Consumer, _=Py_ssize_t)
+    cdef Consumer _next_consumer(self, list consumers)
+    @cython.locals(ring=list, head=Py_ssize_t, message=Message, size="long long")
+    cdef Message _pop(self)
+    @cython.locals(message=Message, found=Message)
+    cdef Message _pop_requeued(self)
+    cdef Message _reread(self, unsigned long long offset)
+    cdef void _load(self)
+    cpdef Message get(self, bint no_ack)
+    cpdef void settle(self, Message message, int kind)
+    @cython.locals(log=QueueLog)
+    cdef void _gone(self, Message message, int kind)
+    cpdef void requeue(self, Message message)
+    cpdef long long message_count(self)

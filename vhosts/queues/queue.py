@@ -1,0 +1,528 @@
+"""A queue on this node: ready messages, the consumers it turns to, and its log.
+
+What is ready, in order of offset, is always the concatenation of
+
+1. ``requeued``: returned messages, a heap by offset; those of the log keep no content;
+2. the ``ring``: the window of messages in memory that consumers will want next;
+3. the backlog: ``backlog`` messages at offsets from ``cursor`` to the end, in the log or, if transient
+   and the node's memory budget is used up, in the page log.
+
+Every requeued offset is below every ring offset, and every ring offset below ``cursor`` (delivery takes
+the lowest, so what comes back was taken before what is still there). A message joins the ring only while
+the backlog is empty, or order would be lost.
+
+Messages are delivered as soon as they are published, also before their log is synced; publishers are
+answered through ``await_durable`` when the log's high watermark has passed what they published.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
+from amqp_router.protocol.message import Message
+from amqp_router.protocol.tick import Tick
+from vhosts.queues.consumers import Consumer
+from vhosts.queues.handle import QueueHandle, Run
+
+#: The most of a logged queue that stays in memory: messages and content bytes.
+WINDOW_MESSAGES = 4096
+WINDOW_BYTES = 8 << 20
+
+# C integers where compiled (see queue.pxd).
+_WINDOW_MESSAGES = 4096
+_WINDOW_BYTES = 8 << 20
+_PERSISTENT = 1
+_REDELIVERED = 2
+_LOGGED = 4
+_ACK = 1
+_RETURN = 6
+_OVERHEAD = 160  # bytes of the objects around a message's content, for the memory budget
+
+
+class Queue(QueueHandle):
+    """A local queue. Made by the node, which fills its collaborators before anyone uses it.
+
+    ``budget`` is the node's account of message bytes in memory, ``open_pager()`` makes the page log of a
+    queue that outgrows it, ``on_deleted(queue, rev)`` tells the node to remove the log once ``rev`` is
+    committed.
+    """
+
+    __slots__ = (
+        "ack_total",
+        "backlog",
+        "budget",
+        "cursor",
+        "deliver_total",
+        "dirty",
+        "error",
+        "next_offset",
+        "on_deleted",
+        "open_pager",
+        "pager",
+        "publish_total",
+        "redeliver_total",
+        "requeued",
+        "reread",
+        "ring",
+        "ring_bytes",
+        "ring_count",
+        "ring_head",
+        "tick",
+        "turn",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tick: Tick | None = None
+        self.budget: Any = None
+        self.open_pager: Callable[[], Any] | None = None
+        self.on_deleted: Callable[[Queue, int], None] | None = None
+        self.pager: Any = None
+        self.ring: list[Message | None] = [None] * 16
+        self.ring_head = 0
+        self.ring_count = 0
+        self.ring_bytes = 0
+        self.requeued: list[tuple[int, Message]] = []
+        self.reread: dict[int, Message] = {}
+        self.backlog = 0
+        self.cursor = 0
+        #: Offset of the next message of a queue without a log.
+        self.next_offset = 0
+        self.turn = 0
+        self.dirty = False
+        self.waiting: deque[tuple[int, Run]] = deque()
+        #: Why the queue cannot serve, or "".
+        self.error = ""
+        self.publish_total = 0
+        self.deliver_total = 0
+        self.redeliver_total = 0
+        self.ack_total = 0
+
+    # -- publishing ---------------------------------------------------------------------------------
+
+    def publish(self, message: Message) -> bool:
+        """Append ``message`` (an object of this queue's own); False when the log cannot take it."""
+        log = self.log
+        logged = False
+        if log is None:
+            message.offset = self.next_offset
+            self.next_offset += 1
+        elif message.flags & _PERSISTENT:
+            if self.error:
+                return False
+            log.append(message, self.tick.now_us)  # type: ignore[union-attr]  # filled by the node
+            logged = True
+        else:
+            if self.error:
+                return False
+            log.reserve(message)
+        self.publish_total += 1
+        size = message.size() + _OVERHEAD
+        if self.backlog == 0:
+            if logged:
+                if (
+                    len(self.consumers) > 0
+                    and self.ring_count < _WINDOW_MESSAGES
+                    and self.ring_bytes < _WINDOW_BYTES
+                    and self.budget.used < self.budget.limit
+                ):
+                    self._push(message, size)
+                else:
+                    self.cursor = message.offset
+                    self.backlog = 1
+            elif self.budget.used < self.budget.limit:
+                self._push(message, size)
+            else:
+                self.cursor = message.offset
+                self._page(message)
+        elif logged:
+            self.backlog += 1
+        else:
+            self._page(message)
+        if not self.dirty and len(self.consumers) > 0:
+            self.touch()
+        return True
+
+    def _push(self, message: Message, size: int) -> None:
+        ring = self.ring
+        if self.ring_count == len(ring):
+            self._grow()
+            ring = self.ring
+        ring[(self.ring_head + self.ring_count) & (len(ring) - 1)] = message
+        self.ring_count += 1
+        self.ring_bytes += size
+        self.budget.used += size
+
+    def _grow(self) -> None:
+        ring = self.ring
+        head = self.ring_head
+        self.ring = ring[head:] + ring[:head] + [None] * len(ring)
+        self.ring_head = 0
+
+    def _page(self, message: Message) -> None:
+        """A transient message beyond the memory budget waits in a file that does not outlive the node."""
+        if self.pager is None:
+            self.pager = self.open_pager()  # type: ignore[misc]  # filled by the node
+        self.pager.append(message)
+        self.backlog += 1
+
+    def await_durable(self, run: Run) -> None:
+        """Count ``run`` down once all published so far is below the high watermark."""
+        log = self.log
+        if log is None or self.deleted:
+            return
+        run.remaining += 1
+        if self.error:
+            run.settled(True)
+            return
+        self.waiting.append((log.end, run))
+
+    def on_high_watermark(self, log: Any) -> None:
+        """The log's watermark rose: answer the publishers below it.
+
+        Nobody is answered while the queue's own definition is not committed: a confirmed message in a
+        queue that a crash forgets would be lost.
+        """
+        if self.definition_rev:
+            return
+        waiting = self.waiting
+        watermark = log.high_watermark
+        while waiting and waiting[0][0] <= watermark:
+            waiting.popleft()[1].settled(False)
+
+    def definition_stored(self) -> None:
+        """The queue's definition is committed."""
+        self.definition_rev = 0
+        if self.log is not None:
+            self.on_high_watermark(self.log)
+
+    def on_log_failed(self, log: Any, error: Exception) -> None:
+        """The log cannot be trusted or written any more: nack, cancel, and say why from now on."""
+        if self.error:
+            return
+        self.error = f"its log failed: {error}"
+        waiting = self.waiting
+        while waiting:
+            waiting.popleft()[1].settled(True)
+        for consumer in list(self.consumers):
+            self.consumers.remove(consumer)
+            consumer.cancelled()
+
+    # -- taking -------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """Turn to the consumers at the end of this tick."""
+        if not self.dirty:
+            self.dirty = True
+            self.tick.queues.append(self)  # type: ignore[union-attr]
+            self.tick.wake()  # type: ignore[union-attr]
+
+    def pump(self, budget: int) -> int:
+        """Deliver to consumers in turn, ``budget`` messages at the most; returns how many.
+
+        When it returns ``budget`` there may be more to do.
+        """
+        done = 0
+        consumers = self.consumers
+        while done < budget and self.ring_count + self.backlog + len(self.requeued) > 0:
+            consumer = self._next_consumer(consumers)
+            if consumer is None:
+                break
+            message = self._pop()
+            if message is None:
+                break
+            done += 1
+            self.deliver_total += 1
+            if message.flags & _REDELIVERED:
+                self.redeliver_total += 1
+            if consumer.no_ack:
+                consumer.deliver(message)
+                self._gone(message, _ACK)
+            else:
+                self.unacked_count += 1
+                consumer.deliver(message)
+                if message.flags & _LOGGED:
+                    message.content = None
+        return done
+
+    def _next_consumer(self, consumers: list[Consumer]) -> Consumer | None:
+        count = len(consumers)
+        turn = self.turn
+        for _ in range(count):
+            if turn >= count:
+                turn = 0
+            consumer = consumers[turn]
+            turn += 1
+            if consumer.ready():
+                self.turn = turn
+                return consumer
+        return None
+
+    def _pop(self) -> Message | None:
+        """The ready message with the lowest offset, with its content; None when there is none."""
+        if len(self.requeued) > 0:
+            return self._pop_requeued()
+        if self.ring_count == 0:
+            if self.backlog == 0:
+                return None
+            self._load()
+            if self.ring_count == 0:
+                return None
+        ring = self.ring
+        head = self.ring_head
+        message = ring[head]
+        ring[head] = None
+        self.ring_head = (head + 1) & (len(ring) - 1)
+        self.ring_count -= 1
+        size = message.size() + _OVERHEAD  # type: ignore[union-attr]
+        self.ring_bytes -= size
+        if message.flags & _LOGGED:  # type: ignore[union-attr]
+            self.budget.used -= size
+        return message
+
+    def _pop_requeued(self) -> Message | None:
+        message = self.requeued[0][1]
+        if message.content is None:
+            found = self.reread.pop(message.offset, None)
+            if found is None:
+                found = self._reread(message.offset)
+                if found is None:
+                    return None
+            message.content = found.content
+            message.channel = found.channel
+            message.header_size = found.header_size
+            message.frame_count = found.frame_count
+            message.frame_payload = found.frame_payload
+        heappop(self.requeued)
+        if not self.requeued:
+            self.reread.clear()
+        return message
+
+    def _reread(self, offset: int) -> Message | None:
+        """Read the content of a returned message again, and of those after it, which come next."""
+        try:
+            messages, _ = self.log.read(offset, self.log.end, min(256, len(self.requeued)), 1 << 18)
+        except OSError as error:
+            self.on_log_failed(self.log, error)
+            return None
+        self.reread = {message.offset: message for message in messages}
+        found = self.reread.pop(offset, None)
+        if found is None:
+            self.on_log_failed(self.log, OSError(f"message at offset {offset} is not in the log"))
+        return found
+
+    def _load(self) -> None:
+        """Fill the window from the backlog, in offset order."""
+        room = _WINDOW_MESSAGES if len(self.consumers) > 0 else 64
+        size = 1 << 19
+        if self.budget.used >= self.budget.limit:
+            room = 16
+            size = 1 << 16
+        log = self.log
+        if log is not None:
+            end = log.end
+            try:
+                messages, reached = log.read(self.cursor, end, room, size)
+            except OSError as error:
+                self.on_log_failed(log, error)
+                return
+        else:
+            end = self.next_offset
+            messages, reached = [], end
+        if self.pager is not None:
+            paged, paged_to = self.pager.read(self.cursor, reached, room, size)
+            if paged_to < reached:
+                reached = paged_to
+                messages = [message for message in messages if message.offset < reached]
+            for message in paged:
+                message.flags &= _REDELIVERED
+            if paged:
+                messages = sorted(messages + paged, key=_offset)
+        for message in messages:
+            self._push(message, message.size() + _OVERHEAD)
+        self.backlog -= len(messages)
+        self.cursor = reached
+        if self.pager is not None:
+            self.pager.drop_below(reached)
+            if self.backlog == 0:
+                self.pager.delete()
+                self.pager = None
+        if not messages and reached >= end and self.backlog:
+            # Only a fault of ours or of the disk can bring us here; do not spin on it.
+            self.backlog = 0
+            if log is not None:
+                self.on_log_failed(log, OSError("messages counted as waiting are not in the log"))
+
+    def get(self, no_ack: bool) -> Message | None:
+        """Take one message for ``basic.get``; None when nothing is ready."""
+        message = self._pop()
+        if message is None:
+            return None
+        self.deliver_total += 1
+        if message.flags & _REDELIVERED:
+            self.redeliver_total += 1
+        if no_ack:
+            self._gone(message, _ACK)
+        else:
+            self.unacked_count += 1
+        return message
+
+    def check_available(self) -> None:
+        """Raises PreconditionFailed when the log has failed."""
+        if self.error:
+            raise PreconditionFailed(f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.error}")
+
+    # -- settling -----------------------------------------------------------------------------------
+
+    def settle(self, message: Message, kind: int) -> None:
+        """A delivered message is done with; ``kind`` as in a SETTLES record."""
+        self.unacked_count -= 1
+        self.ack_total += 1
+        self._gone(message, kind)
+
+    def _gone(self, message: Message, kind: int) -> None:
+        if message.flags & _LOGGED:
+            if not self.deleted:
+                self.log.settle(message.offset, message.gap, kind)
+        else:
+            self.budget.used -= message.size() + _OVERHEAD
+
+    def requeue(self, message: Message) -> None:
+        """A delivered message returns to its place, marked as redelivered."""
+        self.unacked_count -= 1
+        if self.deleted:
+            if not message.flags & _LOGGED:
+                self.budget.used -= message.size() + _OVERHEAD
+            return
+        message.flags |= _REDELIVERED
+        if message.flags & _LOGGED:
+            # Recorded, so that it is still marked after a clean stop.
+            self.log.settle(message.offset, message.gap, _RETURN)
+        heappush(self.requeued, (message.offset, message))
+        if len(self.consumers) > 0:
+            self.touch()
+
+    # -- consumers ----------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Start delivering to ``consumer``.
+
+        Raises:
+            AccessRefused: it or the one there wants the queue alone (403).
+            PreconditionFailed: the log has failed.
+        """
+        self.check_available()
+        if self.consumers and (consumer.exclusive or self.consumers[0].exclusive):
+            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use")
+        self.consumers.append(consumer)
+        self.touch()
+
+    def remove_consumer(self, consumer: Consumer) -> bool:
+        """Stop delivering; True when this was the last consumer."""
+        if consumer not in self.consumers:
+            return False
+        self.consumers.remove(consumer)
+        if self.consumers:
+            return False
+        if self.log is not None:
+            self._drop_window()
+        return True
+
+    def _drop_window(self) -> None:
+        """A queue that nobody reads keeps nothing in memory that its log has too."""
+        ring = self.ring
+        mask = len(ring) - 1
+        for index in range(self.ring_count):
+            if not ring[(self.ring_head + index) & mask].flags & _LOGGED:  # type: ignore[union-attr]
+                return
+        if self.ring_count > 0:
+            self.cursor = ring[self.ring_head].offset  # type: ignore[union-attr]
+            self.backlog += self.ring_count
+            self._clear_ring()
+
+    def _clear_ring(self) -> None:
+        self.budget.used -= self.ring_bytes
+        self.ring = [None] * 16
+        self.ring_head = 0
+        self.ring_count = 0
+        self.ring_bytes = 0
+
+    # -- the whole queue ----------------------------------------------------------------------------
+
+    def message_count(self) -> int:
+        """Messages ready for delivery."""
+        return self.ring_count + self.backlog + len(self.requeued)
+
+    def consumer_count(self) -> int:
+        return len(self.consumers)
+
+    def is_unused(self) -> bool:
+        return not self.consumers
+
+    def is_empty(self) -> bool:
+        return self.message_count() == 0
+
+    def recovered(self) -> None:
+        """Take what the log found at start as the backlog."""
+        self.backlog = self.log.live
+        self.cursor = self.log.start
+
+    def purge(self) -> int:
+        """Drop every ready message; returns their number. What is delivered and unacked stays."""
+        count = self.message_count()
+        if self.log is not None and not self.error:
+            self.log.purge(self.log.end, self._unacked_offsets())
+        self._drop_ready()
+        return count
+
+    def _unacked_offsets(self) -> list[int]:
+        if self.unacked_count == 0:
+            return []
+        if self.ring_count > 0:
+            ready_from = self.ring[self.ring_head].offset  # type: ignore[union-attr]
+        elif self.backlog > 0:
+            ready_from = self.cursor
+        else:
+            ready_from = self.log.end
+        returned = {offset for offset, _ in self.requeued}
+        return [offset for offset in self.log.unsettled_below(ready_from) if offset not in returned]
+
+    def _drop_ready(self) -> None:
+        for _, message in self.requeued:
+            if not message.flags & _LOGGED:
+                self.budget.used -= message.size() + _OVERHEAD
+        self.requeued = []
+        self.reread = {}
+        self._clear_ring()
+        self.backlog = 0
+        if self.pager is not None:
+            self.pager.delete()
+            self.pager = None
+
+    def delete(self, rev: int) -> int:
+        """The queue is gone from now on; its log is removed once revision ``rev`` is committed.
+
+        Consumers are cancelled, publishers that still wait are answered as settled. Returns how many
+        messages were ready.
+        """
+        count = self.message_count()
+        self.deleted = True
+        waiting = self.waiting
+        while waiting:
+            waiting.popleft()[1].settled(False)
+        for consumer in list(self.consumers):
+            self.consumers.remove(consumer)
+            consumer.cancelled()
+        self._drop_ready()
+        if self.on_deleted is not None:
+            self.on_deleted(self, rev)
+        return count
+
+
+def _offset(message: Message) -> int:
+    return message.offset
