@@ -1,4 +1,4 @@
-"""Every option of the broker, one line each: type, default, unit, meaning.
+"""Every option of the broker: type, default, unit, meaning.
 
 Values come from a TOML file, then from the environment (``AMQP_ROUTER_`` and the option's name in
 capitals), then from the command line; the later wins. The flags, their help and ``docs/configuration.md``
@@ -74,7 +74,6 @@ _message = partial(option, "Messages and memory")
 _log = partial(option, "Queue logs on disk")
 
 
-# fmt: off - one line an option
 class Settings(BaseSettings):
     """All options. Frozen; the layers below get small dataclasses made from it."""
 
@@ -119,7 +118,10 @@ class Settings(BaseSettings):
         4096, "bytes", "largest frame taken from a client that has not logged in", ge=4096
     )
     output_bytes_max: Bytes = _connection(
-        64 * MIB, "bytes", "waiting to be sent to a client that does not read; more closes it", ge=MIB
+        4 * MIB,
+        "bytes",
+        "waiting for a client that does not read; beyond, nothing is read from it",
+        ge=64 * KIB,
     )
     guest_loopback_only: bool = _connection(True, "", "user guest may log in only from this machine")
     product: str = _connection(
@@ -148,7 +150,6 @@ class Settings(BaseSettings):
     settle_sync_ms: int = _log(
         200, "ms", "longest time until acknowledgements alone are synced to disk", ge=1, le=60_000
     )
-    # fmt: on
 
     @classmethod
     def settings_customise_sources(
