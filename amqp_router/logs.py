@@ -15,6 +15,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from amqp_router.compiled import PACKAGES
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 COLOURS = {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m"}
 _FIELDS = "amqp_router_fields"
@@ -42,8 +44,10 @@ def setup(level: str, form: str, stream: TextIO | None = None) -> logging.Logger
 
 
 def set_level(level: str) -> None:
-    """Log only what is at least as severe as `level` (a key of `LEVELS`)."""
-    logging.getLogger().setLevel(LEVELS[level])
+    """Log only what is at least as severe as `level` (a key of `LEVELS`); of libraries, only warnings."""
+    logging.getLogger().setLevel(max(LEVELS[level], logging.WARNING))
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(LEVELS[level])
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

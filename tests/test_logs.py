@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from amqp_router import logs
+from amqp_router.compiled import PACKAGES
 
 
 class Terminal(io.StringIO):
@@ -19,11 +20,12 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _root_logger_put_back() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    loggers = [logging.getLogger(), *map(logging.getLogger, PACKAGES)]
+    handlers, levels = loggers[0].handlers[:], [logger.level for logger in loggers]
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    loggers[0].handlers[:] = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 def test_text_line() -> None:
@@ -60,6 +62,15 @@ def test_level_hides_and_can_be_changed() -> None:
     logs.set_level("debug")
     logs.event(logger, logging.DEBUG, "shown")
     assert [line.split()[-1] for line in stream.getvalue().splitlines()] == ["shown"]
+
+
+def test_libraries_only_warn() -> None:
+    stream = io.StringIO()
+    logs.setup("debug", "text", stream)
+    library = logging.getLogger("some.library")
+    library.info("chatter")
+    library.warning("trouble")
+    assert [line.split()[-1] for line in stream.getvalue().splitlines()] == ["trouble"]
 
 
 def test_peer_cannot_forge_a_line() -> None:
