@@ -61,10 +61,16 @@ class Database:
             OSError: the directory or the file cannot be made.
         """
         _make_file(self.path)
-        with self._errors(), self._engine.begin() as connection:
-            migrations.upgrade(connection, self.path)
-            self.rev = _rev(connection)
-        self._writer = self._engine.connect()
+        try:
+            with self._errors():
+                with self._engine.begin() as connection:
+                    migrations.upgrade(connection, self.path)
+                    self.rev = _rev(connection)
+                self._write_ahead()
+                self._writer = self._engine.connect()
+        except BaseException:
+            self._engine.dispose()
+            raise
 
     def write(self, submissions: Sequence[Submission]) -> None:
         """Apply all of ``submissions``, which follow ``rev`` without a gap, in one synced transaction.
@@ -114,6 +120,11 @@ class Database:
             self._writer = None
         self._engine.dispose()
 
+    def _write_ahead(self) -> None:
+        """Switch to WAL mode, which the file remembers; not before the file is known to be ours."""
+        with self._engine.connect().execution_options(begin=None) as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+
     def _move_rev(self, connection: Connection, rev: int) -> None:
         moved = connection.exec_driver_sql("UPDATE store SET rev = ? WHERE rev = ?", (rev, self.rev))
         if moved.rowcount != 1:
@@ -127,7 +138,7 @@ class Database:
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
-        with self._engine.connect().execution_options(read_only=True) as connection, connection.begin():
+        with self._engine.connect().execution_options(begin="BEGIN") as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -168,14 +179,14 @@ def _engine(path: Path) -> Engine:
     def configure(connection: Any, _record: object) -> None:
         # The driver's own transactions would commit before DDL; "begin" below opens ours instead.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         # A writer takes the lock at once: taking it at the first write could fail without waiting.
-        read_only = connection.get_execution_options().get("read_only", False)
-        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        text = connection.get_execution_options().get("begin", "BEGIN IMMEDIATE")
+        if text is not None:
+            connection.exec_driver_sql(text)
 
     return engine

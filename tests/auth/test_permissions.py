@@ -84,8 +84,13 @@ def test_a_change_counts_at_once() -> None:
 def test_grants_are_remembered_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source(write=".*")
     permissions = source.permissions()
-    matched = []
-    monkeypatch.setattr(module, "_matches", lambda pattern, name: not matched.append(name))
+    matched: list[str] = []
+
+    def matches(_pattern: str, name: str) -> bool:
+        matched.append(name)
+        return True
+
+    monkeypatch.setattr(module, "_matches", matches)
     for _ in range(2):
         permissions.check("write", "queue", "q")
     assert matched == ["q"]

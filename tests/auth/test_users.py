@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -116,14 +116,15 @@ def test_what_the_store_refuses_does_not_happen(users: Users, definitions: Defin
     users.set_permission("a", "/", configure="", write="", read="")
     before = dict(users.users), dict(users.permissions)
     definitions.error = RuntimeError("no")
-    for act in (
+    acts: list[Callable[[], int]] = [
         lambda: users.put_user("b", b"pw"),
         lambda: users.delete_user("a"),
         lambda: users.set_tags("a", ["x"]),
         lambda: users.set_permission("a", "v", configure="", write="", read=""),
         lambda: users.clear_permission("a", "/"),
         lambda: users.clear_vhost("/"),
-    ):
+    ]
+    for act in acts:
         with pytest.raises(RuntimeError):
             act()
     assert (users.users, users.permissions) == before

@@ -173,7 +173,7 @@ def test_other_bytes_are_no_queue_state(data: bytes) -> None:
 
 
 def test_every_start_leads_in_a_new_epoch(tmp_path: Path, loop: Loop) -> None:
-    epochs = []
+    epochs: list[int] = []
     for start in range(3):
         boot = count_boot(RealDisk(), str(tmp_path))
         node = NodeIdentity("n@h", "store", f"boot-{start}")

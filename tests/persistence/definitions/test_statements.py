@@ -1,0 +1,83 @@
+"""Rows to SQL and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, create_engine
+
+from persistence.definitions import Change, Delete, Put, Row, VhostRow, statements
+from persistence.definitions.records import ROW_TYPES
+from persistence.definitions.schema import METADATA
+from tests.persistence.definitions.support import CHANGES, applied, queue
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    engine = create_engine("sqlite://")
+    METADATA.create_all(engine)
+    with engine.begin() as connection:
+        yield connection
+    engine.dispose()
+
+
+def write(connection: Connection, changes: list[Change]) -> None:
+    statements.write(connection, [statements.prepare(change) for change in changes])
+
+
+def loaded(connection: Connection) -> list[Row]:
+    return [row for kind in ROW_TYPES for row in statements.load(connection, kind)]
+
+
+@given(st.lists(st.lists(CHANGES, max_size=12), max_size=4))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_changes_in_their_order(connection: Connection, batches: list[list[Change]]) -> None:
+    for table in METADATA.sorted_tables:
+        connection.execute(table.delete())
+    rows: dict[object, Row] = {}
+    for batch in batches:
+        write(connection, batch)
+        for change in batch:
+            applied(rows, change)
+        found = loaded(connection)
+        assert len(found) == len(rows)
+        assert set(found) == set(rows.values())
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 127, 128, 129, 500])
+def test_any_number_of_rows(connection: Connection, count: int) -> None:
+    rows = [queue(f"q{i:03}") for i in range(count)]
+    write(connection, [Put(row) for row in rows])
+    assert loaded(connection) == rows
+    replaced = [queue(f"q{i:03}", "other") for i in range(count)]
+    write(connection, [Put(row) for row in replaced])
+    assert loaded(connection) == replaced
+    write(connection, [Delete.of(row) for row in rows[: count // 2]])
+    assert loaded(connection) == replaced[count // 2 :]
+
+
+def test_loaded_in_the_order_of_keys(connection: Connection) -> None:
+    write(connection, [Put(queue(name)) for name in ("b", "a", "c")])
+    assert [row.name for row in statements.load(connection, "queue")] == ["a", "b", "c"]
+
+
+def test_loaded_types(connection: Connection) -> None:
+    write(connection, [Put(queue("q"))])
+    (row,) = statements.load(connection, "queue")
+    assert [type(value) for value in (row.name, row.auto_delete, row.arguments)] == [str, bool, bytes]
+
+
+def test_text_stays_readable_for_other_tools(connection: Connection) -> None:
+    write(connection, [Put(VhostRow("ü")), Put(VhostRow("\udcff"))])
+    names = connection.exec_driver_sql("SELECT name, typeof(name) FROM vhosts ORDER BY typeof(name)").all()
+    assert [tuple(each) for each in names] == [(b"\xff", "blob"), ("ü", "text")]
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(ValueError, match="surrogates"):
+        statements.prepare(Put(VhostRow("\ud800")))
+    with pytest.raises(KeyError):
+        statements.prepare(Delete("nothing", ("x",)))
