@@ -47,6 +47,10 @@ COMPILED = [
     "amqp_router.channel.delivery",
     "amqp_router.channel.publishing",
     "amqp_router.connection.machine",
+    "persistence.log.memory",
+    "persistence.log.settles",
+    "persistence.log.record",
+    "persistence.log.queue_log",
 ]
 
 ROOT = Path(__file__).resolve().parent

@@ -1,0 +1,262 @@
+"""The disk as a port, and the real one behind it.
+
+Everything that touches a file goes through ``Disk``, so that tests can put a simulated disk in its place
+that loses unsynced bytes and directory entries, or fails. Errors are ``OSError``. The plain rules of POSIX
+are the caller's business: data is durable after ``File.sync``, a name (created, renamed, removed) after
+``Disk.sync_directory`` of its directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+#: Most buffers one ``pwritev`` takes, and the most bytes: larger writes stall (4 MiB once took 12 ms).
+_IOVEC_MAX = 512
+_WRITE_BYTES_MAX = 1 << 20
+
+
+class File(Protocol):
+    """An open file."""
+
+    def size(self) -> int: ...
+
+    def write(self, pieces: Sequence[bytes], position: int) -> None:
+        """Write ``pieces`` one after the other from ``position`` on, completely or with an error."""
+
+    def read(self, count: int, position: int) -> bytes:
+        """Up to ``count`` bytes; fewer only at the end of the file."""
+
+    def sync(self) -> None:
+        """Make the content durable (fdatasync)."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def will_need(self, position: int, count: int) -> None:
+        """A hint that this range is read soon."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system. Paths are absolute or relative strings with ``/``."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File: ...
+
+    def make_directory(self, path: str) -> None:
+        """Create one directory (mode 0700); nothing happens if it is there."""
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty if it does not exist."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; nothing happens if it is gone."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all that is in it; nothing happens if it is gone."""
+
+    def sync_directory(self, path: str) -> None: ...
+
+
+def join(*parts: str) -> str:
+    return "/".join(parts)
+
+
+def parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+class RealFile:
+    """A file descriptor."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def write(self, pieces: Sequence[bytes], position: int) -> None:
+        pending: list[bytes | memoryview] = []
+        size = 0
+        for piece in pieces:
+            if len(piece) > _WRITE_BYTES_MAX:
+                view = memoryview(piece)
+                for start in range(0, len(piece), _WRITE_BYTES_MAX):
+                    part = view[start : start + _WRITE_BYTES_MAX]
+                    position = self._flush(pending, size, position)
+                    position = self._flush([part], len(part), position)
+                    pending, size = [], 0
+                continue
+            if size + len(piece) > _WRITE_BYTES_MAX or len(pending) == _IOVEC_MAX:
+                position = self._flush(pending, size, position)
+                pending, size = [], 0
+            pending.append(piece)
+            size += len(piece)
+        self._flush(pending, size, position)
+
+    def _flush(self, pending: list[bytes | memoryview], size: int, position: int) -> int:
+        while size > 0:
+            written = os.pwritev(self._fd, pending, position)
+            position += written
+            size -= written
+            while written and written >= len(pending[0]):
+                written -= len(pending[0])
+                del pending[0]
+            if written:
+                pending[0] = memoryview(pending[0])[written:]
+        return position
+
+    def read(self, count: int, position: int) -> bytes:
+        data = os.pread(self._fd, count, position)
+        if len(data) == count or not data:
+            return data
+        # A signal or a large count may cut a read short; only the file's end may.
+        parts = [data]
+        got = len(data)
+        while got < count:
+            data = os.pread(self._fd, count - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def sync(self) -> None:
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(self._fd)
+        else:
+            os.fsync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def will_need(self, position: int, count: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._fd, position, count, os.POSIX_FADV_WILLNEED)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class RealDisk:
+    """The operating system's files."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> RealFile:
+        flags = os.O_RDWR if write else os.O_RDONLY
+        if create:
+            flags |= os.O_CREAT
+        return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o600))
+
+    def make_directory(self, path: str) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    """The whole content of a file; ``FileNotFoundError`` if it is not there."""
+    file = disk.open(path)
+    try:
+        return file.read(file.size(), 0)
+    finally:
+        file.close()
+
+
+def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) -> None:
+    """Put ``data`` at ``path`` so that a crash leaves the old content or the new, never a mixture."""
+    temporary = path + ".tmp"
+    file = disk.open(temporary, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.write([data], 0)
+        if durable:
+            file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    if durable:
+        disk.sync_directory(parent(path))
+
+
+class FileCache:
+    """Open files by path, the least recently used closed beyond a limit.
+
+    ``before_close`` is called with the path of a file about to be closed: a writer syncs a dirty one
+    there, since an error of later write-back would reach nobody once the descriptor is gone.
+    """
+
+    def __init__(
+        self, disk: Disk, limit: int, *, write: bool, before_close: Callable[[str, File], None] | None = None
+    ) -> None:
+        self._disk = disk
+        self._limit = limit
+        self._write = write
+        self._before_close = before_close
+        self._files: OrderedDict[str, File] = OrderedDict()
+
+    def get(self, path: str, *, create: bool = False) -> File:
+        file = self._files.get(path)
+        if file is not None:
+            self._files.move_to_end(path)
+            return file
+        while len(self._files) >= self._limit:
+            self._close(next(iter(self._files)))
+        file = self._disk.open(path, write=self._write, create=create)
+        self._files[path] = file
+        return file
+
+    def _close(self, path: str) -> None:
+        file = self._files.pop(path)
+        try:
+            if self._before_close is not None:
+                self._before_close(path, file)
+        finally:
+            file.close()
+
+    def drop(self, path: str) -> None:
+        """Forget a file that is removed or replaced, without syncing it."""
+        file = self._files.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

@@ -1,0 +1,222 @@
+"""All logs of a data directory: which exist, opening and creating them, start and stop.
+
+Order at start: ``Catalog.start`` (checkpoint of the last stop, journal), then ``open`` for every queue of the
+definitions, then ``quarantine_unknown``. At stop: ``stop``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..errors import CorruptLog
+from ..files import Disk, FileCache, join, read_file
+from ..options import LogOptions
+from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, read_checkpoint, write_checkpoint, pack_log
+from .journal import journal_files, read_journal
+from .memory import MemoryBudget
+from .page_log import PageLog
+from .partition import Partition
+from .queue_log import QueueLog
+from .recovery import JournalEntry, Report, recover
+from .sync import LogSync
+from .writer import PartitionWriter
+
+_DELETED = ".deleted"
+
+
+class Catalog:
+    """The logs under ``data_dir``; made before the definitions are read."""
+
+    def __init__(
+        self,
+        data_dir: str,
+        sync: LogSync,
+        options: LogOptions,
+        budget: MemoryBudget,
+        *,
+        disk: Disk,
+        boot_id: bytes = bytes(16),
+    ) -> None:
+        self.budget = budget
+        self.sync = sync
+        self.options = options
+        self.logs: dict[str, QueueLog] = {}
+        #: What recovery did, by incarnation; only logs where it did something.
+        self.reports: dict[str, Report] = {}
+        #: Whether the last stop was clean.
+        self.was_clean = False
+        self._disk = disk
+        self._data_dir = data_dir
+        self._queues_dir = join(data_dir, "queues")
+        self._paging_dir = join(data_dir, "paging")
+        self._boot_id = boot_id
+        self._readers = FileCache(disk, options.descriptors_max, write=False)
+        self._states: dict[str, LogState] = {}
+        self._journal: dict[str, list[JournalEntry]] = {}
+        self._early: dict[str, QueueLog] = {}
+
+    def start(self) -> None:
+        """Take over what the last process left: its checkpoint and its journal.
+
+        Raises:
+            CorruptLog: the node's checkpoint is rotten, or a journal contradicts its log.
+            OSError: the disk failed.
+        """
+        disk = self._disk
+        disk.make_directory(self._data_dir)
+        disk.make_directory(self._queues_dir)
+        disk.remove_tree(self._paging_dir)
+        disk.sync_directory(self._data_dir)
+        for name in disk.list(self._queues_dir):
+            if name.endswith(_DELETED):
+                disk.remove_tree(join(self._queues_dir, name))
+        path = join(self._data_dir, NODE_FILE_NAME)
+        self.was_clean, states = read_checkpoint(disk, path)
+        self._states = {state.incarnation: state for state in states}
+        if self.was_clean:
+            # From here on these states are a recovery point like any other, no longer the final word.
+            parts = [pack_log(state) for state in states]
+            write_checkpoint(disk, path, parts, clean=False, now_us=0)
+        self._replay_journal()
+
+    def _replay_journal(self) -> None:
+        disk = self._disk
+        paths = journal_files(disk, self._data_dir)
+        if not paths:
+            return
+        for path in paths:
+            for incarnation, _, header, data in read_journal(disk, path):
+                self._journal.setdefault(incarnation, []).append((header, data))
+        for incarnation in self._journal:
+            if disk.exists(join(self._queues_dir, incarnation)):
+                self._early[incarnation] = self._recover(incarnation, self._description(incarnation))
+        for path in paths:
+            disk.unlink(path)
+        disk.sync_directory(self._data_dir)
+        self._journal = {}
+
+    def create(self, incarnation: str, vhost: str, name: str, arguments: Any = None) -> QueueLog:
+        """A log for a queue just declared. Nothing is written before its first batch."""
+        description = {
+            "version": 0,
+            "incarnation": incarnation,
+            "vhost": vhost,
+            "name": name,
+            "arguments": _plain(arguments),
+            "partitions": 1,
+        }
+        log = self._make(incarnation, description)
+        log.partition.roll(0)
+        log.opened(unclean=False)
+        self.logs[incarnation] = log
+        return log
+
+    def open(
+        self, incarnation: str, vhost: str = "", name: str = "", arguments: Any = None
+    ) -> QueueLog:
+        """The log of a queue that was there before; one that never had a batch is made as by ``create``.
+
+        Raises:
+            CorruptLog: rot; the files are untouched and the other logs go on.
+            OSError: the disk failed.
+        """
+        log = self.logs.get(incarnation) or self._early.pop(incarnation, None)
+        if log is None:
+            if not self._disk.exists(join(self._queues_dir, incarnation, "0")):
+                return self.create(incarnation, vhost, name, arguments)
+            log = self._recover(incarnation, self._description(incarnation))
+        self.logs[incarnation] = log
+        return log
+
+    def _description(self, incarnation: str) -> dict[str, Any]:
+        path = join(self._queues_dir, incarnation, "log.json")
+        try:
+            description: dict[str, Any] = json.loads(read_file(self._disk, path))
+        except FileNotFoundError:
+            # Made and synced before the first batch; without it there is none.
+            return {}
+        except ValueError:
+            raise CorruptLog(path, 0, "not JSON") from None
+        if description.get("version") != 0:
+            raise CorruptLog(path, 0, f"format version {description.get('version')}, not 0")
+        return description
+
+    def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
+        directory = join(self._queues_dir, incarnation, "0")
+        partition = Partition(directory, self.options, self._readers)
+        writer = PartitionWriter(self._disk, self.sync.committer.files, directory, description)
+        log = QueueLog(incarnation, 0, partition, writer, self.sync, self.options, self._boot_id)
+        writer.owner = log
+        return log
+
+    def _recover(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
+        log = self._make(incarnation, description)
+        state, clean = self._newest_state(incarnation, log.partition.directory)
+        report = recover(
+            log, self._disk, state, clean=clean, journal=self._journal.get(incarnation, ())
+        )
+        if report.cut_bytes or report.replayed_batches:
+            self.reports[incarnation] = report
+        return log
+
+    def _newest_state(self, incarnation: str, directory: str) -> tuple[LogState | None, bool]:
+        """The newest checkpoint of a log, and whether it is that of a clean stop."""
+        node = self._states.get(incarnation)
+        if node is not None and self.was_clean:
+            return node, True
+        _, own = read_checkpoint(self._disk, join(directory, FILE_NAME))
+        state = own[0] if own else None
+        if node is not None and (
+            state is None or (node.epoch, node.recovery_offset) > (state.epoch, state.recovery_offset)
+        ):
+            state = node
+        return state, False
+
+    def list(self) -> list[str]:
+        """Incarnations that have a directory."""
+        return [name for name in self._disk.list(self._queues_dir) if not name.endswith(_DELETED)]
+
+    def quarantine_unknown(self, known: Iterable[str]) -> list[str]:
+        """Move directories of no known queue out of the way; returns what was moved. Nothing is deleted."""
+        wanted = set(known)
+        moved = [name for name in self.list() if name not in wanted]
+        if moved:
+            quarantine = join(self._data_dir, "quarantine")
+            self._disk.make_directory(quarantine)
+            for name in moved:
+                self._early.pop(name, None)
+                self._disk.rename(join(self._queues_dir, name), join(quarantine, name))
+            for directory in (self._data_dir, quarantine, self._queues_dir):
+                self._disk.sync_directory(directory)
+        return moved
+
+    def forget(self, incarnation: str) -> None:
+        """A queue is deleted: remove its log."""
+        log = self.logs.pop(incarnation, None)
+        self._states.pop(incarnation, None)
+        if log is not None:
+            log.delete()
+
+    def new_page_log(self, name: str) -> PageLog:
+        """A log for transient messages under memory pressure; gone with the process."""
+        return PageLog(self._disk, self._paging_dir, name, self.options)
+
+    def stop(self) -> None:
+        """Make everything durable and leave the mark of a clean stop; blocks."""
+        self.sync.flush_and_stop(list(self.logs.values()))
+        self._readers.close()
+
+
+def _plain(value: Any) -> Any:
+    """Arguments as JSON can hold them; for people and tools, the definitions are the authority."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8", "surrogateescape")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return str(value)

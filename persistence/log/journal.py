@@ -1,0 +1,154 @@
+"""The commit journal: many dirty logs made durable by one sync (FORMAT.md, "Commit journal")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from zlib import crc32
+
+from ..files import Disk, File, join, read_file
+from .queue_log import Submission
+from .record import HEADER_SIZE, BatchHeader, parse_header
+from .writer import PartitionWriter
+
+_MAGIC = b"ARLJ"
+_ENTRY = Struct("<4sIIHHI")
+_PREFIX, _SUFFIX = "commit-", ".journal"
+
+
+def journal_files(disk: Disk, directory: str) -> list[str]:
+    """Paths of the journal files, in order."""
+    names = [n for n in disk.list(directory) if n.startswith(_PREFIX) and n.endswith(_SUFFIX)]
+    return [join(directory, name) for name in sorted(names, key=_number)]
+
+
+def _number(name: str) -> int:
+    return int(name[len(_PREFIX) : -len(_SUFFIX)])
+
+
+class _JournalFile:
+    __slots__ = ("covered", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        #: Writers whose segments must be synced before the file may go. A dict keeps their order.
+        self.covered: dict[PartitionWriter, None] = {}
+
+
+class CommitJournal:
+    """Used by the worker thread alone."""
+
+    def __init__(self, disk: Disk, directory: str, bytes_max: int, first_number: int = 0) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._bytes_max = bytes_max
+        self._next_number = first_number
+        self._current: _JournalFile | None = None
+        self._file: File | None = None
+        self._size = 0
+        self._old: list[_JournalFile] = []
+        self.broken = False
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether any log waits for its sync."""
+        return bool(self._old) or self._current is not None
+
+    def append(self, submissions: Sequence[Submission]) -> None:
+        """Make the batches of ``submissions``, written to their segments already, durable here.
+
+        Raises:
+            OSError: nothing of it may be taken as durable; the journal is not used again.
+        """
+        try:
+            if self._file is None:
+                self._begin()
+            assert self._file is not None
+            assert self._current is not None
+            pieces: list[bytes | memoryview] = []
+            size = 0
+            for submission in submissions:
+                name = submission.log.incarnation.encode()
+                for batch in submission.batches:
+                    head = _ENTRY.pack(_MAGIC, batch.length, submission.log.number, len(name), 0, 0)[:16]
+                    crc = crc32(name, crc32(head))
+                    pieces.append(head + crc.to_bytes(4, "little") + name)
+                    # What stands in the segment says how much of it was unsynced; here it says "all".
+                    pieces.append(batch.pack_header(0xFFFFFFFF))
+                    pieces.extend(batch.pieces)
+                    size += 20 + len(name) + batch.length
+            self._file.write(pieces, self._size)
+            self._file.sync()
+        except OSError:
+            self.broken = True
+            raise
+        self._size += size
+        for submission in submissions:
+            self._current.covered[submission.writer] = None
+        if self._size >= self._bytes_max:
+            self.retire()
+
+    def _begin(self) -> None:
+        path = join(self._directory, f"{_PREFIX}{self._next_number:08d}{_SUFFIX}")
+        self._next_number += 1
+        self._file = self._disk.open(path, write=True, create=True)
+        self._file.truncate(0)
+        self._disk.sync_directory(self._directory)
+        self._current = _JournalFile(path)
+        self._size = 0
+
+    def retire(self) -> None:
+        """Begin a new file with the next append; the current one waits for its logs' syncs."""
+        if self._current is not None:
+            self._old.append(self._current)
+            self._current = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def drain(self, syncs_max: int | None) -> Iterator[tuple[PartitionWriter, OSError]]:
+        """Sync up to ``syncs_max`` logs of old files (all if None) and remove files that are done.
+
+        Yields the writers that failed: their batches stand in a removed journal then, and their logs are fenced.
+        """
+        done = 0
+        while self._old:
+            oldest = self._old[0]
+            while oldest.covered:
+                # Two files behind means that syncs do not keep up: catch up now.
+                if syncs_max is not None and done >= syncs_max and len(self._old) <= 2:
+                    return
+                writer = next(iter(oldest.covered))
+                del oldest.covered[writer]
+                if writer.dirty and writer.failed is None:
+                    done += 1
+                    try:
+                        writer.sync()
+                    except OSError as error:
+                        yield writer, error
+            del self._old[0]
+            self._disk.unlink(oldest.path)
+
+    def forget(self, writer: PartitionWriter) -> None:
+        """The writer's log is deleted."""
+        for file in [*self._old, *([self._current] if self._current else [])]:
+            file.covered.pop(writer, None)
+
+
+def read_journal(disk: Disk, path: str) -> Iterator[tuple[str, int, BatchHeader, bytes]]:
+    """(incarnation, partition, header, whole batch) of each entry up to the first bad one."""
+    data = read_file(disk, path)
+    position = 0
+    while position + _ENTRY.size <= len(data):
+        magic, length, partition, name_size, _, crc = _ENTRY.unpack_from(data, position)
+        name = data[position + _ENTRY.size : position + _ENTRY.size + name_size]
+        if magic != _MAGIC or crc32(name, crc32(data[position : position + 16])) != crc:
+            return
+        start = position + _ENTRY.size + name_size
+        header = parse_header(data, start)
+        if header is None or header.length != length or start + length > len(data):
+            return
+        if crc32(memoryview(data)[start + HEADER_SIZE : start + length]) != header.payload_crc:
+            return
+        yield name.decode(), partition, header, data[start : start + length]
+        position = start + length

@@ -1,0 +1,288 @@
+"""The segments of one partition as the event loop sees them: where the next batch goes, where an offset is.
+
+Reading happens here too, in large reads aligned to batches; writing is the sync worker's (``writer``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from struct import Struct
+from zlib import crc32
+
+from amqp_router.protocol.message import JOINED_BYTES_MAX, Message, frame_header
+
+from ..errors import CorruptLog
+from ..files import FileCache
+from ..options import LogOptions
+from .index import SparseIndex
+from .record import (
+    FRAME_PAYLOAD_MAX,
+    HEADER_SIZE,
+    MESSAGES,
+    Batch,
+    BatchHeader,
+    BatchView,
+    parse_header,
+)
+from .segment import Segment
+
+_U32_MAX = 0xFFFFFFFF
+_ENDS = Struct("<III")
+#: Batches above this are read frame by frame and never held as one buffer.
+_LARGE_BYTES = 2 * JOINED_BYTES_MAX
+
+
+class Partition:
+    """A list of segments, in order, of which the last takes new batches."""
+
+    def __init__(self, directory: str, options: LogOptions, readers: FileCache) -> None:
+        self.directory = directory
+        self.options = options
+        self._readers = readers
+        self.segments: list[Segment] = []
+        self._bases: list[int] = []
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    def add(self, segment: Segment) -> None:
+        """Append a segment; its base is above all others'."""
+        self.segments.append(segment)
+        self._bases.append(segment.base)
+
+    def roll(self, base: int) -> Segment:
+        """Begin a segment at offset ``base``; its file is made by its first write."""
+        segment = Segment(self.directory, base)
+        segment.index = SparseIndex(self.options.index_interval_bytes)
+        self.add(segment)
+        return segment
+
+    def remove(self, segment: Segment) -> None:
+        """Forget a segment whose file is about to be removed."""
+        at = self.segments.index(segment)
+        del self.segments[at]
+        del self._bases[at]
+        self._readers.drop(segment.path)
+
+    def place(self, batch: Batch) -> bool:
+        """Give a batch its segment and position; True if that began a new segment."""
+        segment = self.segments[-1]
+        rolled = False
+        if segment.size and (
+            segment.size + batch.length > self.options.segment_bytes_max
+            or batch.last - segment.base >= _U32_MAX
+        ):
+            segment = self.roll(batch.base)
+            rolled = True
+        batch.segment = segment
+        batch.position = segment.size
+        if segment.first_ts < 0:
+            segment.first_ts = batch.base_ts
+        if segment.index is not None:
+            segment.index.note(
+                batch.base - segment.base, (batch.base_ts - segment.first_ts) // 1000, segment.size
+            )
+        segment.size += batch.length
+        segment.end = batch.last + 1
+        if batch.kind == MESSAGES:
+            segment.records += batch.count
+            segment.live += batch.count
+        return rolled
+
+    def segment_of(self, offset: int) -> Segment | None:
+        """The segment whose range holds ``offset``."""
+        at = bisect_right(self._bases, offset) - 1
+        if at < 0 or offset >= self.segments[at].end:
+            return None
+        return self.segments[at]
+
+    def segment_from(self, offset: int) -> Segment | None:
+        """The first segment that ends above ``offset``."""
+        at = max(bisect_right(self._bases, offset) - 1, 0)
+        while at < len(self.segments):
+            if self.segments[at].end > offset:
+                return self.segments[at]
+            at += 1
+        return None
+
+    def read(self, segment: Segment, position: int, count: int) -> bytes:
+        """Bytes of a segment, from what is written of it."""
+        count = min(count, segment.written - position)
+        if count <= 0:
+            return b""
+        file = self._readers.get(segment.path)
+        data = file.read(count, position)
+        ahead = position + count
+        if ahead < segment.written:
+            file.will_need(ahead, self.options.read_bytes)
+        return data
+
+    def forget(self, segment: Segment) -> None:
+        """The segment's file was replaced: read it anew."""
+        self._readers.drop(segment.path)
+        segment.index = None
+
+    def index_of(self, segment: Segment) -> SparseIndex:
+        """The segment's index: in memory, else its file, else rebuilt by walking the headers.
+
+        Raises:
+            CorruptLog: the headers do not follow one another.
+        """
+        index = segment.index
+        if index is not None:
+            return index
+        index = SparseIndex(self.options.index_interval_bytes)
+        try:
+            file = self._readers.get(segment.index_path)
+            usable = index.unpack(file.read(file.size(), 0), segment.written)
+            self._readers.drop(segment.index_path)
+        except FileNotFoundError:
+            usable = False
+        if not usable:
+            index = SparseIndex(self.options.index_interval_bytes)
+            self._walk(segment, index)
+        segment.index = index
+        return index
+
+    def _walk(self, segment: Segment, index: SparseIndex) -> None:
+        position = 0
+        while position < segment.written:
+            header = parse_header(self.read(segment, position, HEADER_SIZE), 0)
+            if header is None:
+                raise CorruptLog(segment.path, position, "no batch header")
+            if segment.first_ts < 0:
+                segment.first_ts = header.base_ts
+            index.note(
+                header.base - segment.base, (header.base_ts - segment.first_ts) // 1000, position
+            )
+            position += header.length
+
+
+class Cursor:
+    """A place in a partition from which batches are read one after the other.
+
+    Holds one chunk of a segment. ``view`` is the MESSAGES batch it stands on; ``large`` the message of a
+    batch too big for a chunk.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self.view = BatchView()
+        self.large: Message | None = None
+        self._segment: Segment | None = None
+        self._data = b""
+        self._data_at = 0
+        # Position after the batch read last, and the base offset that must stand there.
+        self._next_at = 0
+        self._next_base = 0
+
+    def forget(self) -> None:
+        """Hold nothing: segments were cut or replaced."""
+        self._segment = None
+        self._data = b""
+        self.view.close()
+        self.large = None
+
+    def header_for(self, offset: int) -> tuple[Segment, int, BatchHeader]:
+        """(segment, position, header) of the batch that holds ``offset`` or, in a hole, of the next one.
+
+        Raises:
+            CorruptLog: no good header stands where one must.
+            OSError: the read failed.
+        """
+        partition = self._partition
+        segment = partition.segment_from(offset)
+        if segment is None or segment.written == 0:
+            raise CorruptLog(partition.directory, 0, f"offset {offset} is in no segment")
+        position = partition.index_of(segment).position_of(max(offset - segment.base, 0))
+        if segment is self._segment and self._next_base <= offset and self._next_at > position:
+            position = self._next_at
+        elif segment is not self._segment:
+            self._segment = segment
+            self._data = b""
+        while True:
+            data = self._load(segment, position, HEADER_SIZE)
+            header = parse_header(data, position - self._data_at)
+            if header is None or position + header.length > segment.written:
+                raise CorruptLog(segment.path, position, f"no good batch header on the way to offset {offset}")
+            if header.last >= offset:
+                self._next_at = position + header.length
+                self._next_base = header.last + 1
+                return segment, position, header
+            position += header.length
+
+    def seek(self, offset: int) -> None:
+        """Stand on the batch that names ``offset``, which is a message's, with its checksum verified."""
+        segment, position, header = self.header_for(offset)
+        self.large = None
+        self.view.close()
+        if header.kind != MESSAGES or header.base > offset:
+            raise CorruptLog(segment.path, position, f"offset {offset} should be a message here")
+        if header.length > _LARGE_BYTES and header.count == 1:
+            self.large = self._read_large(segment, position, header, offset)
+            return
+        data = self._load(segment, position, header.length)
+        at = position - self._data_at
+        if crc32(memoryview(data)[at + HEADER_SIZE : at + header.length]) != header.payload_crc:
+            raise CorruptLog(segment.path, position, "checksum of a batch is wrong")
+        try:
+            self.view.open_data(data, at, header)
+        except ValueError as error:
+            raise CorruptLog(segment.path, position, str(error)) from None
+
+    def raw(self, segment: Segment, position: int, header: BatchHeader) -> bytes:
+        """The bytes of a batch found by ``header_for``, checksum verified."""
+        if header.length > _LARGE_BYTES:
+            batch = self._partition.read(segment, position, header.length)
+        else:
+            data = self._load(segment, position, header.length)
+            at = position - self._data_at
+            batch = data[at : at + header.length]
+        if crc32(memoryview(batch)[HEADER_SIZE:]) != header.payload_crc:
+            raise CorruptLog(segment.path, position, "checksum of a batch is wrong")
+        return batch
+
+    def _load(self, segment: Segment, position: int, count: int) -> bytes:
+        """A chunk that holds ``count`` bytes from ``position`` on (or all there are)."""
+        at = position - self._data_at
+        if not self._data or at < 0 or at + count > len(self._data):
+            self._data = self._partition.read(segment, position, max(count, self._partition.options.read_bytes))
+            self._data_at = position
+        return self._data
+
+    def _read_large(self, segment: Segment, position: int, header: BatchHeader, offset: int) -> Message:
+        partition = self._partition
+        record = partition.read(segment, position + HEADER_SIZE, header.record_size)
+        at = position + HEADER_SIZE + header.record_size
+        route_size, properties_size, body_size = _ENDS.unpack_from(record)
+        if at + route_size + properties_size + body_size > position + header.length:
+            raise CorruptLog(segment.path, position, "the heaps of a batch do not fit its length")
+        heaps = partition.read(segment, at, route_size + properties_size)
+        crc = crc32(heaps, crc32(record))
+        at += len(heaps)
+        properties = heaps[route_size:]
+        content = b"\x00\x3c\x00\x00" + body_size.to_bytes(8, "big") + properties
+        frames = [frame_header(2, 0, len(content)) + content + b"\xce"]
+        rest = body_size
+        while rest > 0:
+            payload = partition.read(segment, at, min(rest, FRAME_PAYLOAD_MAX))
+            if not payload:
+                break
+            crc = crc32(payload, crc)
+            frames.append(b"%b%b\xce" % (frame_header(3, 0, len(payload)), payload))
+            at += len(payload)
+            rest -= len(payload)
+        if crc != header.payload_crc:
+            raise CorruptLog(segment.path, position, "checksum of a batch is wrong")
+        message = Message()
+        message.content = tuple(frames)
+        message.route = heaps[:route_size]
+        message.offset = offset
+        message.header_size = len(frames[0])
+        message.body_size = body_size
+        message.frame_payload = FRAME_PAYLOAD_MAX
+        message.frame_count = len(frames) - 1
+        message.flags = record[25] | 5
+        message.delivery_count = record[26] | record[27] << 8
+        return message

@@ -1,0 +1,799 @@
+"""The log of one durable queue: appending, settling and reading back, and the fold that says what is left.
+
+Nothing here waits and nothing here writes: batches are closed into buffers, which the sync (``sync.LogSync``)
+takes, writes and syncs in its worker, and then tells ``written``. Reads come from batches that are still in
+memory or from the segments.
+
+Offsets are dense: a message takes one, a SETTLES or CONTROL batch takes one, a transient message that only
+holds its place takes one. Positions: ``start`` <= ``durable`` <= ``end``; ``high_watermark`` is what confirms
+and outside readers look at.
+
+Invariants:
+- ``_next_base`` is the base of the next batch: one above the last offset of the batch closed before.
+- ``_tail`` holds the closed batches that are not known to be written, in order; ``_outbox`` those of them that
+  the sync has not taken yet.
+- The settle state is the fold of everything below ``end``, so right after ``seal`` it is the fold of whole batches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amqp_router.protocol.message import Message
+
+from ..errors import CorruptLog, LogFailed
+from ..options import LogOptions
+from .checkpoint import LogState, SegmentState, pack_log
+from .partition import Cursor, Partition
+from .record import (
+    CONTROL,
+    EPOCH_START,
+    MESSAGE_SIZE,
+    MESSAGES,
+    PURGE,
+    RETURN,
+    SETTLES,
+    Batch,
+    BatchHeader,
+    MessagesBuilder,
+    checkpoint_note,
+    control_batch,
+    epoch_start,
+    iterate_settles,
+    message_offsets,
+    parse_control,
+    purge,
+    settles_batch,
+)
+from .segment import Segment
+from .settles import SettleState
+
+if TYPE_CHECKING:
+    from .sync import LogSync
+    from .writer import PartitionWriter
+
+_RETURN = 6
+_LOGGED = 4
+_U32_MAX = 0xFFFFFFFF
+#: Places held by transient messages before a batch is written to keep ``last_offset_delta`` small.
+_RESERVED_MAX = 1 << 30
+
+
+class Listener:
+    """What a queue hears from its log."""
+
+    def on_high_watermark(self, log: QueueLog) -> None:
+        """``log.high_watermark`` has moved up."""
+
+    def on_log_failed(self, log: QueueLog, error: Exception) -> None:
+        """The log is fenced: what is not confirmed will never be."""
+
+
+class Submission:
+    """What one log hands to one sync round."""
+
+    __slots__ = (
+        "batches",
+        "checkpoint",
+        "end",
+        "error",
+        "generation",
+        "index",
+        "log",
+        "removed",
+        "writer",
+    )
+
+    def __init__(self, log: QueueLog, writer: PartitionWriter) -> None:
+        self.log = log
+        self.writer = writer
+        self.batches: list[Batch] = []
+        #: Everything below is durable once the round has succeeded.
+        self.end = 0
+        self.generation = 0
+        #: A checkpoint to write after that, and the segments to remove after that.
+        self.checkpoint: bytes | None = None
+        #: The active segment's index as it stands (a path and content), to go with it.
+        self.index: tuple[str, bytes] | None = None
+        self.removed: list[Segment] = []
+        self.error: Exception | None = None
+
+
+class QueueLog:
+    """One partition's log. Made by ``Catalog``."""
+
+    def __init__(
+        self,
+        incarnation: str,
+        number: int,
+        partition: Partition,
+        writer: PartitionWriter,
+        sync: LogSync,
+        options: LogOptions,
+        boot_id: bytes,
+    ) -> None:
+        self.incarnation = incarnation
+        self.number = number
+        self.partition = partition
+        self.writer = writer
+        self.listener: Listener | None = None
+        self.start = 0
+        self.durable = 0
+        self.end = 0
+        self.high_watermark = 0
+        #: Raised by every truncation; completions of an older one do not count.
+        self.generation = 0
+        self.epoch = 0
+        #: (epoch, its first offset), rising.
+        self.epochs: list[tuple[int, int]] = []
+        #: Unsettled messages below it may have been delivered before.
+        self.redelivered_floor = 0
+        self.failed: Exception | None = None
+        #: In the sync's list of logs with messages, with settles.
+        self.dirty = False
+        self.settles_dirty = False
+        self.state = SettleState()
+        #: A checkpoint goes with the next round.
+        self.checkpoint_due = False
+        self.deleted = False
+        self._sync = sync
+        self._boot_id = boot_id
+        self._batch_bytes_max = options.batch_bytes_max
+        self._builder = MessagesBuilder()
+        self._next_base = 0
+        self._gap = 0
+        self._last_us = 0
+        self._epoch_pending = True
+        self._previous_epoch = 0
+        # The settle run being extended: [first, end), kind, return count; and the closed ones of this tick.
+        self._run_first = 0
+        self._run_end = 0
+        self._run_kind = 0
+        self._run_returns = 0
+        self._run_settled = 0
+        self._runs: list[tuple[int, int, int, int, int]] = []
+        self._tail: list[Batch] = []
+        self._outbox: list[Batch] = []
+        self._cursor = Cursor(partition)
+        self._random = Cursor(partition)
+
+    # -- appending ------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> int:
+        """Unsettled persistent messages."""
+        return self.state.live
+
+    def append(self, message: Message, now_us: int) -> None:
+        """Take ``message`` in at the end; durable once ``high_watermark`` is above ``message.offset``.
+
+        Sets ``offset``, ``gap`` and LOGGED. ``now_us`` is the time in µs, made monotone here.
+
+        Raises:
+            LogFailed: the log is fenced.
+        """
+        builder = self._builder
+        if self.failed is not None:
+            raise LogFailed(str(self.failed))
+        if now_us < self._last_us:
+            now_us = self._last_us
+        else:
+            self._last_us = now_us
+        if builder.count > 0:
+            size = builder.size + message.header_size + message.body_size + 32
+            if (
+                size > self._batch_bytes_max
+                or builder.message is not None
+                or now_us - builder.base_ts > _U32_MAX
+            ):
+                self._close_messages()
+        if builder.count == 0:
+            self._begin_batch(now_us)
+        offset = self.end
+        message.offset = offset
+        message.gap = self._gap
+        self._gap = 0
+        message.flags |= _LOGGED
+        if type(message.content) is tuple:
+            self._append_large(message, offset, now_us)
+        else:
+            builder.add(message, offset, now_us)
+        self.end = offset + 1
+        self.state.live += 1
+        if not self.dirty:
+            self.dirty = True
+            self._sync.commit(self)
+
+    def _begin_batch(self, now_us: int) -> None:
+        if self._epoch_pending:
+            self._start_epoch(now_us)
+        self._builder.begin(self._next_base, now_us)
+
+    def _append_large(self, message: Message, offset: int, now_us: int) -> None:
+        builder = self._builder
+        if builder.count:
+            self._close_messages()
+            self._begin_batch(now_us)
+        builder.add_large(message, offset, now_us)
+
+    def reserve(self, message: Message) -> None:
+        """Give a transient message the next place in the order; nothing is written for it."""
+        offset = self.end
+        message.offset = offset
+        message.gap = self._gap
+        self._gap = 0
+        self.end = offset + 1
+        self.state.note_gap(offset, offset + 1)
+        if self.end - self._next_base > _RESERVED_MAX:
+            self._append_control(checkpoint_note(self.start, self.state.settled_below))
+
+    def _start_epoch(self, now_us: int) -> None:
+        self._epoch_pending = False
+        # The epoch owns places that transient messages took before it had to be written.
+        self.epochs.append((self.epoch, self._next_base))
+        self._place_control(epoch_start(self.epoch, self._previous_epoch, self._boot_id), now_us)
+
+    def _append_control(self, payload: bytes) -> None:
+        """A CONTROL batch after everything there is."""
+        self._close_all()
+        if self._epoch_pending:
+            self._start_epoch(self._last_us)
+        self._place_control(payload, self._last_us)
+        self._mark_dirty()
+
+    def _place_control(self, payload: bytes, now_us: int) -> None:
+        self._place(control_batch(payload, self._next_base, self._take_offset(), now_us, self.epoch))
+
+    def _take_offset(self) -> int:
+        """The own offset of a SETTLES or CONTROL batch."""
+        offset = self.end
+        self.end = offset + 1
+        self._gap += 1
+        self.state.note_gap(offset, offset + 1)
+        return offset
+
+    def _place(self, batch: Batch) -> None:
+        if self.partition.place(batch):
+            # A closed segment is where recovery may begin from now on.
+            self.checkpoint_due = True
+        self._next_base = batch.last + 1
+        self._tail.append(batch)
+        self._outbox.append(batch)
+
+    def _close_messages(self) -> None:
+        self._place(self._builder.close(self.end - 1, self.epoch))
+
+    def _close_all(self) -> None:
+        if self._builder.count:
+            self._close_messages()
+        if self._run_kind:
+            self._close_run()
+        if self._runs:
+            self._place_settles()
+
+    def _mark_dirty(self) -> None:
+        if not self.dirty:
+            self.dirty = True
+            self._sync.commit(self)
+
+    # -- settling -------------------------------------------------------------------------------------
+
+    def settle(self, offset: int, gap: int, kind: int) -> None:
+        """The message at ``offset`` was acked, rejected ... (``record.ACK`` to ``RETURN``).
+
+        ``gap`` is the message's: offsets directly before it that are no message. One that is settled
+        already, or never was in the log, changes nothing. A fenced log forgets it.
+        """
+        returns = 0
+        settled = 0
+        if self.failed is not None:
+            return
+        if kind == _RETURN:
+            if offset >= self.end or self.state.is_settled(offset):
+                return
+            returns = self.state.returned(offset) + 1
+            if returns > 65535:
+                returns = 65535
+            self.state.set_returned(offset, returns)
+        else:
+            if offset >= self.end:
+                return
+            settled = self.state.settle(offset)
+        if self._run_kind == kind and offset - gap == self._run_end and returns == self._run_returns:
+            self._run_end = offset + 1
+            self._run_settled += settled
+            return
+        if settled == 0 and returns == 0:
+            return
+        if self._run_kind:
+            self._close_run()
+        self._run_first = offset
+        self._run_end = offset + 1
+        self._run_kind = kind
+        self._run_returns = returns
+        self._run_settled = settled
+        if not self.settles_dirty:
+            self.settles_dirty = True
+            self._sync.commit_settles(self)
+
+    def _close_run(self) -> None:
+        first = self._run_first
+        self._runs.append(
+            (first, self._run_end - first, self._run_kind, self._run_returns, self._run_settled)
+        )
+        self._run_kind = 0
+
+    def _place_settles(self) -> None:
+        runs = self._runs
+        self._runs = []
+        for first, count, _, _, settled in runs:
+            if settled:
+                self._count_settled(first, first + count, settled)
+        if self._epoch_pending:
+            self._start_epoch(self._last_us)
+        most = self._batch_bytes_max // 24
+        for at in range(0, len(runs), most):
+            part = [(run[0], run[1], run[2], run[3]) for run in runs[at : at + most]]
+            self._place(
+                settles_batch(part, self._next_base, self._take_offset(), self._last_us, self.epoch)
+            )
+
+    def _count_settled(self, first: int, end: int, settled: int) -> None:
+        """Take settled messages off their segments' counts; every message in the range is in a segment."""
+        segment = self.partition.segment_of(first)
+        if segment is not None and end <= segment.end:
+            segment.live -= settled
+            if segment.live == 0 and segment is not self.partition.active:
+                self.checkpoint_due = True
+        else:
+            self._recount()
+
+    def _recount(self) -> None:
+        for segment in self.partition.segments:
+            segment.live = self.state.unsettled_in(segment.base, segment.end)
+            if segment.live == 0 and segment is not self.partition.active:
+                self.checkpoint_due = True
+
+    def purge(self, up_to: int, except_offsets: list[int]) -> None:
+        """Settle every message below ``up_to`` but those at ``except_offsets`` (the unacked ones).
+
+        Raises:
+            LogFailed: the log is fenced.
+        """
+        if self.failed is not None:
+            raise LogFailed(str(self.failed))
+        self._close_all()
+        up_to = min(up_to, self.end)
+        runs = runs_of([o for o in except_offsets if o < up_to and not self.state.is_settled(o)])
+        self._apply_purge(up_to, runs)
+        self._recount()
+        self._append_control(purge(up_to, runs))
+
+    def _apply_purge(self, up_to: int, kept: list[tuple[int, int]]) -> None:
+        first = self.state.settled_below
+        for kept_first, count in kept:
+            self.state.settle_range(first, kept_first)
+            first = kept_first + count
+        self.state.settle_range(first, up_to)
+
+    def unsettled_below(self, offset: int) -> list[int]:
+        """Offsets of the unsettled messages below ``offset``, in order."""
+        limit = min(offset, self.end)
+        found = []
+        at = self.state.next_unsettled(0, limit)
+        while at < limit:
+            found.append(at)
+            at = self.state.next_unsettled(at + 1, limit)
+        return found
+
+    # -- the sync -------------------------------------------------------------------------------------
+
+    def seal(self, now_us: int = 0) -> None:
+        """Close the open batches, MESSAGES then SETTLES, for the sync to take."""
+        if now_us > self._last_us:
+            self._last_us = now_us
+        self.dirty = False
+        self.settles_dirty = False
+        if self.failed is None:
+            self._close_all()
+
+    def take(self) -> Submission:
+        """What was sealed, as one piece of work for a round; call it right after ``seal``."""
+        submission = Submission(self, self.writer)
+        submission.batches = self._outbox
+        self._outbox = []
+        submission.end = self._next_base
+        submission.generation = self.generation
+        if self.checkpoint_due and not self.failed:
+            self._take_checkpoint(submission)
+        return submission
+
+    def _take_checkpoint(self, submission: Submission) -> None:
+        self.checkpoint_due = False
+        removed = [s for s in self.partition.segments if s.live == 0 and s is not self.partition.active]
+        for segment in removed:
+            self.partition.remove(segment)
+        self._move_start()
+        submission.removed = removed
+        submission.checkpoint = self.pack_state()
+        submission.index = self.pack_index()
+
+    def _move_start(self) -> None:
+        self.state.advance(self.end)
+        first = self.partition.segments[0]
+        self.start = max(self.start, first.base)
+
+    def pack_state(self) -> bytes:
+        """This log's part of a checkpoint; everything is sealed."""
+        self.state.advance(self.end)
+        active = self.partition.active
+        state = LogState(self.incarnation, self.number)
+        state.start = self.start
+        state.recovery_offset = self._next_base
+        state.recovery_segment = active.base
+        state.recovery_position = active.size
+        state.high_watermark = self._next_base
+        state.epoch = self.epoch
+        state.epochs = self.epochs
+        state.redelivered_floor = self.redelivered_floor
+        state.last_us = self._last_us
+        state.segments = [
+            SegmentState(s.base, s.end, s.size, s.records, s.live) for s in self.partition.segments
+        ]
+        state.settles = self.state
+        return pack_log(state)
+
+    def pack_index(self) -> tuple[str, bytes] | None:
+        """Path and content of the active segment's index file; None if it is not in memory."""
+        active = self.partition.active
+        return None if active.index is None else (active.index_path, active.index.pack())
+
+    def is_idle(self) -> bool:
+        """Nothing live, nothing open, yet bytes on disk: the active segment can be dropped."""
+        return (
+            self.state.live == 0
+            and self._builder.count == 0
+            and not self._runs
+            and not self._run_kind
+            and self.failed is None
+            and self.partition.active.size > 0
+        )
+
+    def roll_idle(self) -> None:
+        """Begin a new segment so that the one without live messages goes with the next round."""
+        if self.is_idle():
+            self.partition.roll(self._next_base)
+            self.partition.active.end = self._next_base
+            self.checkpoint_due = True
+            self._mark_dirty()
+
+    def written(self, end: int, generation: int) -> None:
+        """A round has made everything below ``end`` durable (dropped if the log was truncated since)."""
+        if generation != self.generation or self.failed is not None:
+            return
+        tail = self._tail
+        done = 0
+        while done < len(tail) and tail[done].last < end:
+            batch = tail[done]
+            batch.segment.written = batch.position + batch.length
+            done += 1
+        del tail[:done]
+        self.durable = end
+        self.advance_high_watermark(end)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Confirms and outside readers may go up to ``offset``; a single node calls it with ``durable``."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            if self.listener is not None:
+                self.listener.on_high_watermark(self)
+
+    def fail(self, error: Exception) -> None:
+        """Fence the log for good: nothing unconfirmed of it is ever confirmed by this process."""
+        if self.failed is None:
+            self.failed = error if isinstance(error, LogFailed) else _failure(error)
+            self._outbox = []
+            if self.listener is not None:
+                self.listener.on_log_failed(self, self.failed)
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def read(
+        self, from_offset: int, limit_offset: int, max_messages: int, max_bytes: int
+    ) -> tuple[list[Message], int]:
+        """Unsettled messages in ``[from_offset, limit_offset)``, in order, and where to go on.
+
+        Stops after ``max_messages``, or once ``max_bytes`` of content are reached (so at least one message
+        comes if there is one). Content is framed anew on channel 0.
+
+        Raises:
+            LogFailed: the segment cannot be read, or is corrupt (``__cause__`` says which and where).
+        """
+        messages: list[Message] = []
+        state = self.state
+        cursor = self._cursor
+        view = cursor.view
+        size = 0
+        limit = limit_offset
+        if limit > self.end:
+            limit = self.end
+        offset = state.next_unsettled(from_offset, limit)
+        while offset < limit and len(messages) < max_messages:
+            if offset < view.base or offset > view.last:
+                self._seek(cursor, offset)
+            if cursor.large is not None:
+                message = cursor.large
+                cursor.large = None
+            else:
+                message = view.message_at(offset)
+                if message is None:
+                    raise self._lost(offset)
+            self._recall(message)
+            messages.append(message)
+            size += message.header_size + message.body_size
+            offset = state.next_unsettled(offset + 1, limit)
+            if size >= max_bytes:
+                break
+        return messages, offset
+
+    def read_one(self, offset: int) -> Message:
+        """The unsettled message at ``offset``, as ``read`` gives it; other reads keep their place.
+
+        Raises:
+            LogFailed: as ``read``; also if the offset holds no unsettled message.
+        """
+        if offset >= self.end or self.state.is_settled(offset):
+            raise LogFailed(f"offset {offset} holds no unsettled message")
+        cursor = self._random
+        if offset < cursor.view.base or offset > cursor.view.last:
+            self._seek(cursor, offset)
+        if cursor.large is not None:
+            message = cursor.large
+            cursor.large = None
+        else:
+            found = cursor.view.message_at(offset)
+            if found is None:
+                raise self._lost(offset)
+            message = found
+        self._recall(message)
+        return message
+
+    def _recall(self, message: Message) -> None:
+        """Put the history back on a message that was read."""
+        offset = message.offset
+        if offset < self.redelivered_floor:
+            message.flags |= 2
+        if self.state.has_returns(offset):
+            returns = self.state.returned(offset)
+            if returns:
+                message.flags |= 2
+                message.delivery_count += returns
+
+    def _seek(self, cursor: Cursor, offset: int) -> None:
+        try:
+            if self._builder.count and offset >= self._builder.base:
+                self._close_messages()
+                self._mark_dirty()
+            batch = self._in_tail(offset)
+            if batch is None:
+                cursor.seek(offset)
+            elif batch.message is not None:
+                cursor.view.close()
+                cursor.large = _as_read(batch.message)
+            else:
+                cursor.large = None
+                cursor.view.open_pieces(batch)
+        except (OSError, CorruptLog) as error:
+            self.fail(error)
+            raise LogFailed(str(error)) from error
+
+    def _lost(self, offset: int) -> Exception:
+        error = LogFailed(f"offset {offset} is unsettled but its batch does not name it")
+        self.fail(error)
+        return error
+
+    def _in_tail(self, offset: int) -> Batch | None:
+        """The batch in memory that holds ``offset``."""
+        tail = self._tail
+        if not tail or offset < tail[0].base:
+            return None
+        low, high = 0, len(tail)
+        while low < high:
+            middle = (low + high) // 2
+            if tail[middle].last < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return tail[low] if low < len(tail) else None
+
+    def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int) -> list[bytes]:
+        """Whole batches as they stand, from the one that holds ``from_offset``, that end below ``limit_offset``.
+
+        At least one if there is one, further ones while they fit ``max_bytes``. Nothing is decoded.
+
+        Raises:
+            LogFailed: as ``read``.
+        """
+        self.seal()
+        if self._outbox:
+            self._mark_dirty()
+        found: list[bytes] = []
+        size = 0
+        offset = max(from_offset, self.start)
+        while offset < self._next_base:
+            batch = self._in_tail(offset)
+            if batch is not None:
+                data = b"".join([batch.pack_header(_U32_MAX), *batch.pieces])
+                last = batch.last
+            else:
+                try:
+                    segment, position, header = self._random.header_for(offset)
+                    data = self._random.raw(segment, position, header)
+                except (OSError, CorruptLog) as error:
+                    self.fail(error)
+                    raise LogFailed(str(error)) from error
+                last = header.last
+            if last >= limit_offset or (found and size + len(data) > max_bytes):
+                break
+            found.append(data)
+            size += len(data)
+            offset = last + 1
+        return found
+
+    # -- epochs and truncation ------------------------------------------------------------------------
+
+    def last_epoch(self) -> int:
+        """The epoch of the last batch; 0 in an empty log."""
+        return self.epochs[len(self.epochs) - 1][0] if self.epochs else 0
+
+    def end_of(self, epoch: int) -> int:
+        """The offset after the last one of ``epoch`` (or of the last epoch below it)."""
+        for number, first in self.epochs:
+            if number > epoch:
+                return first
+        return self.end
+
+    def truncate(self, end: int, *, keep_as_orphan: bool = False) -> None:
+        """Cut off every batch that reaches to ``end`` or beyond, and fold what is left anew.
+
+        The new end is that of the last batch wholly below ``end``. Rounds under way no longer count
+        (``generation``); the cut itself is durable when this returns. For followers and tests: a queue that
+        serves consumers is not truncated.
+
+        Raises:
+            LogFailed: the cut could not be made; the log is fenced.
+        """
+        self._close_all()
+        self.generation += 1
+        self._sync.settle_down(self)
+        self._tail = []
+        self._outbox = []
+        self._builder = MessagesBuilder()
+        self._run_kind = 0
+        self._runs = []
+        self._cursor.forget()
+        self._random.forget()
+        try:
+            self._sync.truncate(self, end, keep_as_orphan)
+        except (OSError, CorruptLog) as error:
+            self.fail(error)
+            raise LogFailed(str(error)) from error
+
+    # -- folding (recovery) ---------------------------------------------------------------------------
+
+    def load(self, state: LogState) -> None:
+        """Begin from a checkpoint."""
+        self.state = state.settles
+        self.start = state.start
+        self.end = self._next_base = state.recovery_offset
+        self.epochs = list(state.epochs)
+        self.epoch = state.epoch
+        self.redelivered_floor = state.redelivered_floor
+        self._last_us = state.last_us
+
+    def fold(self, header: BatchHeader, payload: bytes) -> None:
+        """Take in the next batch of the log.
+
+        Raises:
+            ValueError: the payload does not fit its header.
+        """
+        state = self.state
+        first = self.end
+        self.end = self._next_base = header.last + 1
+        self._last_us = max(self._last_us, header.base_ts + header.max_ts_delta)
+        if header.kind == MESSAGES:
+            if header.record_size < MESSAGE_SIZE:
+                raise ValueError("a message record is too short")
+            self._fold_messages(header, payload, first)
+            return
+        state.note_gap(first, self.end)
+        if header.kind == SETTLES:
+            for run_first, count, kind, returned in iterate_settles(
+                payload, header.record_size, header.count
+            ):
+                run_end = min(run_first + count, self.end)
+                if kind != RETURN:
+                    state.settle_range(run_first, run_end)
+                    continue
+                at = state.next_unsettled(run_first, run_end)
+                while at < run_end:
+                    state.set_returned(at, returned)
+                    at = state.next_unsettled(at + 1, run_end)
+        elif header.kind == CONTROL:
+            control = parse_control(payload)
+            if control.type == EPOCH_START:
+                self.epoch = control.epoch
+                self.epochs.append((control.epoch, header.base))
+            elif control.type == PURGE:
+                self._apply_purge(control.up_to, control.kept)
+
+    def _fold_messages(self, header: BatchHeader, payload: bytes, first: int) -> None:
+        state = self.state
+        state.live += header.count
+        if header.count == self.end - first:
+            return
+        for offset in message_offsets(payload, header.record_size, header.base, header.count):
+            if offset > first:
+                state.note_gap(first, offset)
+            first = offset + 1
+        if first < self.end:
+            state.note_gap(first, self.end)
+
+    def opened(self, *, unclean: bool) -> None:
+        """Recovery is done: raise the epoch, and start counting from here."""
+        if unclean:
+            self.redelivered_floor = self.end
+        self._previous_epoch = self.last_epoch()
+        self.epoch = max(self.epoch, self._previous_epoch) + 1
+        self._epoch_pending = True
+        self._gap = 0
+        for segment in self.partition.segments:
+            segment.live = self.state.unsettled_in(segment.base, segment.end)
+        self.durable = self.end
+        self.high_watermark = self.end
+        self.state.advance(self.end)
+
+    def close(self) -> None:
+        """Let go of buffers; the sync has everything."""
+        self._cursor.forget()
+        self._random.forget()
+        self.listener = None
+
+    def delete(self) -> None:
+        """Remove the log with all it holds; its row is gone already."""
+        if not self.deleted:
+            self.deleted = True
+            self.close()
+            self.fail(LogFailed("the log is deleted"))
+            self._tail = []
+            self._sync.delete(self)
+
+
+def _failure(error: Exception) -> LogFailed:
+    failure = LogFailed(str(error), getattr(error, "errno", 0) or 0)
+    failure.__cause__ = error
+    return failure
+
+
+def runs_of(offsets: list[int]) -> list[tuple[int, int]]:
+    """Offsets, in any order, as runs (first, count)."""
+    runs: list[tuple[int, int]] = []
+    first = end = -1
+    for offset in sorted(offsets):
+        if offset != end:
+            if end > first:
+                runs.append((first, end - first))
+            first = offset
+        end = offset + 1
+    if end > first:
+        runs.append((first, end - first))
+    return runs
+
+
+def _as_read(message: Message) -> Message:
+    """A copy of a large message that is still in memory, as if it had been read."""
+    other = message.copy()
+    other.offset = message.offset
+    other.flags = (message.flags & 3) | 5
+    other.channel = message.channel
+    return other

@@ -1,0 +1,319 @@
+"""Opening a log: from its checkpoint if the stop was clean, else by reading what comes after it.
+
+Decides between a torn tail, which is cut, and rot, which stops the log (FORMAT.md, "What recovery does").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from ..errors import CorruptLog
+from ..files import Disk, File, join
+from .checkpoint import LogState
+from .index import SparseIndex
+from .queue_log import QueueLog
+from .record import HEADER_SIZE, MAGIC, MESSAGES, Batch, BatchHeader, parse_header
+from .segment import Segment, base_of, segment_name
+
+_CHUNK_BYTES = 1 << 20
+_U32_MAX = 0xFFFFFFFF
+
+JournalEntry = tuple[BatchHeader, bytes]
+
+
+@dataclass(slots=True)
+class Report:
+    """What recovery of one log did."""
+
+    scanned_bytes: int = 0
+    cut_path: str = ""
+    cut_position: int = 0
+    cut_bytes: int = 0
+    replayed_batches: int = 0
+
+
+def recover(
+    log: QueueLog,
+    disk: Disk,
+    state: LogState | None,
+    *,
+    clean: bool,
+    journal: Sequence[JournalEntry] = (),
+    limit: int | None = None,
+) -> Report:
+    """Bring ``log`` to the state its files hold, from checkpoint ``state``; ``clean`` = that state is final.
+
+    With ``limit`` everything from the first batch on that reaches to that offset or beyond is cut (truncation).
+
+    Raises:
+        CorruptLog: rot; nothing was changed.
+        OSError: the disk failed.
+    """
+    report = Report()
+    directory = log.partition.directory
+    bases = _segment_bases(disk, directory, state)
+    log.load(state or LogState(log.incarnation, log.number))
+    if state is None and bases and bases[0] != 0:
+        path = join(directory, segment_name(bases[0]))
+        raise CorruptLog(path, 0, "the segments before this one are gone and there is no checkpoint")
+    _load_segments(log, disk, state, bases)
+    trusted = clean and limit is None and _is_as_left(log, disk, state, bases)
+    if not trusted:
+        _scan(log, disk, state, bases, report, limit)
+    partition = log.partition
+    if not partition.segments:
+        partition.roll(log.end)
+    active = partition.active
+    if disk.exists(directory):
+        if active.size or disk.exists(active.path):
+            log.writer.resume(active, active.size)
+        else:
+            log.writer.created = True
+    replayed = _replay(log, journal)
+    report.replayed_batches = replayed
+    log.opened(unclean=not trusted)
+    return report
+
+
+def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[int]:
+    """Base offsets of the segment files, leftovers of interrupted work removed."""
+    bases = []
+    known = {segment.base for segment in state.segments} if state is not None else set()
+    for name in disk.list(directory):
+        base = base_of(name)
+        path = join(directory, name)
+        if name.endswith(".tmp"):
+            disk.unlink(path)
+        elif base is not None:
+            if state is not None and base < state.recovery_segment and base not in known:
+                # Its removal was decided by the checkpoint and did not reach the disk.
+                disk.unlink(path)
+            else:
+                bases.append(base)
+    return bases
+
+
+def _size_of(disk: Disk, path: str) -> int:
+    file = disk.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def _load_segments(log: QueueLog, disk: Disk, state: LogState | None, bases: list[int]) -> None:
+    """The segments a checkpoint names, up to its recovery point."""
+    if state is None:
+        return
+    present = set(bases)
+    for known in state.segments:
+        segment = Segment(log.partition.directory, known.base)
+        segment.end = known.end
+        segment.records = known.records
+        segment.live = known.live
+        is_active = known.base == state.recovery_segment
+        if known.base in present:
+            size = _size_of(disk, segment.path)
+            if is_active:
+                if size < state.recovery_position:
+                    raise CorruptLog(segment.path, size, "the segment ends before its recovery point")
+                size = state.recovery_position
+            segment.size = segment.written = size
+        elif not is_active or state.recovery_position:
+            raise CorruptLog(segment.path, 0, "the segment is missing")
+        if not segment.size:
+            segment.index = SparseIndex(log.partition.options.index_interval_bytes)
+        log.partition.add(segment)
+
+
+def _is_as_left(log: QueueLog, disk: Disk, state: LogState | None, bases: list[int]) -> bool:
+    """Whether the files are those of the clean stop."""
+    if state is None:
+        return not bases
+    if bases and bases[-1] > state.recovery_segment:
+        return False
+    return all(
+        segment.size == known.size
+        for segment, known in zip(log.partition.segments, state.segments, strict=True)
+    ) and (not bases or bases[-1] != state.recovery_segment or _active_size(log, disk) == state.recovery_position)
+
+
+def _active_size(log: QueueLog, disk: Disk) -> int:
+    return _size_of(disk, log.partition.active.path)
+
+
+def _scan(
+    log: QueueLog, disk: Disk, state: LogState | None, bases: list[int], report: Report, limit: int | None
+) -> None:
+    """Fold every batch from the recovery point on; cut what is torn."""
+    partition = log.partition
+    first = state.recovery_segment if state is not None else 0
+    todo = [base for base in bases if base >= first]
+    for number, base in enumerate(todo):
+        is_last = number == len(todo) - 1
+        if partition.segments and partition.active.base == base:
+            segment = partition.active
+        else:
+            path = join(partition.directory, segment_name(base))
+            if base != log.end:
+                raise CorruptLog(path, 0, f"the segment should begin at offset {log.end}")
+            segment = Segment(partition.directory, base)
+            segment.index = SparseIndex(partition.options.index_interval_bytes)
+            partition.add(segment)
+        if not _scan_segment(log, disk, segment, report, limit, is_last=is_last):
+            for later in todo[number + 1 :]:
+                disk.unlink(join(partition.directory, segment_name(later)))
+            return
+
+
+def _scan_segment(
+    log: QueueLog, disk: Disk, segment: Segment, report: Report, limit: int | None, *, is_last: bool
+) -> bool:
+    """Fold one segment from ``segment.size`` on; False if it was cut at ``limit``."""
+    file = disk.open(segment.path)
+    try:
+        size = file.size()
+        position = segment.size
+        for header, payload in iterate_batches(file, position, size):
+            if header.base != log.end:
+                break
+            if limit is not None and header.last >= limit:
+                break
+            try:
+                log.fold(header, payload)
+            except ValueError as error:
+                raise CorruptLog(segment.path, position, str(error)) from None
+            if segment.first_ts < 0:
+                segment.first_ts = header.base_ts
+            if segment.index is not None:
+                segment.index.note(
+                    header.base - segment.base, (header.base_ts - segment.first_ts) // 1000, position
+                )
+            if header.kind == MESSAGES:
+                segment.records += header.count
+            position += header.length
+            segment.end = log.end
+        report.scanned_bytes += position - segment.size
+        segment.size = segment.written = position
+        if position == size:
+            return True
+        if limit is None:
+            if not is_last:
+                raise CorruptLog(segment.path, position, "bad batch in a segment that was synced")
+            witness = _later_witness(file, position, size, log.end)
+            if witness >= 0:
+                raise CorruptLog(
+                    segment.path,
+                    position,
+                    f"bad batch, yet the one at byte {witness} says that this had been synced",
+                )
+    finally:
+        file.close()
+    _cut(disk, segment, position)
+    if limit is None:
+        report.cut_path = segment.path
+        report.cut_position = position
+        report.cut_bytes = size - position
+    return limit is None
+
+
+def _cut(disk: Disk, segment: Segment, position: int) -> None:
+    file = disk.open(segment.path, write=True)
+    try:
+        file.truncate(position)
+        file.sync()
+    finally:
+        file.close()
+
+
+def iterate_batches(file: File, position: int, size: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """(header, payload) of good batches one after the other; ends before the first bad one.
+
+    Of a MESSAGES batch only the fixed records come along.
+    """
+    data = b""
+    at = 0
+    while position + HEADER_SIZE <= size:
+        if at + HEADER_SIZE > len(data):
+            data, at = file.read(_CHUNK_BYTES, position), 0
+        header = parse_header(data, at)
+        if header is None or position + header.length > size:
+            return
+        if at + header.length > len(data):
+            data, at = file.read(max(_CHUNK_BYTES, header.length), position), 0
+        payload = memoryview(data)[at + HEADER_SIZE : at + header.length]
+        if crc32(payload) != header.payload_crc:
+            return
+        if header.kind == MESSAGES:
+            payload = payload[: header.count * header.record_size]
+        yield header, bytes(payload)
+        position += header.length
+        at += header.length
+
+
+def _later_witness(file: File, position: int, size: int, expected: int) -> int:
+    """Position of a good later batch which says that ``position`` had been synced before it; -1 if none."""
+    data = file.read(size - position, position)
+    at = data.find(MAGIC, 1)
+    while at >= 0:
+        header = parse_header(data, at)
+        if (
+            header is not None
+            and header.base >= expected
+            and at + header.length <= len(data)
+            # Its own position less what was unsynced before it lies above the bad batch.
+            and header.unsynced_back < at
+            and crc32(memoryview(data)[at + HEADER_SIZE : at + header.length]) == header.payload_crc
+        ):
+            return position + at
+        at = data.find(MAGIC, at + 1)
+    return -1
+
+
+def _replay(log: QueueLog, journal: Sequence[JournalEntry]) -> int:
+    """Append what the commit journal holds beyond the log's end, durably."""
+    batches = []
+    for header, data in journal:
+        if header.base < log.end:
+            continue
+        if header.base > log.end:
+            raise CorruptLog(
+                log.partition.active.path,
+                log.partition.active.size,
+                f"the log ends at offset {log.end}, its journal goes on at {header.base}",
+            )
+        batch = raw_batch(header, data)
+        payload = data[HEADER_SIZE:]
+        if header.kind == MESSAGES:
+            payload = payload[: header.count * header.record_size]
+        log.fold(header, payload)
+        log.partition.place(batch)
+        batches.append(batch)
+    if batches:
+        log.writer.write(batches)
+        log.writer.sync()
+        for segment in log.partition.segments:
+            segment.written = segment.size
+    return len(batches)
+
+
+def raw_batch(header: BatchHeader, data: bytes) -> Batch:
+    """A batch to be written as it stands (its header is stamped anew)."""
+    batch = Batch()
+    batch.kind = header.kind
+    batch.base = header.base
+    batch.last = header.last
+    batch.count = header.count
+    batch.base_ts = header.base_ts
+    batch.max_ts_delta = header.max_ts_delta
+    batch.epoch = header.epoch
+    batch.record_size = header.record_size
+    batch.attributes = header.attributes
+    batch.session = header.session
+    batch.sequence = header.sequence
+    batch.length = header.length
+    batch.payload_crc = header.payload_crc
+    batch.pieces = [data[HEADER_SIZE:]]
+    return batch

@@ -1,0 +1,44 @@
+cimport cython
+
+
+cdef class Chunk:
+    cdef public long long number
+    cdef public bytearray bits
+    cdef public unsigned int ones
+    cdef public bytearray counts
+
+
+cdef class SettleState:
+    cdef public dict chunks
+    cdef public unsigned long long settled_below
+    cdef public long long live
+    cdef Chunk _last
+
+    cpdef int note_message(self) except -1
+    @cython.locals(number=cython.ulonglong, stop=cython.ulonglong)
+    cpdef int note_gap(self, unsigned long long first, unsigned long long end) except -1
+    @cython.locals(chunk=Chunk, number=cython.ulonglong, place=cython.uint, mask=cython.uint, bits=bytearray)
+    cpdef int settle(self, unsigned long long offset) except -1
+    @cython.locals(number=cython.ulonglong, stop=cython.ulonglong, settled=cython.longlong)
+    cpdef long long settle_range(self, unsigned long long first, unsigned long long end) except -1
+    @cython.locals(chunk=Chunk, number=cython.ulonglong)
+    cpdef bint is_settled(self, unsigned long long offset) except -1
+    @cython.locals(chunk=Chunk, number=cython.ulonglong, place=cython.uint, value=cython.uint, bit=cython.uint, bits=bytearray)
+    cpdef unsigned long long next_unsettled(self, unsigned long long offset, unsigned long long limit) except? 0
+    cpdef long long unsettled_in(self, unsigned long long first, unsigned long long end) except -1
+    @cython.locals(chunk=Chunk, place=cython.uint)
+    cpdef unsigned int returned(self, unsigned long long offset) except? 4294967295
+    @cython.locals(chunk=Chunk)
+    cpdef bint has_returns(self, unsigned long long offset) except -1
+    @cython.locals(chunk=Chunk, place=cython.uint, counts=bytearray)
+    cpdef set_returned(self, unsigned long long offset, unsigned int count)
+    cpdef advance(self, unsigned long long end)
+    @cython.locals(chunk=Chunk)
+    cdef Chunk _chunk(self, unsigned long long number)
+    cdef int _full(self, Chunk chunk) except -1
+    @cython.locals(bits=bytearray, changed=cython.uint)
+    cdef int _fill(self, Chunk chunk, unsigned int low, unsigned int high) except -1
+
+
+cdef Chunk FULL
+cdef bytes _ONES

@@ -1,0 +1,277 @@
+"""Which offsets of a log still hold an unsettled message, and how often each was returned.
+
+One bit per offset, a one where there is nothing to deliver: the message is settled, or the offset belongs to
+a SETTLES or CONTROL batch, or a transient message holds that place. So "unsettled" is a zero bit below the
+log's end, and counting messages is counting zeros. Bits stand in chunks of 65,536 offsets. A chunk that was
+never touched has no entry (all zeros); one that is full is replaced by a shared mark, so a queue that is
+consumed in order keeps one chunk however long it lives.
+
+Invariants: every offset below ``settled_below`` is settled and has no chunk; ``live`` is the number of zero
+bits in [``settled_below``, end), where the end is the log's and grows by ``note_message``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+#: Offsets per chunk, and the bytes of its bitmap.
+CHUNK_OFFSETS = 65536
+CHUNK_BYTES = 8192
+
+#: Bits set in a byte value.
+_ONES = bytes(bin(value).count("1") for value in range(256))
+
+
+class Chunk:
+    """65,536 bits, and return counts (u16 each) once a message in it was returned."""
+
+    __slots__ = ("bits", "counts", "number", "ones")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.bits = bytearray(CHUNK_BYTES)
+        self.ones = 0
+        self.counts: bytearray | None = None
+
+
+class SettleState:
+    """The fold of a log's MESSAGES, SETTLES and PURGE records."""
+
+    __slots__ = ("_last", "chunks", "live", "settled_below")
+
+    def __init__(self) -> None:
+        self.chunks: dict[int, Chunk] = {}
+        #: Below this everything is settled.
+        self.settled_below = 0
+        #: Unsettled messages.
+        self.live = 0
+        # The chunk used last; ``_FULL`` (number -1) when there is none.
+        self._last = FULL
+
+    def note_message(self) -> None:
+        """The log's end moved over one message."""
+        self.live += 1
+
+    def note_gap(self, first: int, end: int) -> None:
+        """The log's end moved over ``[first, end)``, which hold no message."""
+        while first < end:
+            number = first >> 16
+            stop = (number + 1) << 16
+            if stop > end:
+                stop = end
+            self._fill(self._chunk(number), first & 65535, stop - (number << 16))
+            first = stop
+
+    def settle(self, offset: int) -> int:
+        """Mark one message settled; 1 if it was not before, else 0."""
+        if offset < self.settled_below:
+            return 0
+        number = offset >> 16
+        chunk = self._last
+        if chunk.number != number:
+            chunk = self._chunk(number)
+        place = (offset & 65535) >> 3
+        mask = 1 << (offset & 7)
+        if chunk is FULL or chunk.bits[place] & mask:
+            return 0
+        chunk.bits[place] |= mask
+        chunk.ones += 1
+        self.live -= 1
+        if chunk.ones == 65536:
+            self._full(chunk)
+        return 1
+
+    def settle_range(self, first: int, end: int) -> int:
+        """Mark all of ``[first, end)`` settled; how many messages that settled."""
+        if first < self.settled_below:
+            first = self.settled_below
+        settled = 0
+        while first < end:
+            number = first >> 16
+            stop = (number + 1) << 16
+            if stop > end:
+                stop = end
+            settled += self._fill(self._chunk(number), first & 65535, stop - (number << 16))
+            first = stop
+        self.live -= settled
+        return settled
+
+    def is_settled(self, offset: int) -> bool:
+        if offset < self.settled_below:
+            return True
+        number = offset >> 16
+        chunk = self._last
+        if chunk.number != number:
+            found = self.chunks.get(number)
+            if found is None:
+                return False
+            chunk = found
+            self._last = chunk
+        if chunk is FULL:
+            return True
+        return (chunk.bits[(offset & 65535) >> 3] >> (offset & 7)) & 1 != 0
+
+    def next_unsettled(self, offset: int, limit: int) -> int:
+        """The first offset from ``offset`` on with a zero bit; ``limit`` if there is none before it."""
+        if offset < self.settled_below:
+            offset = self.settled_below
+        while offset < limit:
+            number = offset >> 16
+            chunk = self._last
+            if chunk.number != number:
+                found = self.chunks.get(number)
+                if found is None:
+                    return offset
+                if found is FULL:
+                    offset = (number + 1) << 16
+                    continue
+                chunk = found
+                self._last = chunk
+            place = (offset & 65535) >> 3
+            bits = chunk.bits
+            value = bits[place] >> (offset & 7)
+            if not value & 1:
+                return offset
+            # The rest of this byte, then whole bytes.
+            bit = offset & 7
+            while bit < 8 and value & 1:
+                value >>= 1
+                bit += 1
+            if bit < 8:
+                offset = (number << 16) + (place << 3) + bit
+                continue
+            place += 1
+            while place < 8192 and bits[place] == 255:
+                place += 1
+            offset = (number << 16) + (place << 3)
+        return limit
+
+    def unsettled_in(self, first: int, end: int) -> int:
+        """Zero bits in ``[first, end)``."""
+        if first < self.settled_below:
+            first = self.settled_below
+        total = 0
+        while first < end:
+            number = first >> 16
+            stop = (number + 1) << 16
+            if stop > end:
+                stop = end
+            chunk = self.chunks.get(number)
+            if chunk is None:
+                total += stop - first
+            elif chunk is not FULL:
+                total += (stop - first) - _count(chunk.bits, first & 65535, stop - (number << 16))
+            first = stop
+        return total
+
+    def returned(self, offset: int) -> int:
+        """How often the message at ``offset`` was returned."""
+        chunk = self.chunks.get(offset >> 16)
+        if chunk is None or chunk.counts is None:
+            return 0
+        place = (offset & 65535) << 1
+        return chunk.counts[place] | chunk.counts[place + 1] << 8
+
+    def has_returns(self, offset: int) -> bool:
+        """Whether any message in the chunk of ``offset`` was returned."""
+        chunk = self.chunks.get(offset >> 16)
+        return chunk is not None and chunk.counts is not None
+
+    def set_returned(self, offset: int, count: int) -> None:
+        """Remember ``count`` returns of the unsettled message at ``offset``."""
+        chunk = self._chunk(offset >> 16)
+        if chunk is FULL or offset < self.settled_below:
+            return
+        counts = chunk.counts
+        if counts is None:
+            counts = bytearray(2 * CHUNK_OFFSETS)
+            chunk.counts = counts
+        place = (offset & 65535) << 1
+        counts[place] = count & 255
+        counts[place + 1] = count >> 8
+
+    def advance(self, end: int) -> None:
+        """Move ``settled_below`` up as far as everything is settled, at most to the log's end."""
+        below = self.next_unsettled(self.settled_below, end)
+        if below >> 16 != self.settled_below >> 16:
+            for number in [number for number in self.chunks if number < below >> 16]:
+                del self.chunks[number]
+            if self._last.number < below >> 16:
+                self._last = FULL
+        self.settled_below = below
+
+    def returns(self) -> Iterator[tuple[int, int]]:
+        """(offset, count) of every returned message that is unsettled, in order."""
+        for number in sorted(self.chunks):
+            chunk = self.chunks[number]
+            counts = chunk.counts
+            if chunk is FULL or counts is None:
+                continue
+            for low in range(CHUNK_OFFSETS):
+                count = counts[2 * low] | counts[2 * low + 1] << 8
+                offset = (number << 16) + low
+                if count and offset >= self.settled_below and not chunk.bits[low >> 3] >> (low & 7) & 1:
+                    yield offset, count
+
+    def load_chunk(self, number: int, bits: bytes) -> None:
+        """Put in a chunk read from a checkpoint; no bytes = all ones."""
+        if bits:
+            chunk = Chunk()
+            chunk.number = number
+            chunk.bits = bytearray(bits)
+            chunk.ones = int.from_bytes(bits, "little").bit_count()
+            self.chunks[number] = chunk
+        else:
+            self.chunks[number] = FULL
+
+    def _chunk(self, number: int) -> Chunk:
+        chunk = self.chunks.get(number)
+        if chunk is None:
+            chunk = Chunk()
+            chunk.number = number
+            self.chunks[number] = chunk
+        if chunk is not FULL:
+            self._last = chunk
+        return chunk
+
+    def _full(self, chunk: Chunk) -> None:
+        self.chunks[chunk.number] = FULL
+        self._last = FULL
+
+    def _fill(self, chunk: Chunk, low: int, high: int) -> int:
+        """Set bits ``[low, high)``; how many were zero."""
+        if chunk is FULL:
+            return 0
+        bits = chunk.bits
+        changed = 0
+        while low < high and low & 7:
+            if not bits[low >> 3] >> (low & 7) & 1:
+                bits[low >> 3] |= 1 << (low & 7)
+                changed += 1
+            low += 1
+        while low + 8 <= high:
+            changed += 8 - _ONES[bits[low >> 3]]
+            bits[low >> 3] = 255
+            low += 8
+        while low < high:
+            if not bits[low >> 3] >> (low & 7) & 1:
+                bits[low >> 3] |= 1 << (low & 7)
+                changed += 1
+            low += 1
+        chunk.ones += changed
+        if chunk.ones == 65536:
+            self._full(chunk)
+        return changed
+
+
+#: Stands for every chunk whose bits are all ones.
+FULL = Chunk()
+FULL.number = -1
+
+
+def _count(bits: bytearray, low: int, high: int) -> int:
+    """Ones in bits ``[low, high)``."""
+    if low >= high:
+        return 0
+    value = int.from_bytes(bits[low >> 3 : (high + 7) >> 3], "little") >> (low & 7)
+    return (value & ((1 << (high - low)) - 1)).bit_count()

@@ -1,0 +1,391 @@
+"""The one place that makes logs durable: one worker thread, one round in flight.
+
+A round takes everything sealed by all dirty logs, writes it, syncs it (log by log, or through the commit
+journal when many small logs are dirty), and writes checkpoints that are due. What arrives meanwhile goes with the
+next round, so the sync under way is the batching. When a round is over its logs hear ``written``, and their
+queues ``on_high_watermark``. A log whose write or sync failed is fenced for good: the kernel may have dropped
+the pages and would report success next time.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from ..files import Disk, File, FileCache, join, parent, replace_file
+from ..options import LogOptions
+from .checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
+from .journal import CommitJournal
+from .queue_log import QueueLog, Submission
+from .writer import PartitionWriter
+
+
+class Worker(Protocol):
+    """Runs jobs one after the other, elsewhere."""
+
+    def submit(self, job: Callable[[], None]) -> None: ...
+
+    def wait_idle(self) -> None:
+        """Return once every job submitted so far has run."""
+
+    def stop(self) -> None: ...
+
+
+class ThreadWorker:
+    """One daemon thread; started by the first job."""
+
+    def __init__(self, name: str = "log-sync") -> None:
+        self._name = name
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Callable[[], None]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def wait_idle(self) -> None:
+        if self._thread is not None:
+            done = threading.Event()
+            self._jobs.put(done.set)
+            done.wait()
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Round:
+    """One round's work, handed to the worker and back."""
+
+    def __init__(self, submissions: list[Submission], started: float, now_us: int) -> None:
+        self.submissions = submissions
+        self.started = started
+        self.now_us = now_us
+        #: Sync everything the journal covers and remove it.
+        self.drain_journal = False
+        #: (log, error) of logs that failed outside their own submission.
+        self.failures: list[tuple[QueueLog, Exception]] = []
+        self.journal_pending = False
+
+
+class Committer:
+    """The worker's side: files, journal, checkpoints. Only its jobs run in the worker thread."""
+
+    def __init__(self, disk: Disk, data_dir: str, options: LogOptions) -> None:
+        self.disk = disk
+        self._data_dir = data_dir
+        self._options = options
+        self.files = FileCache(disk, options.descriptors_max, write=True, before_close=self._before_close)
+        self.journal = CommitJournal(disk, data_dir, options.journal_bytes_max)
+        self._writers: dict[str, PartitionWriter] = {}
+        self._failures: list[tuple[QueueLog, Exception]] = []
+
+    def run(self, work: Round) -> None:
+        written = []
+        for submission in work.submissions:
+            if submission.batches:
+                try:
+                    submission.writer.write(submission.batches)
+                    self._writers[submission.writer.path] = submission.writer
+                except Exception as error:
+                    submission.error = error
+                    continue
+                written.append(submission)
+        self._sync(written)
+        for submission in work.submissions:
+            if submission.checkpoint is not None and submission.error is None:
+                try:
+                    self._checkpoint(submission, work.now_us)
+                except OSError as error:
+                    submission.error = error
+        if work.drain_journal:
+            self.journal.retire()
+        for writer, error in self.journal.drain(
+            None if work.drain_journal else self._options.journal_syncs_per_round
+        ):
+            self._failures.append((writer.owner, error))
+        work.journal_pending = self.journal.is_pending
+        work.failures = self._failures
+        self._failures = []
+
+    def _sync(self, written: Sequence[Submission]) -> None:
+        options = self._options
+        if len(written) > options.journal_logs_min and not self.journal.broken:
+            size = sum(batch.length for submission in written for batch in submission.batches)
+            if size <= options.journal_round_bytes_max:
+                try:
+                    self.journal.append(written)
+                except OSError:
+                    # The segments hold the same batches and their own syncs can still succeed.
+                    self.journal.retire()
+                else:
+                    return
+        for submission in written:
+            try:
+                submission.writer.sync()
+            except OSError as error:
+                submission.error = error
+
+    def _checkpoint(self, submission: Submission, now_us: int) -> None:
+        """Write a checkpoint, then remove the segments it makes superfluous; in this order."""
+        writer = submission.writer
+        assert submission.checkpoint is not None
+        # In a journalled round the segment itself is not synced yet, and the checkpoint speaks of it.
+        writer.create()
+        writer.sync()
+        if submission.index is not None:
+            path, data = submission.index
+            replace_file(self.disk, path, data, durable=False)
+        write_checkpoint(
+            self.disk,
+            join(writer.directory, FILE_NAME),
+            [submission.checkpoint],
+            clean=False,
+            now_us=now_us,
+        )
+        for segment in submission.removed:
+            self.files.drop(segment.path)
+            self._writers.pop(segment.path, None)
+            self.disk.unlink(segment.path)
+            self.disk.unlink(segment.index_path)
+
+    def write_clean(self, parts: list[bytes], indexes: list[tuple[str, bytes]], now_us: int) -> None:
+        """Everything is synced: put down the node's checkpoint of a clean stop."""
+        for path, data in indexes:
+            replace_file(self.disk, path, data, durable=False)
+        path = join(self._data_dir, NODE_FILE_NAME)
+        write_checkpoint(self.disk, path, parts, clean=True, now_us=now_us)
+        self.files.close()
+
+    def remove(self, log: QueueLog) -> None:
+        """Remove a deleted log: first its name, so that a half-removed directory is never taken for a log."""
+        writer = log.writer
+        writer.forget()
+        self.journal.forget(writer)
+        self._writers.pop(writer.path, None)
+        directory = parent(writer.directory)
+        if self.disk.exists(directory):
+            self.disk.rename(directory, directory + ".deleted")
+            self.disk.sync_directory(parent(directory))
+            self.disk.remove_tree(directory + ".deleted")
+
+    def _before_close(self, path: str, file: File) -> None:
+        writer = self._writers.pop(path, None)
+        if writer is None or writer.path != path:
+            return
+        try:
+            writer.sync_before_close(file)
+        except OSError as error:
+            writer.failed = error
+            self._failures.append((writer.owner, error))
+
+
+class LogSync:
+    """Group commit for all logs of a node. Everything but the jobs runs on the event loop.
+
+    ``post`` puts a call onto the loop from the worker thread; ``call_later(seconds, callback)`` returns a
+    ``Timer``; ``clock`` is monotone, in seconds; ``wall_us`` is the time of day in µs.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_dir: str,
+        options: LogOptions,
+        *,
+        post: Callable[[Callable[[], None]], Any],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        clock: Callable[[], float] = time.monotonic,
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        worker: Worker | None = None,
+    ) -> None:
+        self.committer = Committer(disk, data_dir, options)
+        self._options = options
+        self._post = post
+        self._call_later = call_later
+        self._clock = clock
+        self._wall_us = wall_us
+        self._worker = worker or ThreadWorker()
+        self._dirty: list[QueueLog] = []
+        self._settles: list[QueueLog] = []
+        self._round: Round | None = None
+        self._settle_timer: Timer | None = None
+        self._journal_timer: Timer | None = None
+        self._idle: dict[QueueLog, float] = {}
+        self._idle_timer: Timer | None = None
+        self._stopped = False
+        #: Called after every round, on the loop.
+        self.on_round: Callable[[], None] | None = None
+        #: Rounds finished, and the seconds the last one took.
+        self.rounds = 0
+        self.last_round_s = 0.0
+
+    def commit(self, log: QueueLog) -> None:
+        """``log`` has messages for the next round; it calls this once until it is sealed."""
+        self._dirty.append(log)
+
+    def commit_settles(self, log: QueueLog) -> None:
+        """``log`` has settles; they go with the next round, at the latest after ``settle_delay_ms``."""
+        self._settles.append(log)
+        if self._settle_timer is None:
+            self._settle_timer = self._call_later(self._options.settle_delay_ms / 1000, self._settles_due)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether ``start_round`` has something to do."""
+        return bool(self._dirty)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits and nothing is under way."""
+        return self._round is None and not self._dirty and not self._settles
+
+    def oldest_unfinished_age(self, now: float) -> float:
+        """Seconds since the round under way began, on the clock given; 0 if there is none."""
+        return now - self._round.started if self._round is not None else 0.0
+
+    def start_round(self) -> None:
+        """Seal and submit all that is dirty, unless a round is under way (its end starts the next)."""
+        if self._round is None and self._dirty:
+            self._begin()
+
+    def _settles_due(self) -> None:
+        self._settle_timer = None
+        if self._round is None and (self._dirty or self._settles):
+            self._begin()
+
+    def _begin(self, *, drain_journal: bool = False) -> None:
+        logs = self._dirty + self._settles
+        self._dirty = []
+        self._settles = []
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
+            self._settle_timer = None
+        now_us = self._wall_us()
+        submissions = []
+        for log in logs:
+            if not log.dirty and not log.settles_dirty:
+                continue  # was in both lists
+            log.seal(now_us)
+            submission = log.take()
+            if submission.batches or submission.checkpoint is not None:
+                submissions.append(submission)
+        if not submissions and not drain_journal:
+            return
+        work = Round(submissions, self._clock(), now_us)
+        work.drain_journal = drain_journal
+        self._round = work
+        self._worker.submit(partial(self._run_in_worker, work))
+
+    def _run_in_worker(self, work: Round) -> None:
+        """The job of a round."""
+        self.committer.run(work)
+        self._post(partial(self._finished, work))
+
+    def _finished(self, work: Round) -> None:
+        """A round is over: tell its logs, and begin the next one if something is dirty."""
+        if self._round is work:
+            self._finish(work)
+            if self._dirty and self._round is None:
+                self._begin()
+
+    def _finish(self, work: Round) -> None:
+        self._round = None
+        self.rounds += 1
+        now = self._clock()
+        self.last_round_s = now - work.started
+        for log, error in work.failures:
+            log.fail(error)
+        for submission in work.submissions:
+            log = submission.log
+            if submission.error is not None:
+                log.fail(submission.error)
+                continue
+            log.written(submission.end, submission.generation)
+            if log.is_idle():
+                self._note_idle(log, now)
+        if self._settles and self._settle_timer is None:
+            self._settle_timer = self._call_later(self._options.settle_delay_ms / 1000, self._settles_due)
+        if work.journal_pending and self._journal_timer is None and not self._stopped:
+            self._journal_timer = self._call_later(self._options.journal_idle_ms / 1000, self._journal_idle)
+        if self.on_round is not None:
+            self.on_round()
+
+    def _journal_idle(self) -> None:
+        self._journal_timer = None
+        if self._round is None:
+            self._begin(drain_journal=True)
+        else:
+            self._journal_timer = self._call_later(self._options.journal_idle_ms / 1000, self._journal_idle)
+
+    def _note_idle(self, log: QueueLog, now: float) -> None:
+        self._idle[log] = now
+        if self._idle_timer is None and not self._stopped:
+            self._idle_timer = self._call_later(self._options.idle_roll_s, self._roll_idle)
+
+    def _roll_idle(self) -> None:
+        """Drop the active segments of logs that have had no live message since they were noted."""
+        self._idle_timer = None
+        now = self._clock()
+        due = [log for log, since in self._idle.items() if now - since >= self._options.idle_roll_s]
+        for log in due:
+            del self._idle[log]
+            if log.is_idle() and not log.dirty:
+                log.roll_idle()
+        if self._idle:
+            wait = min(self._idle.values()) + self._options.idle_roll_s - now
+            self._idle_timer = self._call_later(max(wait, 0.0), self._roll_idle)
+        self.start_round()
+
+    def delete(self, log: QueueLog) -> None:
+        """Remove a log's directory, after the round under way."""
+        self._idle.pop(log, None)
+        self._worker.submit(partial(self.committer.remove, log))
+
+    def settle_down(self, log: QueueLog | None = None) -> None:
+        """Wait for the round under way and take its result in; blocks."""
+        work = self._round
+        self._worker.wait_idle()
+        if work is not None and self._round is work:
+            self._finish(work)
+
+    def flush_and_stop(self, logs: Sequence[QueueLog] = (), *, clean: bool = True) -> None:
+        """Make everything durable and stop the worker; blocks.
+
+        With ``clean`` the node's checkpoint for ``logs`` (all that are open and healthy) is written, and the
+        next start scans nothing.
+        """
+        self._stopped = True
+        self.settle_down()
+        while self._dirty or self._settles:
+            self._begin()
+            self.settle_down()
+        self._begin(drain_journal=True)
+        self.settle_down()
+        if clean:
+            healthy = [log for log in logs if log.failed is None]
+            parts = [log.pack_state() for log in healthy]
+            indexes = [index for log in healthy if log.writer.created and (index := log.pack_index())]
+            now_us = self._wall_us()
+            self._worker.submit(partial(self.committer.write_clean, parts, indexes, now_us))
+        self._worker.wait_idle()
+        self._worker.stop()
+        for timer in (self._settle_timer, self._journal_timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()

@@ -1,0 +1,139 @@
+"""The worker's side of a partition: its directory, the segment being written, what of it is synced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..files import Disk, File, FileCache, join, parent, replace_file
+from .record import Batch
+from .segment import Segment
+
+_U32_MAX = 0xFFFFFFFF
+
+
+class PartitionWriter:
+    """Writes batches where the loop placed them; used by the worker thread alone.
+
+    ``dirty`` = bytes written to the current segment, or a name put into the directory, that are not synced.
+    A write or sync that fails is final: ``failed`` keeps the error and everything later raises it.
+    """
+
+    def __init__(self, disk: Disk, files: FileCache, directory: str, description: dict[str, Any]) -> None:
+        self.directory = directory
+        self.failed: Exception | None = None
+        self.dirty = False
+        #: Whether directory and ``log.json`` are in place.
+        self.created = False
+        #: The log that must hear of an error found outside its own round.
+        self.owner: Any = None
+        self._disk = disk
+        self._files = files
+        self._description = description
+        self._segment: Segment | None = None
+        self._path = ""
+        self._position = 0
+        self._synced = 0
+        self._names_dirty = False
+
+    @property
+    def path(self) -> str:
+        """The segment being written; empty before the first batch."""
+        return self._path
+
+    def resume(self, segment: Segment, synced: int) -> None:
+        """Go on in a recovered segment of which ``synced`` bytes are durable."""
+        self.created = True
+        self._segment = segment
+        self._path = segment.path
+        self._position = self._synced = synced
+        self.dirty = False
+        self._names_dirty = False
+
+    def create(self) -> None:
+        """Make the directory and ``log.json``, durably, before the first batch."""
+        if self.created:
+            return
+        disk = self._disk
+        queue_directory = parent(self.directory)
+        queues_directory = parent(queue_directory)
+        disk.make_directory(queue_directory)
+        disk.make_directory(self.directory)
+        data = json.dumps(self._description, sort_keys=True).encode()
+        replace_file(disk, join(queue_directory, "log.json"), data)
+        disk.sync_directory(queues_directory)
+        self.created = True
+
+    def write(self, batches: Sequence[Batch]) -> None:
+        """Write batches, in order. A segment is synced completely before the next one is begun."""
+        if self.failed is not None:
+            raise self.failed
+        try:
+            self.create()
+            pieces: list[bytes | memoryview] = []
+            start = -1
+            for batch in batches:
+                segment = batch.segment
+                assert isinstance(segment, Segment)
+                if segment is not self._segment:
+                    self._flush(pieces, start)
+                    pieces, start = [], -1
+                    self._switch(segment)
+                if start < 0:
+                    start = batch.position
+                pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX)))
+                pieces.extend(batch.pieces)
+                self._position = batch.position + batch.length
+            self._flush(pieces, start)
+        except OSError as error:
+            self.failed = error
+            raise
+
+    def _flush(self, pieces: list[bytes | memoryview], position: int) -> None:
+        if pieces:
+            self.dirty = True
+            self._files.get(self._path).write(pieces, position)
+
+    def _switch(self, segment: Segment) -> None:
+        """Close the current segment for good and create the next one."""
+        self.sync()
+        if self._segment is not None and self._segment.index is not None:
+            replace_file(self._disk, self._segment.index_path, self._segment.index.pack(), durable=False)
+        self._segment = segment
+        self._path = segment.path
+        self._position = self._synced = 0
+        file = self._files.get(self._path, create=True)
+        # Nothing of an older file of that name may follow our bytes.
+        file.truncate(0)
+        self.dirty = self._names_dirty = True
+
+    def sync(self) -> None:
+        """Make everything written durable, the segment's name included."""
+        if self.failed is not None:
+            raise self.failed
+        if not self.dirty:
+            return
+        try:
+            self._files.get(self._path).sync()
+            if self._names_dirty:
+                self._disk.sync_directory(self.directory)
+        except OSError as error:
+            self.failed = error
+            raise
+        self._names_dirty = False
+        self._synced = self._position
+        self.dirty = False
+
+    def sync_before_close(self, file: File) -> None:
+        """The descriptor cache is about to close the segment: sync it while an error can still be seen."""
+        if not self.dirty or self.failed is not None:
+            return
+        file.sync()
+        self._synced = self._position
+        self.dirty = self._names_dirty
+
+    def forget(self) -> None:
+        """Let go of the descriptor."""
+        if self._path:
+            self._files.drop(self._path)

@@ -1,0 +1,36 @@
+"""Options of the log layer, handed down by the composition root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Sizes are bytes, times as their names say."""
+
+    #: A segment is rolled before it would grow past this.
+    segment_bytes_max: int = 64 * 1024 * 1024
+    #: A MESSAGES batch is closed at this size; a larger message is a batch of its own.
+    batch_bytes_max: int = 256 * 1024
+    #: One index entry per this many bytes of segment.
+    index_interval_bytes: int = 64 * 1024
+    #: Bytes of one read of a segment.
+    read_bytes: int = 256 * 1024
+    #: A log dirty only with settles is synced at the latest after this.
+    settle_delay_ms: int = 200
+    #: More dirty logs than this in one round go through the commit journal.
+    journal_logs_min: int = 4
+    #: A round with more bytes than this is synced log by log even so (a journal writes everything twice).
+    journal_round_bytes_max: int = 4 * 1024 * 1024
+    #: The journal begins a new file at this size.
+    journal_bytes_max: int = 16 * 1024 * 1024
+    #: Logs of an old journal file synced per round, and how long an idle journal waits for that.
+    journal_syncs_per_round: int = 4
+    journal_idle_ms: int = 1000
+    #: An active segment without live messages is dropped after this.
+    idle_roll_s: float = 60.0
+    #: A closed segment is rewritten when its live messages are fewer than this part of its records.
+    clean_live_ratio: float = 0.25
+    #: Files kept open for writing, and as many for reading.
+    descriptors_max: int = 256
