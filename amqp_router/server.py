@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 from amqp_router import logs
 
-#: Descriptors kept for logs, definitions and listeners when connections are counted against the limit.
-RESERVED_FILES = 512
+#: Descriptors that connections leave to logs (256 to write, 256 to read), definitions and listeners.
+RESERVED_FILES = 640
 #: Clients waiting to be accepted; a reconnect of thousands must not be refused by the kernel.
 BACKLOG = 1024
 
@@ -61,7 +61,7 @@ class ServerOptions:
 
 def connections_allowed(wish: int, open_files: int) -> int:
     """`wish` connections, or as many as the limit of open files leaves (0: no wish)."""
-    possible = max(open_files - RESERVED_FILES, open_files // 2)
+    possible = max(open_files - RESERVED_FILES, open_files // 4)
     return min(wish, possible) if wish else possible
 
 

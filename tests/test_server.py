@@ -136,10 +136,10 @@ def test_name_with_two_addresses_shares_one_port() -> None:
 
 
 def test_connections_leave_descriptors_for_files() -> None:
-    assert connections_allowed(0, 65536) == 65536 - 512
+    assert connections_allowed(0, 65536) == 65536 - 640
     assert connections_allowed(100, 65536) == 100
-    assert connections_allowed(0, 256) == 128
-    assert connections_allowed(1_000_000, 1024) == 512
+    assert connections_allowed(0, 256) == 64
+    assert connections_allowed(1_000_000, 1024) == 384
 
 
 def test_peer_text() -> None:
