@@ -220,7 +220,7 @@ if __name__ == "__main__":
     os.chdir(ROOT)
     setup(
         ext_modules=[
-            Extension(name, [source_of(name).as_posix()], extra_compile_args=["-O2", "-g0"])
+            Extension(name, [source_of(name).as_posix()], extra_compile_args=["-O2", "-g0", "-w"])
             for name in COMPILED
         ],
         cmdclass={"build_ext": OptionalBuild},
