@@ -12,7 +12,7 @@ BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhos
 # More arguments for pytest: make test ARGS='-k topic'
 ARGS :=
 
-.PHONY: help install compile run test check clean
+.PHONY: help install compile run test check demo chaos soak bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -44,6 +44,11 @@ $(VENV)/installed-dev: $(SETUP) | compile
 	@$(PIP) install --no-build-isolation -e '.[dev]'
 	@touch $(VENV)/installed $(VENV)/installed-test $@
 
+$(VENV)/installed-demo: $(SETUP) | compile
+	@echo "Installing the broker and what the demonstration needs into $(VENV) ..."
+	@$(PIP) install --no-build-isolation -e '.[demo]'
+	@touch $(VENV)/installed $@
+
 install: compile $(VENV)/installed ## set up .venv with the broker in it
 	@$(VENV)/bin/amqp-router --version
 
@@ -63,6 +68,18 @@ check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
 	@$(MAKE) --no-print-directory test
+
+demo: compile $(VENV)/installed-demo ## 336,776 real flights through a broker of its own, every count checked
+	@$(PY) -m demo $(ARGS)
+
+chaos: compile $(VENV)/installed-test ## 50 rounds of kill -9 under confirmed load: nothing confirmed may be lost
+	@$(PY) -m tests.faults.chaos $(ARGS)
+
+soak: compile $(VENV)/installed-test ## minutes of every load that could starve the others, with a probe beside it
+	@$(PY) -m tests.faults.soak $(ARGS)
+
+bench: compile $(VENV)/installed-test ## broker CPU per message; beside RabbitMQ with ARGS=--rabbitmq
+	@$(PY) -m bench $(ARGS)
 
 clean: ## remove what was built and .venv; data stays
 	rm -rf $(VENV) build dist *.egg-info amqp_router/compiled.json
