@@ -144,7 +144,7 @@ class OptionalBuild(build_ext):
             recorded = compiled.read_record(ROOT)["modules"]
             ready = compiled.inspect_build(ROOT).compiled
             self._files = {name: recorded[name] for name in COMPILED if name in ready}
-        missing = [name for name in COMPILED if name not in self._files]
+        missing = dict.fromkeys(name for name in COMPILED if name not in self._files).keys()
         if not missing:
             return
         problem = compiler_problem()
@@ -159,21 +159,27 @@ class OptionalBuild(build_ext):
             return
         self._tried = True
         print(f"Compiling {len(missing)} of {len(COMPILED)} modules ...", flush=True)
-        for name in missing:
-            source = source_of(name)
-            try:
-                # Hashed before Cython reads it: an edit during the build leaves a record that no longer fits.
-                files = self._hashes(source, create_dependency_tree().all_dependencies(source.as_posix()))
-                module = Extension(name, [source.as_posix()])
-                [generated] = cythonize(
-                    [module], build_dir="build/cython", compiler_directives=DIRECTIVES, force=True, quiet=True
-                )
-            except Exception as error:  # a CompileError has printed what is wrong
-                self._failed[name] = f"{source} does not compile ({type(error).__name__})"
-            else:
-                self._files[name] = files
-                extensions[name].sources = generated.sources
-                yield extensions[name]
+        # Hashed before Cython reads them: an edit during the build leaves a record that no longer fits.
+        tree = create_dependency_tree()
+        sources = {name: source_of(name) for name in missing}
+        hashes = {
+            name: self._hashes(source, tree.all_dependencies(str(source))) for name, source in sources.items()
+        }
+        generated = cythonize(
+            [Extension(name, [str(source)]) for name, source in sources.items()],
+            build_dir="build/cython",
+            compiler_directives=DIRECTIVES,
+            nthreads=os.cpu_count(),
+            exclude_failures=True,  # it has printed what is wrong with them
+            force=True,
+            quiet=True,
+        )
+        for module in generated:
+            self._files[module.name] = hashes[module.name]
+            extensions[module.name].sources = module.sources
+            yield extensions[module.name]
+        for name in missing - self._files.keys():
+            self._failed[name] = f"{sources[name]} does not compile"
 
     @staticmethod
     def _hashes(source: Path, dependencies: Iterable[str]) -> dict[str, str]:

@@ -31,6 +31,7 @@ from amqp_router.protocol.fields import Table
 from amqp_router.protocol.tick import Tick
 from amqp_router.version import VERSION
 from persistence.definitions import DefinitionStore, Put, VhostRow
+from persistence.errors import PersistenceError
 from persistence.files import RealDisk
 from persistence.log.catalog import Catalog
 from persistence.log.memory import MemoryBudget
@@ -75,11 +76,12 @@ class Commits:
 class _LogRemoval:
     """Waits for a queue's row to be gone before its log goes."""
 
-    def __init__(self, remove: Callable[[], None]) -> None:
-        self._remove = remove
+    def __init__(self, incarnation: str, catalog: Catalog) -> None:
+        self._incarnation = incarnation
+        self._catalog = catalog
 
     def committed(self, rev: int) -> None:
-        self._remove()
+        self._catalog.forget(self._incarnation)
 
 
 class Broker:
@@ -138,8 +140,13 @@ class Broker:
         self.definitions.start()
         self.commits.committed = self.definitions.committed
         options = LogOptions(segment_bytes_max=settings.segment_bytes, settle_delay_ms=settings.settle_sync_ms)
-        self.sync = LogSync(disk, self._data_dir, options, post=self._loop.call_soon_threadsafe, loop=self._loop)
-        self.catalog = Catalog(disk, self._data_dir, self.sync, options, self.identity)
+        loop = self._loop
+        self.sync = LogSync(
+            disk, self._data_dir, options, post=loop.call_soon_threadsafe, call_later=loop.call_later
+        )
+        self.catalog = Catalog(
+            self._data_dir, self.sync, options, self.budget, disk=disk, boot_id=bytes.fromhex(self.identity.boot_id)
+        )
         self.ticker = Ticker(self.tick, self.sync.start_round)
         self._load()
 
@@ -149,7 +156,7 @@ class Broker:
             snapshot = first_definitions(os.urandom)
             self.definitions.submit([Put(row) for row in (*snapshot.vhosts, *snapshot.users, *snapshot.permissions)])
         self.users.load(snapshot.users, snapshot.permissions)
-        self.catalog.recover({row.incarnation for row in snapshot.queues})
+        self.catalog.start()
         for vhost_row in snapshot.vhosts:
             vhost = self._make_vhost(vhost_row)
             lost = vhost.load(
@@ -159,6 +166,8 @@ class Broker:
             )
             for binding in lost:
                 self.event(logging.WARNING, "binding without an end left out", binding=binding)
+        for left in self.catalog.quarantine_unknown({row.incarnation for row in snapshot.queues}):
+            self.event(logging.WARNING, "log without a queue set aside", directory=left)
 
     def _make_vhost(self, row: VhostRow) -> VirtualHost:
         vhost = VirtualHost(
@@ -182,8 +191,7 @@ class Broker:
             transport.abort()
         while self.tick.scheduled:
             await asyncio.sleep(0)
-        await self.sync.flush_and_stop()
-        self.catalog.close()
+        self.catalog.stop()
         self.definitions.flush_and_stop()
 
     # -- queues -------------------------------------------------------------------------------------
@@ -217,16 +225,23 @@ class Broker:
 
     def _open_log(self, queue: Queue, incarnation: str) -> None:
         assert self._queues is not None
-        if incarnation:
-            queue.incarnation = incarnation
-            log = self.catalog.open(incarnation)
-        else:
+        vhost = queue.vhost.name
+        if not incarnation:
             queue.incarnation = uuid4().hex
             self._unstored.append(queue)
-            log = self.catalog.create(queue.incarnation, queue.vhost.name, queue.name, queue.arguments)
+            log = self.catalog.create(queue.incarnation, vhost, queue.name, queue.arguments)
+        else:
+            queue.incarnation = incarnation
+            try:
+                log = self.catalog.open(incarnation, vhost, queue.name, queue.arguments)
+            except (PersistenceError, OSError) as error:
+                # That queue alone stands still; what is on disk is left as it is.
+                queue.error = f"its log cannot be read: {error}"
+                self.event(logging.ERROR, "queue not available", queue=queue.name, vhost=vhost, reason=error)
+                return
         queue.log = log
         log.listener = queue
-        self._queues.lead(queue.incarnation, log.last_epoch())
+        log.epoch = self._queues.lead(queue.incarnation, log.last_epoch()).epoch
         if incarnation:
             queue.recovered()
 
@@ -235,7 +250,7 @@ class Broker:
             return
         assert self._queues is not None
         self._queues.forget(queue.incarnation)
-        removal = _LogRemoval(queue.log.delete)
+        removal = _LogRemoval(queue.incarnation, self.catalog)
         if rev <= self.commits.committed:
             removal.committed(rev)
         else:

@@ -17,6 +17,8 @@ from vhosts.queues.consumers import UNLIMITED, Credit
 if TYPE_CHECKING:
     from amqp_router.channel.channel import Channel
 
+#: Deliveries a new consumer gets before the loop turns.
+FIRST_DELIVERIES = 1024
 REPLY_TO = "amq.rabbitmq.reply-to"
 _INTEGERS = frozenset("bBsuIilL")
 
@@ -81,6 +83,8 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     queue.add_consumer(consumer)
     channel.consumers[tag] = consumer
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
+    # It gets what it may have before the next consumer comes, as in RabbitMQ.
+    queue.pump(FIRST_DELIVERIES)
 
 
 def _check_arguments(arguments: dict[str, Any], where: str) -> None:

@@ -52,6 +52,7 @@ cdef class Machine:
     cdef public long number
     cdef public long class_id
     cdef public long method_id
+    @cython.locals(position=Py_ssize_t, missing=Py_ssize_t)
     cpdef void receive_data(self, bytes data)
     cpdef void receive_more(self)
     cdef void _run(self)

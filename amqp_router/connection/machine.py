@@ -153,16 +153,31 @@ class Machine:
         if self.work_left:
             self.late.append(data)
             return
+        position = 0
         if self.parts_size > 0:
-            self.parts.append(data)
-            self.parts_size += len(data)
-            if self.parts_size < self.need:
+            missing = self.need - self.parts_size
+            if len(data) < missing:
+                self.parts.append(data)
+                self.parts_size += len(data)
                 return
-            data = b"".join(self.parts)
+            # The frame that was cut is made whole by itself, so that the rest of the chunk is not copied.
+            self.parts.append(data[:missing])
+            self.data = b"".join(self.parts)
             self.parts = []
             self.parts_size = 0
+            self.position = 0
+            self._run()
+            if self.work_left:
+                self.late.append(data[missing:])
+                return
+            position = missing
+            if self.parts_size > 0:
+                data = b"".join([*self.parts, data[missing:]])
+                self.parts = []
+                self.parts_size = 0
+                position = 0
         self.data = data
-        self.position = 0
+        self.position = position
         self._run()
 
     def receive_more(self) -> None:
@@ -220,8 +235,8 @@ class Machine:
             position = self.position
             if self.units > _CHUNK_UNITS:
                 return True
-            if end_of_data - position < 8:
-                self.need = 8
+            if end_of_data - position < 7:
+                self.need = 7
                 return False
             kind = d[position]
             number = (d[position + 1] << 8) | d[position + 2]

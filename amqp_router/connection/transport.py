@@ -19,8 +19,8 @@ from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol.constants import HEARTBEAT_FRAME
 
-#: Bytes the kernel did not take before writing pauses.
-WRITE_BUFFER_HIGH = 256 << 10
+#: Bytes handed to the socket at once: what it does not take is copied by the event loop.
+WRITE_BYTES = 256 << 10
 #: Seconds between chunks read from a paused connection that also consumes.
 TRICKLE_S = 0.05
 #: Seconds a client gets to answer connection.close.
@@ -39,6 +39,8 @@ class Transport(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._machine: Machine | None = None
         self._writable = True
+        #: What remains of a large piece.
+        self._rest = memoryview(b"")
         self._reading = True
         self._received = False
         self._last_received = 0.0
@@ -61,7 +63,8 @@ class Transport(asyncio.Protocol):
         """Start the handshake clock."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        # Writing pauses as soon as the kernel takes no more; what waits, waits here.
+        transport.set_write_buffer_limits(high=0)
         peer = transport.get_extra_info("peername") or ("?", 0)
         host, port = str(peer[0]), peer[1]
         machine = Machine(self._node, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host)
@@ -145,11 +148,19 @@ class Transport(asyncio.Protocol):
         output = machine.output
         assert transport is not None
         while self._writable:
-            piece = output.next_piece()
-            if not piece:
+            if self._rest:
+                piece = self._rest[:WRITE_BYTES]
+                self._rest = self._rest[WRITE_BYTES:]
+                transport.write(piece)
+                continue
+            data = output.next_piece()
+            if not data:
                 break
             self._sent = True
-            transport.write(piece)
+            if len(data) <= WRITE_BYTES:
+                transport.write(data)
+            else:
+                self._rest = memoryview(data)
         if self._writable and output.full:
             output.full = False
             machine.drained()

@@ -1,4 +1,8 @@
+from cpython.object cimport PyObject
+
+
 cdef class Buf:
+    cdef PyObject* _object
     cdef unsigned char* _data
     cdef Py_ssize_t _capacity
     cdef readonly Py_ssize_t size

@@ -1,23 +1,32 @@
 """Growable output buffer, compiled twin of ``_buf.py``; see there for the meaning of each method."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdlib cimport free, realloc
+from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
-# What an emptied buffer may keep; a rare large burst must not pin its memory for ever.
 cdef enum:
+    # What an emptied buffer may keep; a rare large burst must not pin its memory for ever.
     KEEP = 1 << 20
+    # From this size on ``take`` hands over the buffer itself instead of a copy.
+    HAND_OVER = 1 << 15
+
+cdef extern from "Python.h":
+    PyObject* _new "PyBytes_FromStringAndSize" (const char*, Py_ssize_t) except NULL
+    int _resize "_PyBytes_Resize" (PyObject**, Py_ssize_t) except -1
+    void _release "Py_XDECREF" (PyObject*)
+    char* _octets "PyBytes_AS_STRING" (PyObject*)
 
 
 cdef class Buf:
 
     def __cinit__(self):
+        self._object = NULL
         self._data = NULL
         self._capacity = 0
         self.size = 0
 
     def __dealloc__(self):
-        free(self._data)
+        _release(self._object)
 
     def __len__(self):
         return self.size
@@ -25,15 +34,15 @@ cdef class Buf:
     cdef int _grow(self, Py_ssize_t more) except -1:
         cdef Py_ssize_t wanted = self.size + more
         cdef Py_ssize_t capacity = self._capacity * 2
-        cdef unsigned char* data
         if capacity < wanted:
             capacity = wanted
         if capacity < 1024:
             capacity = 1024
-        data = <unsigned char*> realloc(self._data, capacity)
-        if data == NULL:
-            raise MemoryError()
-        self._data = data
+        if self._object == NULL:
+            self._object = _new(NULL, capacity)
+        else:
+            _resize(&self._object, capacity)
+        self._data = <unsigned char*> _octets(self._object)
         self._capacity = capacity
         return 0
 
@@ -156,14 +165,29 @@ cdef class Buf:
         return 0
 
     cpdef bytes take(self):
-        cdef bytes data = PyBytes_FromStringAndSize(<char*> self._data, self.size)
-        self.clear()
+        cdef bytes data
+        cdef Py_ssize_t size = self.size
+        if size < HAND_OVER:
+            data = PyBytes_FromStringAndSize(<char*> self._data, size)
+            self.clear()
+            return data
+        _resize(&self._object, size)
+        data = <bytes> self._object
+        _release(self._object)
+        self._object = NULL
+        self._data = NULL
+        # The next content is likely as large as this one.
+        self._capacity = 0
+        self.size = 0
+        if size <= KEEP:
+            self._grow(size)
         return data
 
     cpdef int clear(self) except -1:
         self.size = 0
         if self._capacity > KEEP:
-            free(self._data)
+            _release(self._object)
+            self._object = NULL
             self._data = NULL
             self._capacity = 0
         return 0

@@ -25,6 +25,7 @@ from typing import Any
 from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
+from persistence.errors import PersistenceError
 from vhosts.queues.consumers import Consumer
 from vhosts.queues.handle import QueueHandle, Run
 
@@ -109,17 +110,15 @@ class Queue(QueueHandle):
         """Append ``message`` (an object of this queue's own); False when the log cannot take it."""
         log = self.log
         logged = False
+        if self.error:
+            return False
         if log is None:
             message.offset = self.next_offset
             self.next_offset += 1
         elif message.flags & _PERSISTENT:
-            if self.error:
-                return False
             log.append(message, self.tick.now_us)  # type: ignore[union-attr]  # filled by the node
             logged = True
         else:
-            if self.error:
-                return False
             log.reserve(message)
         self.publish_total += 1
         size = message.size() + _OVERHEAD
@@ -174,12 +173,15 @@ class Queue(QueueHandle):
     def await_durable(self, run: Run) -> None:
         """Count ``run`` down once all published so far is below the high watermark."""
         log = self.log
-        if log is None or self.deleted:
+        if self.deleted:
             return
-        run.remaining += 1
         if self.error:
+            run.remaining += 1
             run.settled(True)
             return
+        if log is None:
+            return
+        run.remaining += 1
         self.waiting.append((log.end, run))
 
     def on_high_watermark(self, log: Any) -> None:
@@ -307,7 +309,7 @@ class Queue(QueueHandle):
         """Read the content of a returned message again, and of those after it, which come next."""
         try:
             messages, _ = self.log.read(offset, self.log.end, min(256, len(self.requeued)), 1 << 18)
-        except OSError as error:
+        except (OSError, PersistenceError) as error:
             self.on_log_failed(self.log, error)
             return None
         self.reread = {message.offset: message for message in messages}
@@ -328,7 +330,7 @@ class Queue(QueueHandle):
             end = log.end
             try:
                 messages, reached = log.read(self.cursor, end, room, size)
-            except OSError as error:
+            except (OSError, PersistenceError) as error:
                 self.on_log_failed(log, error)
                 return
         else:
