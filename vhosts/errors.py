@@ -1,0 +1,84 @@
+"""The refusals of a virtual host, with RabbitMQ's texts.
+
+Source: semantics 2.2 and 2.3, measured on RabbitMQ 3.10.8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_router.protocol.errors import (
+    AccessRefused,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+    erlang_binary,
+)
+
+DEFAULT_EXCHANGE_REFUSED = "operation not permitted on the default exchange"
+NO_PREVIOUS_QUEUE = "no previously declared queue"
+
+
+def described(kind: str, name: str, vhost: str) -> str:
+    """How texts name a ``queue`` or an ``exchange``."""
+    return f"{kind} '{name}' in vhost '{vhost}'"
+
+
+def not_found(kind: str, name: str, vhost: str) -> NotFound:
+    """404: there is no such queue or exchange."""
+    return NotFound(f"no {described(kind, name, vhost)}")
+
+
+def no_previous_queue() -> NotFound:
+    """404: an empty queue name stands for the last queue declared on the channel, and there is none."""
+    return NotFound(NO_PREVIOUS_QUEUE)
+
+
+def default_exchange_refused() -> AccessRefused:
+    """403: the default exchange cannot be declared, deleted or bound."""
+    return AccessRefused(DEFAULT_EXCHANGE_REFUSED)
+
+
+def reserved_name(kind: str, name: str) -> AccessRefused:
+    """403: clients may not choose a name with the prefix ``amq.``."""
+    return AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+
+
+def system_exchange(name: str, vhost: str) -> AccessRefused:
+    """403: an exchange that every virtual host has is not deleted."""
+    return AccessRefused(f"deletion of system {described('exchange', name, vhost)} not allowed")
+
+
+def internal_exchange(name: str, vhost: str) -> AccessRefused:
+    """403: only other exchanges publish to an internal exchange."""
+    return AccessRefused(f"cannot publish to internal {described('exchange', name, vhost)}")
+
+
+def locked_queue(name: str, vhost: str) -> ResourceLocked:
+    """405: the queue is exclusive to another connection, or would have to be exclusive and is not."""
+    return ResourceLocked(
+        f"cannot obtain exclusive access to locked {described('queue', name, vhost)}. It could be originally"
+        " declared on another connection or the exclusive property value does not match that of the original"
+        " declaration."
+    )
+
+
+def in_use(kind: str, name: str, vhost: str) -> PreconditionFailed:
+    """406: deletion was asked for only if nothing uses it."""
+    return PreconditionFailed(f"{described(kind, name, vhost)} in use")
+
+
+def not_empty(name: str, vhost: str) -> PreconditionFailed:
+    """406: deletion was asked for only if the queue is empty."""
+    return PreconditionFailed(f"{described('queue', name, vhost)} not empty")
+
+
+def erlang(value: Any) -> str:
+    """The value of a typed field as RabbitMQ prints it, which is as Erlang does."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "undefined"
+    if isinstance(value, bytes):
+        return erlang_binary(value)
+    return str(value)

@@ -1,0 +1,41 @@
+"""Direct exchange: a message goes where its routing key equals the binding's.
+
+Source: AMQP 0-9-1, section 3.1.3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+
+if TYPE_CHECKING:
+    from vhosts.bindings import Binding
+
+
+class DirectExchange(Exchange):
+    """Bindings by routing key."""
+
+    decided_by = BY_KEY
+
+    def __init__(self, name: str, type_name: str, **options: Any) -> None:
+        super().__init__(name, type_name, **options)
+        self._by_key: dict[str, dict[Binding, None]] = {}
+
+    def bind(self, binding: Binding) -> None:
+        """See ``Exchange``; any key is legal, arguments mean nothing."""
+        self._by_key.setdefault(binding.routing_key, {})[binding] = None
+
+    def unbind(self, binding: Binding) -> None:
+        """See ``Exchange``."""
+        same_key = self._by_key[binding.routing_key]
+        del same_key[binding]
+        if not same_key:
+            del self._by_key[binding.routing_key]
+
+    def route(self, message: Routable) -> Collection[Binding]:
+        """See ``Exchange``."""
+        if len(message.keys) == 1:
+            return self._by_key.get(message.keys[0], ())
+        return [binding for key in message.keys for binding in self._by_key.get(key, ())]

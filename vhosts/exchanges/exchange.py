@@ -1,0 +1,97 @@
+"""What an exchange is, and what an exchange type must give: bind, unbind and route.
+
+Walking bindings between exchanges, alternate exchanges, CC and BCC, and that a queue gets one copy over all
+paths, is the router's work. A type only says which of its bindings a message matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from amqp_router.protocol.fields import Table
+from amqp_router.protocol.properties import headers_of
+
+if TYPE_CHECKING:
+    from vhosts.bindings import Binding
+
+#: What decides where an exchange sends a message. The router remembers the routes of the first two.
+BY_KEY = 0
+BY_HEADERS = 1
+NOT_REPEATABLE = 2
+
+_NO_HEADERS: Table = {}
+
+
+class Routable:
+    """What an exchange may look at in a message."""
+
+    __slots__ = ("_headers", "keys", "properties")
+
+    def __init__(self, keys: Sequence[str], properties: bytes = b"\x00\x00") -> None:
+        #: The routing key, then those of the headers CC and BCC.
+        self.keys = keys
+        #: Property flags and values as received.
+        self.properties = properties
+        self._headers: Table | None = None
+
+    @property
+    def headers(self) -> Table:
+        """The headers table, empty if there is none; decoded when first asked for.
+
+        Raises:
+            FieldError: it is malformed.
+        """
+        if self._headers is None:
+            self._headers = headers_of(self.properties) or _NO_HEADERS
+        return self._headers
+
+
+class Exchange:
+    """Base of all exchange types. A subclass keeps the bindings it is given as suits its way of matching."""
+
+    #: BY_KEY, BY_HEADERS or NOT_REPEATABLE: what ``route`` looks at, apart from the bindings.
+    decided_by: ClassVar[int] = NOT_REPEATABLE
+
+    def __init__(
+        self,
+        name: str,
+        type_name: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.name = name
+        #: The name under which the type is registered.
+        self.type = type_name
+        self.durable = durable
+        #: Goes away with its last binding as source.
+        self.auto_delete = auto_delete
+        #: Takes messages from other exchanges only.
+        self.internal = internal
+        self.arguments: Table = arguments or {}
+        #: Name of the exchange that takes what matches no binding here.
+        self.alternate: str | None = None
+        #: Revision of the definition this exchange waits for; 0 if nothing was stored.
+        self.definition_rev = 0
+
+    def bind(self, binding: Binding) -> None:
+        """Route by ``binding``, which is new to this exchange, from now on.
+
+        Raises:
+            PreconditionFailed: its key or arguments mean nothing to this type; nothing has changed.
+        """
+        raise NotImplementedError
+
+    def unbind(self, binding: Binding) -> None:
+        """Route by ``binding`` no longer; it was bound before."""
+        raise NotImplementedError
+
+    def route(self, message: Routable) -> Collection[Binding]:
+        """The bindings that ``message`` matches by any of its keys; one may come twice.
+
+        The caller does not change what it is given.
+        """
+        raise NotImplementedError

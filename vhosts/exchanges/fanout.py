@@ -1,0 +1,36 @@
+"""Fanout exchange: every message goes to every binding.
+
+Source: AMQP 0-9-1, section 3.1.3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+
+if TYPE_CHECKING:
+    from vhosts.bindings import Binding
+
+
+class FanoutExchange(Exchange):
+    """Its bindings and nothing else."""
+
+    decided_by = BY_KEY
+
+    def __init__(self, name: str, type_name: str, **options: Any) -> None:
+        super().__init__(name, type_name, **options)
+        self._bindings: dict[Binding, None] = {}
+
+    def bind(self, binding: Binding) -> None:
+        """See ``Exchange``; key and arguments mean nothing."""
+        self._bindings[binding] = None
+
+    def unbind(self, binding: Binding) -> None:
+        """See ``Exchange``."""
+        del self._bindings[binding]
+
+    def route(self, message: Routable) -> Collection[Binding]:
+        """See ``Exchange``."""
+        return self._bindings

@@ -1,0 +1,54 @@
+# Compiled types of router.py.
+
+cimport cython
+
+from vhosts.queues.handle cimport QueueHandle
+
+cdef Py_ssize_t _ROUTES_MAX
+cdef Py_ssize_t _HEADERS_BYTES_MAX
+cdef unsigned char _MANDATORY
+cdef unsigned char _IMMEDIATE
+
+
+cdef class RoutingTable:
+    cdef public str vhost
+    cdef public unsigned long long generation
+    cdef public dict default_routes
+    cdef public dict exchanges
+
+
+cdef class Route:
+    cdef public list queues
+    cdef public QueueHandle single
+    cdef public list durable_queues
+    cdef public bytes route
+    cdef public str exchange
+    cdef public str routing_key
+    cdef public bint mandatory
+    cdef public bint has_bcc
+    cdef public bint cacheable
+    cdef public unsigned long long generation
+
+
+cdef class RouteCache:
+    cdef RoutingTable _table
+    cdef object _permits
+    cdef dict _by_args
+    cdef dict _by_headers
+    cdef bint _default_permitted
+    cdef unsigned long long _generation
+    @cython.locals(table=RoutingTable, octets="const unsigned char*", size=Py_ssize_t, route=Route)
+    cpdef Route find(self, bytes args)
+    @cython.locals(table=RoutingTable, start=Py_ssize_t, end=Py_ssize_t, by_headers=bytes, known=Route)
+    cpdef Route resolve(self, bytes args, bytes properties)
+    @cython.locals(table=RoutingTable, route=Route, known=Route, has_cc=bint, has_bcc=bint, decided_by=int, flags=int)
+    cdef Route _resolve(self, bytes args, bytes properties, bytes headers, bytes by_headers)
+    @cython.locals(table=RoutingTable, decided_by=int, queues=dict, seen=dict, to_visit=list, position=Py_ssize_t)
+    cdef int _walk(self, object exchange, object message, Route route) except -1
+    cdef object _forget(self, unsigned long long generation)
+
+
+cpdef Route default_route(QueueHandle queue)
+cpdef bint may_select(bytes headers) except -1
+cdef object _set_queues(Route route, list queues)
+cdef tuple _decode(bytes args)

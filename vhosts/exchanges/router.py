@@ -1,0 +1,271 @@
+"""From a publish to the queues it goes to, and the memory of it.
+
+A publisher says the same few things over and over, so a route is looked up by the octets of the publish
+method's arguments as they arrived: nothing is decoded on a hit. Only what is decided by exchange and routing
+key alone is remembered so. What headers decide is remembered by the octets of the headers table as well.
+The default exchange is one look-up by queue name and is not remembered, or short-lived reply queues would
+push everything else out.
+
+A remembered ``Route`` is good while its ``generation`` is that of the virtual host's ``RoutingTable``. Every
+change of exchanges, bindings or permissions raises the latter. A queue that nothing is bound to comes and
+goes without that: its one route is marked as gone (generation 0) when it is deleted.
+
+Compiled: see ``router.pxd``.
+
+Source: semantics 2.5; DESIGN 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
+from amqp_router.protocol.properties import header_range
+from vhosts.errors import internal_exchange, not_found
+from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
+from vhosts.exchanges.sender_selected import further_keys
+from vhosts.queues.handle import QueueHandle
+
+#: How many routes a cache holds of each kind before it is emptied.
+ROUTES_MAX = 10_000
+#: Headers tables above this size (octets) are not worth their memory as a key.
+HEADERS_BYTES_MAX = 512
+
+# C integers where compiled (see router.pxd).
+_ROUTES_MAX = 10_000
+_HEADERS_BYTES_MAX = 512
+_MANDATORY = 1
+_IMMEDIATE = 2
+
+
+class RoutingTable:
+    """What the routes of a virtual host depend on. The virtual host changes it, route caches read it."""
+
+    __slots__ = ("default_routes", "exchanges", "generation", "vhost")
+
+    def __init__(self) -> None:
+        #: Name of the virtual host.
+        self.vhost = ""
+        self.generation = 1
+        #: The route to each queue by its name in octets.
+        self.default_routes: dict[bytes, Route] = {}
+        self.exchanges: dict[str, Exchange] = {}
+
+
+class Route:
+    """Where a publish goes."""
+
+    __slots__ = (
+        "cacheable",
+        "durable_queues",
+        "exchange",
+        "generation",
+        "has_bcc",
+        "mandatory",
+        "queues",
+        "route",
+        "routing_key",
+        "single",
+    )
+
+    def __init__(self) -> None:
+        #: Each queue once, in the order in which bindings led there.
+        self.queues: list[QueueHandle] = []
+        #: The queue, if there is just one.
+        self.single: QueueHandle | None = None
+        self.durable_queues: list[QueueHandle] = []
+        #: Exchange and routing key as two short strings, as basic.deliver carries them.
+        self.route = b""
+        self.exchange = ""
+        self.routing_key = ""
+        #: The publisher wants the message back if it goes nowhere; always False where it goes to a queue
+        #: by the default exchange.
+        self.mandatory = False
+        #: The headers have ``BCC``, which no consumer may see: ``sender_selected.without_bcc``.
+        self.has_bcc = False
+        #: Every publish with the same arguments and without CC and BCC goes here while the generation stands.
+        self.cacheable = False
+        #: What the routing table's generation must be for this route to be used again; 0 is never.
+        self.generation = 0
+
+
+class RouteCache:
+    """The routes of one virtual host that one user may use.
+
+    ``permits(exchange)`` raises AccessRefused if the user may not publish to the exchange of that name. Its
+    verdict is remembered until the table's generation changes.
+    """
+
+    __slots__ = ("_by_args", "_by_headers", "_default_permitted", "_generation", "_permits", "_table")
+
+    def __init__(self, table: RoutingTable, permits: Callable[[str], None]) -> None:
+        self._table = table
+        self._permits = permits
+        self._by_args: dict[bytes, Route] = {}
+        self._by_headers: dict[bytes, Route] = {}
+        self._default_permitted = False
+        self._generation = 0
+
+    def find(self, args: bytes) -> Route | None:
+        """The known route of a publish, or None: ``resolve`` it then.
+
+        ``args`` are the arguments of basic.publish as on the wire. The message must have neither CC nor
+        BCC among its headers, see ``may_select``.
+        """
+        table = self._table
+        if self._generation != table.generation:
+            self._forget(table.generation)
+        octets = args
+        size = len(args)
+        if size < 5:
+            return None
+        if octets[2] != 0:
+            return self._by_args.get(args)
+        # u16 0, u8 0 (the exchange's length), the key's length, the key, the flags.
+        if not self._default_permitted or octets[3] + 5 != size or octets[size - 1] & _IMMEDIATE:
+            return None
+        route = table.default_routes.get(args[4 : size - 1])
+        if route is not None:
+            route.generation = table.generation
+        return route
+
+    def resolve(self, args: bytes, properties: bytes) -> Route:
+        """The route of a publish, found in full; remembered as far as it can be.
+
+        Raises:
+            FrameError: ``args`` are malformed, or the headers are and must be looked at (501).
+            NotImplementedByServer: ``immediate`` is set (540).
+            AccessRefused: the user may not publish to the exchange, or it is internal (403).
+            NotFound: there is no such exchange (404).
+            PreconditionFailed: CC or BCC is no array (406).
+        """
+        table = self._table
+        if self._generation != table.generation:
+            self._forget(table.generation)
+        try:
+            start, end = header_range(properties)
+            by_headers = b""
+            if end - start <= _HEADERS_BYTES_MAX:
+                by_headers = args + properties[start:end]
+                known = self._by_headers.get(by_headers)
+                if known is not None:
+                    return known
+            return self._resolve(args, properties, properties[start:end], by_headers)
+        except FieldError as error:
+            raise FrameError(f"cannot decode the headers: {error}", class_id=60, method_id=40) from error
+
+    def _resolve(self, args: bytes, properties: bytes, headers: bytes, by_headers: bytes) -> Route:
+        exchange_name, key, flags = _decode(args)
+        if flags & _IMMEDIATE:
+            raise NotImplementedByServer("immediate=true")
+        self._permits(exchange_name)
+        table = self._table
+        exchange = table.exchanges.get(exchange_name)
+        if exchange is None:
+            raise not_found("exchange", exchange_name, table.vhost)
+        if exchange.internal:
+            raise internal_exchange(exchange_name, table.vhost)
+        if exchange_name == "":
+            self._default_permitted = True
+        message = Routable([key], properties)
+        has_cc = False
+        has_bcc = False
+        if may_select(headers):
+            has_cc = "CC" in message.headers
+            has_bcc = "BCC" in message.headers
+        if has_cc or has_bcc:
+            message.keys = [key, *further_keys(message.headers)]
+        else:
+            # It may be known: the caller could not be certain that there is no CC.
+            known = self.find(args)
+            if known is not None:
+                return known
+        route = Route()
+        decided_by = self._walk(exchange, message, route)
+        route.exchange = exchange_name
+        route.routing_key = key
+        route.route = args[2 : len(args) - 1]
+        route.mandatory = flags & _MANDATORY != 0
+        route.has_bcc = has_bcc
+        route.generation = table.generation
+        if decided_by == BY_KEY and not has_cc and not has_bcc:
+            route.cacheable = True
+            if len(self._by_args) >= _ROUTES_MAX:
+                self._by_args.clear()
+            self._by_args[args] = route
+        elif decided_by <= BY_HEADERS and by_headers:
+            if len(self._by_headers) >= _ROUTES_MAX:
+                self._by_headers.clear()
+            self._by_headers[by_headers] = route
+        return route
+
+    def _walk(self, exchange: Exchange, message: Routable, route: Route) -> int:
+        """Fill the queues of ``route``; returns what decided them, the least repeatable exchange counting.
+
+        Follows bindings between exchanges, each exchange once, so cycles end. The alternate exchange of an
+        exchange comes in when no binding of it matched, as in RabbitMQ: also if what matched led nowhere.
+        """
+        table = self._table
+        decided_by = BY_KEY
+        queues: dict[QueueHandle, None] = {}
+        seen: dict[Exchange, None] = {exchange: None}
+        to_visit = [exchange]
+        position = 0
+        while position < len(to_visit):
+            source = to_visit[position]
+            position += 1
+            decided_by = max(decided_by, source.decided_by)
+            bindings = source.route(message)
+            for binding in bindings:
+                destination = binding.destination
+                if isinstance(destination, QueueHandle):
+                    queues[destination] = None
+                elif destination not in seen:
+                    seen[destination] = None
+                    to_visit.append(destination)
+            if not bindings and source.alternate is not None:
+                alternate = table.exchanges.get(source.alternate)
+                if alternate is not None and alternate not in seen:
+                    seen[alternate] = None
+                    to_visit.append(alternate)
+        _set_queues(route, list(queues))
+        return decided_by
+
+    def _forget(self, generation: int) -> None:
+        self._by_args.clear()
+        self._by_headers.clear()
+        self._default_permitted = False
+        self._generation = generation
+
+
+def default_route(queue: QueueHandle) -> Route:
+    """The route to ``queue`` by its name."""
+    name = queue.name.encode("utf-8", "surrogateescape")
+    route = Route()
+    _set_queues(route, [queue])
+    route.route = b"\x00%c%b" % (len(name), name)
+    route.routing_key = queue.name
+    route.cacheable = True
+    return route
+
+
+def may_select(headers: bytes) -> bool:
+    """Whether the encoded ``headers`` may have a CC or BCC: False is certain, True is likely."""
+    return b"\x02CC" in headers or b"\x03BCC" in headers
+
+
+def _set_queues(route: Route, queues: list[QueueHandle]) -> None:
+    route.queues = queues
+    route.single = queues[0] if len(queues) == 1 else None
+    route.durable_queues = [queue for queue in queues if queue.durable]
+
+
+def _decode(args: bytes) -> tuple[str, str, int]:
+    """Exchange, routing key and flags of a publish."""
+    size = len(args)
+    key_at = 3 + args[2] if size > 3 else size
+    if key_at >= size or key_at + 1 + args[key_at] + 1 != size:
+        raise cannot_decode(args, 60, 40)
+    exchange = args[3:key_at].decode("utf-8", "surrogateescape")
+    key = args[key_at + 1 : size - 1].decode("utf-8", "surrogateescape")
+    return exchange, key, args[size - 1]

@@ -1,0 +1,39 @@
+"""Topic exchange: a message goes where its routing key matches the binding's pattern of words.
+
+Source: AMQP 0-9-1, section 3.1.3.3; semantics 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+from vhosts.exchanges.topic_trie import TopicTrie
+
+if TYPE_CHECKING:
+    from vhosts.bindings import Binding
+
+
+class TopicExchange(Exchange):
+    """Bindings in a trie of the words of their patterns."""
+
+    decided_by = BY_KEY
+
+    def __init__(self, name: str, type_name: str, **options: Any) -> None:
+        super().__init__(name, type_name, **options)
+        self._trie = TopicTrie()
+
+    def bind(self, binding: Binding) -> None:
+        """See ``Exchange``; any key is a legal pattern, arguments mean nothing."""
+        self._trie.insert(binding.routing_key, binding)
+
+    def unbind(self, binding: Binding) -> None:
+        """See ``Exchange``."""
+        self._trie.remove(binding.routing_key, binding)
+
+    def route(self, message: Routable) -> Collection[Binding]:
+        """See ``Exchange``."""
+        if len(message.keys) == 1:
+            return self._trie.match(message.keys[0])
+        return [binding for key in message.keys for binding in self._trie.match(key)]

@@ -1,0 +1,513 @@
+"""A virtual host: its exchanges, its queues and the bindings between them, and how they change.
+
+Memory changes at once. What is durable is also submitted to the definition store, as rows, all that goes
+together in one submission; the revision it returns is what the client's reply waits for. A call that finds
+nothing to change returns the revision of the change it relies on, as that may still be on its way.
+
+Bound together at all times:
+
+- ``table`` knows every exchange, and the route to every queue by its name;
+- the default exchange reaches every queue, without entries in ``bindings``;
+- every binding in ``bindings`` has both its ends, and its source routes by it.
+
+Source: AMQP 0-9-1, classes exchange and queue; semantics 2.2 to 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+from amqp_router.protocol.fields import Table, decode_table, encode_table
+from persistence.definitions.records import (
+    NO_ARGUMENTS,
+    BindingRow,
+    Change,
+    Delete,
+    ExchangeRow,
+    Put,
+    QueueRow,
+)
+from vhosts import arguments as args
+from vhosts.bindings import Binding, Bindings
+from vhosts.counters import Counters
+from vhosts.errors import (
+    default_exchange_refused,
+    in_use,
+    locked_queue,
+    not_empty,
+    not_found,
+    system_exchange,
+)
+from vhosts.exchanges.default import DefaultExchange
+from vhosts.exchanges.exchange import Exchange
+from vhosts.exchanges.router import RoutingTable, default_route
+from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_type
+from vhosts.queues.handle import QueueHandle
+
+RESERVED_PREFIX = "amq."
+
+
+class DefinitionsPort(Protocol):
+    """Where the definitions of what is durable are kept."""
+
+    def submit(self, changes: Sequence[Change]) -> int:
+        """Take ``changes`` to be stored together; returns the revision they get."""
+
+
+class QueueFactory(Protocol):
+    """Makes the queues of a virtual host, logs and all."""
+
+    def __call__(
+        self,
+        *,
+        vhost: VirtualHost,
+        name: str,
+        durable: bool,
+        exclusive_owner: Any,
+        auto_delete: bool,
+        arguments: Table,
+        incarnation: str,
+    ) -> QueueHandle:
+        """A queue ready for use. ``incarnation`` is that of a queue stored before, empty for a new one."""
+
+
+class LoadError(Exception):
+    """The stored definitions do not fit this program: an exchange type is missing."""
+
+
+class VirtualHost:
+    """Exchanges, queues and bindings under one name. Permissions are the caller's business."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        definitions: DefinitionsPort,
+        make_queue: QueueFactory,
+        generate_name: Callable[[str], str],
+    ) -> None:
+        self.name = name
+        #: A prefix made into a name that nobody else has.
+        self.generate_name = generate_name
+        self.queues: dict[str, QueueHandle] = {}
+        self.bindings = Bindings()
+        self.counters = Counters()
+        self.table = RoutingTable()
+        self.table.vhost = name
+        self.exchanges = self.table.exchanges
+        self._definitions = definitions
+        self._make_queue = make_queue
+        self._owned: dict[Any, dict[QueueHandle, None]] = {}
+        self._last_rev = 0
+        self.exchanges[""] = DefaultExchange(self.queues)
+        for system_name, type_name, internal in SYSTEM_EXCHANGES:
+            cls = EXCHANGE_TYPES[type_name]
+            self.exchanges[system_name] = cls(system_name, type_name, durable=True, internal=internal)
+
+    @property
+    def generation(self) -> int:
+        """Raised by every change that can alter a route."""
+        return self.table.generation
+
+    def forget_routes(self) -> None:
+        """Make every remembered route be found anew: permissions have changed."""
+        self.table.generation += 1
+
+    # -- start -----------------------------------------------------------------------------------------
+
+    def load(
+        self,
+        exchanges: Iterable[ExchangeRow],
+        queues: Iterable[QueueRow],
+        bindings: Iterable[BindingRow],
+    ) -> list[BindingRow]:
+        """Take what the definition store holds of this virtual host; returns bindings that lack an end.
+
+        Raises:
+            LoadError: an exchange is of a type that nobody has registered.
+        """
+        for exchange_row in exchanges:
+            self._load_exchange(exchange_row)
+        for queue_row in queues:
+            queue = self._make_queue(
+                vhost=self,
+                name=queue_row.name,
+                durable=True,
+                exclusive_owner=None,
+                auto_delete=queue_row.auto_delete,
+                arguments=decode_table(queue_row.arguments, 0)[0],
+                incarnation=queue_row.incarnation,
+            )
+            self._enter(queue)
+        return [row for row in bindings if not self._load_binding(row)]
+
+    def _load_exchange(self, row: ExchangeRow) -> None:
+        if row.type not in EXCHANGE_TYPES:
+            raise LoadError(
+                f"exchange '{row.name}' in vhost '{self.name}' is of type '{row.type}', "
+                "which is not registered"
+            )
+        self._new_exchange(
+            row.name,
+            row.type,
+            durable=True,
+            auto_delete=row.auto_delete,
+            internal=row.internal,
+            arguments=decode_table(row.arguments, 0)[0],
+        )
+
+    def _load_binding(self, row: BindingRow) -> bool:
+        source = self.exchanges.get(row.source)
+        ends: dict[str, Any] = self.queues if row.destination_type == "queue" else self.exchanges
+        destination = ends.get(row.destination)
+        if source is None or destination is None:
+            return False
+        binding = Binding(source, destination, row.routing_key, decode_table(row.arguments, 0)[0])
+        source.bind(binding)
+        self.bindings.add(binding)
+        return True
+
+    # -- exchanges -------------------------------------------------------------------------------------
+
+    def find_exchange(self, name: str) -> Exchange:
+        """The exchange ``name``.
+
+        Raises:
+            NotFound: there is none (404).
+        """
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise not_found("exchange", name, self.name)
+        return exchange
+
+    def declare_exchange(
+        self,
+        name: str,
+        type_name: str,
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table | None = None,
+    ) -> int:
+        """Make the exchange, or see that the one there is the same; ``passive`` only that there is one.
+
+        Returns the revision to wait for, 0 for none.
+
+        Raises:
+            AccessRefused: it is the default exchange (403).
+            NotFound: ``passive``, and there is none (404).
+            CommandInvalid: there is no such type (503).
+            PreconditionFailed: the one there differs, or an argument is wrong (406).
+        """
+        if name == "":
+            raise default_exchange_refused()
+        if passive:
+            return self.find_exchange(name).definition_rev
+        exchange_type(type_name)
+        declared = {
+            "type": type_name,
+            "durable": durable,
+            "auto_delete": auto_delete,
+            "internal": internal,
+            "arguments": arguments or {},
+        }
+        exchange = self.exchanges.get(name)
+        if exchange is not None:
+            current = {attribute: getattr(exchange, attribute) for attribute in declared}
+            args.check_exchange_equivalence(name, self.name, current, declared)
+            return exchange.definition_rev
+        exchange = self._new_exchange(
+            name,
+            type_name,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments or {},
+        )
+        if durable:
+            row = ExchangeRow(self.name, name, type_name, auto_delete, internal, _encoded(exchange.arguments))
+            exchange.definition_rev = self._submit([Put(row)])
+        self.table.generation += 1
+        return exchange.definition_rev
+
+    def _new_exchange(self, name: str, type_name: str, *, arguments: Table, **flags: bool) -> Exchange:
+        alternate = args.alternate_exchange(name, self.name, arguments)
+        exchange = exchange_type(type_name)(name, type_name, arguments=arguments, **flags)
+        exchange.alternate = alternate
+        self.exchanges[name] = exchange
+        return exchange
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> int:
+        """Remove the exchange and its bindings, on both sides; that there is none is fine.
+
+        Returns the revision to wait for.
+
+        Raises:
+            AccessRefused: it is the default exchange or a system exchange (403).
+            PreconditionFailed: ``if_unused``, and it has bindings (406).
+        """
+        if name == "":
+            raise default_exchange_refused()
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return self._last_rev
+        if name.startswith(RESERVED_PREFIX):
+            raise system_exchange(name, self.name)
+        if if_unused and self.bindings.has_source(exchange):
+            raise in_use("exchange", name, self.name)
+        return self._submit(self._remove([exchange], []))
+
+    # -- queues ----------------------------------------------------------------------------------------
+
+    def find_queue(self, name: str, owner: Any) -> QueueHandle:
+        """The queue ``name``, as the connection ``owner`` may use it.
+
+        Raises:
+            NotFound: there is none (404).
+            ResourceLocked: it is exclusive to another connection (405).
+        """
+        queue = self.queues.get(name)
+        if queue is None:
+            raise not_found("queue", name, self.name)
+        self._check_lock(queue, owner)
+        return queue
+
+    def declare_queue(
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+        owner: Any = None,
+    ) -> tuple[QueueHandle, int]:
+        """Make the queue, or see that the one there is the same; returns it and the revision to wait for.
+
+        An exclusive queue belongs to the connection ``owner``, goes with it, and is never durable.
+
+        Raises:
+            ResourceLocked: the one there is exclusive to another connection, or ``exclusive`` differs (405).
+            PreconditionFailed: the one there differs, or an argument is wrong or not supported yet (406).
+        """
+        table = arguments or {}
+        stays = durable and not exclusive
+        exclusive_owner = owner if exclusive else None
+        queue = self.queues.get(name)
+        if queue is not None:
+            if queue.exclusive_owner is not exclusive_owner:
+                raise locked_queue(name, self.name)
+            current = (bool(queue.durable), bool(queue.auto_delete), queue.arguments)
+            args.check_queue_equivalence(name, self.name, current, (stays, auto_delete, table))
+            self.counters.queue_declared += 1
+            return queue, queue.definition_rev
+        args.check_queue_arguments(
+            name, self.name, table, durable=durable, exclusive=exclusive, auto_delete=auto_delete
+        )
+        queue = self._make_queue(
+            vhost=self,
+            name=name,
+            durable=stays,
+            exclusive_owner=exclusive_owner,
+            auto_delete=auto_delete,
+            arguments=table,
+            incarnation="",
+        )
+        if stays:
+            row = QueueRow(self.name, name, auto_delete, _encoded(table), queue.incarnation)
+            queue.definition_rev = self._submit([Put(row)])
+        self._enter(queue)
+        self.counters.queue_declared += 1
+        self.counters.queue_created += 1
+        return queue, queue.definition_rev
+
+    def delete_queue(
+        self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: Any = None
+    ) -> tuple[int, int]:
+        """Remove the queue and its bindings; that there is none is fine.
+
+        Returns how many messages were ready, and the revision to wait for.
+
+        Raises:
+            ResourceLocked: it is exclusive to another connection (405).
+            PreconditionFailed: it is not empty or has consumers, and was to be deleted only if not (406).
+        """
+        queue = self.queues.get(name)
+        if queue is None:
+            return 0, self._last_rev
+        self._check_lock(queue, owner)
+        if if_empty and not queue.is_empty():
+            raise not_empty(name, self.name)
+        if if_unused and not queue.is_unused():
+            raise in_use("queue", name, self.name)
+        return self.remove_queue(queue)
+
+    def remove_queue(self, queue: QueueHandle) -> tuple[int, int]:
+        """Remove ``queue``, which is here, whoever owns it: deleted, or auto-deleted by its last consumer.
+
+        Returns how many messages were ready, and the revision to wait for.
+        """
+        del self.queues[queue.name]
+        route = self.table.default_routes.pop(_octets(queue.name))
+        route.generation = 0  # channels that remember it look again
+        if queue.exclusive_owner is not None:
+            owned = self._owned[queue.exclusive_owner]
+            del owned[queue]
+            if not owned:
+                del self._owned[queue.exclusive_owner]
+        changes = self._remove([], self.bindings.of_destination(queue))
+        if queue.durable:
+            changes.append(Delete(QueueRow.kind, (self.name, queue.name)))
+        rev = self._submit(changes)
+        self.counters.queue_deleted += 1
+        return queue.delete(rev), rev
+
+    def remove_exclusive_queues(self, owner: Any, limit: int) -> bool:
+        """Remove up to ``limit`` of the queues that are exclusive to ``owner``; True if some are left."""
+        for queue in list(islice(self._owned.get(owner, ()), limit)):
+            self.remove_queue(queue)
+        return owner in self._owned
+
+    def _enter(self, queue: QueueHandle) -> None:
+        self.queues[queue.name] = queue
+        self.table.default_routes[_octets(queue.name)] = default_route(queue)
+        if queue.exclusive_owner is not None:
+            self._owned.setdefault(queue.exclusive_owner, {})[queue] = None
+
+    def _check_lock(self, queue: QueueHandle, owner: Any) -> None:
+        if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
+            raise locked_queue(queue.name, self.name)
+
+    # -- bindings --------------------------------------------------------------------------------------
+
+    def bind_queue(self, queue: str, exchange: str, routing_key: str, arguments: Table, owner: Any) -> int:
+        """Bind ``queue`` to ``exchange``; that it is so already is fine. Returns the revision to wait for.
+
+        Raises:
+            AccessRefused: it is the default exchange (403).
+            NotFound: one of the two does not exist; the exchange is named if both do not (404).
+            ResourceLocked: the queue is exclusive to another connection (405).
+            PreconditionFailed: the exchange cannot make sense of key or arguments (406).
+        """
+        source = self._bindable(exchange)
+        return self._bind(source, self.find_queue(queue, owner), routing_key, arguments)
+
+    def unbind_queue(self, queue: str, exchange: str, routing_key: str, arguments: Table, owner: Any) -> int:
+        """Undo ``bind_queue``; that there is no such binding, queue or exchange is fine.
+
+        Raises:
+            AccessRefused: it is the default exchange (403).
+            ResourceLocked: the queue is exclusive to another connection (405).
+        """
+        if exchange == "":
+            raise default_exchange_refused()
+        binding = self._find_binding(
+            self.exchanges.get(exchange), self.queues.get(queue), routing_key, arguments
+        )
+        if binding is None:
+            return self._last_rev
+        self._check_lock(self.queues[queue], owner)
+        return self._submit(self._remove([], [binding]))
+
+    def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> int:
+        """Let ``destination`` have what ``source`` takes; returns the revision to wait for.
+
+        Raises:
+            AccessRefused: one of them is the default exchange (403).
+            NotFound: one of them does not exist (404).
+            PreconditionFailed: the source cannot make sense of key or arguments (406).
+        """
+        if destination == "":
+            raise default_exchange_refused()
+        from_exchange = self._bindable(source)
+        return self._bind(from_exchange, self.find_exchange(destination), routing_key, arguments)
+
+    def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> int:
+        """Undo ``bind_exchange``; that there is no such binding or exchange is fine.
+
+        Raises:
+            AccessRefused: one of them is the default exchange (403).
+        """
+        if "" in (destination, source):
+            raise default_exchange_refused()
+        binding = self._find_binding(
+            self.exchanges.get(source), self.exchanges.get(destination), routing_key, arguments
+        )
+        return self._last_rev if binding is None else self._submit(self._remove([], [binding]))
+
+    def _bindable(self, exchange: str) -> Exchange:
+        if exchange == "":
+            raise default_exchange_refused()
+        return self.find_exchange(exchange)
+
+    def _bind(
+        self, source: Exchange, destination: QueueHandle | Exchange, routing_key: str, arguments: Table
+    ) -> int:
+        binding = Binding(source, destination, routing_key, arguments)
+        if self.bindings.find(binding) is not None:
+            return self._last_rev if binding.is_durable() else 0
+        source.bind(binding)
+        self.bindings.add(binding)
+        self.table.generation += 1
+        return self._submit([Put(binding.row(self.name))]) if binding.is_durable() else 0
+
+    def _find_binding(
+        self,
+        source: Exchange | None,
+        destination: QueueHandle | Exchange | None,
+        routing_key: str,
+        arguments: Table,
+    ) -> Binding | None:
+        if source is None or destination is None:
+            return None
+        return self.bindings.find(Binding(source, destination, routing_key, arguments))
+
+    # -- removal ---------------------------------------------------------------------------------------
+
+    def _remove(self, exchanges: list[Exchange], bindings: list[Binding]) -> list[Change]:
+        """Remove ``exchanges`` and ``bindings``, and the auto-delete exchanges that lose their last binding.
+
+        An exchange takes its bindings with it, on both sides, and that may go on; so both lists grow until
+        they are worked off. Returns what changes in the definition store.
+        """
+        changes: list[Change] = []
+        while exchanges or bindings:
+            if bindings:
+                binding = bindings.pop()
+                if binding not in self.bindings:
+                    continue
+                source = binding.source
+                self.bindings.remove(binding)
+                source.unbind(binding)
+                if binding.is_durable():
+                    changes.append(Delete.of(binding.row(self.name)))
+                if source.auto_delete and not self.bindings.has_source(source):
+                    exchanges.append(source)
+            else:
+                exchange = exchanges.pop()
+                if self.exchanges.pop(exchange.name, None) is None:
+                    continue
+                bindings += self.bindings.of_source(exchange)
+                bindings += self.bindings.of_destination(exchange)
+                if exchange.durable:
+                    changes.append(Delete(ExchangeRow.kind, (self.name, exchange.name)))
+            self.table.generation += 1
+        return changes
+
+    def _submit(self, changes: Sequence[Change]) -> int:
+        if not changes:
+            return 0
+        self._last_rev = self._definitions.submit(changes)
+        return self._last_rev
+
+
+def _encoded(table: Table) -> bytes:
+    return encode_table(table) if table else NO_ARGUMENTS
+
+
+def _octets(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
