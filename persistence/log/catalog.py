@@ -91,7 +91,7 @@ class Catalog:
                 self._journal.setdefault(incarnation, []).append((header, data))
         for incarnation in self._journal:
             if disk.exists(join(self._queues_dir, incarnation)):
-                self._early[incarnation] = self._recover(incarnation, self._description(incarnation))
+                self._early[incarnation] = self._recover(incarnation, {})
         for path in paths:
             disk.unlink(path)
         disk.sync_directory(self._data_dir)
@@ -99,15 +99,7 @@ class Catalog:
 
     def create(self, incarnation: str, vhost: str, name: str, arguments: Any = None) -> QueueLog:
         """A log for a queue just declared. Nothing is written before its first batch."""
-        description = {
-            "version": 0,
-            "incarnation": incarnation,
-            "vhost": vhost,
-            "name": name,
-            "arguments": _plain(arguments),
-            "partitions": 1,
-        }
-        log = self._make(incarnation, description)
+        log = self._make(incarnation, _describe(incarnation, vhost, name, arguments))
         log.partition.roll(0)
         log.opened(unclean=False)
         self.logs[incarnation] = log
@@ -126,21 +118,24 @@ class Catalog:
         if log is None:
             if not self._disk.exists(join(self._queues_dir, incarnation, "0")):
                 return self.create(incarnation, vhost, name, arguments)
-            log = self._recover(incarnation, self._description(incarnation))
+            log = self._recover(incarnation, _describe(incarnation, vhost, name, arguments))
         self.logs[incarnation] = log
         return log
 
-    def _description(self, incarnation: str) -> dict[str, Any]:
+    def _read_description(self, incarnation: str) -> dict[str, Any] | None:
+        """``log.json``, which must be of this format version; None if there is none."""
         path = join(self._queues_dir, incarnation, "log.json")
         try:
-            description: dict[str, Any] = json.loads(read_file(self._disk, path))
+            description = json.loads(read_file(self._disk, path))
         except FileNotFoundError:
             # Made and synced before the first batch; without it there is none.
-            return {}
+            return None
         except ValueError:
             raise CorruptLog(path, 0, "not JSON") from None
-        if description.get("version") != 0:
-            raise CorruptLog(path, 0, f"format version {description.get('version')}, not 0")
+        version = description.get("version") if isinstance(description, dict) else None
+        if version != 0:
+            raise CorruptLog(path, 0, f"format version {version}, not 0")
+        assert isinstance(description, dict)
         return description
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
@@ -152,8 +147,11 @@ class Catalog:
         return log
 
     def _recover(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
-        log = self._make(incarnation, description)
+        found = self._read_description(incarnation)
+        log = self._make(incarnation, found or description)
         state, clean = self._newest_state(incarnation, log.partition.directory)
+        # After an unclean stop the names need not be durable yet; ``create`` makes them so.
+        log.writer.created = found is not None and clean
         report = recover(
             log, self._disk, state, clean=clean, journal=self._journal.get(incarnation, ())
         )
@@ -207,6 +205,17 @@ class Catalog:
         """Make everything durable and leave the mark of a clean stop; blocks."""
         self.sync.flush_and_stop(list(self.logs.values()))
         self._readers.close()
+
+
+def _describe(incarnation: str, vhost: str, name: str, arguments: Any) -> dict[str, Any]:
+    return {
+        "version": 0,
+        "incarnation": incarnation,
+        "vhost": vhost,
+        "name": name,
+        "arguments": _plain(arguments),
+        "partitions": 1,
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -161,6 +161,7 @@ def _unpack_log(reader: _Reader) -> LogState:
     for _ in range(count):
         number, size = reader.take(_CHUNK)
         settles.load_chunk(number, reader.bytes(size))
+    settles.cut(state.recovery_offset)
     for _ in range(reader.take(_U32)[0]):
         first, number, _, _, returned, _, _ = reader.take(SETTLE)
         for offset in range(first, first + number):

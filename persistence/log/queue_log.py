@@ -326,9 +326,7 @@ class QueueLog:
     def _place_settles(self) -> None:
         runs = self._runs
         self._runs = []
-        for first, count, _, _, settled in runs:
-            if settled:
-                self._count_settled(first, first + count, settled)
+        self._count_settled(runs)
         if self._epoch_pending:
             self._start_epoch(self._last_us)
         most = self._batch_bytes_max // 24
@@ -338,15 +336,20 @@ class QueueLog:
                 settles_batch(part, self._next_base, self._take_offset(), self._last_us, self.epoch)
             )
 
-    def _count_settled(self, first: int, end: int, settled: int) -> None:
-        """Take settled messages off their segments' counts; every message in the range is in a segment."""
-        segment = self.partition.segment_of(first)
-        if segment is not None and end <= segment.end:
+    def _count_settled(self, runs: list[tuple[int, int, int, int, int]]) -> None:
+        """Take settled messages off their segments' counts; every message of the runs is in a segment."""
+        partition = self.partition
+        for first, count, _, _, settled in runs:
+            if not settled:
+                continue
+            segment = partition.segment_of(first)
+            if segment is None or first + count > segment.end:
+                # Over a border the run does not say how many are on which side.
+                self._recount()
+                return
             segment.live -= settled
-            if segment.live == 0 and segment is not self.partition.active:
+            if segment.live == 0 and segment is not partition.active:
                 self.checkpoint_due = True
-        else:
-            self._recount()
 
     def _recount(self) -> None:
         for segment in self.partition.segments:

@@ -66,13 +66,18 @@ def recover(
     if not partition.segments:
         partition.roll(log.end)
     active = partition.active
-    if disk.exists(directory):
-        if active.size or disk.exists(active.path):
-            log.writer.resume(active, active.size)
-        else:
-            log.writer.created = True
-    replayed = _replay(log, journal)
-    report.replayed_batches = replayed
+    if bases and bases[-1] == active.base:
+        # A checkpoint is written after the sync of what it covers.
+        is_synced = state is not None and (state.recovery_segment, state.recovery_position) == (
+            active.base,
+            active.size,
+        )
+        log.writer.resume(active, active.size, synced=is_synced)
+    report.replayed_batches = _replay(log, journal)
+    if log.writer.dirty:
+        # After a kill the page cache still shows what was never synced; from here on it counts as durable.
+        log.writer.create()
+        log.writer.sync()
     log.opened(unclean=not trusted)
     return report
 
@@ -293,7 +298,6 @@ def _replay(log: QueueLog, journal: Sequence[JournalEntry]) -> int:
         batches.append(batch)
     if batches:
         log.writer.write(batches)
-        log.writer.sync()
         for segment in log.partition.segments:
             segment.written = segment.size
     return len(batches)

@@ -224,6 +224,24 @@ class SettleState:
         else:
             self.chunks[number] = FULL
 
+    def cut(self, end: int) -> None:
+        """Forget every bit from ``end`` on: places of transient messages, of which a checkpoint knows too much."""
+        self.settled_below = min(self.settled_below, end)
+        for number in [number for number in self.chunks if (number + 1) << 16 > end]:
+            first = number << 16
+            old = self.chunks.pop(number)
+            if end <= first:
+                continue
+            ones = (1 << CHUNK_OFFSETS) - 1 if old is FULL else int.from_bytes(old.bits, "little")
+            ones &= (1 << (end - first)) - 1
+            chunk = Chunk()
+            chunk.number = number
+            chunk.bits = bytearray(ones.to_bytes(CHUNK_BYTES, "little"))
+            chunk.ones = ones.bit_count()
+            chunk.counts = old.counts
+            self.chunks[number] = chunk
+        self._last = FULL
+
     def _chunk(self, number: int) -> Chunk:
         chunk = self.chunks.get(number)
         if chunk is None:

@@ -42,14 +42,13 @@ class PartitionWriter:
         """The segment being written; empty before the first batch."""
         return self._path
 
-    def resume(self, segment: Segment, synced: int) -> None:
-        """Go on in a recovered segment of which ``synced`` bytes are durable."""
-        self.created = True
+    def resume(self, segment: Segment, size: int, *, synced: bool) -> None:
+        """Go on in a recovered segment of ``size`` bytes; without ``synced`` nothing of it is taken as durable."""
         self._segment = segment
         self._path = segment.path
-        self._position = self._synced = synced
-        self.dirty = False
-        self._names_dirty = False
+        self._position = size
+        self._synced = size if synced else 0
+        self.dirty = self._names_dirty = not synced
 
     def create(self) -> None:
         """Make the directory and ``log.json``, durably, before the first batch."""
@@ -60,8 +59,12 @@ class PartitionWriter:
         queues_directory = parent(queue_directory)
         disk.make_directory(queue_directory)
         disk.make_directory(self.directory)
-        data = json.dumps(self._description, sort_keys=True).encode()
-        replace_file(disk, join(queue_directory, "log.json"), data)
+        path = join(queue_directory, "log.json")
+        if disk.exists(path):
+            # Seen after a kill; that does not make its name durable.
+            disk.sync_directory(queue_directory)
+        else:
+            replace_file(disk, path, json.dumps(self._description, sort_keys=True).encode())
         disk.sync_directory(queues_directory)
         self.created = True
 

@@ -1,0 +1,230 @@
+"""A disk in memory that forgets what was not synced.
+
+What POSIX promises and no more: file content is durable after ``sync`` of the file, a name after
+``sync_directory`` of its directory. ``power_loss`` keeps all that is durable and a seeded part of the rest: of
+each file's unsynced writes a prefix with a torn end, or any sectors; of each directory's unsynced changes a
+prefix. A failed sync loses the pages for good, as Linux does, and the next one succeeds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from random import Random
+
+SECTOR = 64
+
+
+class PowerLoss(BaseException):
+    """The machine stops in the middle of an operation."""
+
+
+class Inode:
+    def __init__(self) -> None:
+        self.now = bytearray()
+        self.durable = bytearray()
+        #: (position, bytes), or (size, None) for a truncation.
+        self.pending: list[tuple[int, bytes | None]] = []
+
+
+def _apply(content: bytearray, position: int, data: bytes | None) -> None:
+    if data is None:
+        if position < len(content):
+            del content[position:]
+        else:
+            content.extend(bytes(position - len(content)))
+        return
+    if position > len(content):
+        content.extend(bytes(position - len(content)))
+    content[position : position + len(data)] = data
+
+
+class SimFile:
+    def __init__(self, disk: SimDisk, path: str, inode: Inode, write: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self._write = write
+        self._open = True
+        disk.open_files += 1
+
+    def size(self) -> int:
+        return len(self._inode.now)
+
+    def write(self, pieces: Sequence[bytes], position: int) -> None:
+        assert self._write and self._open
+        for piece in pieces:
+            data = bytes(piece)
+            self._disk.step("write", self._path)
+            self._inode.pending.append((position, data))
+            _apply(self._inode.now, position, data)
+            position += len(data)
+
+    def read(self, count: int, position: int) -> bytes:
+        assert self._open
+        self._disk.step("read", self._path)
+        return bytes(self._inode.now[position : position + count])
+
+    def sync(self) -> None:
+        assert self._open
+        try:
+            self._disk.step("sync", self._path)
+        except OSError:
+            # The pages are marked clean although they never reached the disk.
+            self._inode.pending.clear()
+            raise
+        for position, data in self._inode.pending:
+            _apply(self._inode.durable, position, data)
+        self._inode.pending.clear()
+
+    def truncate(self, size: int) -> None:
+        self._disk.step("write", self._path)
+        self._inode.pending.append((size, None))
+        _apply(self._inode.now, size, None)
+
+    def will_need(self, position: int, count: int) -> None:
+        pass
+
+    def close(self) -> None:
+        assert self._open
+        self._open = False
+        self._disk.open_files -= 1
+
+
+class SimDisk:
+    def __init__(self) -> None:
+        #: Path -> inode, or None for a directory.
+        self.names: dict[str, Inode | None] = {"": None}
+        self.durable_names: dict[str, Inode | None] = {"": None}
+        #: Directory -> changes (path, inode | None | "gone"), in order; a rename is one change with two names.
+        self.pending: dict[str, list[list[tuple[str, Inode | None | str]]]] = {}
+        self.open_files = 0
+        #: Called before every operation with (operation, path); raises what should happen.
+        self.hook: Callable[[str, str], None] | None = None
+        #: Operations left until the power fails; -1 = never.
+        self.steps_left = -1
+        self.counts: dict[str, int] = {}
+
+    def step(self, operation: str, path: str) -> None:
+        self.counts[operation] = self.counts.get(operation, 0) + 1
+        if self.hook is not None:
+            self.hook(operation, path)
+        if operation != "read" and self.steps_left >= 0:
+            if self.steps_left == 0:
+                raise PowerLoss
+            self.steps_left -= 1
+
+    def _change(self, directory: str, *changes: tuple[str, Inode | None | str]) -> None:
+        _apply_names(self.names, changes)
+        self.pending.setdefault(directory, []).append(list(changes))
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> SimFile:
+        inode = self.names.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            directory = path.rpartition("/")[0]
+            if directory not in self.names:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
+            self.step("create", path)
+            inode = Inode()
+            self._change(directory, (path, inode))
+        return SimFile(self, path, inode, write)
+
+    def make_directory(self, path: str) -> None:
+        if path not in self.names:
+            self.step("create", path)
+            self._change(path.rpartition("/")[0], (path, None))
+
+    def list(self, path: str) -> list[str]:
+        prefix = path + "/"
+        return sorted(n[len(prefix) :] for n in self.names if n.startswith(prefix) and "/" not in n[len(prefix) :])
+
+    def exists(self, path: str) -> bool:
+        return path in self.names
+
+    def rename(self, old: str, new: str) -> None:
+        self.step("rename", new)
+        moved = [(n, i) for n, i in self.names.items() if n == old or n.startswith(old + "/")]
+        assert moved, old
+        changes: list[tuple[str, Inode | None | str]] = [(name, "gone") for name, _ in moved]
+        changes += [(new + name[len(old) :], inode) for name, inode in moved]
+        self._change(new.rpartition("/")[0], *changes)
+
+    def unlink(self, path: str) -> None:
+        if path in self.names:
+            self.step("unlink", path)
+            self._change(path.rpartition("/")[0], (path, "gone"))
+
+    def remove_tree(self, path: str) -> None:
+        gone = [n for n in self.names if n == path or n.startswith(path + "/")]
+        for name in sorted(gone, key=len, reverse=True):
+            self.step("unlink", name)
+            self._change(name.rpartition("/")[0], (name, "gone"))
+
+    def sync_directory(self, path: str) -> None:
+        self.step("sync_directory", path)
+        for changes in self.pending.pop(path, []):
+            _apply_names(self.durable_names, changes)
+
+    def power_loss(self, random: Random) -> None:
+        """What a power failure leaves; ``names`` and content are that from now on."""
+        for changes in self.pending.values():
+            for change in changes[: random.randint(0, len(changes))]:
+                _apply_names(self.durable_names, change)
+        self.pending.clear()
+        names = self.durable_names
+        reachable = {n: i for n, i in names.items() if _has_parents(names, n)}
+        for inode in reachable.values():
+            if inode is not None:
+                _lose(inode, random)
+        self.names = dict(reachable)
+        self.durable_names = dict(reachable)
+        self.hook = None
+        self.steps_left = -1
+        self.open_files = 0
+
+
+def _apply_names(
+    names: dict[str, Inode | None], changes: Sequence[tuple[str, Inode | None | str]]
+) -> None:
+    for path, inode in changes:
+        if isinstance(inode, str):
+            names.pop(path, None)
+        else:
+            names[path] = inode
+
+
+def _has_parents(names: dict[str, Inode | None], path: str) -> bool:
+    while path:
+        path = path.rpartition("/")[0]
+        if path not in names:
+            return False
+    return True
+
+
+def _lose(inode: Inode, random: Random) -> None:
+    """Keep a part of the unsynced writes."""
+    content = inode.durable
+    pending = inode.pending
+    if pending and random.random() < 0.5:
+        keep = random.randint(0, len(pending))
+        for position, data in pending[:keep]:
+            _apply(content, position, data)
+        if keep < len(pending):
+            position, data = pending[keep]
+            if data:
+                _apply(content, position, data[: random.randint(0, len(data))])
+    else:
+        for position, data in pending:
+            if data is None:
+                if random.random() < 0.5:
+                    _apply(content, position, data)
+                continue
+            for start in range(0, len(data), SECTOR):
+                if random.random() < 0.6:
+                    _apply(content, position + start, data[start : start + SECTOR])
+    inode.pending = []
+    inode.durable = content
+    inode.now = bytearray(content)

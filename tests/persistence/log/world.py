@@ -1,0 +1,507 @@
+"""A node's logs over a simulated disk, and next to them a model made of dictionaries.
+
+``World`` is the set of moves; ``walk`` makes random ones from a seed (fast), ``test_model.py`` lets hypothesis
+choose them. After every move that reads, and after every restart, the logs must agree with the model:
+
+- a confirmed message that was never settled is there, with its content, after whatever happened;
+- a message whose settle was durable is gone;
+- what is there was appended at that offset with that content, in that order;
+- after a crash everything is redelivered; after a clean stop exactly what was returned;
+- a start raises the epoch above every one used before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from amqp_router.protocol.message import Message, build_message
+from persistence.errors import LogFailed
+from persistence.log.catalog import Catalog
+from persistence.log.memory import MemoryBudget
+from persistence.log.queue_log import QueueLog
+from persistence.log.record import ACK, DROP, REJECT, RETURN
+from persistence.log.sync import LogSync
+from persistence.options import LogOptions
+from tests.persistence.log.simdisk import PowerLoss, SimDisk
+
+OPTIONS = LogOptions(
+    segment_bytes_max=1500,
+    batch_bytes_max=500,
+    index_interval_bytes=300,
+    read_bytes=700,
+    journal_logs_min=1,
+    journal_round_bytes_max=4000,
+    journal_bytes_max=2500,
+    journal_syncs_per_round=1,
+    descriptors_max=3,
+)
+LOGS = 4
+
+
+class ManualWorker:
+    """Runs a job when told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], None]] = []
+
+    def submit(self, job: Callable[[], None]) -> None:
+        self.jobs.append(job)
+
+    def run_one(self) -> None:
+        self.jobs.pop(0)()
+
+    def wait_idle(self) -> None:
+        while self.jobs:
+            self.run_one()
+
+    def stop(self) -> None:
+        assert not self.jobs
+
+
+class ManualTimer:
+    def __init__(self, due: float, callback: Callable[[], None]) -> None:
+        self.due = due
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Entry:
+    """A message the model knows."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.settled = False
+        self.settle_durable = False
+        self.returns = 0
+        self.returns_durable = 0
+        self.redelivered = False
+
+
+class Shadow:
+    """The model of one log."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.log: QueueLog | None = None
+        self.entries: dict[int, Entry] = {}
+        self.confirmed_below = 0
+        self.gaps: dict[int, int] = {}
+        #: Settles not yet sealed; and sealed ones with the watermark that makes them durable.
+        self.unsealed: list[tuple[int, int]] = []
+        self.sealed: list[tuple[int, int, int]] = []
+        self.epoch = 0
+        self.failed = False
+
+    def on_high_watermark(self, log: QueueLog) -> None:
+        assert log is self.log
+        assert not self.failed, "a fenced log confirmed something"
+        assert log.high_watermark > self.confirmed_below
+        assert log.high_watermark <= log.end
+        self.confirmed_below = log.high_watermark
+        self.harden()
+
+    def on_log_failed(self, log: QueueLog, error: Exception) -> None:
+        self.failed = True
+
+    def note_sealed(self) -> None:
+        if self.log is not None and self.unsealed and not self.log.settles_dirty:
+            end = self.log.end
+            self.sealed += [(offset, returns, end) for offset, returns in self.unsealed]
+            self.unsealed = []
+            self.harden()
+
+    def harden(self) -> None:
+        rest = []
+        for offset, returns, need in self.sealed:
+            if need > self.confirmed_below:
+                rest.append((offset, returns, need))
+            elif returns:
+                entry = self.entries[offset]
+                entry.returns_durable = max(entry.returns_durable, returns)
+            else:
+                self.entries[offset].settle_durable = True
+        self.sealed = rest
+
+    def unsettled(self) -> list[int]:
+        return [offset for offset, entry in self.entries.items() if not entry.settled]
+
+
+class World:
+    def __init__(self) -> None:
+        self.disk = SimDisk()
+        self.now = 1000.0
+        self.moves: Counter[str] = Counter()
+        self.generation = 0
+        self.serial = 0
+        self.boot = 0
+        #: Names of deleted logs, whose directories a crash may have left.
+        self.deleted: set[str] = set()
+        self.shadows = [self._new_shadow(number) for number in range(LOGS)]
+        self.disk.make_directory("d")
+        self.disk.sync_directory("")
+        self._boot()
+        for shadow in self.shadows:
+            self._create(shadow)
+
+    def _new_shadow(self, number: int) -> Shadow:
+        self.generation += 1
+        return Shadow(f"log{number}-{self.generation}")
+
+    # -- start and stop -------------------------------------------------------------------------------
+
+    def _boot(self) -> None:
+        self.boot += 1
+        self.timers: list[ManualTimer] = []
+        self.posted: list[Callable[[], None]] = []
+        self.worker = ManualWorker()
+        self.sync = LogSync(
+            self.disk,
+            "d",
+            OPTIONS,
+            post=self.posted.append,
+            call_later=self._call_later,
+            clock=lambda: self.now,
+            wall_us=self._wall_us,
+            worker=self.worker,
+        )
+        self.catalog = Catalog(
+            "d", self.sync, OPTIONS, MemoryBudget(), disk=self.disk, boot_id=self.boot.to_bytes(16, "big")
+        )
+        self.catalog.start()
+
+    def _wall_us(self) -> int:
+        return int(self.now * 1_000_000)
+
+    def _call_later(self, delay: float, callback: Callable[[], None]) -> ManualTimer:
+        timer = ManualTimer(self.now + delay, callback)
+        self.timers.append(timer)
+        return timer
+
+    def _create(self, shadow: Shadow) -> None:
+        shadow.log = self.catalog.create(shadow.name, "/", shadow.name, {})
+        shadow.log.listener = shadow
+        shadow.epoch = shadow.log.epoch
+
+    def _reopen(self, *, clean: bool) -> None:
+        self._boot()
+        for shadow in self.shadows:
+            log = self.catalog.open(shadow.name, "/", shadow.name, {})
+            shadow.log = log
+            log.listener = shadow
+            self._compare_after_start(shadow, log, clean=clean and not shadow.failed)
+        moved = self.catalog.quarantine_unknown([shadow.name for shadow in self.shadows])
+        assert set(moved) <= self.deleted
+        assert not [name for name in self.disk.list("d") if name.endswith(".journal")]
+
+    def _compare_after_start(self, shadow: Shadow, log: QueueLog, *, clean: bool) -> None:
+        wrote_epoch = bool(log.epochs)
+        if wrote_epoch:
+            assert log.epoch > log.epochs[-1][0], "the epoch was not raised"
+        assert log.epoch >= shadow.epoch if clean else True
+        messages = self._drain(log)
+        found = {message.offset: message for message in messages}
+        for offset, message in found.items():
+            entry = shadow.entries.get(offset)
+            assert entry is not None, f"{shadow.name}: offset {offset} was never appended"
+            assert message.body() == entry.body, f"{shadow.name}: offset {offset} has another body"
+            assert not entry.settle_durable, f"{shadow.name}: offset {offset} was settled durably"
+            assert not (clean and entry.settled)
+            if not clean:
+                assert message.flags & 2, f"{shadow.name}: offset {offset} is not marked redelivered"
+            else:
+                assert bool(message.flags & 2) == (entry.redelivered or entry.returns > 0)
+                assert message.delivery_count == entry.returns
+            assert message.delivery_count >= entry.returns_durable
+        for offset, entry in shadow.entries.items():
+            is_safe = offset < shadow.confirmed_below or clean
+            if is_safe and not entry.settled:
+                assert offset in found, f"{shadow.name}: confirmed offset {offset} is lost"
+        assert log.live == len(found)
+        assert log.end >= shadow.confirmed_below
+        fresh: dict[int, Entry] = {}
+        for offset, message in found.items():
+            entry = fresh[offset] = Entry(shadow.entries[offset].body)
+            entry.returns = entry.returns_durable = message.delivery_count
+            entry.redelivered = bool(message.flags & 2) and (not clean or shadow.entries[offset].redelivered)
+        shadow.entries = fresh
+        shadow.confirmed_below = log.high_watermark
+        shadow.unsealed = []
+        shadow.sealed = []
+        shadow.failed = False
+        shadow.epoch = log.epoch
+        shadow.gaps = {message.offset: 0 for message in messages}
+
+    def _drain(self, log: QueueLog, limit: int | None = None) -> list[Message]:
+        messages: list[Message] = []
+        offset = 0
+        end = log.end if limit is None else limit
+        while True:
+            found, offset = log.read(offset, end, 3, 400)
+            if not found:
+                return messages
+            messages += found
+
+    # -- moves ----------------------------------------------------------------------------------------
+
+    def append(self, number: int, count: int, size: int) -> None:
+        shadow = self.shadows[number]
+        log = shadow.log
+        assert log is not None
+        self.moves["append"] += 1
+        for _ in range(count):
+            self.serial += 1
+            body = (b"%d:" % self.serial).ljust(size, b"*")
+            message = build_message(b"\x01e" + bytes([1 + number]) + b"k" * (1 + number), b"\x10\x00\x02", body)
+            message.flags = 1
+            try:
+                log.append(message, self._wall_us())
+            except LogFailed:
+                assert shadow.failed
+                return
+            assert not shadow.failed
+            assert message.offset not in shadow.entries
+            shadow.entries[message.offset] = Entry(body)
+            shadow.gaps[message.offset] = message.gap
+
+    def reserve(self, number: int) -> None:
+        log = self.shadows[number].log
+        assert log is not None
+        self.moves["reserve"] += 1
+        message = build_message(b"\x00\x01q", b"\x00\x00", b"t")
+        log.reserve(message)
+        log.settle(message.offset, message.gap, ACK)
+
+    def settle(self, number: int, first: int, count: int, kind: int) -> None:
+        """Settle or return ``count`` unsettled messages in order, from the ``first``-th on."""
+        shadow = self.shadows[number]
+        log = shadow.log
+        assert log is not None
+        offsets = shadow.unsettled()
+        if not offsets or shadow.failed:
+            return
+        first %= len(offsets)
+        self.moves["return" if kind == RETURN else "settle"] += 1
+        for offset in offsets[first : first + count]:
+            log.settle(offset, shadow.gaps.get(offset, 0), kind)
+            entry = shadow.entries[offset]
+            if kind == RETURN:
+                entry.returns += 1
+                shadow.unsealed.append((offset, entry.returns))
+            else:
+                entry.settled = True
+                shadow.unsealed.append((offset, 0))
+                # Once more changes nothing.
+                log.settle(offset, 0, DROP)
+
+    def purge(self, number: int, keep_every: int) -> None:
+        shadow = self.shadows[number]
+        log = shadow.log
+        assert log is not None
+        if shadow.failed:
+            return
+        self.moves["purge"] += 1
+        kept = shadow.unsettled()[::keep_every] if keep_every else []
+        log.purge(log.end, kept)
+        for offset, entry in shadow.entries.items():
+            if offset not in kept and not entry.settled:
+                entry.settled = True
+                shadow.sealed.append((offset, 0, log.end))
+
+    def tick(self) -> None:
+        self.moves["tick"] += 1
+        self.sync.start_round()
+        self._note_sealed()
+
+    def work(self) -> None:
+        """The worker does one job, and the loop hears of it."""
+        if self.worker.jobs:
+            self.moves["work"] += 1
+            self.worker.run_one()
+
+    def hear(self) -> None:
+        if self.posted:
+            self.moves["hear"] += 1
+            self.posted.pop(0)()
+            self._note_sealed()
+
+    def settle_down(self) -> None:
+        """Ticks and rounds until nothing is left to sync."""
+        self.moves["settle down"] += 1
+        for _ in range(20):
+            self.tick()
+            while self.worker.jobs or self.posted:
+                if self.worker.jobs:
+                    self.worker.run_one()
+                if self.posted:
+                    self.posted.pop(0)()
+                self._note_sealed()
+            if not self.sync.is_dirty:
+                return
+        raise AssertionError("the sync does not settle down")
+
+    def wait(self, seconds: float) -> None:
+        """Time passes; timers go off."""
+        self.moves["wait"] += 1
+        self.now += seconds
+        for timer in sorted(self.timers, key=lambda timer: timer.due):
+            if timer.due <= self.now and not timer.cancelled:
+                self.timers.remove(timer)
+                timer.callback()
+                self._note_sealed()
+        self.timers = [timer for timer in self.timers if not timer.cancelled]
+
+    def _note_sealed(self) -> None:
+        for shadow in self.shadows:
+            shadow.note_sealed()
+
+    def read(self, number: int) -> None:
+        shadow = self.shadows[number]
+        log = shadow.log
+        assert log is not None
+        if shadow.failed:
+            return
+        self.moves["read"] += 1
+        messages = self._drain(log)
+        expected = shadow.unsettled()
+        assert [message.offset for message in messages] == expected
+        for message in messages:
+            entry = shadow.entries[message.offset]
+            assert message.body() == entry.body
+            assert message.delivery_count == entry.returns
+            assert bool(message.flags & 2) == (entry.returns > 0 or entry.redelivered)
+        assert log.live == len(expected)
+        assert log.unsettled_below(log.end) == expected
+        if expected:
+            one = log.read_one(expected[len(expected) // 2])
+            assert one.body() == shadow.entries[one.offset].body
+
+    def delete(self, number: int) -> None:
+        """Delete a queue and declare it again: nothing of the old one may show."""
+        shadow = self.shadows[number]
+        self.moves["delete"] += 1
+        self.catalog.forget(shadow.name)
+        self.deleted.add(shadow.name)
+        fresh = self._new_shadow(number)
+        self.shadows[number] = fresh
+        self._create(fresh)
+
+    def fail(self, operation: str, after: int, error: int) -> None:
+        """The ``after``-th such operation of the worker fails, once."""
+        self.moves[f"fail {operation}"] += 1
+        left = after
+
+        def hook(name: str, path: str) -> None:
+            nonlocal left
+            if name == operation:
+                if left == 0:
+                    self.disk.hook = None
+                    raise OSError(error, "simulated", path)
+                left -= 1
+
+        self.disk.hook = hook
+        self.settle_down()
+        self.disk.hook = None
+
+    def restart(self) -> None:
+        """A clean stop and a start."""
+        self.moves["clean restart"] += 1
+        self.catalog.stop()
+        for shadow in self.shadows:
+            shadow.note_sealed()
+        assert self.disk.open_files == 0
+        self._reopen(clean=True)
+        assert self.catalog.was_clean
+
+    def crash(self, seed: int, steps: int = -1) -> None:
+        """Power loss, at once or ``steps`` disk operations into what the worker does next."""
+        self.moves["crash" if steps < 0 else "crash in the worker"] += 1
+        if steps >= 0:
+            self.disk.steps_left = steps
+            try:
+                self.settle_down()
+            except PowerLoss:
+                pass
+        self._lose_power(seed)
+        self._reopen(clean=False)
+
+    def kill(self) -> None:
+        """The process dies; what it wrote stays in the page cache, synced or not."""
+        self.moves["kill"] += 1
+        for shadow in self.shadows:
+            shadow.log = None
+        self.disk.open_files = 0
+        self.disk.hook = None
+        self._reopen(clean=False)
+
+    def crash_at_start(self, seed: int, steps: int) -> None:
+        """Power loss, and again while the next start recovers."""
+        self.moves["crash at start"] += 1
+        self._lose_power(seed)
+        self.disk.steps_left = steps
+        try:
+            self._boot()
+            for shadow in self.shadows:
+                self.catalog.open(shadow.name, "/", shadow.name, {})
+        except PowerLoss:
+            pass
+        self._lose_power(seed + 1)
+        self._reopen(clean=False)
+
+    def _lose_power(self, seed: int) -> None:
+        for shadow in self.shadows:
+            shadow.log = None
+        self.disk.power_loss(Random(seed))
+
+
+def walk(seed: int, moves: int, world: World | None = None) -> World:
+    """Random moves from a seed."""
+    random = Random(seed)
+    world = world or World()
+    busy = random.randrange(LOGS)
+    for _ in range(moves):
+        number = busy if random.random() < 0.4 else random.randrange(LOGS)
+        choice = random.random()
+        if choice < 0.28:
+            world.append(number, random.randint(1, 5), random.choice((1, 30, 200, 800)))
+        elif choice < 0.32:
+            world.reserve(number)
+        elif choice < 0.47:
+            world.settle(number, random.choice((0, random.randrange(50))), random.randint(1, 8), ACK)
+        elif choice < 0.52:
+            world.settle(number, random.randrange(50), 1 + random.randrange(3), random.choice((REJECT, RETURN)))
+        elif choice < 0.66:
+            world.tick()
+        elif choice < 0.76:
+            world.work()
+        elif choice < 0.86:
+            world.hear()
+        elif choice < 0.89:
+            world.settle_down()
+        elif choice < 0.915:
+            world.wait(random.choice((0.3, 1.5, 61.0)))
+        elif choice < 0.935:
+            world.read(number)
+        elif choice < 0.945:
+            world.purge(number, random.randrange(3))
+        elif choice < 0.95:
+            world.delete(number)
+        elif choice < 0.955:
+            world.fail(random.choice(("sync", "write", "rename", "sync_directory")), random.randrange(4), 5)
+        elif choice < 0.965:
+            world.restart()
+        elif choice < 0.975:
+            world.crash(random.randrange(1 << 30))
+        elif choice < 0.985:
+            world.kill()
+        elif choice < 0.995:
+            world.crash(random.randrange(1 << 30), random.randrange(25))
+        else:
+            world.crash_at_start(random.randrange(1 << 30), random.randrange(8))
+    for number in range(LOGS):
+        world.read(number)
+    return world
