@@ -104,6 +104,12 @@ def compiler_problem() -> str:
     return ""
 
 
+class CythonModule(Extension):
+    """An extension that fits into a set: Cython puts those there that fail, and setuptools' own has no hash."""
+
+    __hash__ = object.__hash__
+
+
 class OptionalBuild(build_ext):
     """Compiles where a C compiler is; elsewhere the modules run as ordinary Python."""
 
@@ -121,12 +127,12 @@ class OptionalBuild(build_ext):
         (ROOT / "build").mkdir(exist_ok=True)
         with open(ROOT / "build" / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two builds of one tree would write the same files
-            self.extensions = list(self._to_build(in_place, {ext.name: ext for ext in self.extensions}))
-            if self.extensions:
-                try:
+            try:
+                self.extensions = list(self._to_build(in_place, {ext.name: ext for ext in self.extensions}))
+                if self.extensions:
                     super().run()
-                except Exception as error:  # whatever the tool chain says, the sources still run
-                    self._give_up(self.extensions, str(error))
+            except Exception as error:  # whatever the tool chain says, the sources still run
+                self._give_up(self.extensions, str(error))
             known = compiled.read_record(ROOT)["failed"] if in_place else {}
             self._write_record(ROOT if in_place else Path(self.build_lib))
         if self._failed and REQUIRED:
@@ -166,7 +172,7 @@ class OptionalBuild(build_ext):
             name: self._hashes(source, tree.all_dependencies(str(source))) for name, source in sources.items()
         }
         generated = cythonize(
-            [Extension(name, [str(source)]) for name, source in sources.items()],
+            [CythonModule(name, [str(source)]) for name, source in sources.items()],
             build_dir="build/cython",
             compiler_directives=DIRECTIVES,
             nthreads=os.cpu_count(),
@@ -207,7 +213,7 @@ class OptionalBuild(build_ext):
 
     def _give_up(self, extensions: Iterable[Extension], reason: str) -> None:
         for ext in extensions:
-            self._failed[ext.name] = f"the C compiler failed ({reason})"
+            self._failed[ext.name] = f"its build failed ({reason})"
             self._files.pop(ext.name, None)
 
     def _write_record(self, root: Path) -> None:
