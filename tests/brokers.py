@@ -96,8 +96,14 @@ class RouterProcess:
         Raises:
             BrokerDied: it ended instead, or ``start_seconds`` passed.
         """
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start without waiting."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.ready_file.unlink(missing_ok=True)
+        self.pid = 0
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
@@ -107,9 +113,12 @@ class RouterProcess:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def wait_until_ready(self) -> None:
+        """Wait until it serves, as `start` does."""
         end = time.monotonic() + self.start_seconds
         while not self.ready_file.exists():
-            if self.process.poll() is not None or time.monotonic() > end:
+            if self.process is None or self.process.poll() is not None or time.monotonic() > end:
                 self.kill9()
                 raise BrokerDied(f"the broker did not serve:\n{self.log()[-4000:]}")
             time.sleep(0.01)

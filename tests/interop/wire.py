@@ -374,7 +374,7 @@ class Wire:
         receive_buffer: int = 0,
     ) -> None:
         self.frame_max = frame_max
-        self.buffer = b""
+        self.buffer = bytearray()
         self.socket = socket.socket(socket.AF_INET)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -443,14 +443,15 @@ class Wire:
         end = time.monotonic() + timeout
         while True:
             if self.buffer[:4] == b"AMQP" and len(self.buffer) >= 8:
-                header, self.buffer = self.buffer[:8], self.buffer[8:]
+                header = bytes(self.buffer[:8])
+                del self.buffer[:8]
                 return Received(0, "header", {"data": header})
             if len(self.buffer) >= 7 and self.buffer[:4] != b"AMQP":
                 kind, channel, size = struct.unpack_from(">BHI", self.buffer)
                 if len(self.buffer) >= size + 8:
-                    payload = self.buffer[7 : 7 + size]
+                    payload = bytes(self.buffer[7 : 7 + size])
                     assert self.buffer[7 + size] == 0xCE, "frame end is missing"
-                    self.buffer = self.buffer[size + 8 :]
+                    del self.buffer[: size + 8]
                     return kind, channel, payload
             self.socket.settimeout(max(0.001, end - time.monotonic()))
             try:

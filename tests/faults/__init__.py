@@ -1,0 +1,1 @@
+"""The running broker under faults: killed, starved, flooded, its system calls watched."""

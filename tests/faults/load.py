@@ -1,0 +1,194 @@
+"""Confirmed publishers and checking consumers that outlive their broker, and the account of each message.
+
+A message is ``<publisher>:<number>:<padding>``. The account of a queue knows which messages were published to
+it persistently and confirmed (they must come out), and which came out.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.interop.wire import Received, Wire, encode_publish
+
+Id = tuple[int, int]
+
+
+@dataclass
+class Account:
+    """What is known about one queue. ``must`` and ``seen`` hold (publisher, number)."""
+
+    must: set[Id] = field(default_factory=set)
+    seen: set[Id] = field(default_factory=set)
+    deliveries: int = 0
+    redelivered: int = 0
+    unflagged: list[Id] = field(default_factory=list)
+    disordered: list[Id] = field(default_factory=list)
+
+    @property
+    def lost(self) -> set[Id]:
+        """Confirmed, and never seen."""
+        return self.must - self.seen
+
+    def take(self, message: Id, redelivered: bool, last: dict[int, int]) -> None:
+        """Enter a delivery; ``last`` is each publisher's highest number on this consumer's connection."""
+        publisher, number = message
+        self.deliveries += 1
+        self.redelivered += redelivered
+        if message in self.seen and not redelivered:
+            self.unflagged.append(message)
+        if number <= last.get(publisher, -1):
+            self.disordered.append(message)
+        last[publisher] = number
+        self.seen.add(message)
+
+
+class Worker(threading.Thread):
+    """Runs ``work`` on one connection until `finish`, or until the broker goes."""
+
+    def __init__(self, port: int, work: Callable[[Worker, Wire], None]) -> None:
+        super().__init__(daemon=True)
+        self.port = port
+        self.work = work
+        self.ending = threading.Event()
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            wire = Wire(self.port)
+        except (OSError, AssertionError):
+            return
+        try:
+            self.work(self, wire)
+        except (OSError, Gone):
+            pass
+        except BaseException as error:
+            self.problem = error
+        finally:
+            wire.socket.close()
+
+    def finish(self) -> None:
+        """End, and raise what went wrong in the thread."""
+        self.ending.set()
+        self.join(60)
+        if self.problem is not None:
+            raise self.problem
+
+
+class Gone(Exception):
+    """The broker closed the connection."""
+
+
+def next_of(wire: Wire, timeout: float) -> Received | None:
+    received = wire.receive_within(timeout)
+    if received is not None and received.name in ("eof", "reset"):
+        raise Gone
+    return received
+
+
+class Publisher:
+    """Publishes with confirms to ``exchange``, whose messages reach all of ``accounts``."""
+
+    def __init__(
+        self,
+        number: int,
+        exchange: str,
+        key: str,
+        accounts: list[Account],
+        seed: int,
+        *,
+        window: int = 500,
+        size_max: int = 2000,
+    ) -> None:
+        self.number = number
+        self.exchange = exchange
+        self.key = key
+        self.accounts = accounts
+        self.random = random.Random(seed)
+        self.window = window
+        self.size_max = size_max
+        self.published = 0
+        self.confirmed = 0
+        self.nacked = 0
+        #: published when the broker went, never answered
+        self.unknown = 0
+
+    def work(self, worker: Worker, wire: Wire) -> None:
+        wire.open_channel(1, confirm=True)
+        tag = 0
+        outstanding: dict[int, tuple[Id, bool]] = {}
+        try:
+            while not worker.ending.is_set() or outstanding:
+                batch = bytearray()
+                while len(outstanding) < self.window and len(batch) < 100_000 and not worker.ending.is_set():
+                    tag += 1
+                    persistent = self.random.random() > 0.1
+                    outstanding[tag] = ((self.number, self.published), persistent)
+                    batch += self.message(persistent)
+                wire.send_bytes(bytes(batch))
+                answer = next_of(wire, 0.05)
+                while answer is not None:
+                    self.settle(answer, outstanding)
+                    answer = next_of(wire, 0.0001) if wire.buffer else None
+        finally:
+            self.unknown += len(outstanding)
+
+    def message(self, persistent: bool) -> bytes:
+        size = self.random.randrange(self.size_max)
+        if self.random.random() < 0.002:
+            size = 300_000
+        body = b"%d:%d:%s" % (self.number, self.published, b"x" * size)
+        self.published += 1
+        return encode_publish(1, self.exchange, self.key, body, delivery_mode=2 if persistent else 1)
+
+    def settle(self, answer: Received, outstanding: dict[int, tuple[Id, bool]]) -> None:
+        assert answer.name in ("basic.ack", "basic.nack"), f"a publisher got {answer}"
+        first = next(iter(outstanding), 0)
+        tags = range(first, answer.delivery_tag + 1) if answer.multiple else (answer.delivery_tag,)
+        for tag in tags:
+            if tag not in outstanding:
+                assert answer.multiple, f"{answer} answers what is not outstanding"
+                continue
+            message, persistent = outstanding.pop(tag)
+            if answer.name == "basic.nack":
+                self.nacked += 1
+                continue
+            self.confirmed += 1
+            if persistent:
+                for account in self.accounts:
+                    account.must.add(message)
+
+
+class Consumer:
+    """Consumes ``queue`` into ``account``; acks every ``ack_every`` with multiple."""
+
+    def __init__(self, queue: str, account: Account, *, ack_every: int = 10, prefetch: int = 200) -> None:
+        self.queue = queue
+        self.account = account
+        self.ack_every = ack_every
+        self.prefetch = prefetch
+        self.last_delivery = 0.0
+
+    def work(self, worker: Worker, wire: Wire) -> None:
+        wire.open_channel(1)
+        wire.ok(1, "basic.qos", count=self.prefetch)
+        wire.ok(1, "basic.consume", queue=self.queue)
+        last: dict[int, int] = defaultdict(lambda: -1)
+        waiting = 0
+        tag = 0
+        while not worker.ending.is_set():
+            message = next_of(wire, 0.1)
+            if message is not None:
+                assert message.name == "basic.deliver", f"a consumer got {message}"
+                self.last_delivery = time.monotonic()
+                publisher, number, _ = message.body.split(b":", 2)
+                self.account.take((int(publisher), int(number)), message.redelivered, last)
+                tag = message.delivery_tag
+                waiting += 1
+            if waiting >= self.ack_every or (waiting and message is None):
+                wire.send(1, "basic.ack", delivery_tag=tag, multiple=True)
+                waiting = 0
