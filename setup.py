@@ -105,7 +105,7 @@ def compiler_problem() -> str:
 
 
 class CythonModule(Extension):
-    """An extension that fits into a set: Cython puts those there that fail, and setuptools' own has no hash."""
+    """An extension that fits into a set, where Cython puts those that fail; setuptools' own has no hash."""
 
     __hash__ = object.__hash__
 
