@@ -25,7 +25,7 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
-    def write(self, pieces: Sequence[bytes], position: int) -> None:
+    def write(self, pieces: Sequence[bytes | memoryview], position: int) -> None:
         """Write ``pieces`` one after the other from ``position`` on, completely or with an error."""
 
     def read(self, count: int, position: int) -> bytes:
@@ -67,10 +67,12 @@ class Disk(Protocol):
 
 
 def join(*parts: str) -> str:
+    """A path from its parts."""
     return "/".join(parts)
 
 
 def parent(path: str) -> str:
+    """The directory a path stands in."""
     return path.rpartition("/")[0]
 
 
@@ -85,7 +87,7 @@ class RealFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
-    def write(self, pieces: Sequence[bytes], position: int) -> None:
+    def write(self, pieces: Sequence[bytes | memoryview], position: int) -> None:
         pending: list[bytes | memoryview] = []
         size = 0
         for piece in pieces:

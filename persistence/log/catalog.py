@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import CorruptLog
 from ..files import Disk, FileCache, join, read_file
 from ..options import LogOptions
-from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, read_checkpoint, write_checkpoint, pack_log
+from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, pack_log, read_checkpoint, write_checkpoint
 from .journal import journal_files, read_journal
 from .memory import MemoryBudget
 from .page_log import PageLog
@@ -105,9 +105,7 @@ class Catalog:
         self.logs[incarnation] = log
         return log
 
-    def open(
-        self, incarnation: str, vhost: str = "", name: str = "", arguments: Any = None
-    ) -> QueueLog:
+    def open(self, incarnation: str, vhost: str = "", name: str = "", arguments: Any = None) -> QueueLog:
         """The log of a queue that was there before; one that never had a batch is made as by ``create``.
 
         Raises:
@@ -152,9 +150,7 @@ class Catalog:
         state, clean = self._newest_state(incarnation, log.partition.directory)
         # After an unclean stop the names need not be durable yet; ``create`` makes them so.
         log.writer.created = found is not None and clean
-        report = recover(
-            log, self._disk, state, clean=clean, journal=self._journal.get(incarnation, ())
-        )
+        report = recover(log, self._disk, state, clean=clean, journal=self._journal.get(incarnation, ()))
         if report.cut_bytes or report.replayed_batches:
             self.reports[incarnation] = report
         return log
@@ -172,14 +168,14 @@ class Catalog:
             state = node
         return state, False
 
-    def list(self) -> list[str]:
+    def incarnations(self) -> list[str]:
         """Incarnations that have a directory."""
         return [name for name in self._disk.list(self._queues_dir) if not name.endswith(_DELETED)]
 
     def quarantine_unknown(self, known: Iterable[str]) -> list[str]:
         """Move directories of no known queue out of the way; returns what was moved. Nothing is deleted."""
         wanted = set(known)
-        moved = [name for name in self.list() if name not in wanted]
+        moved = [name for name in self.incarnations() if name not in wanted]
         if moved:
             quarantine = join(self._data_dir, "quarantine")
             self._disk.make_directory(quarantine)

@@ -85,7 +85,7 @@ def pack_log(state: LogState) -> bytes:
         bits = bytes(chunk.bits) if chunk.number >= 0 else b""
         parts.append(_CHUNK.pack(number, len(bits)))
         parts.append(bits)
-    returns = []
+    returns: list[list[int]] = []
     for offset, count in settles.returns():
         if returns and returns[-1][0] + returns[-1][1] == offset and returns[-1][2] == count:
             returns[-1][1] += 1

@@ -27,12 +27,14 @@ def _number(name: str) -> int:
 
 
 class _JournalFile:
-    __slots__ = ("covered", "path")
+    __slots__ = ("covered", "is_kept", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         #: Writers whose segments must be synced before the file may go. A dict keeps their order.
         self.covered: dict[PartitionWriter, None] = {}
+        #: A log could not be synced: what it confirmed stands here alone, for the next start.
+        self.is_kept = False
 
 
 class CommitJournal:
@@ -109,7 +111,7 @@ class CommitJournal:
     def drain(self, syncs_max: int | None) -> Iterator[tuple[PartitionWriter, OSError]]:
         """Sync up to ``syncs_max`` logs of old files (all if None) and remove files that are done.
 
-        Yields the writers that failed: their batches stand in a removed journal then, and their logs are fenced.
+        Yields the writers that failed; their logs are to be fenced, and the file stays for the next start.
         """
         done = 0
         while self._old:
@@ -120,14 +122,18 @@ class CommitJournal:
                     return
                 writer = next(iter(oldest.covered))
                 del oldest.covered[writer]
-                if writer.dirty and writer.failed is None:
+                if writer.failed is not None:
+                    oldest.is_kept = True
+                elif writer.dirty:
                     done += 1
                     try:
                         writer.sync()
                     except OSError as error:
+                        oldest.is_kept = True
                         yield writer, error
             del self._old[0]
-            self._disk.unlink(oldest.path)
+            if not oldest.is_kept:
+                self._disk.unlink(oldest.path)
 
     def forget(self, writer: PartitionWriter) -> None:
         """The writer's log is deleted."""

@@ -70,7 +70,8 @@ class PageLog:
                 self._files += 1
                 self._file = self._disk.open(self._path, write=True, create=True)
                 self._size = 0
-            self._file.write([header, *batch.pieces], self._size)
+            pieces: list[bytes | memoryview] = [header, *batch.pieces]
+            self._file.write(pieces, self._size)
         except OSError as error:
             raise LogFailed(str(error), error.errno or 0) from error
         batch.position = self._size

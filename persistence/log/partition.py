@@ -65,6 +65,13 @@ class Partition:
         del self._bases[at]
         self._readers.drop(segment.path)
 
+    def reset(self) -> None:
+        """Know no segment: they are loaded anew."""
+        for segment in self.segments:
+            self._readers.drop(segment.path)
+        self.segments = []
+        self._bases = []
+
     def place(self, batch: Batch) -> bool:
         """Give a batch its segment and position; True if that began a new segment."""
         segment = self.segments[-1]
@@ -153,9 +160,7 @@ class Partition:
                 raise CorruptLog(segment.path, position, "no batch header")
             if segment.first_ts < 0:
                 segment.first_ts = header.base_ts
-            index.note(
-                header.base - segment.base, (header.base_ts - segment.first_ts) // 1000, position
-            )
+            index.note(header.base - segment.base, (header.base_ts - segment.first_ts) // 1000, position)
             position += header.length
 
 
@@ -205,7 +210,7 @@ class Cursor:
             data = self._load(segment, position, HEADER_SIZE)
             header = parse_header(data, position - self._data_at)
             if header is None or position + header.length > segment.written:
-                raise CorruptLog(segment.path, position, f"no good batch header on the way to offset {offset}")
+                raise CorruptLog(segment.path, position, f"no good batch header before offset {offset}")
             if header.last >= offset:
                 self._next_at = position + header.length
                 self._next_base = header.last + 1
@@ -219,7 +224,7 @@ class Cursor:
         self.view.close()
         if header.kind != MESSAGES or header.base > offset:
             raise CorruptLog(segment.path, position, f"offset {offset} should be a message here")
-        if header.length > _LARGE_BYTES and header.count == 1:
+        if header.length > _LARGE_BYTES and header.records == 1:
             self.large = self._read_large(segment, position, header, offset)
             return
         data = self._load(segment, position, header.length)
@@ -247,7 +252,8 @@ class Cursor:
         """A chunk that holds ``count`` bytes from ``position`` on (or all there are)."""
         at = position - self._data_at
         if not self._data or at < 0 or at + count > len(self._data):
-            self._data = self._partition.read(segment, position, max(count, self._partition.options.read_bytes))
+            size = max(count, self._partition.options.read_bytes)
+            self._data = self._partition.read(segment, position, size)
             self._data_at = position
         return self._data
 

@@ -63,7 +63,7 @@ cdef class QueueLog:
     cpdef settle(self, unsigned long long offset, unsigned int gap, unsigned int kind)
     cdef _close_run(self)
     @cython.locals(state=SettleState, view=BatchView, size=cython.ulonglong, limit=cython.ulonglong,
-                   offset=cython.ulonglong, message=Message, messages=list)
+                   offset=cython.ulonglong, message=Message, found=Message, messages=list)
     cpdef read(self, unsigned long long from_offset, unsigned long long limit_offset, long long max_messages,
                unsigned long long max_bytes)
     @cython.locals(offset=cython.ulonglong, returns=cython.uint)

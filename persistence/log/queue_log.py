@@ -10,9 +10,10 @@ and outside readers look at.
 
 Invariants:
 - ``_next_base`` is the base of the next batch: one above the last offset of the batch closed before.
-- ``_tail`` holds the closed batches that are not known to be written, in order; ``_outbox`` those of them that
-  the sync has not taken yet.
-- The settle state is the fold of everything below ``end``, so right after ``seal`` it is the fold of whole batches.
+- ``_tail`` holds the closed batches that are not known to be written, in order; ``_outbox`` those of them
+  that the sync has not taken yet.
+- The settle state is the fold of everything below ``end``, so right after ``seal`` it is the fold of whole
+  batches.
 """
 
 from __future__ import annotations
@@ -332,9 +333,7 @@ class QueueLog:
         most = self._batch_bytes_max // 24
         for at in range(0, len(runs), most):
             part = [(run[0], run[1], run[2], run[3]) for run in runs[at : at + most]]
-            self._place(
-                settles_batch(part, self._next_base, self._take_offset(), self._last_us, self.epoch)
-            )
+            self._place(settles_batch(part, self._next_base, self._take_offset(), self._last_us, self.epoch))
 
     def _count_settled(self, runs: list[tuple[int, int, int, int, int]]) -> None:
         """Take settled messages off their segments' counts; every message of the runs is in a segment."""
@@ -478,7 +477,9 @@ class QueueLog:
         done = 0
         while done < len(tail) and tail[done].last < end:
             batch = tail[done]
-            batch.segment.written = batch.position + batch.length
+            segment = batch.segment
+            assert segment is not None
+            segment.written = batch.position + batch.length
             done += 1
         del tail[:done]
         self.durable = end
@@ -524,13 +525,14 @@ class QueueLog:
         while offset < limit and len(messages) < max_messages:
             if offset < view.base or offset > view.last:
                 self._seek(cursor, offset)
-            if cursor.large is not None:
-                message = cursor.large
+            found = cursor.large
+            if found is not None:
                 cursor.large = None
             else:
-                message = view.message_at(offset)
-                if message is None:
-                    raise self._lost(offset)
+                found = view.message_at(offset)
+            if found is None:
+                raise self._lost(offset)
+            message = found
             self._recall(message)
             messages.append(message)
             size += message.header_size + message.body_size
@@ -550,14 +552,13 @@ class QueueLog:
         cursor = self._random
         if offset < cursor.view.base or offset > cursor.view.last:
             self._seek(cursor, offset)
-        if cursor.large is not None:
-            message = cursor.large
+        message = cursor.large
+        if message is not None:
             cursor.large = None
         else:
-            found = cursor.view.message_at(offset)
-            if found is None:
-                raise self._lost(offset)
-            message = found
+            message = cursor.view.message_at(offset)
+        if message is None:
+            raise self._lost(offset)
         self._recall(message)
         return message
 
@@ -610,7 +611,7 @@ class QueueLog:
         return tail[low] if low < len(tail) else None
 
     def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int) -> list[bytes]:
-        """Whole batches as they stand, from the one that holds ``from_offset``, that end below ``limit_offset``.
+        """Whole batches, from the one that holds ``from_offset``, as long as they end below ``limit_offset``.
 
         At least one if there is one, further ones while they fit ``max_bytes``. Nothing is decoded.
 
@@ -668,7 +669,7 @@ class QueueLog:
         """
         self._close_all()
         self.generation += 1
-        self._sync.settle_down(self)
+        self._sync.settle_down()
         self._tail = []
         self._outbox = []
         self._builder = MessagesBuilder()
@@ -678,7 +679,7 @@ class QueueLog:
         self._random.forget()
         try:
             self._sync.truncate(self, end, keep_as_orphan)
-        except (OSError, CorruptLog) as error:
+        except (OSError, CorruptLog, LogFailed) as error:
             self.fail(error)
             raise LogFailed(str(error)) from error
 
@@ -712,7 +713,7 @@ class QueueLog:
         state.note_gap(first, self.end)
         if header.kind == SETTLES:
             for run_first, count, kind, returned in iterate_settles(
-                payload, header.record_size, header.count
+                payload, header.record_size, header.records
             ):
                 run_end = min(run_first + count, self.end)
                 if kind != RETURN:
@@ -732,10 +733,10 @@ class QueueLog:
 
     def _fold_messages(self, header: BatchHeader, payload: bytes, first: int) -> None:
         state = self.state
-        state.live += header.count
-        if header.count == self.end - first:
+        state.live += header.records
+        if header.records == self.end - first:
             return
-        for offset in message_offsets(payload, header.record_size, header.base, header.count):
+        for offset in message_offsets(payload, header.record_size, header.base, header.records):
             if offset > first:
                 state.note_gap(first, offset)
             first = offset + 1

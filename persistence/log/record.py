@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.message import Message
+
+if TYPE_CHECKING:
+    from .segment import Segment
 
 MAGIC = b"ARLB"
 VERSION = 0
@@ -45,10 +48,12 @@ _PERSISTENT_LOGGED = 5
 
 
 def be32(d: bytes, p: int) -> int:
+    """A big-endian u32."""
     return d[p] << 24 | d[p + 1] << 16 | d[p + 2] << 8 | d[p + 3]
 
 
 def le32(d: bytes, p: int) -> int:
+    """A little-endian u32."""
     return d[p] | d[p + 1] << 8 | d[p + 2] << 16 | d[p + 3] << 24
 
 
@@ -94,7 +99,7 @@ class Batch:
         #: -1 until computed.
         self.payload_crc = -1
         #: Where it stands, or will: a ``Segment`` and the position in it.
-        self.segment: object = None
+        self.segment: Segment | None = None
         self.position = 0
         #: The one message of a batch whose body stays a tuple of frames.
         self.message: Message | None = None
@@ -135,7 +140,7 @@ class BatchHeader(NamedTuple):
     kind: int
     attributes: int
     payload_crc: int
-    count: int
+    records: int
     session: int
     sequence: int
     last: int
@@ -192,7 +197,7 @@ def parse_header(data: bytes, position: int) -> BatchHeader | None:
 
 
 class MessagesBuilder:
-    """The open MESSAGES batch of a log: one ``add`` per message, ``close`` once it is full or the tick ends."""
+    """The open MESSAGES batch of a log: an ``add`` per message, ``close`` when full or the tick ends."""
 
     __slots__ = (
         "_bodies",
@@ -265,10 +270,7 @@ class MessagesBuilder:
         self.last_route = message.route
         self._routes.put(message.route)
         self._properties.put_range(header, 19, message.header_size - 1)
-        pieces: list[bytes | memoryview] = []
-        for frame in frames[1:]:
-            pieces.append(memoryview(frame)[7 : len(frame) - 1])
-        self.body_pieces = pieces
+        self.body_pieces = [memoryview(frame)[7 : len(frame) - 1] for frame in frames[1:]]
         self.message = message
         expire_ms, priority = _expire_priority(header, 19, message.header_size - 1)
         self._record(message, offset, now_us, message.body_size, expire_ms, priority)
@@ -301,7 +303,8 @@ class MessagesBuilder:
         batch.max_ts_delta = self.max_ts - self.base_ts
         batch.epoch = epoch
         batch.length = HEADER_SIZE + self.size
-        pieces: list[bytes | memoryview] = [self._records.take(), self._routes.take(), self._properties.take()]
+        pieces: list[bytes | memoryview] = [self._records.take(), self._routes.take()]
+        pieces.append(self._properties.take())
         if self.body_pieces is None:
             pieces.append(self._bodies.take())
         else:
@@ -353,7 +356,9 @@ def _expire_priority(data: bytes, start: int, end: int) -> tuple[int, int]:
     return expire_ms, priority
 
 
-def settles_batch(runs: list[tuple[int, int, int, int]], base: int, last: int, now_us: int, epoch: int) -> Batch:
+def settles_batch(
+    runs: list[tuple[int, int, int, int]], base: int, last: int, now_us: int, epoch: int
+) -> Batch:
     """A SETTLES batch of runs (first offset, count, kind, delivery_count)."""
     pack = SETTLE.pack
     payload = b"".join([pack(first, count, kind, 0, delivery, 0, 0) for first, count, kind, delivery in runs])
@@ -385,16 +390,18 @@ def control_batch(payload: bytes, base: int, last: int, now_us: int, epoch: int)
 
 
 def epoch_start(epoch: int, previous: int, boot_id: bytes) -> bytes:
+    """Payload of an EPOCH-START."""
     return _CONTROL.pack(EPOCH_START, 0, 24) + _EPOCH_START.pack(epoch, previous, boot_id)
 
 
 def purge(up_to: int, kept: list[tuple[int, int]]) -> bytes:
-    """``kept``: runs (first, count) of offsets that stay."""
+    """Payload of a PURGE; ``kept``: runs (first, count) of offsets that stay."""
     body = _PURGE.pack(up_to, len(kept), 0) + b"".join([_RUN.pack(first, count, 0) for first, count in kept])
     return _CONTROL.pack(PURGE, 0, len(body)) + body
 
 
 def checkpoint_note(start: int, settled_below: int) -> bytes:
+    """Payload of a CHECKPOINT."""
     return _CONTROL.pack(CHECKPOINT, 0, 16) + _TWO_OFFSETS.pack(start, settled_below)
 
 
@@ -500,19 +507,19 @@ class BatchView:
         self._start(batch.base, batch.last, batch.count, batch.base_ts, batch.record_size)
 
     def open_data(self, data: bytes, position: int, header: BatchHeader) -> None:
-        """Read the whole batch that stands at ``position`` of ``data``; ``ValueError`` if its ends do not fit."""
+        """Read the whole batch at ``position`` of ``data``; ``ValueError`` if its ends do not fit."""
         records = position + HEADER_SIZE
-        routes = records + header.count * header.record_size
+        routes = records + header.records * header.record_size
         self._records = self._routes = self._properties = self._bodies = data
         self._records_at = records
         self._routes_at = routes
-        if header.count:
+        if header.records:
             last = routes - header.record_size
             self._properties_at = routes + le32(data, last)
             self._bodies_at = self._properties_at + le32(data, last + 4)
             if self._bodies_at + le32(data, last + 8) > position + header.length:
                 raise ValueError("the heaps of a batch do not fit its length")
-        self._start(header.base, header.last, header.count, header.base_ts, header.record_size)
+        self._start(header.base, header.last, header.records, header.base_ts, header.record_size)
 
     def close(self) -> None:
         """Hold no bytes and cover no offset."""

@@ -6,16 +6,16 @@ Decides between a torn tail, which is cut, and rot, which stops the log (FORMAT.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from zlib import crc32
 
-from ..errors import CorruptLog
-from ..files import Disk, File, join
-from .checkpoint import LogState
+from ..errors import CorruptLog, LogFailed
+from ..files import Disk, File, join, read_file, replace_file
+from .checkpoint import FILE_NAME, LogState, read_checkpoint, write_checkpoint
 from .index import SparseIndex
 from .queue_log import QueueLog
 from .record import HEADER_SIZE, MAGIC, MESSAGES, Batch, BatchHeader, parse_header
-from .segment import Segment, base_of, segment_name
+from .segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_name
 
 _CHUNK_BYTES = 1 << 20
 _U32_MAX = 0xFFFFFFFF
@@ -32,6 +32,10 @@ class Report:
     cut_position: int = 0
     cut_bytes: int = 0
     replayed_batches: int = 0
+    #: Segments wholly behind the cut.
+    cut_segments: list[str] = field(default_factory=list)
+    #: Up to this position of the last segment its batches say that it was synced.
+    synced_position: int = 0
 
 
 def recover(
@@ -45,7 +49,8 @@ def recover(
 ) -> Report:
     """Bring ``log`` to the state its files hold, from checkpoint ``state``; ``clean`` = that state is final.
 
-    With ``limit`` everything from the first batch on that reaches to that offset or beyond is cut (truncation).
+    With ``limit`` nothing from the first batch on that reaches that offset is taken in; the report says where
+    that is, and the caller cuts.
 
     Raises:
         CorruptLog: rot; nothing was changed.
@@ -73,13 +78,50 @@ def recover(
             active.size,
         )
         log.writer.resume(active, active.size, synced=is_synced)
-    report.replayed_batches = _replay(log, journal)
     if log.writer.dirty:
         # After a kill the page cache still shows what was never synced; from here on it counts as durable.
+        # A sync that failed before the kill has marked its pages clean, and another would skip them: so
+        # they are written again.
+        _rewrite(disk, active, report.synced_position)
+    report.replayed_batches = _replay(log, journal)
+    if log.writer.dirty:
         log.writer.create()
         log.writer.sync()
-    log.opened(unclean=not trusted)
+    for segment in partition.segments:
+        segment.written = segment.size
+    log.opened(unclean=not trusted and limit is None)
     return report
+
+
+def truncate(log: QueueLog, disk: Disk, end: int, *, keep_as_orphan: bool) -> None:
+    """Cut off every batch that reaches ``end``, and fold the rest anew; the log holds no buffers.
+
+    Raises:
+        LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone.
+        CorruptLog, OSError: as ``recover``.
+    """
+    partition = log.partition
+    directory = partition.directory
+    _, own = read_checkpoint(disk, join(directory, FILE_NAME))
+    state = own[0] if own and own[0].recovery_offset <= end else None
+    if state is None and partition.segments[0].base != 0:
+        raise LogFailed(f"cannot truncate to offset {end}, which lies below the checkpoint")
+    partition.reset()
+    report = recover(log, disk, state, clean=False, limit=end)
+    if not report.cut_path:
+        return
+    # First the checkpoint: it replaces one that speaks of what is cut. A crash before the cut undoes the cut.
+    write_checkpoint(disk, join(directory, FILE_NAME), [log.pack_state()], clean=False, now_us=0)
+    if keep_as_orphan:
+        tail = read_file(disk, report.cut_path)[report.cut_position :]
+        tail += b"".join([read_file(disk, path) for path in report.cut_segments])
+        replace_file(disk, join(directory, f"orphan-{log.end:020d}-{log.epoch}.log"), tail)
+    for path in report.cut_segments:
+        disk.unlink(path)
+    _cut(disk, report.cut_path, report.cut_position)
+    for segment_path in (report.cut_path, *report.cut_segments):
+        disk.unlink(segment_path.removesuffix(SUFFIX) + INDEX_SUFFIX)
+    disk.sync_directory(directory)
 
 
 def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[int]:
@@ -137,16 +179,9 @@ def _is_as_left(log: QueueLog, disk: Disk, state: LogState | None, bases: list[i
     """Whether the files are those of the clean stop."""
     if state is None:
         return not bases
-    if bases and bases[-1] > state.recovery_segment:
-        return False
-    return all(
-        segment.size == known.size
-        for segment, known in zip(log.partition.segments, state.segments, strict=True)
-    ) and (not bases or bases[-1] != state.recovery_segment or _active_size(log, disk) == state.recovery_position)
-
-
-def _active_size(log: QueueLog, disk: Disk) -> int:
-    return _size_of(disk, log.partition.active.path)
+    if bases and bases[-1] == state.recovery_segment:
+        return _size_of(disk, log.partition.active.path) == state.recovery_position
+    return not bases or bases[-1] < state.recovery_segment
 
 
 def _scan(
@@ -168,19 +203,21 @@ def _scan(
             segment.index = SparseIndex(partition.options.index_interval_bytes)
             partition.add(segment)
         if not _scan_segment(log, disk, segment, report, limit, is_last=is_last):
-            for later in todo[number + 1 :]:
-                disk.unlink(join(partition.directory, segment_name(later)))
+            report.cut_segments = [
+                join(partition.directory, segment_name(later)) for later in todo[number + 1 :]
+            ]
             return
 
 
 def _scan_segment(
     log: QueueLog, disk: Disk, segment: Segment, report: Report, limit: int | None, *, is_last: bool
 ) -> bool:
-    """Fold one segment from ``segment.size`` on; False if it was cut at ``limit``."""
+    """Fold one segment from ``segment.size`` on; False if ``limit`` was met in it."""
     file = disk.open(segment.path)
     try:
         size = file.size()
         position = segment.size
+        report.synced_position = position
         for header, payload in iterate_batches(file, position, size):
             if header.base != log.end:
                 break
@@ -197,7 +234,8 @@ def _scan_segment(
                     header.base - segment.base, (header.base_ts - segment.first_ts) // 1000, position
                 )
             if header.kind == MESSAGES:
-                segment.records += header.count
+                segment.records += header.records
+            report.synced_position = max(report.synced_position, position - header.unsynced_back)
             position += header.length
             segment.end = log.end
         report.scanned_bytes += position - segment.size
@@ -216,19 +254,31 @@ def _scan_segment(
                 )
     finally:
         file.close()
-    _cut(disk, segment, position)
-    if limit is None:
-        report.cut_path = segment.path
-        report.cut_position = position
-        report.cut_bytes = size - position
-    return limit is None
+    report.cut_path = segment.path
+    report.cut_position = position
+    report.cut_bytes = size - position
+    if limit is not None:
+        return False
+    _cut(disk, segment.path, position)
+    return True
 
 
-def _cut(disk: Disk, segment: Segment, position: int) -> None:
-    file = disk.open(segment.path, write=True)
+def _cut(disk: Disk, path: str, position: int) -> None:
+    file = disk.open(path, write=True)
     try:
         file.truncate(position)
         file.sync()
+    finally:
+        file.close()
+
+
+def _rewrite(disk: Disk, segment: Segment, position: int) -> None:
+    file = disk.open(segment.path, write=True)
+    try:
+        while position < segment.written:
+            data = file.read(min(_CHUNK_BYTES, segment.written - position), position)
+            file.write([data], position)
+            position += len(data)
     finally:
         file.close()
 
@@ -252,7 +302,7 @@ def iterate_batches(file: File, position: int, size: int) -> Iterator[tuple[Batc
         if crc32(payload) != header.payload_crc:
             return
         if header.kind == MESSAGES:
-            payload = payload[: header.count * header.record_size]
+            payload = payload[: header.records * header.record_size]
         yield header, bytes(payload)
         position += header.length
         at += header.length
@@ -292,14 +342,12 @@ def _replay(log: QueueLog, journal: Sequence[JournalEntry]) -> int:
         batch = raw_batch(header, data)
         payload = data[HEADER_SIZE:]
         if header.kind == MESSAGES:
-            payload = payload[: header.count * header.record_size]
+            payload = payload[: header.records * header.record_size]
         log.fold(header, payload)
         log.partition.place(batch)
         batches.append(batch)
     if batches:
         log.writer.write(batches)
-        for segment in log.partition.segments:
-            segment.written = segment.size
     return len(batches)
 
 
@@ -309,7 +357,7 @@ def raw_batch(header: BatchHeader, data: bytes) -> Batch:
     batch.kind = header.kind
     batch.base = header.base
     batch.last = header.last
-    batch.count = header.count
+    batch.count = header.records
     batch.base_ts = header.base_ts
     batch.max_ts_delta = header.max_ts_delta
     batch.epoch = header.epoch

@@ -10,6 +10,7 @@ INDEX_SUFFIX = ".index"
 
 
 def segment_name(base: int) -> str:
+    """The file name of the segment that begins at an offset."""
     return f"{base:020d}{SUFFIX}"
 
 

@@ -225,7 +225,7 @@ class SettleState:
             self.chunks[number] = FULL
 
     def cut(self, end: int) -> None:
-        """Forget every bit from ``end`` on: places of transient messages, of which a checkpoint knows too much."""
+        """Forget every bit from ``end`` on: a checkpoint holds those of places no batch covers yet."""
         self.settled_below = min(self.settled_below, end)
         for number in [number for number in self.chunks if (number + 1) << 16 > end]:
             first = number << 16

@@ -1,14 +1,15 @@
 """The one place that makes logs durable: one worker thread, one round in flight.
 
 A round takes everything sealed by all dirty logs, writes it, syncs it (log by log, or through the commit
-journal when many small logs are dirty), and writes checkpoints that are due. What arrives meanwhile goes with the
-next round, so the sync under way is the batching. When a round is over its logs hear ``written``, and their
-queues ``on_high_watermark``. A log whose write or sync failed is fenced for good: the kernel may have dropped
-the pages and would report success next time.
+journal when many small logs are dirty), and writes checkpoints that are due. What arrives meanwhile goes with
+the next round, so the sync under way is the batching. When a round is over its logs hear ``written``, and
+their queues ``on_high_watermark``. A log whose write or sync failed is fenced for good: the kernel may have
+dropped the pages and would report success next time.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -21,7 +22,10 @@ from ..options import LogOptions
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
 from .journal import CommitJournal
 from .queue_log import QueueLog, Submission
+from .recovery import truncate
 from .writer import PartitionWriter
+
+logger = logging.getLogger(__name__)
 
 
 class Worker(Protocol):
@@ -116,10 +120,8 @@ class Committer:
                     submission.error = error
         if work.drain_journal:
             self.journal.retire()
-        for writer, error in self.journal.drain(
-            None if work.drain_journal else self._options.journal_syncs_per_round
-        ):
-            self._failures.append((writer.owner, error))
+        limit = None if work.drain_journal else self._options.journal_syncs_per_round
+        self._failures += [(writer.owner, failure) for writer, failure in self.journal.drain(limit)]
         work.journal_pending = self.journal.is_pending
         work.failures = self._failures
         self._failures = []
@@ -167,10 +169,15 @@ class Committer:
 
     def write_clean(self, parts: list[bytes], indexes: list[tuple[str, bytes]], now_us: int) -> None:
         """Everything is synced: put down the node's checkpoint of a clean stop."""
-        for path, data in indexes:
-            replace_file(self.disk, path, data, durable=False)
-        path = join(self._data_dir, NODE_FILE_NAME)
-        write_checkpoint(self.disk, path, parts, clean=True, now_us=now_us)
+        try:
+            for path, data in indexes:
+                replace_file(self.disk, path, data, durable=False)
+            path = join(self._data_dir, NODE_FILE_NAME)
+            write_checkpoint(self.disk, path, parts, clean=True, now_us=now_us)
+        except OSError as error:
+            logger.error("no clean stop, the next start will scan the logs: %s", error)
+
+    def close(self) -> None:
         self.files.close()
 
     def remove(self, log: QueueLog) -> None:
@@ -180,10 +187,15 @@ class Committer:
         self.journal.forget(writer)
         self._writers.pop(writer.path, None)
         directory = parent(writer.directory)
-        if self.disk.exists(directory):
-            self.disk.rename(directory, directory + ".deleted")
-            self.disk.sync_directory(parent(directory))
-            self.disk.remove_tree(directory + ".deleted")
+        gone = directory + ".deleted"
+        try:
+            if self.disk.exists(directory):
+                self.disk.rename(directory, gone)
+                self.disk.sync_directory(parent(directory))
+                self.disk.remove_tree(gone)
+        except OSError as error:
+            # No row names it any more: the next start removes it or puts it into quarantine.
+            logger.warning("cannot remove the log of a deleted queue: %s", error)
 
     def _before_close(self, path: str, file: File) -> None:
         writer = self._writers.pop(path, None)
@@ -294,8 +306,13 @@ class LogSync:
         self._worker.submit(partial(self._run_in_worker, work))
 
     def _run_in_worker(self, work: Round) -> None:
-        """The job of a round."""
-        self.committer.run(work)
+        try:
+            self.committer.run(work)
+        except Exception as error:
+            # Ours, not the disk's. Nothing of the round may be confirmed.
+            logger.exception("a sync round failed")
+            for submission in work.submissions:
+                submission.error = submission.error or error
         self._post(partial(self._finished, work))
 
     def _finished(self, work: Round) -> None:
@@ -358,7 +375,20 @@ class LogSync:
         self._idle.pop(log, None)
         self._worker.submit(partial(self.committer.remove, log))
 
-    def settle_down(self, log: QueueLog | None = None) -> None:
+    def truncate(self, log: QueueLog, end: int, keep_as_orphan: bool) -> None:
+        """Cut a log whose buffers are dropped already; blocks.
+
+        Raises:
+            CorruptLog, OSError: as recovery does.
+        """
+        # The journal would put back what is cut here.
+        self._begin(drain_journal=True)
+        self.settle_down()
+        self._worker.submit(log.writer.forget)
+        self._worker.wait_idle()
+        truncate(log, self.committer.disk, end, keep_as_orphan=keep_as_orphan)
+
+    def settle_down(self) -> None:
         """Wait for the round under way and take its result in; blocks."""
         work = self._round
         self._worker.wait_idle()
@@ -384,6 +414,7 @@ class LogSync:
             indexes = [index for log in healthy if log.writer.created and (index := log.pack_index())]
             now_us = self._wall_us()
             self._worker.submit(partial(self.committer.write_clean, parts, indexes, now_us))
+        self._worker.submit(self.committer.close)
         self._worker.wait_idle()
         self._worker.stop()
         for timer in (self._settle_timer, self._journal_timer, self._idle_timer):

@@ -43,7 +43,7 @@ class PartitionWriter:
         return self._path
 
     def resume(self, segment: Segment, size: int, *, synced: bool) -> None:
-        """Go on in a recovered segment of ``size`` bytes; without ``synced`` nothing of it is taken as durable."""
+        """Go on in a recovered segment of ``size`` bytes; unless ``synced`` none of them count as durable."""
         self._segment = segment
         self._path = segment.path
         self._position = size

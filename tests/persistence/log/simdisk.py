@@ -1,9 +1,9 @@
 """A disk in memory that forgets what was not synced.
 
 What POSIX promises and no more: file content is durable after ``sync`` of the file, a name after
-``sync_directory`` of its directory. ``power_loss`` keeps all that is durable and a seeded part of the rest: of
-each file's unsynced writes a prefix with a torn end, or any sectors; of each directory's unsynced changes a
-prefix. A failed sync loses the pages for good, as Linux does, and the next one succeeds.
+``sync_directory`` of its directory. ``power_loss`` keeps all that is durable and a seeded part of the rest:
+of each file's unsynced writes a prefix with a torn end, or any sectors; of each directory's unsynced changes
+a prefix. A failed sync loses the pages for good, as Linux does, and the next one succeeds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class SimFile:
         return len(self._inode.now)
 
     def write(self, pieces: Sequence[bytes], position: int) -> None:
-        assert self._write and self._open
+        assert self._write
+        assert self._open
         for piece in pieces:
             data = bytes(piece)
             self._disk.step("write", self._path)
@@ -97,8 +98,8 @@ class SimDisk:
         #: Path -> inode, or None for a directory.
         self.names: dict[str, Inode | None] = {"": None}
         self.durable_names: dict[str, Inode | None] = {"": None}
-        #: Directory -> changes (path, inode | None | "gone"), in order; a rename is one change with two names.
-        self.pending: dict[str, list[list[tuple[str, Inode | None | str]]]] = {}
+        #: Directory -> changes (path, inode | None | "gone"), in order; a rename is one change of two.
+        self.pending: dict[str, list[list[tuple[str, Inode | str | None]]]] = {}
         self.open_files = 0
         #: Called before every operation with (operation, path); raises what should happen.
         self.hook: Callable[[str, str], None] | None = None
@@ -115,7 +116,7 @@ class SimDisk:
                 raise PowerLoss
             self.steps_left -= 1
 
-    def _change(self, directory: str, *changes: tuple[str, Inode | None | str]) -> None:
+    def _change(self, directory: str, *changes: tuple[str, Inode | str | None]) -> None:
         _apply_names(self.names, changes)
         self.pending.setdefault(directory, []).append(list(changes))
 
@@ -139,7 +140,9 @@ class SimDisk:
 
     def list(self, path: str) -> list[str]:
         prefix = path + "/"
-        return sorted(n[len(prefix) :] for n in self.names if n.startswith(prefix) and "/" not in n[len(prefix) :])
+        return sorted(
+            n[len(prefix) :] for n in self.names if n.startswith(prefix) and "/" not in n[len(prefix) :]
+        )
 
     def exists(self, path: str) -> bool:
         return path in self.names
@@ -148,7 +151,7 @@ class SimDisk:
         self.step("rename", new)
         moved = [(n, i) for n, i in self.names.items() if n == old or n.startswith(old + "/")]
         assert moved, old
-        changes: list[tuple[str, Inode | None | str]] = [(name, "gone") for name, _ in moved]
+        changes: list[tuple[str, Inode | str | None]] = [(name, "gone") for name, _ in moved]
         changes += [(new + name[len(old) :], inode) for name, inode in moved]
         self._change(new.rpartition("/")[0], *changes)
 
@@ -186,9 +189,7 @@ class SimDisk:
         self.open_files = 0
 
 
-def _apply_names(
-    names: dict[str, Inode | None], changes: Sequence[tuple[str, Inode | None | str]]
-) -> None:
+def _apply_names(names: dict[str, Inode | None], changes: Sequence[tuple[str, Inode | str | None]]) -> None:
     for path, inode in changes:
         if isinstance(inode, str):
             names.pop(path, None)

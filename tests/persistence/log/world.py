@@ -1,7 +1,7 @@
 """A node's logs over a simulated disk, and next to them a model made of dictionaries.
 
-``World`` is the set of moves; ``walk`` makes random ones from a seed (fast), ``test_model.py`` lets hypothesis
-choose them. After every move that reads, and after every restart, the logs must agree with the model:
+``World`` is the set of moves; ``walk`` makes random ones from a seed (fast), ``test_model.py`` lets
+hypothesis choose them. After every move that reads, and after every restart, the logs must agree with the model:
 
 - a confirmed message that was never settled is there, with its content, after whatever happened;
 - a message whose settle was durable is gone;
@@ -12,6 +12,7 @@ choose them. After every move that reads, and after every restart, the logs must
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -256,7 +257,9 @@ class World:
         for _ in range(count):
             self.serial += 1
             body = (b"%d:" % self.serial).ljust(size, b"*")
-            message = build_message(b"\x01e" + bytes([1 + number]) + b"k" * (1 + number), b"\x10\x00\x02", body)
+            message = build_message(
+                b"\x01e" + bytes([1 + number]) + b"k" * (1 + number), b"\x10\x00\x02", body
+            )
             message.flags = 1
             try:
                 log.append(message, self._wall_us())
@@ -422,10 +425,8 @@ class World:
         self.moves["crash" if steps < 0 else "crash in the worker"] += 1
         if steps >= 0:
             self.disk.steps_left = steps
-            try:
+            with contextlib.suppress(PowerLoss):
                 self.settle_down()
-            except PowerLoss:
-                pass
         self._lose_power(seed)
         self._reopen(clean=False)
 
@@ -473,7 +474,9 @@ def walk(seed: int, moves: int, world: World | None = None) -> World:
         elif choice < 0.47:
             world.settle(number, random.choice((0, random.randrange(50))), random.randint(1, 8), ACK)
         elif choice < 0.52:
-            world.settle(number, random.randrange(50), 1 + random.randrange(3), random.choice((REJECT, RETURN)))
+            world.settle(
+                number, random.randrange(50), 1 + random.randrange(3), random.choice((REJECT, RETURN))
+            )
         elif choice < 0.66:
             world.tick()
         elif choice < 0.76:
