@@ -32,5 +32,8 @@ class LogOptions:
     idle_roll_s: float = 60.0
     #: A closed segment is rewritten when its live messages are fewer than this part of its records.
     clean_live_ratio: float = 0.25
+    #: ... and it has at least this many bytes; about this many are gone through in one slice.
+    clean_bytes_min: int = 1024 * 1024
+    clean_slice_bytes: int = 256 * 1024
     #: Files kept open for writing, and as many for reading.
     descriptors_max: int = 256

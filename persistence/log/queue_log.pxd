@@ -29,6 +29,7 @@ cdef class QueueLog:
     cdef public SettleState state
     cdef public bint checkpoint_due
     cdef public bint deleted
+    cdef public unsigned long long checkpointed
     cdef object _sync
     cdef bytes _boot_id
     cdef unsigned long long _batch_bytes_max

@@ -76,6 +76,7 @@ class Submission:
     __slots__ = (
         "batches",
         "checkpoint",
+        "checkpoint_segment",
         "end",
         "error",
         "generation",
@@ -94,6 +95,8 @@ class Submission:
         self.generation = 0
         #: A checkpoint to write after that, and the segments to remove after that.
         self.checkpoint: bytes | None = None
+        #: Base of the segment at which recovery from it begins.
+        self.checkpoint_segment = 0
         #: The active segment's index as it stands (a path and content), to go with it.
         self.index: tuple[str, bytes] | None = None
         self.removed: list[Segment] = []
@@ -137,6 +140,8 @@ class QueueLog:
         #: A checkpoint goes with the next round.
         self.checkpoint_due = False
         self.deleted = False
+        #: The segment at which recovery from the last durable checkpoint begins.
+        self.checkpointed = 0
         self._sync = sync
         self._boot_id = boot_id
         self._batch_bytes_max = options.batch_bytes_max
@@ -418,6 +423,7 @@ class QueueLog:
         self._move_start()
         submission.removed = removed
         submission.checkpoint = self.pack_state()
+        submission.checkpoint_segment = self.partition.active.base
         submission.index = self.pack_index()
 
     def _move_start(self) -> None:
@@ -449,6 +455,26 @@ class QueueLog:
         """Path and content of the active segment's index file; None if it is not in memory."""
         active = self.partition.active
         return None if active.index is None else (active.index_path, active.index.pack())
+
+    def cleanable(self) -> Segment | None:
+        """A closed segment worth rewriting, all of whose settles are in a durable checkpoint."""
+        options = self.partition.options
+        for segment in self.partition.segments:
+            if (
+                segment.base < self.checkpointed
+                and 0 < segment.live < segment.records * options.clean_live_ratio
+                and segment.size >= options.clean_bytes_min
+            ):
+                return segment
+        return None
+
+    def cleaned(self, segment: Segment, size: int, records: int) -> None:
+        """``segment`` was rewritten."""
+        self.partition.forget(segment)
+        segment.size = segment.written = size
+        segment.records = records
+        self._cursor.forget()
+        self._random.forget()
 
     def is_idle(self) -> bool:
         """Nothing live, nothing open, yet bytes on disk: the active segment can be dropped."""
@@ -690,6 +716,7 @@ class QueueLog:
         self.state = state.settles
         self.start = state.start
         self.end = self._next_base = state.recovery_offset
+        self.checkpointed = state.recovery_segment
         self.epochs = list(state.epochs)
         self.epoch = state.epoch
         self.redelivered_floor = state.redelivered_floor

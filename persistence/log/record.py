@@ -16,6 +16,7 @@ from amqp_router.protocol.message import Message
 
 if TYPE_CHECKING:
     from .segment import Segment
+    from .settles import SettleState
 
 MAGIC = b"ARLB"
 VERSION = 0
@@ -35,6 +36,8 @@ _EPOCH_START = Struct("<II16s")
 _PURGE = Struct("<QII")
 _RUN = Struct("<QII")
 _TWO_OFFSETS = Struct("<QQ")
+#: The cumulative ends at the head of a MESSAGES record.
+_ENDS = Struct("<III")
 
 #: ``expire_ms`` of a message without an expiration.
 NO_EXPIRY = 0xFFFFFFFF
@@ -430,6 +433,54 @@ def parse_control(payload: bytes) -> Control:
         kept = [_RUN.unpack_from(payload, first + i * _RUN.size)[:2] for i in range(count)]
         return Control(kind, 0, up_to, kept)
     return Control(kind, 0, 0, [])
+
+
+def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: int) -> Batch:
+    """What is left of a MESSAGES batch without its settled messages; its range begins at ``base`` now."""
+    size = header.record_size
+    routes = size * header.records
+    last_ends = _ENDS.unpack_from(payload, routes - size)
+    properties = routes + last_ends[0]
+    bodies = properties + last_ends[1]
+    heaps: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
+    records = []
+    sizes = [0, 0, 0]
+    starts = (0, 0, 0)
+    route = last_route = b""
+    for at in range(0, routes, size):
+        ends = _ENDS.unpack_from(payload, at)
+        if ends[0] != starts[0]:
+            route = payload[routes + starts[0] : routes + ends[0]]
+        offset = header.base + int.from_bytes(payload[at + 16 : at + 20], "little")
+        if not state.is_settled(offset):
+            parts = (
+                b"" if route == last_route else route,
+                payload[properties + starts[1] : properties + ends[1]],
+                payload[bodies + starts[2] : bodies + ends[2]],
+            )
+            last_route = route
+            for number, part in enumerate(parts):
+                heaps[number].append(part)
+                sizes[number] += len(part)
+            records.append(
+                _ENDS.pack(*sizes)
+                + payload[at + 12 : at + 16]
+                + (offset - base).to_bytes(4, "little")
+                + payload[at + 20 : at + size]
+            )
+        starts = ends
+    batch = Batch()
+    batch.kind = MESSAGES
+    batch.record_size = size
+    batch.base = base
+    batch.last = header.last
+    batch.count = len(records)
+    batch.base_ts = header.base_ts
+    batch.max_ts_delta = header.max_ts_delta
+    batch.epoch = header.epoch
+    batch.pieces = [b"".join(records), *[b"".join(heap) for heap in heaps]]
+    batch.length = HEADER_SIZE + size * len(records) + sum(sizes)
+    return batch
 
 
 def iterate_settles(payload: bytes, record_size: int, count: int) -> Iterator[tuple[int, int, int, int]]:

@@ -245,7 +245,7 @@ def _scan_segment(
         if limit is None:
             if not is_last:
                 raise CorruptLog(segment.path, position, "bad batch in a segment that was synced")
-            witness = _later_witness(file, position, size, log.end)
+            witness = later_witness(file, position, size, log.end)
             if witness >= 0:
                 raise CorruptLog(
                     segment.path,
@@ -308,7 +308,7 @@ def iterate_batches(file: File, position: int, size: int) -> Iterator[tuple[Batc
         at += header.length
 
 
-def _later_witness(file: File, position: int, size: int, expected: int) -> int:
+def later_witness(file: File, position: int, size: int, expected: int) -> int:
     """Position of a good later batch which says that ``position`` had been synced before it; -1 if none."""
     data = file.read(size - position, position)
     at = data.find(MAGIC, 1)

@@ -17,15 +17,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from ..errors import CorruptLog
 from ..files import Disk, File, FileCache, join, parent, replace_file
 from ..options import LogOptions
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
+from .cleaner import Cleaner
 from .journal import CommitJournal
 from .queue_log import QueueLog, Submission
 from .recovery import truncate
 from .writer import PartitionWriter
 
 logger = logging.getLogger(__name__)
+
+#: Between two slices of a cleaning.
+_CLEAN_PAUSE_S = 0.005
 
 
 class Worker(Protocol):
@@ -197,6 +202,13 @@ class Committer:
             # No row names it any more: the next start removes it or puts it into quarantine.
             logger.warning("cannot remove the log of a deleted queue: %s", error)
 
+    def sync_names(self, directory: str) -> None:
+        """Make a rename durable that need not be yet."""
+        try:
+            self.disk.sync_directory(directory)
+        except OSError as error:
+            logger.warning("cannot sync %s: %s", directory, error)
+
     def _before_close(self, path: str, file: File) -> None:
         writer = self._writers.pop(path, None)
         if writer is None or writer.path != path:
@@ -242,6 +254,9 @@ class LogSync:
         self._idle: dict[QueueLog, float] = {}
         self._idle_timer: Timer | None = None
         self._stopped = False
+        self._cleaner: Cleaner | None = None
+        self._clean_timer: Timer | None = None
+        self.segments_cleaned = 0
         #: Called after every round, on the loop.
         self.on_round: Callable[[], None] | None = None
         #: Rounds finished, and the seconds the last one took.
@@ -335,6 +350,9 @@ class LogSync:
                 log.fail(submission.error)
                 continue
             log.written(submission.end, submission.generation)
+            if submission.checkpoint is not None:
+                log.checkpointed = submission.checkpoint_segment
+                self._clean_next(log)
             if log.is_idle():
                 self._note_idle(log, now)
         if self._settles and self._settle_timer is None:
@@ -350,6 +368,56 @@ class LogSync:
             self._begin(drain_journal=True)
         else:
             self._journal_timer = self._call_later(self._options.journal_idle_ms / 1000, self._journal_idle)
+
+    def _clean_next(self, log: QueueLog) -> None:
+        """Begin to rewrite a segment of ``log`` if one is worth it; one at a time on a node."""
+        if self._cleaner is None and not self._stopped:
+            segment = log.cleanable()
+            if segment is not None:
+                self._cleaner = Cleaner(log, segment)
+                self._clean_timer = self._call_later(_CLEAN_PAUSE_S, self._clean)
+
+    def _clean(self) -> None:
+        """One slice of the cleaning under way."""
+        cleaner = self._cleaner
+        if cleaner is None or self._stopped:
+            return
+        if cleaner.is_void:
+            self._cleaner = None
+            return
+        try:
+            if not cleaner.step(self._options.clean_slice_bytes):
+                self._clean_timer = self._call_later(_CLEAN_PAUSE_S, self._clean)
+                return
+        except (OSError, CorruptLog) as error:
+            self._cleaner = None
+            cleaner.log.fail(error)
+            return
+        self._worker.submit(partial(self._write_cleaned, cleaner))
+
+    def _write_cleaned(self, cleaner: Cleaner) -> None:
+        cleaner.write(self.committer.disk)
+        self._post(partial(self._cleaned, cleaner))
+
+    def _cleaned(self, cleaner: Cleaner) -> None:
+        if self._cleaner is not cleaner:
+            return
+        self._cleaner = None
+        if cleaner.error is not None:
+            # The old file is as good as before.
+            logger.warning("cannot rewrite a segment: %s", cleaner.error)
+        elif not cleaner.is_void:
+            self._swap_cleaned(cleaner)
+
+    def _swap_cleaned(self, cleaner: Cleaner) -> None:
+        try:
+            cleaner.finish(self.committer.disk)
+        except OSError as error:
+            logger.warning("cannot rewrite a segment: %s", error)
+            return
+        self.segments_cleaned += 1
+        self._worker.submit(partial(self.committer.sync_names, cleaner.segment.directory))
+        self._clean_next(cleaner.log)
 
     def _note_idle(self, log: QueueLog, now: float) -> None:
         self._idle[log] = now
@@ -417,6 +485,6 @@ class LogSync:
         self._worker.submit(self.committer.close)
         self._worker.wait_idle()
         self._worker.stop()
-        for timer in (self._settle_timer, self._journal_timer, self._idle_timer):
+        for timer in (self._settle_timer, self._journal_timer, self._idle_timer, self._clean_timer):
             if timer is not None:
                 timer.cancel()

@@ -1,7 +1,8 @@
 """A node's logs over a simulated disk, and next to them a model made of dictionaries.
 
 ``World`` is the set of moves; ``walk`` makes random ones from a seed (fast), ``test_model.py`` lets
-hypothesis choose them. After every move that reads, and after every restart, the logs must agree with the model:
+hypothesis choose them. After every move that reads, and after every restart, the logs must agree with the
+model:
 
 - a confirmed message that was never settled is there, with its content, after whatever happened;
 - a message whose settle was durable is gone;
@@ -37,6 +38,9 @@ OPTIONS = LogOptions(
     journal_bytes_max=2500,
     journal_syncs_per_round=1,
     descriptors_max=3,
+    clean_live_ratio=0.7,
+    clean_bytes_min=200,
+    clean_slice_bytes=300,
 )
 LOGS = 4
 
@@ -485,8 +489,8 @@ def walk(seed: int, moves: int, world: World | None = None) -> World:
             world.hear()
         elif choice < 0.89:
             world.settle_down()
-        elif choice < 0.915:
-            world.wait(random.choice((0.3, 1.5, 61.0)))
+        elif choice < 0.92:
+            world.wait(random.choice((0.02, 0.02, 0.3, 1.5, 61.0)))
         elif choice < 0.935:
             world.read(number)
         elif choice < 0.945:
