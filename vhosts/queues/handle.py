@@ -90,3 +90,30 @@ class QueueHandle:
     def settle(self, message: Message, kind: int) -> None:
         """A delivered message is done with: acknowledged, or rejected without requeue."""
         raise AssertionError("a queue must take acknowledgements")
+
+    def message_count(self) -> int:
+        """Messages ready for delivery."""
+        raise AssertionError("a queue must count its messages")
+
+    def consumer_count(self) -> int:
+        """Consumers there are."""
+        return len(self.consumers)
+
+    def is_unused(self) -> bool:
+        """Whether it has no consumer."""
+        return not self.consumers
+
+    def is_empty(self) -> bool:
+        """Whether no message is ready; delivered ones do not count."""
+        return self.message_count() == 0
+
+    def purge(self) -> int:
+        """Drop every ready message; returns their number."""
+        raise AssertionError("a queue must drop its messages")
+
+    def delete(self, rev: int) -> int:
+        """The queue is gone; what is on disk goes once revision ``rev`` of the definitions is committed.
+
+        Returns how many messages were ready.
+        """
+        raise AssertionError("a queue must end")

@@ -183,6 +183,7 @@ class Queue(QueueHandle):
             return
         run.remaining += 1
         self.waiting.append((log.end, run))
+        self.tick.wake()  # type: ignore[union-attr]  # the sync begins at the end of the tick
 
     def on_high_watermark(self, log: Any) -> None:
         """The log's watermark rose: answer the publishers below it.
@@ -460,15 +461,6 @@ class Queue(QueueHandle):
         """Messages ready for delivery."""
         return self.ring_count + self.backlog + len(self.requeued)
 
-    def consumer_count(self) -> int:
-        return len(self.consumers)
-
-    def is_unused(self) -> bool:
-        return not self.consumers
-
-    def is_empty(self) -> bool:
-        return self.message_count() == 0
-
     def recovered(self) -> None:
         """Take what the log found at start as the backlog."""
         self.backlog = self.log.live
@@ -479,6 +471,7 @@ class Queue(QueueHandle):
         count = self.message_count()
         if self.log is not None and not self.error:
             self.log.purge(self.log.end, self._unacked_offsets())
+            self.tick.wake()  # type: ignore[union-attr]
         self._drop_ready()
         return count
 
