@@ -1,3 +1,6 @@
 """Virtual hosts: exchanges, queues and the bindings between them."""
 
-import amqp_router  # noqa: F401 - puts the rule for compiled modules in force
+from vhosts.ports import DefinitionsPort, QueueFactory
+from vhosts.vhost import LoadError, VirtualHost
+
+__all__ = ["DefinitionsPort", "LoadError", "QueueFactory", "VirtualHost"]

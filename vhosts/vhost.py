@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from amqp_router.protocol.fields import Table, decode_table, encode_table
 from persistence.definitions.records import (
@@ -44,33 +44,10 @@ from vhosts.exchanges.default import DefaultExchange
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.router import RoutingTable, default_route
 from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_type
+from vhosts.ports import DefinitionsPort, QueueFactory
 from vhosts.queues.handle import QueueHandle
 
 RESERVED_PREFIX = "amq."
-
-
-class DefinitionsPort(Protocol):
-    """Where the definitions of what is durable are kept."""
-
-    def submit(self, changes: Sequence[Change]) -> int:
-        """Take ``changes`` to be stored together; returns the revision they get."""
-
-
-class QueueFactory(Protocol):
-    """Makes the queues of a virtual host, logs and all."""
-
-    def __call__(
-        self,
-        *,
-        vhost: VirtualHost,
-        name: str,
-        durable: bool,
-        exclusive_owner: Any,
-        auto_delete: bool,
-        arguments: Table,
-        incarnation: str,
-    ) -> QueueHandle:
-        """A queue ready for use. ``incarnation`` is that of a queue stored before, empty for a new one."""
 
 
 class LoadError(Exception):
@@ -247,16 +224,16 @@ class VirtualHost:
         Returns the revision to wait for.
 
         Raises:
-            AccessRefused: it is the default exchange or a system exchange (403).
+            AccessRefused: it is the default exchange, or has the name of a system exchange (403).
             PreconditionFailed: ``if_unused``, and it has bindings (406).
         """
         if name == "":
             raise default_exchange_refused()
+        if name.startswith(RESERVED_PREFIX):
+            raise system_exchange(name, self.name)
         exchange = self.exchanges.get(name)
         if exchange is None:
             return self._last_rev
-        if name.startswith(RESERVED_PREFIX):
-            raise system_exchange(name, self.name)
         if if_unused and self.bindings.has_source(exchange):
             raise in_use("exchange", name, self.name)
         return self._submit(self._remove([exchange], []))

@@ -112,7 +112,7 @@ def declare_exchange(channel: DeclaringChannel, method: ExchangeDeclare) -> None
 def delete_exchange(channel: DeclaringChannel, method: ExchangeDelete) -> None:
     """Answer exchange.delete."""
     name = _stripped(method.exchange)
-    if name:
+    if name and not name.startswith(RESERVED_PREFIX):
         channel.permissions.check("configure", "exchange", name)
     rev = channel.vhost.delete_exchange(name, if_unused=method.if_unused)
     _reply(channel, method.nowait, ExchangeDeleteOk(), rev)
