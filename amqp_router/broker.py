@@ -113,19 +113,20 @@ class Broker:
         self.identity = NodeIdentity(settings.node, store_id or uuid4().hex, uuid4().hex)
         self.budget = MemoryBudget(settings.memory_budget)
         self._data_dir = str(settings.data_dir)
-        self.definitions = DefinitionStore(settings.data_dir / "definitions.sqlite", loop.call_soon_threadsafe)
+        self.definitions = DefinitionStore(settings.data_dir / "definitions.sqlite", self._post)
         self.users = Users(self.definitions, os.urandom)
         self.users.on_change = self._permissions_changed
         self._authenticator = Authenticator(
             self.users,
             AuthOptions() if settings.guest_loopback_only else AuthOptions(loopback_users=frozenset()),
         )
-        self._registry = StandaloneRegistry(self.identity.boot_id, loop.call_soon_threadsafe)
+        self._registry = StandaloneRegistry(self.identity.boot_id, self._post)
         self._queues: StandaloneQueues | None = None
         self._caches: dict[tuple[str, str], RouteCache] = {}
         #: Durable queues whose definition is not committed yet.
         self._unstored: list[Queue] = []
         self.sync: LogSync
+        self.ticker: Ticker
         self.catalog: Catalog
 
     # -- start and stop -----------------------------------------------------------------------------
@@ -139,22 +140,31 @@ class Broker:
         self.definitions.on_failed = self._definitions_failed
         self.definitions.start()
         self.commits.committed = self.definitions.committed
-        options = LogOptions(segment_bytes_max=settings.segment_bytes, settle_delay_ms=settings.settle_sync_ms)
+        options = LogOptions(
+            segment_bytes_max=settings.segment_bytes, settle_delay_ms=settings.settle_sync_ms
+        )
         loop = self._loop
-        self.sync = LogSync(
-            disk, self._data_dir, options, post=loop.call_soon_threadsafe, call_later=loop.call_later
-        )
+        self.sync = LogSync(disk, self._data_dir, options, post=self._post, call_later=loop.call_later)
         self.catalog = Catalog(
-            self._data_dir, self.sync, options, self.budget, disk=disk, boot_id=bytes.fromhex(self.identity.boot_id)
+            self._data_dir,
+            self.sync,
+            options,
+            self.budget,
+            disk=disk,
+            boot_id=bytes.fromhex(self.identity.boot_id),
         )
-        self.ticker = Ticker(self.tick, self.sync.start_round)
+        # asyncio's loop keeps what is ready in a deque; another loop may not, and then nothing is saved.
+        ready = getattr(loop, "_ready", None)
+        self.ticker = Ticker(self.tick, self.sync.start_round, _unknown if ready is None else ready.__len__)
         self._load()
 
     def _load(self) -> None:
         snapshot = self.definitions.snapshot()
         if not snapshot.vhosts and not snapshot.users:
             snapshot = first_definitions(os.urandom)
-            self.definitions.submit([Put(row) for row in (*snapshot.vhosts, *snapshot.users, *snapshot.permissions)])
+            self.definitions.submit(
+                [Put(row) for row in (*snapshot.vhosts, *snapshot.users, *snapshot.permissions)]
+            )
         self.users.load(snapshot.users, snapshot.permissions)
         self.catalog.start()
         for vhost_row in snapshot.vhosts:
@@ -273,7 +283,9 @@ class Broker:
         self.event(logging.ERROR, "definitions cannot be stored", reason=error)
         for transport in self.registry:
             if any(channel.pending for channel in transport.machine.channels.values()):
-                transport.close(lambda machine: machine.close(InternalError(f"definitions cannot be stored: {error}")))
+                transport.close(
+                    lambda machine: machine.close(InternalError(f"definitions cannot be stored: {error}"))
+                )
 
     def _permissions_changed(self) -> None:
         for vhost in self.vhosts.values():
@@ -305,6 +317,14 @@ class Broker:
     def generate_name(self, prefix: str) -> str:
         """``prefix`` and 22 random characters of the base64url alphabet."""
         return prefix + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+
+    def _post(self, call: Callable[[], None]) -> None:
+        """Run ``call`` on the loop; for the worker threads."""
+        self._loop.call_soon_threadsafe(self.enter, call)
+
+    def enter(self, call: Callable[..., None], *args: Any) -> None:
+        """See ``connection.ports.Services``."""
+        self.ticker.enter(call, *args)
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``connection.ports.Services``."""
@@ -339,7 +359,10 @@ class Broker:
         self.logger.error("unexpected error in %s", where, exc_info=error)
 
 
+def _unknown() -> int:
+    return 1 << 30
+
+
 def _shutdown(machine: Machine) -> None:
     machine.class_id = machine.method_id = 0
     machine.close(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
-

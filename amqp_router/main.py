@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from amqp_router import compiled, config, logs, process
+from amqp_router import compiled, config, log_command, logs, process
 from amqp_router.datadir import DataDirectory, DataDirError
 from amqp_router.server import (
     ListenError,
@@ -30,7 +30,7 @@ from amqp_router.version import VERSION
 OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
 EXIT_CODES = {
     OK: "done, or stopped as asked (SIGTERM, SIGINT)",
-    FAILED: "an error that the log tells, or `log verify` found damage",
+    FAILED: "an error that the log tells, or `log` found a damaged file",
     USAGE: "a command, option or configuration value that does not fit",
     UNAVAILABLE: "the data directory or the port cannot be used",
 }
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     try:
         return int(args.run(args))
-    except config.ConfigError as error:
+    except (config.ConfigError, log_command.LogDirectoryError) as error:
         return _complain(str(error), USAGE)
     except (DataDirError, ListenError) as error:
         return _complain(str(error), UNAVAILABLE)
@@ -117,6 +117,18 @@ def _parser() -> argparse.ArgumentParser:
     options_parser = commands.add_parser("options", help="list every option with type, default and meaning")
     options_parser.add_argument("--markdown", action="store_true", help="as docs/configuration.md")
     options_parser.set_defaults(run=list_options)
+
+    log_parser = commands.add_parser(
+        "log", help="look into the queue logs of a data directory; changes nothing"
+    )
+    log_commands = log_parser.add_subparsers(metavar="command", parser_class=_Parser, required=True)
+    for name, text in (
+        ("inspect", "what each queue's log holds, as a starting broker would find it"),
+        ("verify", "read every batch and its checksums"),
+    ):
+        sub_parser = log_commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        sub_parser.add_argument("directory", type=Path, help="a data directory, also of a running broker")
+        sub_parser.set_defaults(run=look_into_logs, look=name)
     return parser
 
 
@@ -138,6 +150,14 @@ def list_options(args: argparse.Namespace) -> int:
         default = config.default_text(info) + config.unit_text(info)
         print(f"  {name:<21}{config.type_name(info)}, default {default}\n{'':<23}{info.description}")
     return OK
+
+
+def look_into_logs(args: argparse.Namespace) -> int:
+    """Print what `log_command` finds; 1 if something is damaged."""
+    look = log_command.inspect if args.look == "inspect" else log_command.check
+    lines, whole = look(args.directory)
+    print(*lines, sep="\n")
+    return OK if whole else FAILED
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -190,6 +210,8 @@ async def _serve(
     stop = asyncio.Event()
 
     def on_stop(name: str) -> None:
+        if stop.is_set() and name != "SIGINT":
+            return
         if stop.is_set():
             logs.event(logger, logging.WARNING, "stopping at once", signal=name)
             os._exit(FAILED)  # as safe as kill -9, and as quick

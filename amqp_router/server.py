@@ -2,7 +2,7 @@
 
 Up: the addresses are bound first, so that a port in use is told before any log is recovered; clients are
 accepted when the broker has started. Down (SIGTERM, SIGINT): nobody new is accepted, the broker says good-bye
-to its clients and flushes, then the process ends. A second signal does not wait for that.
+to its clients and flushes, then the process ends. Ctrl-C meanwhile (SIGINT) does not wait for that.
 """
 
 from __future__ import annotations

@@ -48,6 +48,9 @@ class Services(Protocol):
     def generate_name(self, prefix: str) -> str:
         """``prefix`` and 22 random characters of the base64url alphabet."""
 
+    def enter(self, call: Callable[..., None], *args: Any) -> None:
+        """Run a handler of the loop; what it put on the agenda runs at the end of the turn."""
+
     def in_slices(self, step: Callable[[], bool]) -> None:
         """Call ``step()`` once per tick until it returns True."""
 

@@ -17,13 +17,45 @@ TICK_UNITS = 8192
 
 
 class Ticker:
-    """Runs the agenda of ``Tick``; one per node. ``start_round`` hands dirty logs to the sync."""
+    """Runs the agenda of ``Tick``; one per node.
 
-    def __init__(self, tick: Tick, start_round: Callable[[], None]) -> None:
+    ``start_round`` hands dirty logs to the sync. ``ready_count`` says how many callbacks the loop still has
+    in this turn: a handler that is the last one runs the agenda itself, which saves the loop another turn
+    (a fifth of the CPU of a lone publisher that waits for each confirm).
+    """
+
+    def __init__(self, tick: Tick, start_round: Callable[[], None], ready_count: Callable[[], int]) -> None:
         self._tick = tick
         self._start_round = start_round
+        self._ready_count = ready_count
         self._slices: list[Callable[[], bool]] = []
-        tick.callback = self.run
+        #: Whether the loop holds a call of ``run``.
+        self._queued = False
+        tick.callback = self._run_queued
+        tick.call_soon, self._call_soon = self._queue, tick.call_soon
+
+    def enter(self, call: Callable[..., None], *args: Any) -> None:
+        """Run a handler of the loop; what it put on the agenda runs at the end of this turn."""
+        tick = self._tick
+        tick.inside = True
+        try:
+            call(*args)
+        finally:
+            tick.inside = False
+            if tick.scheduled:
+                if self._ready_count() <= self._queued:
+                    self.run()
+                elif not self._queued:
+                    self._queue(self._run_queued)
+
+    def _queue(self, callback: Callable[[], None]) -> None:
+        self._queued = True
+        self._call_soon(callback)
+
+    def _run_queued(self) -> None:
+        self._queued = False
+        if self._tick.scheduled:
+            self.run()
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """Call ``step()`` once per tick until it returns True."""
@@ -50,7 +82,8 @@ class Ticker:
                 output.dirty = False
                 output.owner.flush()
         if tick.queues or tick.channels or tick.outputs or self._slices:
-            tick.call_soon(self.run)
+            if not self._queued:
+                self._queue(self._run_queued)
         else:
             tick.scheduled = False
 

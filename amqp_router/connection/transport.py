@@ -78,6 +78,9 @@ class Transport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand a chunk to the machine."""
+        self._node.enter(self._receive, data)
+
+    def _receive(self, data: bytes) -> None:
         machine = self.machine
         self._received = True
         self._node.tick.now_us = time.time_ns() // 1000
@@ -95,6 +98,9 @@ class Transport(asyncio.Protocol):
             self._check_end()
 
     def _continue(self) -> None:
+        self._node.enter(self._receive_more)
+
+    def _receive_more(self) -> None:
         machine = self.machine
         self._node.tick.now_us = time.time_ns() // 1000
         machine.receive_more()

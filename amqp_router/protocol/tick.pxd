@@ -5,5 +5,6 @@ cdef class Tick:
     cdef public list channels
     cdef public list outputs
     cdef public bint scheduled
+    cdef public bint inside
     cdef public long long now_us
     cpdef void wake(self)

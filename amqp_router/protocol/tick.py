@@ -16,7 +16,7 @@ class Tick:
     ``call_soon`` is the loop's; ``now_us`` is the wall clock in microseconds, read once per chunk.
     """
 
-    __slots__ = ("call_soon", "callback", "channels", "now_us", "outputs", "queues", "scheduled")
+    __slots__ = ("call_soon", "callback", "channels", "inside", "now_us", "outputs", "queues", "scheduled")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self.call_soon = call_soon
@@ -24,11 +24,15 @@ class Tick:
         self.queues: list[object] = []
         self.channels: list[object] = []
         self.outputs: list[object] = []
+        #: Whether the agenda is going to run.
         self.scheduled = False
+        #: Whether a handler of the loop is at work that sees to the agenda when it is done.
+        self.inside = False
         self.now_us = 0
 
     def wake(self) -> None:
         """See to it that the agenda runs; cheap when that is already so."""
         if not self.scheduled and self.callback is not None:
             self.scheduled = True
-            self.call_soon(self.callback)
+            if not self.inside:
+                self.call_soon(self.callback)
