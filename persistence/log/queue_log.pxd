@@ -29,7 +29,8 @@ cdef class QueueLog:
     cdef public SettleState state
     cdef public bint checkpoint_due
     cdef public bint deleted
-    cdef public unsigned long long checkpointed
+    cdef public unsigned long long checkpoint_offset
+    cdef public unsigned long long checkpoint_segment
     cdef object _sync
     cdef bytes _boot_id
     cdef unsigned long long _batch_bytes_max

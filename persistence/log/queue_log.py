@@ -140,8 +140,9 @@ class QueueLog:
         #: A checkpoint goes with the next round.
         self.checkpoint_due = False
         self.deleted = False
-        #: The segment at which recovery from the last durable checkpoint begins.
-        self.checkpointed = 0
+        #: The last durable checkpoint: its offset, and the segment at which recovery from it begins.
+        self.checkpoint_offset = 0
+        self.checkpoint_segment = 0
         self._sync = sync
         self._boot_id = boot_id
         self._batch_bytes_max = options.batch_bytes_max
@@ -461,7 +462,7 @@ class QueueLog:
         options = self.partition.options
         for segment in self.partition.segments:
             if (
-                segment.base < self.checkpointed
+                segment.base < self.checkpoint_segment
                 and 0 < segment.live < segment.records * options.clean_live_ratio
                 and segment.size >= options.clean_bytes_min
             ):
@@ -691,21 +692,24 @@ class QueueLog:
         serves consumers is not truncated.
 
         Raises:
-            LogFailed: the cut could not be made; the log is fenced.
+            LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone
+                (nothing has changed); or the cut could not be made (the log is fenced).
         """
-        self._close_all()
         self.generation += 1
         self._sync.settle_down()
+        if end < self.checkpoint_offset:
+            raise LogFailed(f"offset {end} lies below the checkpoint at {self.checkpoint_offset}")
         self._tail = []
         self._outbox = []
         self._builder = MessagesBuilder()
         self._run_kind = 0
         self._runs = []
+        self.dirty = self.settles_dirty = self.checkpoint_due = False
         self._cursor.forget()
         self._random.forget()
         try:
             self._sync.truncate(self, end, keep_as_orphan)
-        except (OSError, CorruptLog, LogFailed) as error:
+        except (OSError, CorruptLog) as error:
             self.fail(error)
             raise LogFailed(str(error)) from error
 
@@ -716,7 +720,8 @@ class QueueLog:
         self.state = state.settles
         self.start = state.start
         self.end = self._next_base = state.recovery_offset
-        self.checkpointed = state.recovery_segment
+        self.checkpoint_offset = state.recovery_offset
+        self.checkpoint_segment = state.recovery_segment
         self.epochs = list(state.epochs)
         self.epoch = state.epoch
         self.redelivered_floor = state.redelivered_floor

@@ -1,6 +1,7 @@
 """A log directory from outside: read-only, for ``amqp-router log`` and tests. Changes nothing.
 
-Works on a stopped broker's directory and on a running one's, where the newest bytes may look like a torn tail.
+Works on a stopped broker's directory and on a running one's, whose newest bytes may look like a
+torn tail.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Summary:
 
 
 def find_logs(path: str, disk: Disk | None = None) -> list[str]:
-    """Partition directories at or below ``path``: a data directory, ``queues``, one queue or one partition."""
+    """Partition directories at or below a data directory, ``queues``, one queue's or a partition's."""
     disk = disk or RealDisk()
     if any(base_of(name) is not None for name in disk.list(path)):
         return [path]

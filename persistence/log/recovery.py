@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from ..errors import CorruptLog, LogFailed
+from ..errors import CorruptLog
 from ..files import Disk, File, join, read_file, replace_file
-from .checkpoint import FILE_NAME, LogState, read_checkpoint, write_checkpoint
+from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, read_checkpoint, write_checkpoint
 from .index import SparseIndex
 from .queue_log import QueueLog
 from .record import HEADER_SIZE, MAGIC, MESSAGES, Batch, BatchHeader, parse_header
@@ -83,7 +83,7 @@ def recover(
         # A sync that failed before the kill has marked its pages clean, and another would skip them: so
         # they are written again.
         _rewrite(disk, active, report.synced_position)
-    report.replayed_batches = _replay(log, journal)
+    report.replayed_batches = _replay(log, journal, state.epoch if state is not None else 0)
     if log.writer.dirty:
         log.writer.create()
         log.writer.sync()
@@ -93,34 +93,52 @@ def recover(
     return report
 
 
-def truncate(log: QueueLog, disk: Disk, end: int, *, keep_as_orphan: bool) -> None:
+def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orphan: bool) -> None:
     """Cut off every batch that reaches ``end``, and fold the rest anew; the log holds no buffers.
 
+    ``end`` is not below the last durable checkpoint.
+
     Raises:
-        LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone.
         CorruptLog, OSError: as ``recover``.
     """
     partition = log.partition
     directory = partition.directory
-    _, own = read_checkpoint(disk, join(directory, FILE_NAME))
-    state = own[0] if own and own[0].recovery_offset <= end else None
-    if state is None and partition.segments[0].base != 0:
-        raise LogFailed(f"cannot truncate to offset {end}, which lies below the checkpoint")
+    state = None
+    if log.checkpoint_offset:
+        # No older one will do: settles it does not know may have been cleaned away since.
+        for path in (join(directory, FILE_NAME), join(data_dir, NODE_FILE_NAME)):
+            for found in read_checkpoint(disk, path)[1]:
+                if (found.incarnation, found.recovery_offset) == (log.incarnation, log.checkpoint_offset):
+                    state = found
+        if state is None:
+            raise CorruptLog(directory, 0, f"the checkpoint at offset {log.checkpoint_offset} is missing")
     partition.reset()
+    epoch, floor = log.epoch, log.redelivered_floor
     report = recover(log, disk, state, clean=False, limit=end)
+    log.epoch = max(log.epoch, epoch + 1)
+    log.redelivered_floor = min(floor, log.end)
+    # First the checkpoint: by its epoch, what stands above it now is not taken for content any more, neither
+    # in the segments, should the cut not be finished, nor in a journal.
+    write_checkpoint(disk, join(directory, FILE_NAME), [log.pack_state()], clean=False, now_us=0)
     if not report.cut_path:
         return
-    # First the checkpoint: it replaces one that speaks of what is cut. A crash before the cut undoes the cut.
-    write_checkpoint(disk, join(directory, FILE_NAME), [log.pack_state()], clean=False, now_us=0)
     if keep_as_orphan:
         tail = read_file(disk, report.cut_path)[report.cut_position :]
         tail += b"".join([read_file(disk, path) for path in report.cut_segments])
         replace_file(disk, join(directory, f"orphan-{log.end:020d}-{log.epoch}.log"), tail)
-    for path in report.cut_segments:
+    _cut_all(disk, directory, report)
+
+
+def _cut_all(disk: Disk, directory: str, report: Report) -> None:
+    """Remove what a truncation cuts, last things first."""
+    for path in reversed(report.cut_segments):
+        disk.unlink(path.removesuffix(SUFFIX) + INDEX_SUFFIX)
         disk.unlink(path)
+    if report.cut_segments:
+        # Durably gone before the cut: a segment that does not follow on the one before would be rot.
+        disk.sync_directory(directory)
+    disk.unlink(report.cut_path.removesuffix(SUFFIX) + INDEX_SUFFIX)
     _cut(disk, report.cut_path, report.cut_position)
-    for segment_path in (report.cut_path, *report.cut_segments):
-        disk.unlink(segment_path.removesuffix(SUFFIX) + INDEX_SUFFIX)
     disk.sync_directory(directory)
 
 
@@ -190,6 +208,7 @@ def _scan(
     """Fold every batch from the recovery point on; cut what is torn."""
     partition = log.partition
     first = state.recovery_segment if state is not None else 0
+    epoch = state.epoch if state is not None else 0
     todo = [base for base in bases if base >= first]
     for number, base in enumerate(todo):
         is_last = number == len(todo) - 1
@@ -202,17 +221,30 @@ def _scan(
             segment = Segment(partition.directory, base)
             segment.index = SparseIndex(partition.options.index_interval_bytes)
             partition.add(segment)
-        if not _scan_segment(log, disk, segment, report, limit, is_last=is_last):
+        if not _scan_segment(log, disk, segment, report, limit, epoch, is_last=is_last):
             report.cut_segments = [
                 join(partition.directory, segment_name(later)) for later in todo[number + 1 :]
             ]
+            if limit is None:
+                _cut_all(disk, partition.directory, report)
             return
 
 
 def _scan_segment(
-    log: QueueLog, disk: Disk, segment: Segment, report: Report, limit: int | None, *, is_last: bool
+    log: QueueLog,
+    disk: Disk,
+    segment: Segment,
+    report: Report,
+    limit: int | None,
+    epoch: int,
+    *,
+    is_last: bool,
 ) -> bool:
-    """Fold one segment from ``segment.size`` on; False if ``limit`` was met in it."""
+    """Fold one segment from ``segment.size`` on; False if ``limit`` was met in it.
+
+    Batches of an epoch below ``epoch``, the checkpoint's, are what an interrupted truncation left.
+    """
+    is_leftover = False
     file = disk.open(segment.path)
     try:
         size = file.size()
@@ -220,6 +252,9 @@ def _scan_segment(
         report.synced_position = position
         for header, payload in iterate_batches(file, position, size):
             if header.base != log.end:
+                break
+            if header.epoch < epoch:
+                is_leftover = True
                 break
             if limit is not None and header.last >= limit:
                 break
@@ -242,7 +277,7 @@ def _scan_segment(
         segment.size = segment.written = position
         if position == size:
             return True
-        if limit is None:
+        if limit is None and not is_leftover:
             if not is_last:
                 raise CorruptLog(segment.path, position, "bad batch in a segment that was synced")
             witness = later_witness(file, position, size, log.end)
@@ -257,7 +292,7 @@ def _scan_segment(
     report.cut_path = segment.path
     report.cut_position = position
     report.cut_bytes = size - position
-    if limit is not None:
+    if limit is not None or is_leftover:
         return False
     _cut(disk, segment.path, position)
     return True
@@ -327,11 +362,11 @@ def later_witness(file: File, position: int, size: int, expected: int) -> int:
     return -1
 
 
-def _replay(log: QueueLog, journal: Sequence[JournalEntry]) -> int:
-    """Append what the commit journal holds beyond the log's end, durably."""
+def _replay(log: QueueLog, journal: Sequence[JournalEntry], epoch: int) -> int:
+    """Append what the commit journal holds beyond the log's end and was not cut by a truncation since."""
     batches = []
     for header, data in journal:
-        if header.base < log.end:
+        if header.base < log.end or header.epoch < epoch:
             continue
         if header.base > log.end:
             raise CorruptLog(

@@ -240,6 +240,7 @@ class LogSync:
         worker: Worker | None = None,
     ) -> None:
         self.committer = Committer(disk, data_dir, options)
+        self._data_dir = data_dir
         self._options = options
         self._post = post
         self._call_later = call_later
@@ -351,7 +352,8 @@ class LogSync:
                 continue
             log.written(submission.end, submission.generation)
             if submission.checkpoint is not None:
-                log.checkpointed = submission.checkpoint_segment
+                log.checkpoint_offset = submission.end
+                log.checkpoint_segment = submission.checkpoint_segment
                 self._clean_next(log)
             if log.is_idle():
                 self._note_idle(log, now)
@@ -454,7 +456,7 @@ class LogSync:
         self.settle_down()
         self._worker.submit(log.writer.forget)
         self._worker.wait_idle()
-        truncate(log, self.committer.disk, end, keep_as_orphan=keep_as_orphan)
+        truncate(log, self.committer.disk, self._data_dir, end, keep_as_orphan=keep_as_orphan)
 
     def settle_down(self) -> None:
         """Wait for the round under way and take its result in; blocks."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -105,10 +106,12 @@ class SimDisk:
         self.hook: Callable[[str, str], None] | None = None
         #: Operations left until the power fails; -1 = never.
         self.steps_left = -1
-        self.counts: dict[str, int] = {}
+        #: What happened to which kind of file.
+        self.events: Counter[str] = Counter()
 
     def step(self, operation: str, path: str) -> None:
-        self.counts[operation] = self.counts.get(operation, 0) + 1
+        if operation in ("create", "rename", "unlink"):
+            self.events[f"{operation} {_kind(path)}"] += 1
         if self.hook is not None:
             self.hook(operation, path)
         if operation != "read" and self.steps_left >= 0:
@@ -187,6 +190,12 @@ class SimDisk:
         self.hook = None
         self.steps_left = -1
         self.open_files = 0
+
+
+def _kind(path: str) -> str:
+    name = path.rpartition("/")[2]
+    dot = name.rfind(".")
+    return name[dot:] if dot >= 0 else name if name == "checkpoint" else "directory"
 
 
 def _apply_names(names: dict[str, Inode | None], changes: Sequence[tuple[str, Inode | str | None]]) -> None:

@@ -14,6 +14,8 @@ model:
 from __future__ import annotations
 
 import contextlib
+import logging
+import sys
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -397,6 +399,46 @@ class World:
         self.shadows[number] = fresh
         self._create(fresh)
 
+    def truncate(self, number: int, share: float) -> None:
+        """Cut the log somewhere above what is confirmed, a round under way or not."""
+        shadow = self.shadows[number]
+        log = shadow.log
+        assert log is not None
+        if shadow.failed:
+            return
+        self.moves["truncate"] += 1
+        end = shadow.confirmed_below + int(share * (log.end - shadow.confirmed_below))
+        try:
+            log.truncate(end, keep_as_orphan=share > 0.5)
+        except LogFailed:
+            assert shadow.failed or end < log.checkpoint_offset
+            return
+        shadow.unsealed = []
+        self._note_sealed()
+        assert shadow.confirmed_below <= log.end <= max(end, shadow.confirmed_below)
+        assert log.durable == log.high_watermark == log.end
+        messages = {message.offset: message for message in self._drain(log)}
+        fresh: dict[int, Entry] = {}
+        for offset, entry in shadow.entries.items():
+            if offset < log.end:
+                # Settles above the cut are undone with it.
+                found = messages.pop(offset, None)
+                assert found is not None or entry.settled
+                assert found is None or not entry.settle_durable
+                entry.settled = found is None
+                if found is not None:
+                    entry.returns = found.delivery_count
+                    assert entry.returns >= entry.returns_durable
+                fresh[offset] = entry
+        assert not messages
+        shadow.entries = fresh
+        shadow.unsealed = []
+        shadow.sealed = [
+            (offset, returns, log.end) for offset, returns, need in shadow.sealed if need <= log.end
+        ]
+        shadow.confirmed_below = log.end
+        shadow.harden()
+
     def fail(self, operation: str, after: int, error: int) -> None:
         """The ``after``-th such operation of the worker fails, once."""
         self.moves[f"fail {operation}"] += 1
@@ -457,6 +499,11 @@ class World:
         self._lose_power(seed + 1)
         self._reopen(clean=False)
 
+    def close(self) -> None:
+        """Add up what the disk has seen."""
+        for event, count in self.disk.events.items():
+            self.moves[f"({event})"] += count
+
     def _lose_power(self, seed: int) -> None:
         for shadow in self.shadows:
             shadow.log = None
@@ -495,8 +542,10 @@ def walk(seed: int, moves: int, world: World | None = None) -> World:
             world.read(number)
         elif choice < 0.945:
             world.purge(number, random.randrange(3))
-        elif choice < 0.95:
+        elif choice < 0.948:
             world.delete(number)
+        elif choice < 0.95:
+            world.truncate(number, random.random())
         elif choice < 0.955:
             world.fail(random.choice(("sync", "write", "rename", "sync_directory")), random.randrange(4), 5)
         elif choice < 0.965:
@@ -511,4 +560,24 @@ def walk(seed: int, moves: int, world: World | None = None) -> World:
             world.crash_at_start(random.randrange(1 << 30), random.randrange(8))
     for number in range(LOGS):
         world.read(number)
+    world.close()
     return world
+
+
+def main(first: int, last: int, moves: int = 150) -> int:
+    """Walk the seeds ``[first, last)``; 1 at the first that fails, else 0 with the histogram of moves."""
+    logging.disable(logging.CRITICAL)
+    total: Counter[str] = Counter()
+    for seed in range(first, last):
+        try:
+            total += walk(seed, moves).moves
+        except Exception as error:
+            print(f"seed {seed}: {type(error).__name__}: {error}")
+            return 1
+    for move, count in sorted(total.items()):
+        print(f"{count:8} {move}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,78 @@
+"""Write and sync of one small batch without the interpreter, plain Python twin of ``_flush.pyx``.
+
+A lone publisher that waits for each confirm pays two thread switches per message, and with a Python thread
+each of them is a fight for the interpreter lock. The compiled twin writes and syncs in a C thread that never
+takes it, and tells the event loop through a descriptor; this one has the same face over a Python thread.
+
+One job at a time. The caller keeps the file open until ``finish`` has answered.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+
+
+class Flusher:
+    """One thread that writes and syncs; ``fileno`` is readable when the job is done."""
+
+    def __init__(self) -> None:
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._jobs: SimpleQueue[tuple[int, int, list[bytes]] | None] = SimpleQueue()
+        self._error = 0
+        #: Whether a job is under way.
+        self.busy = False
+        self._thread = threading.Thread(target=self._run, name="log-flush", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """The descriptor the loop watches."""
+        return self._read_end
+
+    def submit(self, fd: int, position: int, pieces: Sequence[bytes]) -> None:
+        """Write ``pieces`` to ``fd`` from ``position`` on, then fdatasync."""
+        assert not self.busy, "one job at a time"
+        self.busy = True
+        self._jobs.put((fd, position, list(pieces)))
+
+    def finish(self) -> int:
+        """-1 while the job is under way; then, once, its error number or 0."""
+        try:
+            os.read(self._read_end, 8)
+        except BlockingIOError:
+            return -1
+        self.busy = False
+        return self._error
+
+    def wait(self) -> int:
+        """Block until the job is done; its error number or 0."""
+        os.set_blocking(self._read_end, True)
+        try:
+            return self.finish()
+        finally:
+            os.set_blocking(self._read_end, False)
+
+    def stop(self) -> None:
+        """End the thread; no job may be under way."""
+        self._jobs.put(None)
+        self._thread.join()
+        os.close(self._read_end)
+        os.close(self._write_end)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            fd, position, pieces = job
+            self._error = 0
+            try:
+                data = b"".join(pieces)
+                while data:
+                    written = os.pwrite(fd, data, position)
+                    position += written
+                    data = data[written:]
+                os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
+            except OSError as error:
+                self._error = error.errno or 5
+            os.write(self._write_end, b"\x00" * 8)
