@@ -1,0 +1,197 @@
+"""``amqp-router log``: what the queue logs of a data directory hold, and whether every byte is as written.
+
+Nothing is changed, so both work on the directory of a running broker too. ``inspect`` opens the logs exactly
+as a starting broker would, over a disk that keeps what recovery writes to itself; its counts are those a
+broker would start with. ``verify`` reads every batch and its checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from persistence.errors import CorruptLog
+from persistence.files import File, RealDisk
+from persistence.log.catalog import Catalog
+from persistence.log.memory import MemoryBudget
+from persistence.log.queue_log import QueueLog
+from persistence.log.reader import ROT, Summary, describe, find_logs, verify
+from persistence.log.sync import LogSync
+from persistence.options import LogOptions
+
+
+class LogDirectoryError(Exception):
+    """There is nothing of ours at the path: the text is one line."""
+
+
+class ShadowFile:
+    """A file whose changes nobody sees: reads give what the real one holds, up to where it was cut."""
+
+    def __init__(self, file: File | None) -> None:
+        self._file = file
+        self._size = file.size() if file is not None else 0
+
+    def size(self) -> int:
+        return self._size
+
+    def write(self, pieces: Sequence[bytes | memoryview], position: int) -> None:
+        """Nowhere."""
+
+    def read(self, count: int, position: int) -> bytes:
+        count = min(count, self._size - position)
+        return self._file.read(count, position) if self._file is not None and count > 0 else b""
+
+    def sync(self) -> None:
+        """Nothing to sync."""
+
+    def truncate(self, size: int) -> None:
+        self._size = min(self._size, size)
+
+    def will_need(self, position: int, count: int) -> None:
+        """Read when it is read."""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class ShadowDisk(RealDisk):
+    """The real disk to read from; what would change it is left out."""
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> File:  # type: ignore[override]  # any File
+        if not write:
+            return super().open(path)
+        try:
+            return ShadowFile(super().open(path))
+        except FileNotFoundError:
+            if not create:
+                raise
+            return ShadowFile(None)
+
+    def make_directory(self, path: str) -> None:
+        """Left out."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Left out."""
+
+    def unlink(self, path: str) -> None:
+        """Left out."""
+
+    def remove_tree(self, path: str) -> None:
+        """Left out."""
+
+    def sync_directory(self, path: str) -> None:
+        """Left out."""
+
+
+def inspect(path: Path) -> tuple[list[str], bool]:
+    """Lines of a table, one queue each, and whether all of them could be opened.
+
+    Raises:
+        LogDirectoryError: `path` is not a data directory.
+    """
+    if not (path / "queues").is_dir():
+        raise LogDirectoryError(f"{path}: is not a data directory (it has no folder queues)")
+    disk = ShadowDisk()
+    options = LogOptions()
+    sync = LogSync(disk, str(path), options, post=_never, call_later=_never)
+    catalog = Catalog(str(path), sync, options, MemoryBudget(0), disk=disk)
+    try:
+        catalog.start()
+    except (CorruptLog, OSError) as error:
+        return [f"the logs cannot be opened: {error}"], False
+    rows = [("virtual host", "queue", "waiting", "offsets", "segments", "size", "")]
+    whole = True
+    for incarnation in catalog.incarnations():
+        about = describe(str(path / "queues" / incarnation / "0"))
+        names = (str(about.get("vhost", "?")), str(about.get("name", incarnation)))
+        try:
+            log = catalog.open(incarnation)
+        except (CorruptLog, OSError) as error:
+            whole = False
+            rows.append((*names, "", "", "", "", f"cannot be opened: {error}"))
+            continue
+        report = catalog.reports.get(incarnation)
+        note = f"{report.cut_bytes} torn bytes at the end" if report is not None and report.cut_bytes else ""
+        rows.append((*names, *_figures(log), note))
+    return _table(rows), whole
+
+
+def _never(*_: object) -> Any:
+    raise AssertionError("nothing is written, so nothing is to be synced")
+
+
+def _figures(log: QueueLog) -> tuple[str, str, str, str]:
+    segments = log.partition.segments
+    size = sum(segment.size for segment in segments)
+    return str(log.live), f"{log.start}..{log.end}", str(len(segments)), size_text(size)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    if len(rows) == 1:
+        return ["no durable queue has a log yet"]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            text.ljust(width) if column < 2 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row[:-1], widths, strict=False))
+        ]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return lines
+
+
+def check(path: Path) -> tuple[list[str], bool]:
+    """Lines, one log each, and whether no damage was found. A torn tail is none: recovery cuts it.
+
+    Raises:
+        LogDirectoryError: there is no log at or below `path`.
+    """
+    directories = find_logs(str(path))
+    if not directories:
+        if (path / "queues").is_dir():
+            return ["no durable queue has a log yet"], True
+        raise LogDirectoryError(f"{path}: has no queue logs; name a data directory or a folder in its queues")
+    lines = []
+    whole = True
+    for directory in directories:
+        about = describe(directory)
+        name = f"{about.get('vhost', '?')} {about.get('name', directory)}"
+        try:
+            summary = verify(directory)
+        except FileNotFoundError as error:  # a running broker removes what is settled
+            lines.append(f"changed  {name}: {error.filename} went away meanwhile; check again")
+            continue
+        lines.append(f"{_verdict(summary)}  {name}: {_counts(summary)}")
+        whole = whole and not (summary.problem is not None and summary.problem.kind == ROT)
+    return lines, whole
+
+
+def _verdict(summary: Summary) -> str:
+    if summary.problem is None:
+        return "ok      "
+    return "DAMAGED " if summary.problem.kind == ROT else "torn    "
+
+
+def _counts(summary: Summary) -> str:
+    text = (
+        f"{summary.segments} segments, {summary.batches} batches, {summary.messages} messages, "
+        f"{size_text(summary.bytes)} good"
+    )
+    problem = summary.problem
+    if problem is None:
+        return text
+    return f"{text}; {problem.path} at byte {problem.position}, {problem.bytes} bytes: {problem.text}"
+
+
+def size_text(size: int) -> str:
+    """``512 B``, ``1.5 KiB``, ``64.0 MiB``."""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1024 or unit == "TiB":
+            break
+    return f"{value:.1f} {unit}"

@@ -1,0 +1,140 @@
+"""``amqp-router log`` on what a real broker left, running and stopped, whole and damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+from amqp_router.log_command import LogDirectoryError, check, inspect, size_text
+from amqp_router.main import main
+from tests.brokers import RouterProcess
+
+
+def connect(broker: RouterProcess) -> pika.BlockingConnection:
+    return pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RouterProcess]:
+    """A broker with ten confirmed messages in queue "ten", three of them acknowledged."""
+    process = RouterProcess(tmp_path)
+    process.start()
+    connection = connect(process)
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("ten", durable=True)
+    for number in range(10):
+        channel.basic_publish("", "ten", b"%d" % number, pika.BasicProperties(delivery_mode=2))
+    for _ in range(3):
+        method, _, _ = channel.basic_get("ten")
+        channel.basic_ack(method.delivery_tag)
+    connection.close()
+    yield process
+    process.kill9()
+
+
+def fingerprint(path: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(file): (hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_mtime_ns)
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+    }
+
+
+def waiting(lines: list[str]) -> dict[str, str]:
+    """Queue to waiting messages of `inspect`'s table."""
+    return {fields[1]: fields[2] for fields in (line.split() for line in lines[1:])}
+
+
+def segment(broker: RouterProcess) -> Path:
+    [path] = broker.data_dir.glob("queues/*/0/*.log")
+    return path
+
+
+@pytest.mark.parametrize("end", ["stop", "kill9"])
+def test_counts_are_those_of_the_next_start_and_nothing_is_changed(broker: RouterProcess, end: str) -> None:
+    getattr(broker, end)()
+    before = fingerprint(broker.data_dir)
+    lines, whole = inspect(broker.data_dir)
+    assert whole
+    verified, good = check(broker.data_dir)
+    assert good
+    assert fingerprint(broker.data_dir) == before
+    [line] = verified
+    assert line.startswith("ok        / ten: 1 segments, ")
+    assert " 10 messages, " in line
+    broker.start()
+    queue = connect(broker).channel().queue_declare("ten", passive=True)
+    assert waiting(lines) == {"ten": str(queue.method.message_count)}
+
+
+def test_running_broker(broker: RouterProcess) -> None:
+    lines, whole = inspect(broker.data_dir)
+    assert whole
+    assert int(waiting(lines)["ten"]) in (7, 8, 9, 10)  # acknowledgements reach the disk a little later
+    assert check(broker.data_dir)[1]
+
+
+def test_torn_tail_is_told_and_left(broker: RouterProcess) -> None:
+    broker.kill9()
+    path = segment(broker)
+    with path.open("ab") as file:
+        file.write(b"ARLB torn")
+    before = fingerprint(broker.data_dir)
+    lines, whole = inspect(broker.data_dir)
+    assert whole
+    assert lines[1].endswith("9 torn bytes at the end")
+    [line], good = check(broker.data_dir)
+    assert good
+    assert line.startswith("torn ")
+    assert f"{path} at byte {path.stat().st_size - 9}, 9 bytes" in line
+    assert fingerprint(broker.data_dir) == before
+
+
+def test_rot_is_an_error_that_names_file_and_position(
+    broker: RouterProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.kill9()
+    path = segment(broker)
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    for command in ("inspect", "verify"):
+        assert main(["log", command, str(broker.data_dir)]) == 1
+        text = capsys.readouterr().out
+        assert str(path) in text
+        assert re.search(r"byte \d+", text)
+
+
+def test_several_queues_are_a_table(broker: RouterProcess) -> None:
+    channel = connect(broker).channel()
+    channel.confirm_delivery()
+    channel.queue_declare("a much longer name", durable=True)
+    channel.basic_publish("", "a much longer name", b"x", pika.BasicProperties(delivery_mode=2))
+    lines, _ = inspect(broker.data_dir)
+    assert len(lines) == 3
+    assert len({line.index("/") for line in lines[1:]}) == 1
+    assert lines[0].split("  ")[0] == "virtual host"
+
+
+def test_directory_without_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("inspect", "verify"):
+        assert main(["log", command, str(tmp_path)]) == 2
+        assert str(tmp_path) in capsys.readouterr().err
+    with pytest.raises(LogDirectoryError):
+        check(tmp_path / "none")
+
+
+def test_sizes() -> None:
+    assert [size_text(size) for size in (0, 1023, 1536, 64 << 20, 5 << 50)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "64.0 MiB",
+        "5120.0 TiB",
+    ]
