@@ -48,6 +48,7 @@ COMPILED = [
     "amqp_router.channel.publishing",
     "amqp_router.connection.machine",
     "persistence.log.memory",
+    "persistence.log._flush",
     "persistence.log.settles",
     "persistence.log.record",
     "persistence.log.queue_log",

@@ -33,6 +33,7 @@ from amqp_router.version import VERSION
 from persistence.definitions import DefinitionStore, Put, VhostRow
 from persistence.errors import PersistenceError
 from persistence.files import RealDisk
+from persistence.log._flush import Flusher
 from persistence.log.catalog import Catalog
 from persistence.log.memory import MemoryBudget
 from persistence.log.sync import LogSync
@@ -127,6 +128,7 @@ class Broker:
         self._unstored: list[Queue] = []
         self.sync: LogSync
         self.ticker: Ticker
+        self._flusher: Flusher
         self.catalog: Catalog
 
     # -- start and stop -----------------------------------------------------------------------------
@@ -144,7 +146,11 @@ class Broker:
             segment_bytes_max=settings.segment_bytes, settle_delay_ms=settings.settle_sync_ms
         )
         loop = self._loop
-        self.sync = LogSync(disk, self._data_dir, options, post=self._post, call_later=loop.call_later)
+        flusher = self._flusher = Flusher()
+        self.sync = LogSync(
+            disk, self._data_dir, options, post=self._post, call_later=loop.call_later, flusher=flusher
+        )
+        loop.add_reader(flusher.fileno(), self.enter, self.sync.flushed)
         self.catalog = Catalog(
             self._data_dir,
             self.sync,
@@ -201,6 +207,7 @@ class Broker:
             transport.abort()
         while self.tick.scheduled:
             await asyncio.sleep(0)
+        self._loop.remove_reader(self._flusher.fileno())
         self.catalog.stop()
         self.definitions.flush_and_stop()
 

@@ -84,6 +84,9 @@ class RealFile:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
+    def fileno(self) -> int:
+        return self._fd
+
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
@@ -243,6 +246,14 @@ class FileCache:
         file = self._disk.open(path, write=self._write, create=create)
         self._files[path] = file
         return file
+
+    def descriptor(self, path: str) -> int:
+        """The descriptor of a file that is open, -1 if it is not or has none; it counts as a use."""
+        file = self._files.get(path)
+        if not isinstance(file, RealFile):
+            return -1
+        self._files.move_to_end(path)
+        return file.fileno()
 
     def _close(self, path: str) -> None:
         file = self._files.pop(path)

@@ -15,6 +15,8 @@ class LogOptions:
     batch_bytes_max: int = 256 * 1024
     #: One index entry per this many bytes of segment.
     index_interval_bytes: int = 64 * 1024
+    #: A round of one log up to this size is written and synced without the worker thread.
+    quick_bytes_max: int = 64 * 1024
     #: Bytes of one read of a segment.
     read_bytes: int = 256 * 1024
     #: A log dirty only with settles is synced at the latest after this.

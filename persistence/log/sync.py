@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from ..errors import CorruptLog
 from ..files import Disk, File, FileCache, join, parent, replace_file
 from ..options import LogOptions
+from ._flush import Flusher
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
 from .cleaner import Cleaner
 from .journal import CommitJournal
@@ -38,6 +39,10 @@ class Worker(Protocol):
 
     def submit(self, job: Callable[[], None]) -> None: ...
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+
     def wait_idle(self) -> None:
         """Return once every job submitted so far has run."""
 
@@ -49,6 +54,8 @@ class ThreadWorker:
 
     def __init__(self, name: str = "log-sync") -> None:
         self._name = name
+        self._submitted = 0
+        self._done = 0
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -56,16 +63,23 @@ class ThreadWorker:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
+        self._submitted += 1
         self._jobs.put(job)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+        return self._submitted == self._done
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            self._done += 1
 
     def wait_idle(self) -> None:
         if self._thread is not None:
             done = threading.Event()
-            self._jobs.put(done.set)
+            self.submit(done.set)
             done.wait()
 
     def stop(self) -> None:
@@ -225,6 +239,10 @@ class LogSync:
 
     ``post`` puts a call onto the loop from the worker thread; ``call_later(seconds, callback)`` returns a
     ``Timer``; ``clock`` is monotone, in seconds; ``wall_us`` is the time of day in µs.
+
+    A round of a few batches of one log in an open segment goes to the ``flusher``, if there is one, instead
+    of the worker: whoever made it watches ``flusher.fileno()`` and calls ``flushed`` when it is readable.
+    The worker gets no job meanwhile, since it might close the descriptor.
     """
 
     def __init__(
@@ -238,7 +256,12 @@ class LogSync:
         clock: Callable[[], float] = time.monotonic,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         worker: Worker | None = None,
+        flusher: Flusher | None = None,
     ) -> None:
+        self._flusher = flusher
+        #: Whether the round under way is with the flusher, and what the worker must not do before it ends.
+        self._quick = False
+        self._deferred: list[Callable[[], None]] = []
         self.committer = Committer(disk, data_dir, options)
         self._data_dir = data_dir
         self._options = options
@@ -319,7 +342,47 @@ class LogSync:
         work = Round(submissions, self._clock(), now_us)
         work.drain_journal = drain_journal
         self._round = work
-        self._worker.submit(partial(self._run_in_worker, work))
+        if not self._begin_quickly(work):
+            self._worker.submit(partial(self._run_in_worker, work))
+
+    def _begin_quickly(self, work: Round) -> bool:
+        flusher = self._flusher
+        if flusher is None or len(work.submissions) != 1 or work.drain_journal or not self._worker.is_idle:
+            return False
+        submission = work.submissions[0]
+        if submission.checkpoint is not None:
+            return False
+        job = submission.writer.quick(submission.batches, self._options.quick_bytes_max)
+        if job is None:
+            return False
+        self._quick = True
+        flusher.submit(*job)
+        return True
+
+    def flushed(self) -> None:
+        """The flusher's descriptor is readable."""
+        if self._quick and self._flusher is not None:
+            error = self._flusher.finish()
+            if error >= 0:
+                self._end_quickly(error)
+
+    def _end_quickly(self, error: int) -> None:
+        work = self._round
+        assert work is not None
+        self._quick = False
+        submission = work.submissions[0]
+        submission.error = submission.writer.quick_done(error)
+        for job in self._deferred:
+            self._worker.submit(job)
+        self._deferred = []
+        self._finished(work)
+
+    def _later(self, job: Callable[[], None]) -> None:
+        """A job for the worker beside the rounds."""
+        if self._quick:
+            self._deferred.append(job)
+        else:
+            self._worker.submit(job)
 
     def _run_in_worker(self, work: Round) -> None:
         try:
@@ -395,7 +458,7 @@ class LogSync:
             self._cleaner = None
             cleaner.log.fail(error)
             return
-        self._worker.submit(partial(self._write_cleaned, cleaner))
+        self._later(partial(self._write_cleaned, cleaner))
 
     def _write_cleaned(self, cleaner: Cleaner) -> None:
         cleaner.write(self.committer.disk)
@@ -418,7 +481,7 @@ class LogSync:
             logger.warning("cannot rewrite a segment: %s", error)
             return
         self.segments_cleaned += 1
-        self._worker.submit(partial(self.committer.sync_names, cleaner.segment.directory))
+        self._later(partial(self.committer.sync_names, cleaner.segment.directory))
         self._clean_next(cleaner.log)
 
     def _note_idle(self, log: QueueLog, now: float) -> None:
@@ -443,7 +506,7 @@ class LogSync:
     def delete(self, log: QueueLog) -> None:
         """Remove a log's directory, after the round under way."""
         self._idle.pop(log, None)
-        self._worker.submit(partial(self.committer.remove, log))
+        self._later(partial(self.committer.remove, log))
 
     def truncate(self, log: QueueLog, end: int, keep_as_orphan: bool) -> None:
         """Cut a log whose buffers are dropped already; blocks.
@@ -460,6 +523,8 @@ class LogSync:
 
     def settle_down(self) -> None:
         """Wait for the round under way and take its result in; blocks."""
+        if self._quick and self._flusher is not None:
+            self._end_quickly(self._flusher.wait())
         work = self._round
         self._worker.wait_idle()
         if work is not None and self._round is work:
@@ -487,6 +552,9 @@ class LogSync:
         self._worker.submit(self.committer.close)
         self._worker.wait_idle()
         self._worker.stop()
+        if self._flusher is not None:
+            self._flusher.stop()
+            self._flusher = None
         for timer in (self._settle_timer, self._journal_timer, self._idle_timer, self._clean_timer):
             if timer is not None:
                 timer.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,6 +93,36 @@ class PartitionWriter:
         except OSError as error:
             self.failed = error
             raise
+
+    def quick(self, batches: Sequence[Batch], bytes_max: int) -> tuple[int, int, list[bytes]] | None:
+        """Descriptor, position and pieces, if all that is to do is one small write and its sync.
+
+        Called on the loop, while the worker is idle. None if it is more than that: the worker does it then.
+        """
+        if not self.created or self.failed is not None or self.dirty or self._names_dirty:
+            return None
+        fd = self._files.descriptor(self._path)
+        if fd < 0:
+            return None
+        pieces: list[bytes] = []
+        for batch in batches:
+            bytes_max -= batch.length
+            if batch.segment is not self._segment or bytes_max < 0:
+                return None
+            pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX)))
+            pieces.extend(batch.pieces)
+        self.dirty = True
+        self._position = batches[-1].position + batches[-1].length
+        return fd, batches[0].position, pieces
+
+    def quick_done(self, error: int) -> OSError | None:
+        """The write that ``quick`` described is synced, or failed with that error number."""
+        if error:
+            self.failed = OSError(error, os.strerror(error), self._path)
+            return self.failed
+        self._synced = self._position
+        self.dirty = False
+        return None
 
     def _flush(self, pieces: list[bytes | memoryview], position: int) -> None:
         if pieces:
