@@ -128,7 +128,7 @@ def test_no_confirm_leaves_before_its_sync(tmp_path: Path, count: int) -> None:
     """With one queue its own log is synced; with many in one round it may be a common journal."""
     queues = [f"queue-{index:02}-of-this-test" for index in range(count)]
     checked, early = run(tmp_path, ROOT, queues, uncompiled=False)
-    assert checked == MESSAGES + count or checked > MESSAGES
+    assert checked >= MESSAGES + count
     assert early == []
 
 
@@ -142,5 +142,6 @@ def test_a_broker_without_sync_is_found_out(tmp_path: Path) -> None:
         path.write_text(text)
         replaced += count
     assert replaced, "no sync was found in persistence: this test must learn where it went"
-    _, early = run(tmp_path, tree, ["queue-00-of-this-test"], uncompiled=True)
-    assert len([e for e in early if e.marker.startswith(b"<message")]) == MESSAGES
+    checked, early = run(tmp_path, tree, ["queue-00-of-this-test"], uncompiled=True)
+    confirms = [e for e in early if e.marker.startswith(b"<message")]
+    assert len(confirms) == checked - 1, "every confirm, but not the declare-ok: SQLite syncs by itself"
