@@ -149,7 +149,7 @@ class Catalog:
         log = self._make(incarnation, found or description)
         state, clean = self._newest_state(incarnation, log.partition.directory)
         # After an unclean stop the names need not be durable yet; ``create`` makes them so.
-        log.writer.created = found is not None and clean
+        log.writer.created = found is not None and clean and state is not None and state.recovery_offset > 0
         report = recover(log, self._disk, state, clean=clean, journal=self._journal.get(incarnation, ()))
         if report.cut_bytes or report.replayed_batches:
             self.reports[incarnation] = report

@@ -1,12 +1,15 @@
 """Rewriting a closed segment that holds few live messages, in slices, offsets kept.
 
-The segment's settles are in a durable checkpoint already (``QueueLog.cleanable``), so of its batches only
+The segment's own settles are in a durable checkpoint already (``QueueLog.cleanable``), so of its batches only
 MESSAGES with a live record stay; their ranges are extended over what goes, so that bases still follow one
-another. The slices read and pick on the event loop; the worker writes and syncs a new file, which is renamed
-over the old one. A crash leaves one or the other.
+another. The slices read and pick on the event loop; the worker writes and syncs a new file. That is renamed
+over the old one only once a checkpoint taken after the picking is durable: a record that was left out because
+of a settle may be gone only if no crash can undo the settle. A crash leaves one file or the other.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 from ..files import Disk
 from .partition import Cursor
@@ -22,6 +25,10 @@ class Cleaner:
         self.log = log
         self.segment = segment
         self.error: OSError | None = None
+        #: Set once the new file is written.
+        self.is_written = False
+        # The number of the checkpoint to wait for.
+        self._checkpoint = 0
         self._temporary = segment.path + ".tmp"
         self._generation = log.generation
         self._cursor = Cursor(log.partition)
@@ -37,6 +44,11 @@ class Cleaner:
             or log.generation != self._generation
             or self.segment not in log.partition.segments
         )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the new file may take the old one's place."""
+        return self.is_written and self.log.checkpoints_durable >= self._checkpoint
 
     def step(self, bytes_max: int) -> bool:
         """Go through about ``bytes_max`` bytes; True once the whole segment is done.
@@ -62,6 +74,7 @@ class Cleaner:
             return False
         if self._batches:
             self._batches[-1].last = self.segment.end - 1
+        self._checkpoint = self.log.request_checkpoint()
         return True
 
     def write(self, disk: Disk) -> None:
@@ -80,6 +93,11 @@ class Cleaner:
                 file.close()
         except OSError as error:
             self.error = error
+
+    def discard(self, disk: Disk) -> None:
+        """Drop the new file (worker thread)."""
+        with contextlib.suppress(OSError):
+            disk.unlink(self._temporary)
 
     def finish(self, disk: Disk) -> None:
         """Put the new file in the old one's place.

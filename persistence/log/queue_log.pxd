@@ -31,6 +31,8 @@ cdef class QueueLog:
     cdef public bint deleted
     cdef public unsigned long long checkpoint_offset
     cdef public unsigned long long checkpoint_segment
+    cdef public unsigned long checkpoints_durable
+    cdef unsigned long _checkpoints
     cdef object _sync
     cdef bytes _boot_id
     cdef unsigned long long _batch_bytes_max

@@ -76,6 +76,7 @@ class Submission:
     __slots__ = (
         "batches",
         "checkpoint",
+        "checkpoint_number",
         "checkpoint_segment",
         "end",
         "error",
@@ -95,6 +96,7 @@ class Submission:
         self.generation = 0
         #: A checkpoint to write after that, and the segments to remove after that.
         self.checkpoint: bytes | None = None
+        self.checkpoint_number = 0
         #: Base of the segment at which recovery from it begins.
         self.checkpoint_segment = 0
         #: The active segment's index as it stands (a path and content), to go with it.
@@ -143,6 +145,9 @@ class QueueLog:
         #: The last durable checkpoint: its offset, and the segment at which recovery from it begins.
         self.checkpoint_offset = 0
         self.checkpoint_segment = 0
+        #: The number of the last checkpoint of this process that is durable.
+        self.checkpoints_durable = 0
+        self._checkpoints = 0
         self._sync = sync
         self._boot_id = boot_id
         self._batch_bytes_max = options.batch_bytes_max
@@ -416,8 +421,16 @@ class QueueLog:
             self._take_checkpoint(submission)
         return submission
 
+    def request_checkpoint(self) -> int:
+        """Have a checkpoint go with the next round; its number, for ``checkpoints_durable``."""
+        self.checkpoint_due = True
+        self._mark_dirty()
+        return self._checkpoints + 1
+
     def _take_checkpoint(self, submission: Submission) -> None:
         self.checkpoint_due = False
+        self._checkpoints += 1
+        submission.checkpoint_number = self._checkpoints
         removed = [s for s in self.partition.segments if s.live == 0 and s is not self.partition.active]
         for segment in removed:
             self.partition.remove(segment)

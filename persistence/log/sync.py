@@ -415,11 +415,13 @@ class LogSync:
                 continue
             log.written(submission.end, submission.generation)
             if submission.checkpoint is not None:
+                log.checkpoints_durable = submission.checkpoint_number
                 log.checkpoint_offset = submission.end
                 log.checkpoint_segment = submission.checkpoint_segment
                 self._clean_next(log)
             if log.is_idle():
                 self._note_idle(log, now)
+        self._swap_cleaned()
         if self._settles and self._settle_timer is None:
             self._settle_timer = self._call_later(self._options.settle_delay_ms / 1000, self._settles_due)
         if work.journal_pending and self._journal_timer is None and not self._stopped:
@@ -459,30 +461,39 @@ class LogSync:
             cleaner.log.fail(error)
             return
         self._later(partial(self._write_cleaned, cleaner))
+        self.start_round()
 
     def _write_cleaned(self, cleaner: Cleaner) -> None:
         cleaner.write(self.committer.disk)
         self._post(partial(self._cleaned, cleaner))
 
     def _cleaned(self, cleaner: Cleaner) -> None:
-        if self._cleaner is not cleaner:
+        cleaner.is_written = True
+        self._swap_cleaned()
+
+    def _swap_cleaned(self) -> None:
+        """Put a cleaned segment in place as soon as it may be."""
+        cleaner = self._cleaner
+        if cleaner is None or not cleaner.is_written:
             return
+        disk = self.committer.disk
+        if cleaner.error is None and not cleaner.is_void:
+            if not cleaner.is_ready:
+                return
+            try:
+                cleaner.finish(disk)
+            except OSError as error:
+                cleaner.error = error
+            else:
+                self.segments_cleaned += 1
         self._cleaner = None
         if cleaner.error is not None:
             # The old file is as good as before.
             logger.warning("cannot rewrite a segment: %s", cleaner.error)
-        elif not cleaner.is_void:
-            self._swap_cleaned(cleaner)
-
-    def _swap_cleaned(self, cleaner: Cleaner) -> None:
-        try:
-            cleaner.finish(self.committer.disk)
-        except OSError as error:
-            logger.warning("cannot rewrite a segment: %s", error)
-            return
-        self.segments_cleaned += 1
+        self._later(partial(cleaner.discard, disk))
         self._later(partial(self.committer.sync_names, cleaner.segment.directory))
-        self._clean_next(cleaner.log)
+        if cleaner.error is None and not cleaner.is_void:
+            self._clean_next(cleaner.log)
 
     def _note_idle(self, log: QueueLog, now: float) -> None:
         self._idle[log] = now

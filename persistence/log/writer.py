@@ -107,10 +107,10 @@ class PartitionWriter:
         pieces: list[bytes] = []
         for batch in batches:
             bytes_max -= batch.length
-            if batch.segment is not self._segment or bytes_max < 0:
+            if batch.segment is not self._segment or bytes_max < 0 or batch.message is not None:
                 return None
             pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX)))
-            pieces.extend(batch.pieces)
+            pieces += [piece for piece in batch.pieces if isinstance(piece, bytes)]
         self.dirty = True
         self._position = batches[-1].position + batches[-1].length
         return fd, batches[0].position, pieces

@@ -1,0 +1,185 @@
+"""Bugs planted into the log, one at a time, to see that the model finds each.
+
+Every entry is a textual change; ``test_planted.py`` makes it in a copy of the tree and walks seeds until one
+fails. One that survives means that the model has gone blind somewhere.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Planted(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    #: Seeds to walk at most; measured, with a margin of about four.
+    seeds: int = 100
+
+
+LOG = "persistence/log/"
+
+PLANTED = [
+    Planted(
+        "a new segment's name is not synced",
+        LOG + "writer.py",
+        "                self._disk.sync_directory(self.directory)",
+        "                pass",
+    ),
+    Planted(
+        "a new log's directory is not synced",
+        LOG + "writer.py",
+        "        disk.sync_directory(queues_directory)",
+        "        pass",
+    ),
+    Planted(
+        "confirmed without a sync",
+        LOG + "sync.py",
+        "            try:\n                submission.writer.sync()\n",
+        "            try:\n                pass\n",
+    ),
+    Planted(
+        "a checkpoint is written before the segment it speaks of is synced",
+        LOG + "sync.py",
+        "        writer.create()\n        writer.sync()\n",
+        "        writer.create()\n",
+    ),
+    Planted(
+        "segments are removed before the checkpoint is durable",
+        LOG + "checkpoint.py",
+        "replace_file(disk, path, pack_file(parts, clean=clean, now_us=now_us))",
+        "replace_file(disk, path, pack_file(parts, clean=clean, now_us=now_us), durable=False)",
+    ),
+    Planted(
+        "a segment with a live message is removed",
+        LOG + "queue_log.py",
+        "removed = [s for s in self.partition.segments if s.live == 0 and",
+        "removed = [s for s in self.partition.segments if s.live <= 1 and",
+    ),
+    Planted(
+        "the epoch is not raised at start",
+        LOG + "queue_log.py",
+        "self.epoch = max(self.epoch, self._previous_epoch) + 1",
+        "self.epoch = max(self.epoch, self._previous_epoch)",
+    ),
+    Planted(
+        "the journal is not replayed",
+        LOG + "catalog.py",
+        "        for incarnation in self._journal:",
+        "        for incarnation in ():",
+    ),
+    Planted(
+        "the journal is removed before its logs are synced",
+        LOG + "journal.py",
+        "                elif writer.dirty:",
+        "                elif False:",
+    ),
+    Planted(
+        "the journal of a log that failed is removed",
+        LOG + "journal.py",
+        "            if not oldest.is_kept:",
+        "            if True:",
+        600,
+    ),
+    Planted(
+        "a dirty descriptor is closed without a sync",
+        LOG + "writer.py",
+        "        file.sync()\n        self._synced = self._position\n",
+        "        self._synced = self._position\n",
+    ),
+    Planted(
+        "a failed round is confirmed",
+        LOG + "sync.py",
+        "            if submission.error is not None:\n                log.fail",
+        "            if submission.error is not None and False:\n                log.fail",
+    ),
+    Planted(
+        "what a killed process left is not synced",
+        LOG + "recovery.py",
+        "    if log.writer.dirty:\n        log.writer.create()\n        log.writer.sync()\n",
+        "",
+    ),
+    Planted(
+        "what a failed sync may have dropped is not written again",
+        LOG + "recovery.py",
+        "        _rewrite(disk, active, report.synced_position)",
+        "        pass",
+        1500,
+    ),
+    Planted(
+        "after a crash nothing is marked redelivered",
+        LOG + "queue_log.py",
+        "            self.redelivered_floor = self.end",
+        "            pass",
+    ),
+    Planted(
+        "a clean stop's mark is kept after the start",
+        LOG + "catalog.py",
+        "write_checkpoint(disk, path, parts, clean=False, now_us=0)",
+        "write_checkpoint(disk, path, parts, clean=True, now_us=0)",
+    ),
+    Planted(
+        "settles are written before the messages they settle",
+        LOG + "queue_log.py",
+        """        if self._builder.count:
+            self._close_messages()
+        if self._run_kind:
+            self._close_run()
+        if self._runs:
+            self._place_settles()
+""",
+        """        if self._run_kind:
+            self._close_run()
+        if self._runs:
+            self._place_settles()
+        if self._builder.count:
+            self._close_messages()
+""",
+    ),
+    Planted(
+        "a purge forgets what it must keep",
+        LOG + "queue_log.py",
+        "                self._apply_purge(control.up_to, control.kept)",
+        "                self._apply_purge(control.up_to, [])",
+    ),
+    Planted(
+        "a checkpoint keeps places above its offset",
+        LOG + "checkpoint.py",
+        "    settles.cut(state.recovery_offset)\n",
+        "",
+    ),
+    Planted(
+        "returns are not in the checkpoint",
+        LOG + "checkpoint.py",
+        "    for offset, count in settles.returns():",
+        "    for offset, count in ():",
+    ),
+    Planted(
+        "a sync from before a truncation counts",
+        LOG + "queue_log.py",
+        "        if generation != self.generation or self.failed is not None:",
+        "        if self.failed is not None:",
+        1500,
+    ),
+    Planted(
+        "a truncated tail comes back from the journal",
+        LOG + "recovery.py",
+        "        if header.base < log.end or header.epoch < epoch:",
+        "        if header.base < log.end:",
+        1500,
+    ),
+    Planted(
+        "a segment is rewritten before its settles are in a durable checkpoint",
+        LOG + "queue_log.py",
+        "                segment.base < self.checkpoint_segment\n",
+        "                segment.end <= self._next_base and segment is not self.partition.active\n",
+        1500,
+    ),
+    Planted(
+        "a torn tail is taken for rot",
+        LOG + "recovery.py",
+        "            and header.unsynced_back < at\n",
+        "",
+    ),
+]
