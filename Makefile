@@ -9,7 +9,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input -q
 SETUP := pyproject.toml setup.py
 # Tests of what is compiled: run from source as well.
 BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhosts tests/persistence)
-# More arguments for pytest: make test ARGS='-k topic'
+# Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 
 .PHONY: help install compile run test check demo chaos soak bench clean
@@ -56,9 +56,9 @@ run: compile $(VENV)/installed ## the broker on 127.0.0.1:5672, its data in ./da
 	@exec $(VENV)/bin/amqp-router serve
 
 test: compile $(VENV)/installed-test ## every test; those of compiled modules from source too
-	@if $(PY) -c 'from amqp_router import compiled; raise SystemExit(not compiled.build.whole)'; then \
+	@if [ -z "$(ARGS)" ] && $(PY) -c 'from amqp_router import compiled as c; raise SystemExit(not c.build.whole)'; then \
 	    echo "First the tests of compiled modules, run from source:" && \
-	    AMQP_ROUTER_UNCOMPILED=1 $(PY) -m pytest -q $(BOTH_WAYS) $(ARGS) && \
+	    AMQP_ROUTER_UNCOMPILED=1 $(PY) -m pytest -q $(BOTH_WAYS) && \
 	    echo "Now every test, compiled:"; \
 	fi && $(PY) -m pytest $(ARGS)
 
