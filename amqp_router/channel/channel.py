@@ -46,6 +46,7 @@ class Channel:
         "content",
         "delivery",
         "getters",
+        "held_cancels",
         "last_queue",
         "number",
         "out",
@@ -82,6 +83,8 @@ class Channel:
         self.shared: Credit | None = None
         self.consumers: dict[str, ChannelConsumer] = {}
         self.getters: dict[Queue, ChannelConsumer] = {}
+        #: Tags of own consumers that the running queue.delete cancelled; None when none runs.
+        self.held_cancels: list[str] | None = None
         self.content = ContentAssembler()
         #: Replies waiting for a commit, each with what the channel wrote after it.
         self.pending: deque[tuple[int, bytes, Output]] = deque()
@@ -184,7 +187,11 @@ class Channel:
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue was deleted or failed; the client hears of it if it can."""
         self.consumers.pop(consumer.tag, None)
-        if self.state is ChannelState.OPEN and self.connection.consumer_cancel_notify:
+        if self.state is not ChannelState.OPEN or not self.connection.consumer_cancel_notify:
+            return
+        if self.held_cancels is not None:
+            self.held_cancels.append(consumer.tag)
+        else:
             self.reply(methods.BasicCancel(consumer.tag, True), 0)
 
     def requeue(self, tag: int, multiple: bool) -> None:
@@ -220,6 +227,18 @@ def _access(channel: Channel, method: methods.AccessRequest) -> None:
     channel.reply(methods.AccessRequestOk(1), 0)
 
 
+def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
+    # The reply leaves before the cancels of this channel's own consumers, as in RabbitMQ: a client that
+    # waits for it may take a cancel that comes first for an error (kombu does).
+    channel.held_cancels = held = []
+    try:
+        declaring.delete_queue(channel, method)
+    finally:
+        channel.held_cancels = None
+    for tag in held:
+        channel.reply(methods.BasicCancel(tag, True), 0)
+
+
 def _tx_select(channel: Channel, method: methods.TxSelect) -> None:
     if channel.confirms is not None:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
@@ -247,4 +266,5 @@ _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {
     methods.TxCommit: _not_transactional,
     methods.TxRollback: _not_transactional,
     **declaring.METHODS,
+    methods.QueueDelete: _delete_queue,
 }

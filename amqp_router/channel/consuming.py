@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amqp_router.channel.delivery import ChannelConsumer, consumer_prefix, getter
+from amqp_router.channel.publishing import DIRECT_REPLY
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotFound, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 #: Deliveries a new consumer gets before the loop turns.
 FIRST_DELIVERIES = 1024
-REPLY_TO = "amq.rabbitmq.reply-to"
 _INTEGERS = frozenset("bBsuIilL")
 
 
@@ -59,8 +59,8 @@ def _limit_channel(channel: Channel, limit: int) -> None:
 def consume(channel: Channel, method: methods.BasicConsume) -> None:
     """Start a consumer; consume-ok leaves before its first delivery."""
     name = queue_name(channel, method.queue)
-    if name == REPLY_TO:
-        raise NotImplementedByServer(f"direct reply-to (queue '{REPLY_TO}') is not supported yet")
+    if name == DIRECT_REPLY:
+        raise NotImplementedByServer(f"direct reply-to (queue '{DIRECT_REPLY}') is not supported yet")
     channel.permissions.check("read", "queue", name)
     tag = method.consumer_tag or channel.connection.generate_name("amq.ctag-")
     if tag in channel.consumers:

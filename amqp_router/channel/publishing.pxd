@@ -10,6 +10,8 @@ from vhosts.queues.handle cimport QueueHandle, Run
 
 cdef unsigned char _PERSISTENT
 cdef unsigned int _HEADERS
+cdef unsigned int _REPLY_TO
+cdef unsigned int _CHECKED
 cdef unsigned int _SPECIAL
 
 

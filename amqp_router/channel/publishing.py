@@ -24,7 +24,12 @@ from vhosts.queues.handle import QueueHandle, Run
 # C integers where compiled (see publishing.pxd).
 _PERSISTENT = 1
 _HEADERS = 1 << 13
-_SPECIAL = (1 << 13) | (1 << 8) | (1 << 4)  # headers, expiration, user id
+_REPLY_TO = 1 << 9
+_CHECKED = (1 << 8) | (1 << 4)  # expiration, user id
+_SPECIAL = (1 << 13) | (1 << 9) | (1 << 8) | (1 << 4)  # those, headers and reply to
+
+DIRECT_REPLY = "amq.rabbitmq.reply-to"
+_DIRECT_REPLY_FIELD = b"\x15amq.rabbitmq.reply-to"
 
 
 class Inflow:
@@ -213,7 +218,7 @@ class Publishing:
     def _inspect(self, content: Any, scan: ContentScan) -> bool:
         """Check the properties that the broker acts on; True when the message has CC or BCC."""
         properties = _properties(content, scan.header_size)
-        if scan.flags & ~_HEADERS & _SPECIAL:
+        if scan.flags & _CHECKED or (scan.flags & _REPLY_TO and _DIRECT_REPLY_FIELD in properties):
             self._check(decode_properties(properties))
         if not scan.flags & _HEADERS:
             return False
@@ -225,6 +230,9 @@ class Publishing:
             raise PreconditionFailed(
                 f"user_id property set to '{user_id}' but authenticated user was '{self.user}'"
             )
+        if properties.get("reply_to") == DIRECT_REPLY:
+            # No consumer of the pseudo-queue can be there: direct reply-to is not supported yet.
+            raise PreconditionFailed("fast reply consumer does not exist")
         expiration = properties.get("expiration")
         if expiration is None:
             return

@@ -49,11 +49,10 @@ def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> N
     Raises:
         UnexpectedFrame: a frame that is not due (505); anything else an AMQPError says.
     """
-    if kind != FRAME_METHOD or number != 0:
-        raise unexpected_frame(kind, payload)
-    method = decode_method(payload)
+    method = decode_method(payload) if kind == FRAME_METHOD and number == 0 else None
     following = MOVES.get((machine.state, type(method)))
-    if following is None:
+    if method is None or following is None:
+        machine.class_id = machine.method_id = 0  # as RabbitMQ: it is the frame that is wrong here
         raise unexpected_frame(kind, payload)
     _STEPS[type(method)](machine, method, following)
 

@@ -38,6 +38,9 @@ from amqp_router.protocol.output import Output
 
 #: Enqueues and settles one chunk may cause before the loop gets its turn; about a millisecond.
 CHUNK_UNITS = 4096
+#: Seconds a client gets to close the socket after its connection.close was answered. A socket closed under
+#: it while it still reads, or writes, looks to it like a lost connection.
+GOODBYE_S = 5.0
 #: Exclusive queues removed per turn of the loop when their connection ends.
 EXCLUSIVE_SLICE = 200
 
@@ -247,11 +250,9 @@ class Machine:
             self.class_id = 0
             self.method_id = 0
             self.number = number
-            if size > self.frame_max - 8:
+            if size > self.frame_max:  # 8 octets more than agreed: some clients do not count the envelope
                 self.position = end_of_data
-                raise errors.malformed_frame(
-                    kind, data[start : start + 32], errors.frame_too_large(size, self.frame_max - 8)
-                )
+                raise errors.malformed_frame(kind, b"", errors.frame_too_large(size, self.frame_max - 8))
             end = start + size
             if end >= end_of_data:
                 if not self.running and self._too_long(size):
@@ -492,6 +493,7 @@ class Machine:
         self.stop()
         self.send(0, methods.ConnectionCloseOk())
         self.state = ConnectionState.CLOSED
+        self.close_delay_s = GOODBYE_S
 
     def refuse(self, reason: str, delay_s: float) -> None:
         """End a handshake without a word, ``delay_s`` seconds from now."""

@@ -210,7 +210,10 @@ class Transport(asyncio.Protocol):
     def close(self, close: Callable[[Machine], None]) -> None:
         """Let ``close`` say good-bye on the machine, then end."""
         close(self.machine)
-        self.flush()
+        if self.machine.state is ConnectionState.CLOSED:
+            self._end()  # it said good-bye before, and only waits for the client to close the socket
+        else:
+            self.flush()
 
     def _check_end(self) -> None:
         machine = self.machine

@@ -211,6 +211,7 @@ CASES = [
     Case("frame end", frames(lambda w: w.send_bytes(struct.pack(">BHI", 1, 1, 4) + b"abcd\x00")), 501, 'FRAME_ERROR - type 1, all octets = <<"abcd">>: {invalid_frame_end_marker,0}', (0, 0)),
     Case("frame type", frames(lambda w: w.frame(9, 1, b"abcd")), 501, 'FRAME_ERROR - type 9, all octets = <<"abcd">>: unknown_frame', (0, 0)),
     Case("frame too large", frames(lambda w: w.send_bytes(struct.pack(">BHI", 1, 1, 200000))), 501, "FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,200000,131064}", (0, 0)),
+    Case("frame too large, with its payload", frames(lambda w: w.frame(1, 1, b"a" * 131073)), 501, "FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,131073,131064}", (0, 0)),
     Case("method arguments cut short", frames(lambda w: w.frame(1, 1, struct.pack(">HH", 50, 10) + b"\0\0\xff")), 501, "FRAME_ERROR - cannot decode <<0,0,255>>", DECLARE),
     Case("heartbeat on a channel", frames(lambda w: w.frame(8, 1, b"")), 505, "UNEXPECTED_FRAME - type 8, all octets = <<>>", (0, 0)),
     Case("heartbeat with a payload", frames(lambda w: w.frame(8, 0, b"x")), 501, 'FRAME_ERROR - type 8, all octets = <<"x">>: unknown_frame', (0, 0)),

@@ -222,6 +222,18 @@ def test_deleting_a_queue_cancels_its_consumers(connect: Connect, wire: Wire, na
     wire.ok(2, "basic.consume", queue=wire.ok(1, "queue.declare", exclusive=True).queue, tag="T")
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_deleting_a_queue_is_answered_before_its_own_consumer_is_cancelled(
+    wire: Wire, name: str, durable: bool
+) -> None:
+    """kombu takes a cancel that comes while it waits for delete-ok for an error."""
+    wire.ok(1, "queue.declare", queue=name, durable=durable)
+    wire.ok(1, "basic.consume", queue=name, tag="T")
+    assert wire.ok(1, "queue.delete", queue=name).messages == 0
+    cancel = wire.receive()
+    assert (cancel.name, cancel.tag) == ("basic.cancel", "T")
+
+
 def test_a_queue_declared_again_is_empty(wire: Wire, name: str) -> None:
     wire.ok(1, "confirm.select")
     for _ in range(2):
