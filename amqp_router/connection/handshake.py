@@ -19,6 +19,7 @@ from amqp_router.protocol.errors import (
     NotAllowed,
     unexpected_frame,
 )
+from amqp_router.protocol.message import JOINED_BYTES_MAX
 from amqp_router.protocol.methods import Method, decode_method
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def _tune_ok(machine: Machine, method: methods.ConnectionTuneOk, following: Conn
         )
         return
     machine.frame_max = frame_max or 1 << 31
+    machine.scan.payload_max = min(machine.frame_max, JOINED_BYTES_MAX)  # the limit of the machine itself
     machine.channel_max = channel_max or 65535
     machine.heartbeat_s = method.heartbeat
     machine.state = following

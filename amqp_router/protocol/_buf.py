@@ -32,7 +32,13 @@ class Buf:
         self.size += len(data)
 
     def put_range(self, data: bytes, start: int, end: int) -> None:
-        """Append ``data[start:end]`` without an object in between."""
+        """Append ``data[start:end]`` without an object in between.
+
+        Raises:
+            IndexError: that is not all inside of ``data``; it would be cut in silence.
+        """
+        if not 0 <= start <= end <= len(data):
+            raise IndexError("range outside the data")
         self._data += data[start:end]
         self.size += end - start
 
@@ -80,11 +86,19 @@ class Buf:
         self.size += 8
 
     def set_u16(self, position: int, value: int) -> None:
-        """Overwrite two bytes at ``position`` (big-endian); they must have been written before."""
+        """Overwrite two bytes at ``position`` (big-endian); they must have been written before.
+
+        Raises:
+            IndexError: they were not.
+        """
+        if not 0 <= position <= self.size - 2:
+            raise IndexError("position outside the buffer")
         _U16.pack_into(self._data, position, value)
 
     def set_u32(self, position: int, value: int) -> None:
-        """Overwrite four bytes at ``position`` (big-endian)."""
+        """As ``set_u16``, four bytes."""
+        if not 0 <= position <= self.size - 4:
+            raise IndexError("position outside the buffer")
         _U32.pack_into(self._data, position, value)
 
     def take(self) -> bytes:

@@ -12,6 +12,7 @@ cdef unsigned int _DELIVERY_MODE
 
 
 cdef class ContentScan:
+    cdef public long long payload_max
     cdef public Py_ssize_t end
     cdef public Py_ssize_t need
     cdef public Py_ssize_t header_size

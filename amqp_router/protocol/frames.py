@@ -30,9 +30,11 @@ _DELIVERY_MODE = 1 << 12
 class ContentScan:
     """Fields of the content last scanned; one object per connection, reused."""
 
-    __slots__ = ("body_size", "end", "flags", "frame_payload", "header_size", "need", "persistent")
+    __slots__ = ("body_size", "end", "flags", "frame_payload", "header_size", "need", "payload_max", "persistent")
 
     def __init__(self) -> None:
+        #: The largest payload of a frame that the connection agreed to; larger ones are irregular.
+        self.payload_max = 1048576
         self.end = 0
         self.need = 0
         self.header_size = 0
@@ -59,7 +61,7 @@ class ContentScan:
         size = (
             (d[position + 3] << 24) | (d[position + 4] << 16) | (d[position + 5] << 8) | d[position + 6]
         ) & 0xFFFFFFFF
-        if size < _FIXED + 2 or size > 1048576:
+        if size < _FIXED + 2 or size > self.payload_max:
             return _IRREGULAR
         end = position + 7 + size
         if end >= limit:
@@ -77,7 +79,7 @@ class ContentScan:
         self.frame_payload = body_size
         end += 1
         if body_size > 0:
-            if body_size > 1048576:
+            if body_size > self.payload_max:
                 return _IRREGULAR
             if limit - end < 7:
                 self.need = end - position + 8

@@ -1,0 +1,551 @@
+"""A node without sockets, threads, disks and clocks, and clients joined to it by lists of bytes.
+
+Connections, channels, queues, logs, the sync and the virtual host are the real ones. What they would wait
+for happens when the test says so: ``turn`` runs what the loop has ready, ``worker`` runs a sync round,
+``hear`` lets the loop hear of it, ``commit`` stores definitions, ``sleep`` lets timers go off. ``settle``
+does all of it until nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from amqp_router.auth.mechanisms import MECHANISMS
+from amqp_router.broker import Commits
+from amqp_router.connection.machine import Machine
+from amqp_router.connection.ports import ConnectionOptions
+from amqp_router.connection.ticker import Ticker
+from amqp_router.protocol import methods as m
+from amqp_router.protocol.constants import PROTOCOL_HEADER
+from amqp_router.protocol.errors import AccessRefused, AMQPError, LoginRefused
+from amqp_router.protocol.tick import Tick
+from persistence.definitions.records import Change, Delete, Put, Row
+from persistence.log.catalog import Catalog
+from persistence.log.memory import MemoryBudget
+from persistence.log.sync import LogSync
+from persistence.options import LogOptions
+from tests.persistence.log.simdisk import SimDisk
+from tests.persistence.log.world import ManualTimer, ManualWorker
+from vhosts.exchanges.router import RouteCache
+from vhosts.queues.queue import Queue
+from vhosts.vhost import VirtualHost
+
+M = TypeVar("M", bound=m.Method)
+
+#: Properties of a plain message: flags word and values.
+TRANSIENT = b"\x00\x00"
+PERSISTENT = b"\x10\x00\x02"
+
+
+class SimDefinitions:
+    """Rows that are stored when the test says so. Outlives the node, as a database does."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, Any], Row] = {}
+        self.pending: deque[list[Change]] = deque()
+        self.committed = 0
+
+    def submit(self, changes: Any) -> int:
+        self.pending.append(list(changes))
+        return self.committed + len(self.pending)
+
+    def commit(self, count: int = 1 << 30) -> int:
+        """Store the next ``count`` submissions; returns the revision now stored."""
+        for _ in range(min(count, len(self.pending))):
+            for change in self.pending.popleft():
+                if isinstance(change, Put):
+                    self.rows[change.kind, change.key] = change.row
+                else:
+                    assert isinstance(change, Delete)
+                    del self.rows[change.kind, change.key]
+            self.committed += 1
+        return self.committed
+
+    def lose(self) -> None:
+        """What is not stored is gone."""
+        self.pending.clear()
+
+    def of_kind(self, kind: str) -> list[Any]:
+        return [row for (row_kind, _), row in self.rows.items() if row_kind == kind]
+
+
+class Everything:
+    """Permissions that refuse only what ``refused`` names."""
+
+    def __init__(self) -> None:
+        self.refused: set[tuple[str, str, str]] = set()
+
+    def check(self, action: str, kind: str, name: str) -> None:
+        if (action, kind, name) in self.refused:
+            raise AccessRefused(f"access to {kind} '{name}' in vhost '/' refused for user 'guest'")
+
+
+class SimUser:
+    def __init__(self, name: str, permissions: Everything) -> None:
+        self.name = name
+        self._permissions = permissions
+
+    def enter(self, vhost: str) -> Everything:
+        return self._permissions
+
+
+class _Removal:
+    def __init__(self, catalog: Catalog, incarnation: str) -> None:
+        self._catalog = catalog
+        self._incarnation = incarnation
+
+    def committed(self, rev: int) -> None:
+        self._catalog.forget(self._incarnation)
+
+
+class SimNode:
+    """One run of a node over ``disk`` and ``definitions``, which a next run may be given."""
+
+    mechanisms = " ".join(MECHANISMS)
+
+    def __init__(
+        self,
+        disk: SimDisk | None = None,
+        definitions: SimDefinitions | None = None,
+        *,
+        boot: int = 1,
+        options: ConnectionOptions | None = None,
+        log_options: LogOptions | None = None,
+        memory_bytes: int = 64 << 20,
+    ) -> None:
+        self.disk = disk or SimDisk()
+        self.definitions = definitions or SimDefinitions()
+        self.options = options or ConnectionOptions()
+        self.boot = boot
+        self.now = 1000.0 * boot
+        self.names = 0
+        self.ready: deque[Callable[[], None]] = deque()
+        self.timers: list[ManualTimer] = []
+        #: Calls that other threads have put onto the loop, which has not heard of them.
+        self.posted: deque[Callable[[], None]] = deque()
+        #: Set to run the agenda in a turn of its own, as under a loop that has more to do.
+        self.busy = False
+        self.events: list[tuple[str, dict[str, object]]] = []
+        self.faults: list[BaseException] = []
+        self.permissions = Everything()
+        self.tick = Tick(self.ready.append)
+        self.tick.now_us = self._wall_us()
+        self.commits = Commits()
+        self.commits.committed = self.definitions.committed
+        self.budget = MemoryBudget(memory_bytes)
+        self.worker = ManualWorker()
+        log_options = log_options or LogOptions()
+        self.sync = LogSync(
+            self.disk,
+            "data",
+            log_options,
+            post=self.posted.append,
+            call_later=self._call_later,
+            clock=lambda: self.now,
+            wall_us=self._wall_us,
+            worker=self.worker,
+        )
+        self.catalog = Catalog(
+            "data",
+            self.sync,
+            log_options,
+            self.budget,
+            disk=self.disk,
+            boot_id=boot.to_bytes(16, "big"),
+        )
+        self.ticker = Ticker(
+            self.tick, self.sync.start_round, lambda: len(self.ready) + self.busy, self.unexpected
+        )
+        self._unstored: list[Queue] = []
+        self.disk.make_directory("data")
+        self.disk.sync_directory("")
+        self.catalog.start()
+        self.vhost = VirtualHost(
+            "/", definitions=self.definitions, make_queue=self._make_queue, generate_name=self.generate_name
+        )
+        self.vhosts = {"/": self.vhost}
+        self.lost_bindings = self.vhost.load(
+            self.definitions.of_kind("exchange"),
+            self.definitions.of_kind("queue"),
+            self.definitions.of_kind("binding"),
+        )
+        self.set_aside = self.catalog.quarantine_unknown(
+            [row.incarnation for row in self.definitions.of_kind("queue")]
+        )
+
+    # -- what connections need of it ------------------------------------------------------------------
+
+    def login(self, mechanism: str, response: bytes, peer_host: str) -> SimUser:
+        credentials = MECHANISMS[mechanism](response)
+        if credentials.username != "guest" or credentials.password != b"guest":
+            raise LoginRefused("Login was refused")
+        return SimUser("guest", self.permissions)
+
+    def route_cache(self, user: SimUser, vhost: VirtualHost, permissions: Everything) -> RouteCache:
+        return RouteCache(vhost.table, lambda exchange: permissions.check("write", "exchange", exchange))
+
+    def generate_name(self, prefix: str) -> str:
+        self.names += 1
+        return f"{prefix}{self.boot}-{self.names}"
+
+    def enter(self, call: Callable[..., None], *args: Any) -> None:
+        self.ticker.enter(call, *args)
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        self.ticker.in_slices(step)
+
+    def server_properties(self) -> dict[str, Any]:
+        return {"product": ("S", b"test")}
+
+    def event(self, level: int, event: str, **facts: object) -> None:
+        self.events.append((event, facts))
+
+    def unexpected(self, where: str, error: BaseException) -> None:
+        self.faults.append(error)
+
+    # -- what happens when ----------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """One turn of the loop."""
+        for _ in range(len(self.ready)):
+            self.ready.popleft()()
+
+    def quiet(self) -> None:
+        """Turns until the loop has nothing ready; nothing is synced or stored."""
+        for _ in range(10_000):
+            if not self.ready:
+                return
+            self.turn()
+        raise AssertionError("the loop does not come to rest")
+
+    def hear(self) -> None:
+        """The loop hears of one thing that another thread has done."""
+        self.enter(self.posted.popleft())
+
+    def commit(self, count: int = 1 << 30) -> None:
+        """The next ``count`` submissions are stored and the loop hears of it."""
+        self.enter(self._committed, self.definitions.commit(count))
+
+    def sync_once(self) -> None:
+        """What the loop has ready, and one round for all that is dirty."""
+        self.quiet()
+        while self.worker.jobs:
+            self.worker.run_one()
+        while self.posted:
+            self.hear()
+        self.quiet()
+
+    def settle(self) -> None:
+        """Everything that is to happen without time going by, happens."""
+        for _ in range(1000):
+            self.quiet()
+            if self.definitions.pending:
+                self.commit()
+            elif self.worker.jobs:
+                self.worker.run_one()
+            elif self.posted:
+                self.hear()
+            elif not self.ready:
+                return
+        raise AssertionError("the node does not settle")
+
+    def sleep(self, seconds: float) -> None:
+        """Time goes by; timers go off."""
+        self.now += seconds
+        self.tick.now_us = self._wall_us()
+        due = [timer for timer in self.timers if timer.due <= self.now and not timer.cancelled]
+        self.timers = [timer for timer in self.timers if timer.due > self.now and not timer.cancelled]
+        for timer in sorted(due, key=lambda timer: timer.due):
+            if not timer.cancelled:
+                self.enter(timer.callback)
+        self.quiet()
+
+    def stop(self) -> None:
+        """A clean stop; connections are gone already."""
+        self.quiet()
+        self.catalog.stop()
+        self.definitions.commit()
+        assert self.disk.open_files == 0
+
+    def _call_later(self, delay: float, callback: Callable[[], None]) -> ManualTimer:
+        timer = ManualTimer(self.now + delay, callback)
+        self.timers.append(timer)
+        return timer
+
+    def _wall_us(self) -> int:
+        return int(self.now * 1_000_000)
+
+    # -- queues, as the broker makes them -------------------------------------------------------------
+
+    def _make_queue(self, *, vhost: VirtualHost, incarnation: str, **attributes: Any) -> Queue:
+        queue = Queue()
+        queue.vhost = vhost
+        for name, value in attributes.items():
+            setattr(queue, name, value)
+        queue.tick = self.tick
+        queue.budget = self.budget
+        queue.on_deleted = self._queue_deleted
+        self.names += 1
+        queue.incarnation = incarnation or f"{queue.name}.{self.boot}.{self.names}"
+        queue.open_pager = lambda: self.catalog.new_page_log(queue.incarnation)
+        if not queue.durable:
+            return queue
+        if incarnation:
+            queue.log = self.catalog.open(incarnation, "/", queue.name, queue.arguments)
+        else:
+            queue.log = self.catalog.create(queue.incarnation, "/", queue.name, queue.arguments)
+            self._unstored.append(queue)
+        queue.log.listener = queue
+        if incarnation:
+            queue.recovered()
+        return queue
+
+    def _queue_deleted(self, queue: Queue, rev: int) -> None:
+        if queue.log is None:
+            return
+        removal = _Removal(self.catalog, queue.incarnation)
+        if rev <= self.commits.committed:
+            removal.committed(rev)
+        else:
+            self.commits.wait(rev, removal)
+
+    def _committed(self, rev: int) -> None:
+        unstored, self._unstored = self._unstored, []
+        for queue in unstored:
+            if queue.definition_rev > rev:
+                self._unstored.append(queue)
+            elif not queue.deleted:
+                queue.definition_stored()
+        self.commits.advance(rev)
+
+    def queue(self, name: str) -> Queue:
+        queue = self.vhost.queues[name]
+        assert isinstance(queue, Queue)
+        return queue
+
+
+class Received(NamedTuple):
+    """A method from the broker and, if it has content, that too."""
+
+    channel: int
+    method: m.Method
+    properties: bytes = b""
+    body: bytes = b""
+
+
+class Client:
+    """One connection: bytes go into its machine, and what comes out is decoded.
+
+    ``reading`` says whether the client takes what it is sent.
+    """
+
+    def __init__(self, node: SimNode, *, frame_max: int = 131072, capabilities: bool = True) -> None:
+        self.node = node
+        self.machine = Machine(node, "127.0.0.1:1000", "127.0.0.1")
+        self.machine.output.owner = self
+        self.reading = True
+        self.resumed = 0
+        self.machine.inflow.resume = self._resume
+        #: Everything that was sent to the client, and how much of it was decoded.
+        self.wire = bytearray()
+        self.decoded = 0
+        self.frame_max = frame_max
+        self._capabilities = capabilities
+
+    def _resume(self) -> None:
+        self.resumed += 1
+
+    def flush(self) -> None:
+        """The transport's: write what waits, as long as the client reads."""
+        output = self.machine.output
+        if not self.reading:
+            return
+        while piece := output.next_piece():
+            self.wire += piece
+        if output.full:
+            output.full = False
+            self.machine.drained()
+
+    def failed(self, error: Exception) -> None:
+        """The transport's: what was to be written cannot be."""
+        raise error
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """A chunk arrives, as from the transport; what is too much work for a turn goes on in the next."""
+        self.node.enter(self._receive, data)
+
+    def _receive(self, data: bytes) -> None:
+        self.machine.receive_data(data)
+        if self.machine.work_left:
+            self.node.ready.append(self._more)
+
+    def _more(self) -> None:
+        self.node.enter(self._receive_more)
+
+    def _receive_more(self) -> None:
+        self.machine.receive_more()
+        if self.machine.work_left:
+            self.node.ready.append(self._more)
+
+    def open(self, *channels: int) -> Client:
+        """The whole handshake, then these channels."""
+        tune = m.ConnectionTuneOk(2047, self.frame_max, 0)
+        self.feed(PROTOCOL_HEADER)
+        self.feed(b"".join(m.frame(0, method) for method in (self.start_ok(), tune, m.ConnectionOpen("/"))))
+        self.feed(b"".join(m.frame(number, m.ChannelOpen()) for number in channels))
+        self.node.quiet()
+        answers = [type(received.method) for received in self.take()]
+        assert answers == [
+            m.ConnectionStart,
+            m.ConnectionTune,
+            m.ConnectionOpenOk,
+            *[m.ChannelOpenOk] * len(channels),
+        ]
+        return self
+
+    def start_ok(self) -> m.ConnectionStartOk:
+        names = ("consumer_cancel_notify", "authentication_failure_close") if self._capabilities else ()
+        properties = {"capabilities": ("F", dict.fromkeys(names, ("t", True)))}
+        return m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US")
+
+    def send(self, *sent: m.Method, channel: int = 1) -> None:
+        self.feed(b"".join(m.frame(channel, method) for method in sent))
+
+    def publish(
+        self,
+        body: bytes,
+        routing_key: str = "",
+        exchange: str = "",
+        properties: bytes = TRANSIENT,
+        *,
+        channel: int = 1,
+        mandatory: bool = False,
+    ) -> None:
+        method = m.BasicPublish(exchange, routing_key, mandatory)
+        self.feed(b"".join(publish_frames(channel, method, properties, body, self.frame_max - 8)))
+
+    # -- what came ------------------------------------------------------------------------------------
+
+    def take(self) -> list[Received]:
+        """What came since the last look, decoded. Every frame must be whole and fit frame_max."""
+        received, used = decode(bytes(self.wire[self.decoded :]), self.frame_max)
+        self.decoded += used
+        assert self.decoded == len(self.wire), "bytes that are no whole frames and contents"
+        return received
+
+    def call(self, method: m.Method, answer: type[M], *, channel: int = 1) -> M:
+        """Send ``method``; its answer must be all that comes, once the node is quiet."""
+        self.send(method, channel=channel)
+        self.node.quiet()
+        (received,) = self.take()
+        assert received.channel == channel
+        assert isinstance(received.method, answer), received
+        return received.method
+
+    def declare(self, name: str, *, durable: bool = False, channel: int = 1, **arguments: Any) -> Queue:
+        """Declare a queue and let its definition be stored."""
+        self.send(m.QueueDeclare(name, durable=durable, **arguments), channel=channel)
+        self.node.quiet()
+        self.node.commit()
+        self.node.quiet()
+        (received,) = self.take()
+        assert isinstance(received.method, m.QueueDeclareOk)
+        return self.node.queue(name)
+
+    def closed_with(self, error: type[AMQPError]) -> m.ChannelClose | m.ConnectionClose:
+        """The close that came last, which must be for ``error``."""
+        self.node.quiet()
+        method = self.take()[-1].method
+        assert isinstance(method, (m.ChannelClose, m.ConnectionClose)), method
+        assert method.reply_code == error.reply_code, method
+        return method
+
+    def drop(self) -> None:
+        """The socket is gone."""
+        self.node.enter(self.machine.stop)
+
+
+def raw_frame(kind: int, channel: int, payload: bytes) -> bytes:
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+
+
+def content_header(channel: int, body_size: int, properties: bytes = TRANSIENT) -> bytes:
+    return raw_frame(2, channel, struct.pack(">HHQ", 60, 0, body_size) + properties)
+
+
+def content_frames(channel: int, properties: bytes, body: bytes, payload_max: int = 131064) -> list[bytes]:
+    """Content header and body frames of at most ``payload_max`` octets of payload."""
+    frames = [content_header(channel, len(body), properties)]
+    frames += [
+        raw_frame(3, channel, body[start : start + payload_max]) for start in range(0, len(body), payload_max)
+    ]
+    return frames
+
+
+def publish_frames(
+    channel: int, method: m.BasicPublish, properties: bytes, body: bytes, payload_max: int = 131064
+) -> list[bytes]:
+    return [m.frame(channel, method), *content_frames(channel, properties, body, payload_max)]
+
+
+def split_frames(data: bytes) -> list[bytes]:
+    """Whole frames, end octets included."""
+    frames = []
+    position = 0
+    while position < len(data):
+        end = position + 8 + int.from_bytes(data[position + 3 : position + 7], "big")
+        assert data[end - 1] == 0xCE, f"frame without end octet at {position}"
+        frames.append(data[position:end])
+        position = end
+    assert position == len(data), "the last frame is cut"
+    return frames
+
+
+def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
+    """Methods with their contents, and how many octets of ``data`` they took.
+
+    Asserts what holds for every broker: contents of a channel are not torn apart by its other frames, and no
+    frame is larger than was agreed.
+    """
+    received: list[Received] = []
+    partial: dict[int, tuple[m.Method, bytes, int, list[bytes]]] = {}
+    for frame in split_frames(data):
+        kind, channel, size = struct.unpack_from(">BHI", frame)
+        payload = frame[7:-1]
+        assert size + 8 <= frame_max, f"a frame of {size + 8} octets"
+        if kind == 8:
+            continue
+        if kind == 1:
+            assert channel not in partial, "a method inside of a content"
+            method = m.decode_method(payload)
+            if method.HAS_CONTENT:
+                partial[channel] = (method, b"", -1, [])
+            else:
+                received.append(Received(channel, method))
+            continue
+        method, properties, missing, parts = partial[channel]
+        if kind == 2:
+            assert missing < 0, "a second content header"
+            class_id, weight, missing = struct.unpack_from(">HHQ", payload)
+            assert (class_id, weight) == (60, 0)
+            properties = payload[12:]
+        else:
+            assert kind == 3
+            parts.append(payload)
+            missing -= size
+            assert missing >= 0, "a body longer than announced, or before its header"
+        partial[channel] = (method, properties, missing, parts)
+        if missing == 0:
+            del partial[channel]
+            received.append(Received(channel, method, properties, b"".join(parts)))
+    assert not partial, "a content that does not end"
+    return received, len(data)
+
+
+def _raise(where: str, error: BaseException) -> None:
+    raise error
