@@ -161,7 +161,9 @@ class Broker:
         )
         # asyncio's loop keeps what is ready in a deque; another loop may not, and then nothing is saved.
         ready = getattr(loop, "_ready", None)
-        self.ticker = Ticker(self.tick, self.sync.start_round, _unknown if ready is None else ready.__len__)
+        self.ticker = Ticker(
+            self.tick, self.sync.start_round, _unknown if ready is None else ready.__len__, self.unexpected
+        )
         self._load()
 
     def _load(self) -> None:

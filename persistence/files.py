@@ -247,6 +247,10 @@ class FileCache:
         self._files[path] = file
         return file
 
+    def open_own(self, path: str) -> File:
+        """A descriptor beside the cached one, for the caller to close."""
+        return self._disk.open(path)
+
     def descriptor(self, path: str) -> int:
         """The descriptor of a file that is open, -1 if it is not or has none; it counts as a use."""
         file = self._files.get(path)

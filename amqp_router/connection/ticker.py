@@ -19,12 +19,19 @@ TICK_UNITS = 8192
 class Ticker:
     """Runs the agenda of ``Tick``; one per node.
 
-    ``start_round`` hands dirty logs to the sync. ``ready_count`` says how many callbacks the loop still has
+    ``start_round`` hands dirty logs to the sync, ``unexpected`` takes errors that are ours. ``ready_count`` says how many callbacks the loop still has
     in this turn: a handler that is the last one runs the agenda itself, which saves the loop another turn
     (a fifth of the CPU of a lone publisher that waits for each confirm).
     """
 
-    def __init__(self, tick: Tick, start_round: Callable[[], None], ready_count: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        tick: Tick,
+        start_round: Callable[[], None],
+        ready_count: Callable[[], int],
+        unexpected: Callable[[str, BaseException], None],
+    ) -> None:
+        self._unexpected = unexpected
         self._tick = tick
         self._start_round = start_round
         self._ready_count = ready_count
@@ -74,13 +81,19 @@ class Ticker:
             channels: list[Any] = tick.channels
             tick.channels = []
             for channel in channels:
-                channel.emit_confirms()
+                try:
+                    channel.emit_confirms()
+                except Exception as error:  # ours; the other channels must not suffer for it
+                    self._unexpected(f"channel {channel.number}", error)
         if tick.outputs:
             outputs: list[Any] = tick.outputs
             tick.outputs = []
             for output in outputs:
                 output.dirty = False
-                output.owner.flush()
+                try:
+                    output.owner.flush()
+                except Exception as error:  # ours, or a message that cannot be read; only that connection ends
+                    output.owner.failed(error)
         if tick.queues or tick.channels or tick.outputs or self._slices:
             if not self._queued:
                 self._queue(self._run_queued)
@@ -97,7 +110,11 @@ class Ticker:
                 return
             queue.dirty = False
             units = min(left, QUEUE_UNITS)
-            done = queue.pump(units)
+            try:
+                done = queue.pump(units)
+            except Exception as error:  # ours; the other queues must not suffer for it
+                self._unexpected(f"queue {queue.name}", error)
+                continue
             left -= done
             if done >= units:
                 queue.touch()

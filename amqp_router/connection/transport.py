@@ -118,7 +118,10 @@ class Transport(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The socket takes more."""
         self._writable = True
-        self.flush()
+        try:
+            self.flush()
+        except Exception as error:  # ours, or a message that cannot be read
+            self.failed(error)
 
     def eof_received(self) -> bool:
         """The client has stopped sending: close."""
@@ -238,6 +241,11 @@ class Transport(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
             self._set_timer(CLOSE_TIMEOUT_S, self._transport.abort)
+
+    def failed(self, error: Exception) -> None:
+        """Writing came upon an error: end this connection."""
+        self._node.unexpected(f"connection {self.machine.peer}", error)
+        self.abort()
 
     def abort(self) -> None:
         """Close the socket without further words."""

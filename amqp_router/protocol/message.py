@@ -6,6 +6,8 @@ that goes to several queues is one object per queue (each has its own offset) ar
 
 from __future__ import annotations
 
+from typing import Protocol
+
 #: Flags of a message.
 PERSISTENT = 1
 REDELIVERED = 2
@@ -17,11 +19,19 @@ _PERSISTENT = 1  # a C integer where compiled
 JOINED_BYTES_MAX = 1 << 20
 
 
+class Frames(Protocol):
+    """Whole frames by index, header frame first; those of a large message may stay where they are stored."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> bytes: ...
+
+
 class Message:
     """A message in a queue; made without arguments and filled by attribute, as hot objects are.
 
     ``content`` is the content header frame followed by the body frames, envelopes included: one
-    ``bytes``, or a tuple of whole frames when the body is above ``JOINED_BYTES_MAX``, or ``None`` once
+    ``bytes``, or whole frames (``Frames``) when the body is above ``JOINED_BYTES_MAX``, or ``None`` once
     delivered and to be read again from the log. ``route`` is exchange and routing key as
     ``basic.deliver`` carries them. ``gap`` counts the offsets directly before ``offset`` that are no
     message, so that acknowledged neighbours merge into one run.
@@ -42,7 +52,7 @@ class Message:
     )
 
     def __init__(self) -> None:
-        self.content: bytes | tuple[bytes, ...] | None = None
+        self.content: bytes | Frames | None = None
         self.route = b""
         self.offset = 0
         self.gap = 0
@@ -76,7 +86,7 @@ class Message:
         content = self.content
         if content is None:
             raise ValueError("the content of this message is in the log")
-        header = content[0] if isinstance(content, tuple) else content
+        header = content if isinstance(content, bytes) else content[0]
         return header[19 : self.header_size - 1]
 
     def body(self) -> bytes:
@@ -84,8 +94,9 @@ class Message:
         content = self.content
         if content is None:
             raise ValueError("the content of this message is in the log")
-        if isinstance(content, tuple):
-            return b"".join([frame[7 : len(frame) - 1] for frame in content[1:]])
+        if not isinstance(content, bytes):
+            frames = [content[index] for index in range(1, len(content))]
+            return b"".join([frame[7 : len(frame) - 1] for frame in frames])
         parts = []
         position = self.header_size
         while position < len(content):

@@ -8,7 +8,8 @@ cdef Py_ssize_t _FULL_BYTES
 
 
 cdef class LargeContent:
-    cdef public tuple frames
+    cdef public object frames
+    cdef public bytes current
     cdef public unsigned int channel
     cdef public Py_ssize_t body_payload_max
     cdef public Py_ssize_t index

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 
 from amqp_router.protocol._buf import Buf
-from amqp_router.protocol.message import Message, frame_header
+from amqp_router.protocol.message import Frames, Message, frame_header
 from amqp_router.protocol.tick import Tick
 
 #: Above this many waiting bytes no queue delivers to the connection until it has drained.
@@ -23,20 +23,24 @@ _FULL_BYTES = 1 << 20  # a C integer where compiled
 class LargeContent:
     """Content frames of a large message, cut to the receiver's channel and frame size on demand."""
 
-    __slots__ = ("body_payload_max", "channel", "frames", "index", "position")
+    __slots__ = ("body_payload_max", "channel", "current", "frames", "index", "position")
 
-    def __init__(self, frames: tuple[bytes, ...], channel: int, body_payload_max: int) -> None:
+    def __init__(self, frames: Frames, channel: int, body_payload_max: int) -> None:
         self.frames = frames
         self.channel = channel
         self.body_payload_max = body_payload_max
         self.index = 0
         self.position = 7
+        #: The frame being cut, from ``position`` on.
+        self.current = b""
 
     def next_piece(self) -> bytes:
         """The next frame to send, or ``b""`` when all are out."""
         if self.index >= len(self.frames):
             return b""
-        frame = self.frames[self.index]
+        frame = self.current
+        if self.position == 7:
+            frame = self.frames[self.index]
         if self.index == 0:
             self.index = 1
             return _on_channel(frame, self.channel)
@@ -44,12 +48,14 @@ class LargeContent:
         if end - 7 <= self.body_payload_max:
             self.index += 1
             return _on_channel(frame, self.channel)
+        self.current = frame
         stop = min(self.position + self.body_payload_max, end)
         piece = frame[self.position : stop]
         self.position = stop
         if stop == end:
             self.index += 1
             self.position = 7
+            self.current = b""
         return b"%b%b\xce" % (frame_header(3, self.channel, len(piece)), piece)
 
 
@@ -91,7 +97,7 @@ class Output:
         """
         content = message.content
         buf = self.buf
-        if isinstance(content, tuple):
+        if not isinstance(content, bytes):
             if buf.size > 0:
                 self.piece_bytes += buf.size
                 self.pieces.append(buf.take())

@@ -50,7 +50,7 @@ class PageLog:
             self._write()
         if not builder.count:
             builder.begin(message.offset, 0)
-        if isinstance(message.content, tuple):
+        if not isinstance(message.content, bytes):
             if builder.count:
                 self._write()
                 builder.begin(message.offset, 0)

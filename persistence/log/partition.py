@@ -12,7 +12,7 @@ from zlib import crc32
 from amqp_router.protocol.message import JOINED_BYTES_MAX, Message, frame_header
 
 from ..errors import CorruptLog
-from ..files import FileCache
+from ..files import File, FileCache
 from ..options import LogOptions
 from .index import SparseIndex
 from .record import (
@@ -25,6 +25,7 @@ from .record import (
     parse_header,
 )
 from .segment import Segment
+from .stored import StoredFrames
 
 _U32_MAX = 0xFFFFFFFF
 _ENDS = Struct("<III")
@@ -124,6 +125,10 @@ class Partition:
         if ahead < segment.written:
             file.will_need(ahead, self.options.read_bytes)
         return data
+
+    def open_own(self, segment: Segment) -> File:
+        """A descriptor of the segment for the caller to close."""
+        return self._readers.open_own(segment.path)
 
     def forget(self, segment: Segment) -> None:
         """The segment's file was replaced: read it anew."""
@@ -269,23 +274,22 @@ class Cursor:
         at += len(heaps)
         properties = heaps[route_size:]
         content = b"\x00\x3c\x00\x00" + body_size.to_bytes(8, "big") + properties
-        frames = [frame_header(2, 0, len(content)) + content + b"\xce"]
-        rest = body_size
-        while rest > 0:
-            payload = partition.read(segment, at, min(rest, FRAME_PAYLOAD_MAX))
-            if not payload:
-                break
-            crc = crc32(payload, crc)
-            frames.append(b"%b%b\xce" % (frame_header(3, 0, len(payload)), payload))
-            at += len(payload)
-            rest -= len(payload)
-        if crc != header.payload_crc:
-            raise CorruptLog(segment.path, position, "checksum of a batch is wrong")
+        header_frame = frame_header(2, 0, len(content)) + content + b"\xce"
+        frames = StoredFrames(
+            partition.open_own(segment),
+            segment.path,
+            header=header_frame,
+            at=at,
+            body_size=body_size,
+            frame_payload=FRAME_PAYLOAD_MAX,
+            crc=crc,
+            wanted=header.payload_crc,
+        )
         message = Message()
-        message.content = tuple(frames)
+        message.content = frames
         message.route = heaps[:route_size]
         message.offset = offset
-        message.header_size = len(frames[0])
+        message.header_size = len(header_frame)
         message.body_size = body_size
         message.frame_payload = FRAME_PAYLOAD_MAX
         message.frame_count = len(frames) - 1

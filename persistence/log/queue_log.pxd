@@ -30,7 +30,6 @@ cdef class QueueLog:
     cdef public bint checkpoint_due
     cdef public bint deleted
     cdef public unsigned long long checkpoint_offset
-    cdef public unsigned long long checkpoint_segment
     cdef public unsigned long checkpoints_durable
     cdef unsigned long _checkpoints
     cdef object _sync

@@ -77,7 +77,6 @@ class Submission:
         "batches",
         "checkpoint",
         "checkpoint_number",
-        "checkpoint_segment",
         "end",
         "error",
         "generation",
@@ -97,8 +96,6 @@ class Submission:
         #: A checkpoint to write after that, and the segments to remove after that.
         self.checkpoint: bytes | None = None
         self.checkpoint_number = 0
-        #: Base of the segment at which recovery from it begins.
-        self.checkpoint_segment = 0
         #: The active segment's index as it stands (a path and content), to go with it.
         self.index: tuple[str, bytes] | None = None
         self.removed: list[Segment] = []
@@ -142,9 +139,8 @@ class QueueLog:
         #: A checkpoint goes with the next round.
         self.checkpoint_due = False
         self.deleted = False
-        #: The last durable checkpoint: its offset, and the segment at which recovery from it begins.
+        #: The offset of the last durable checkpoint.
         self.checkpoint_offset = 0
-        self.checkpoint_segment = 0
         #: The number of the last checkpoint of this process that is durable.
         self.checkpoints_durable = 0
         self._checkpoints = 0
@@ -437,7 +433,6 @@ class QueueLog:
         self._move_start()
         submission.removed = removed
         submission.checkpoint = self.pack_state()
-        submission.checkpoint_segment = self.partition.active.base
         submission.index = self.pack_index()
 
     def _move_start(self) -> None:
@@ -471,11 +466,11 @@ class QueueLog:
         return None if active.index is None else (active.index_path, active.index.pack())
 
     def cleanable(self) -> Segment | None:
-        """A closed segment worth rewriting, all of whose settles are in a durable checkpoint."""
+        """A closed segment worth rewriting."""
         options = self.partition.options
         for segment in self.partition.segments:
             if (
-                segment.base < self.checkpoint_segment
+                segment is not self.partition.active
                 and 0 < segment.live < segment.records * options.clean_live_ratio
                 and segment.size >= options.clean_bytes_min
             ):
@@ -621,6 +616,8 @@ class QueueLog:
             batch = self._in_tail(offset)
             if batch is None:
                 cursor.seek(offset)
+                if cursor.large is not None:
+                    cursor.large.content.on_error = self.fail  # type: ignore[union-attr]  # StoredFrames
             elif batch.message is not None:
                 cursor.view.close()
                 cursor.large = _as_read(batch.message)
@@ -734,7 +731,6 @@ class QueueLog:
         self.start = state.start
         self.end = self._next_base = state.recovery_offset
         self.checkpoint_offset = state.recovery_offset
-        self.checkpoint_segment = state.recovery_segment
         self.epochs = list(state.epochs)
         self.epoch = state.epoch
         self.redelivered_floor = state.redelivered_floor

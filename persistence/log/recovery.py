@@ -121,7 +121,6 @@ def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orph
     # in the segments, should the cut not be finished, nor in a journal.
     write_checkpoint(disk, join(directory, FILE_NAME), [log.pack_state()], clean=False, now_us=0)
     log.checkpoint_offset = log.end
-    log.checkpoint_segment = partition.active.base
     if not report.cut_path:
         return
     if keep_as_orphan:

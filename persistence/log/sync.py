@@ -417,7 +417,6 @@ class LogSync:
             if submission.checkpoint is not None:
                 log.checkpoints_durable = submission.checkpoint_number
                 log.checkpoint_offset = submission.end
-                log.checkpoint_segment = submission.checkpoint_segment
                 self._clean_next(log)
             if log.is_idle():
                 self._note_idle(log, now)
