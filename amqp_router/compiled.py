@@ -10,7 +10,8 @@ extension module be loaded only if
   shared as C structs, a class of plain Python would not fit), and
 - the environment variable `UNCOMPILED_VARIABLE` is not set.
 
-Otherwise the ``.py`` is loaded. Both ways give the same behaviour; only the speed differs.
+Otherwise the ``.py`` is loaded; a module without one counts as not found. Both ways give the same behaviour;
+only the speed differs.
 
 Invariant: an extension module that was imported was built from the very sources in the tree.
 """
@@ -137,13 +138,21 @@ class SourceOnlyFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Spec of the source, or None: Python's own finders then decide."""
+        """Spec of the source, or None: Python's own finders then decide.
+
+        Raises:
+            ModuleNotFoundError: there is only an extension module, which must not be loaded.
+        """
         if path is None or fullname in self._compiled or fullname.partition(".")[0] not in PACKAGES:
             return None
         for folder in path:
             spec = FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(fullname)
             if spec is not None and spec.loader is not None:
                 return spec
+        for folder in path:
+            if extension_of(fullname.rpartition(".")[2], Path(folder)) is not None:
+                # Written in Cython alone, so there is nothing to run in its place; whoever imports it copes.
+                raise ModuleNotFoundError(f"{fullname} must not be loaded compiled", name=fullname)
         return None
 
 

@@ -140,6 +140,14 @@ def test_extension_without_a_record_is_not_loaded(tree: Path) -> None:
     record.write_text(content)
 
 
+def test_extension_without_a_source_to_fall_back_on_is_not_found(tree: Path) -> None:
+    (tree / "persistence" / f"only{EXTENSION_SUFFIXES[0]}").touch()
+    result = run(tree, "-c", "import persistence.only")
+    assert (
+        result.stderr.splitlines()[-1] == "ModuleNotFoundError: persistence.only must not be loaded compiled"
+    )
+
+
 def test_everything_that_can_be_compiled_is() -> None:
     """`make test` builds first; a module that silently stays Python would cost its speed unseen."""
     if not compiler() or os.environ.get(compiled.UNCOMPILED_VARIABLE, "0") != "0":
@@ -147,13 +155,13 @@ def test_everything_that_can_be_compiled_is() -> None:
     assert compiled.inspect_build().whole, compiled.inspect_build().summary()
 
 
-def test_every_pxd_stands_for_a_compiled_module() -> None:
+def test_every_pxd_and_pyx_stands_for_a_compiled_module() -> None:
     result = run(ROOT, "-c", "import setup; print(*setup.COMPILED)")
     names = {module.replace(".", "/") for module in result.stdout.split()}
     found = {
         path.relative_to(ROOT).with_suffix("").as_posix()
         for package in compiled.PACKAGES
-        for path in (ROOT / package).rglob("*.pxd")
+        for path in (ROOT / package).rglob("*.p[xy][dx]")
     }
     assert names == found
 
