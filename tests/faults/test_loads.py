@@ -1,0 +1,64 @@
+"""The loads of ``make soak`` for seconds: nothing lost, no deadlock, memory within bounds; no times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.brokers import Broker, RouterProcess
+from tests.faults import loads
+from tests.faults.loads import MIB, Outcome
+from tests.faults.soak import Memory, resident
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    broker = RouterProcess(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker
+    broker.stop()
+    assert "Traceback" not in broker.log(), broker.log()
+
+
+def run(broker: Broker, load: Callable[[], Outcome], grows_by: int) -> None:
+    """``grows_by`` is in MiB, above what the broker had before."""
+    before = resident(broker.pid)
+    memory = Memory(broker.pid)
+    memory.start()
+    outcome = load()
+    memory.finish()
+    assert outcome.problem == "", outcome
+    assert outcome.published > 0
+    assert outcome.delivered > 0
+    assert max(memory.samples) - before < grows_by
+
+
+def test_publisher_that_also_consumes(broker: Broker) -> None:
+    run(broker, lambda: loads.publisher_that_consumes(broker.port, 3), grows_by=150)
+
+
+@pytest.mark.parametrize("load", [loads.publishers_faster_persistent, loads.publishers_faster_transient])
+def test_publishers_faster_than_consumers(broker: Broker, load: loads.Load) -> None:
+    run(broker, lambda: load(broker.port, 4), grows_by=200)
+
+
+def test_consumer_that_stops_reading(broker: Broker) -> None:
+    run(broker, lambda: loads.consumer_that_stops_reading(broker.port, 4), grows_by=150)
+
+
+def test_body_of_128_mib(broker: Broker) -> None:
+    """Held once as it comes in, and once more at most on its way out."""
+    run(broker, lambda: loads.large_body(broker.port, 0, 128 * MIB), grows_by=400)
+
+
+def test_fanout_to_1000_queues_in_one_chunk(broker: Broker) -> None:
+    run(broker, lambda: loads.wide_fanout(broker.port, 0, chunk=50), grows_by=200)
+
+
+def test_fanout_to_1000_durable_queues_in_one_chunk(broker: Broker) -> None:
+    run(broker, lambda: loads.wide_fanout_durable(broker.port, 0, chunk=3), grows_by=200)
+
+
+def test_requeue_of_many(broker: Broker) -> None:
+    run(broker, lambda: loads.mass_requeue(broker.port, 1, count=30_000), grows_by=150)
