@@ -168,11 +168,9 @@ class Broker:
 
     def _load(self) -> None:
         snapshot = self.definitions.snapshot()
-        if not snapshot.vhosts and not snapshot.users:
+        if snapshot.rev == 0:
             snapshot = first_definitions(os.urandom)
-            self.definitions.submit(
-                [Put(row) for row in (*snapshot.vhosts, *snapshot.users, *snapshot.permissions)]
-            )
+            self.definitions.submit([Put(row) for row in snapshot.rows()])
         self.users.load(snapshot.users, snapshot.permissions)
         self.catalog.start()
         for vhost_row in snapshot.vhosts:
@@ -350,7 +348,7 @@ class Broker:
             "authentication_failure_close",
         )
         return {
-            "capabilities": ("F", {name: ("t", True) for name in capabilities}),
+            "capabilities": ("F", dict.fromkeys(capabilities, ("t", True))),
             "cluster_name": ("S", self.settings.node.encode()),
             "product": ("S", options.product.encode()),
             "version": ("S", options.version.encode()),

@@ -194,6 +194,11 @@ class Channel:
         else:
             self.reply(methods.BasicCancel(consumer.tag, True), 0)
 
+    def credit_returned(self) -> None:
+        """The channel's own limit is no longer used up: all its queues may deliver."""
+        for consumer in self.consumers.values():
+            consumer.queue.touch()
+
     def requeue(self, tag: int, multiple: bool) -> None:
         """Return deliveries to their queues."""
         self.delivery.requeue(tag, multiple)
@@ -230,7 +235,8 @@ def _access(channel: Channel, method: methods.AccessRequest) -> None:
 def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
     # The reply leaves before the cancels of this channel's own consumers, as in RabbitMQ: a client that
     # waits for it may take a cancel that comes first for an error (kombu does).
-    channel.held_cancels = held = []
+    held: list[str] = []
+    channel.held_cancels = held
     try:
         declaring.delete_queue(channel, method)
     finally:

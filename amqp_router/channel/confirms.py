@@ -22,9 +22,9 @@ class Confirms:
 
     def __init__(self) -> None:
         self.number = 0
-        self.tick: Tick | None = None
+        self.tick: Tick
         #: The channel, which has ``emit_confirms()``.
-        self.owner: object | None = None
+        self.owner: object
         #: The lowest sequence number not settled.
         self.low = 1
         #: All below are acknowledged to the client with ``multiple``.
@@ -55,8 +55,8 @@ class Confirms:
                 self.fresh.append((first, last))
         if not self.owed:
             self.owed = True
-            self.tick.channels.append(self.owner)  # type: ignore[union-attr]  # set when it is made
-            self.tick.wake()  # type: ignore[union-attr]
+            self.tick.channels.append(self.owner)
+            self.tick.wake()
 
     def emit(self, buf: Buf) -> None:
         """Write what the client is owed into ``buf``."""
@@ -69,7 +69,7 @@ class Confirms:
             self.nacked = []
         low = self.low
         top = self.top
-        for first, last in self.fresh:
+        for _, last in self.fresh:
             if low > last > top:
                 top = last
         if top >= self.acked_to:

@@ -132,7 +132,9 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
         tag.to_bytes(8, "big"), redelivered, message.route, queue.message_count().to_bytes(4, "big")
     )  # fmt: skip
     out = delivery.out
-    out.buf.put(b"\x01%b%b%b\xce" % (channel.number.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload))
+    out.buf.put(
+        b"\x01%b%b%b\xce" % (channel.number.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload)
+    )
     out.content(message, channel.number, delivery.body_payload_max)
     out.touch()
     if message.flags & LOGGED and not method.no_ack:
@@ -149,10 +151,12 @@ def queue_name(channel: Channel, name: str) -> str:
 
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:
+    """Settle what the client has done with."""
     channel.delivery.ack(method.delivery_tag, method.multiple)
 
 
 def nack(channel: Channel, method: methods.BasicNack) -> None:
+    """Return deliveries to their queues, or drop them."""
     if method.requeue:
         channel.requeue(method.delivery_tag, method.multiple)
     else:
@@ -160,6 +164,7 @@ def nack(channel: Channel, method: methods.BasicNack) -> None:
 
 
 def reject(channel: Channel, method: methods.BasicReject) -> None:
+    """As ``nack``, for one delivery."""
     if method.requeue:
         channel.requeue(method.delivery_tag, False)
     else:

@@ -14,7 +14,6 @@ from amqp_router.protocol.frames import IRREGULAR, ContentScan
 from amqp_router.protocol.message import JOINED_BYTES_MAX
 
 
-
 class ContentAssembler:
     """The content of one channel that is under way; ``args`` is None when there is none."""
 

@@ -11,6 +11,8 @@ Source: AMQP 0-9-1, basic.ack, basic.nack (RabbitMQ), section 1.8.3; RabbitMQ's 
 
 from __future__ import annotations
 
+from typing import Any
+
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
@@ -30,7 +32,7 @@ class ChannelConsumer(Consumer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.delivery: Delivery | None = None
+        self.delivery: Delivery
         #: Frame header and class, method and consumer tag of its basic.deliver.
         self.prefix = b""
         #: Whether ``credit`` is a prefetch limit.
@@ -40,23 +42,23 @@ class ChannelConsumer(Consumer):
 
     def deliver(self, message: Message) -> None:
         delivery = self.delivery
-        tag = delivery.next_tag  # type: ignore[union-attr]  # set when it is made
+        tag = delivery.next_tag
         if self.no_ack:
-            delivery.skip_tag()  # type: ignore[union-attr]
+            delivery.skip_tag()
         else:
-            delivery.add(message, self)  # type: ignore[union-attr]
+            delivery.add(message, self)
             if self.limited:
                 self.credit -= 1
             if self.shared is not None:
                 self.shared.available -= 1
-        out = delivery.out  # type: ignore[union-attr]
+        out = delivery.out
         out.buf.put_deliver(self.prefix, tag, 1 if message.flags & _REDELIVERED else 0, message.route)
-        out.content(message, delivery.number, delivery.body_payload_max)  # type: ignore[union-attr]
+        out.content(message, delivery.number, delivery.body_payload_max)
         if not out.dirty or out.buf.size > 1048576:
             out.touch()
 
     def cancelled(self) -> None:
-        self.delivery.on_cancelled(self)  # type: ignore[union-attr]
+        self.delivery.on_cancelled(self)
 
 
 class Delivery:
@@ -78,11 +80,11 @@ class Delivery:
         self.number = 0
         #: Largest body frame payload the client takes: frame_max less 8.
         self.body_payload_max = 0
-        self.out: Output | None = None
-        #: The channel; hears of consumers that the queue cancelled.
-        self.listener: object | None = None
-        self.messages: list[Message | None] = [None] * 16
-        self.owners: list[ChannelConsumer | None] = [None] * 16
+        self.out: Output
+        #: The channel; hears of consumers that the queue cancelled, and when its limit lets deliver again.
+        self.listener: Any
+        self.messages: list[Any] = [None] * 16
+        self.owners: list[Any] = [None] * 16
         self.base = 1
         self.next_tag = 1
         #: Deliveries not settled.
@@ -126,11 +128,7 @@ class Delivery:
     def _check(self, tag: int, multiple: bool) -> None:
         if tag == 0 and multiple:
             return
-        if (
-            tag < self.base
-            or tag >= self.next_tag
-            or self.messages[tag & (len(self.messages) - 1)] is None
-        ):
+        if tag < self.base or tag >= self.next_tag or self.messages[tag & (len(self.messages) - 1)] is None:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
 
     def ack(self, tag: int, multiple: bool) -> int:
@@ -171,8 +169,8 @@ class Delivery:
         self.messages[index] = None
         self.owners[index] = None
         self.outstanding -= 1
-        self._give_back(owner)  # type: ignore[arg-type]  # set together with the message
-        queue = owner.queue  # type: ignore[union-attr]
+        self._give_back(owner)
+        queue = owner.queue
         queue.settle(message, kind)
         if not queue.dirty and len(queue.consumers) > 0:
             queue.touch()
@@ -183,6 +181,9 @@ class Delivery:
             owner.credit += 1
         if owner.shared is not None and owner.counts:
             owner.shared.available += 1
+            if owner.shared.available == 1:
+                # Consumers on the channel's other queues waited for the same limit.
+                self.listener.credit_returned()
 
     def _advance(self) -> None:
         mask = len(self.messages) - 1
@@ -216,8 +217,8 @@ class Delivery:
                 self.owners[index] = None
                 self.outstanding -= 1
                 done += 1
-                self._give_back(owner)  # type: ignore[arg-type]
-                owner.queue.requeue(message)  # type: ignore[union-attr]
+                self._give_back(owner)
+                owner.queue.requeue(message)
             tag += 1
         self._advance()
         return done
@@ -229,7 +230,7 @@ class Delivery:
 
     def on_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue dropped the consumer."""
-        self.listener.consumer_cancelled(consumer)  # type: ignore[union-attr, attr-defined]
+        self.listener.consumer_cancelled(consumer)
 
 
 def consumer_prefix(number: int, tag: str) -> bytes:

@@ -13,7 +13,7 @@ class Permissions(Protocol):
     """The user's rights in the channel's virtual host."""
 
     def check(self, action: Any, kind: Any, name: str) -> None:
-        """Raises AccessRefused unless ``action`` (configure, write, read) on the ``kind`` ``name`` is allowed."""
+        """Raises AccessRefused unless ``action`` (configure, write, read) on ``name`` is allowed."""
 
 
 class Commits(Protocol):
@@ -35,7 +35,9 @@ class Connection(Protocol):
     vhost: Any
     frame_max: int
     consumer_cancel_notify: bool
-    generate_name: Callable[[str], str]
+
+    def generate_name(self, prefix: str) -> str:
+        """``prefix`` made into a name that nobody else has."""
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """Call ``step()`` once per tick until it returns True; for work too long for one turn."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_router.channel.confirms import Confirms
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.frames import ContentScan
 from amqp_router.protocol.message import Message, build_message
@@ -84,20 +83,21 @@ class Publishing:
 
     def __init__(self) -> None:
         self.number = 0
-        self.cache: RouteCache | None = None
+        self.cache: RouteCache
         #: What remembered routes depend on.
-        self.table: RoutingTable | None = None
+        self.table: RoutingTable
         #: Name of the authenticated user, which a message's user_id must equal.
         self.user = ""
-        self.out: Output | None = None
-        self.inflow: Inflow | None = None
-        self.confirms: Confirms | None = None
+        self.out: Output
+        self.inflow: Inflow
+        #: Set as long as ``confirming``.
+        self.confirms: Any = None
         self.confirming = False
         self.next_sequence = 1
         self.last_args = b""
         self.last_route: Route | None = None
         self.run: Run | None = None
-        self.run_route: Route | None = None
+        self.run_route: Any = None
         #: The connection's list of channels with an open run; closed when its chunk is done.
         self.open_runs: list[Publishing] = []
         self.publish_total = 0
@@ -115,11 +115,11 @@ class Publishing:
         """
         route = self.last_route
         if scan.flags & _SPECIAL and self._inspect(content, scan):
-            route = self.cache.resolve(args, _properties(content, scan.header_size))  # type: ignore[union-attr]
-        elif route is None or args != self.last_args or route.generation != self.table.generation:  # type: ignore[union-attr]
-            route = self.cache.find(args)  # type: ignore[union-attr]
+            route = self.cache.resolve(args, _properties(content, scan.header_size))
+        elif route is None or args != self.last_args or route.generation != self.table.generation:
+            route = self.cache.find(args)
             if route is None:
-                route = self.cache.resolve(args, _properties(content, scan.header_size))  # type: ignore[union-attr]
+                route = self.cache.resolve(args, _properties(content, scan.header_size))
                 self.last_route = None
             else:
                 self.last_args = args
@@ -161,7 +161,7 @@ class Publishing:
         elif self.confirming:
             if self.run is not None:
                 self.close_run()
-            self.confirms.settle(self.next_sequence, self.next_sequence, not taken)  # type: ignore[union-attr]
+            self.confirms.settle(self.next_sequence, self.next_sequence, not taken)
             self.next_sequence += 1
         return count
 
@@ -183,7 +183,8 @@ class Publishing:
                 self.close_run()
             run = Run()
             run.listener = self
-            run.first = self.next_sequence
+            # A run from before confirm.select has no numbers; with one it would confirm a later publish.
+            run.first = self.next_sequence if self.confirming else 0
             run.last = self.next_sequence
             self.run = run
             self.run_route = route
@@ -191,7 +192,7 @@ class Publishing:
         else:
             run.last = self.next_sequence
         run.bytes += size
-        self.inflow.add(size)  # type: ignore[union-attr]
+        self.inflow.add(size)
         if self.confirming:
             self.next_sequence += 1
 
@@ -201,7 +202,7 @@ class Publishing:
         if run is None:
             return
         self.run = None
-        queues = self.run_route.durable_queues  # type: ignore[union-attr]  # set with the run
+        queues = self.run_route.durable_queues
         self.run_route = None
         run.remaining = 1
         for index in range(len(queues)):
@@ -211,7 +212,7 @@ class Publishing:
 
     def run_done(self, run: Run) -> None:
         """All logs have the run, or one has failed."""
-        self.inflow.remove(run.bytes)  # type: ignore[union-attr]
+        self.inflow.remove(run.bytes)
         if self.confirming and run.first > 0 and self.confirms is not None:
             self.confirms.settle(run.first, run.last, run.failed)
 
@@ -247,7 +248,7 @@ class Publishing:
         out = self.out
         text = b"NO_ROUTE"
         size = 4 + 2 + 1 + len(text) + len(route.route)
-        buf = out.buf  # type: ignore[union-attr]
+        buf = out.buf
         buf.u8(1)
         buf.u16(self.number)
         buf.u32(size)
@@ -259,8 +260,8 @@ class Publishing:
         buf.put(route.route)
         buf.u8(0xCE)
         # The publisher's own frames go back, and it sent none larger than it takes.
-        out.content(message, self.number, 1 << 31)  # type: ignore[union-attr]
-        out.touch()  # type: ignore[union-attr]
+        out.content(message, self.number, 1 << 31)
+        out.touch()
 
 
 def _properties(content: Any, header_size: int) -> bytes:

@@ -41,7 +41,9 @@ def receive_header(machine: Machine, header: bytes) -> None:
         return
     machine.state = ConnectionState.STARTING
     node = machine.node
-    machine.send(0, methods.ConnectionStart(0, 9, node.server_properties(), node.mechanisms.encode(), b"en_US"))
+    machine.send(
+        0, methods.ConnectionStart(0, 9, node.server_properties(), node.mechanisms.encode(), b"en_US")
+    )
 
 
 def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> None:
@@ -51,7 +53,7 @@ def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> N
         UnexpectedFrame: a frame that is not due (505); anything else an AMQPError says.
     """
     method = decode_method(payload) if kind == FRAME_METHOD and number == 0 else None
-    following = MOVES.get((machine.state, type(method)))
+    following = MOVES.get((machine.state, type(method))) if method is not None else None
     if method is None or following is None:
         machine.class_id = machine.method_id = 0  # as RabbitMQ: it is the frame that is wrong here
         raise unexpected_frame(kind, payload)
@@ -73,7 +75,9 @@ def _start_ok(machine: Machine, method: methods.ConnectionStartOk, following: Co
         machine.user = machine.node.login(mechanism, method.response, machine.peer_host)
     except LoginRefused as error:
         reason = getattr(error, "reason", error.text)
-        machine.node.event(logging.WARNING, "login refused", peer=machine.peer, mechanism=mechanism, reason=reason)
+        machine.node.event(
+            logging.WARNING, "login refused", peer=machine.peer, mechanism=mechanism, reason=reason
+        )
         if "authentication_failure_close" in machine.capabilities:
             raise
         machine.refuse("login refused", LOGIN_DELAY_S)
@@ -88,11 +92,14 @@ def _tune_ok(machine: Machine, method: methods.ConnectionTuneOk, following: Conn
     frame_max, channel_max = method.frame_max, method.channel_max
     # 0 asks for no limit, which is more than a server that has one may grant.
     if not FRAME_MIN <= frame_max <= (options.frame_max or 1 << 31) and (frame_max or options.frame_max):
-        machine.refuse(f"negotiation of frame_max failed: {frame_max} asked, {options.frame_max} offered", TUNE_DELAY_S)
+        machine.refuse(
+            f"negotiation of frame_max failed: {frame_max} asked, {options.frame_max} offered", TUNE_DELAY_S
+        )
         return
     if options.channel_max and not 1 <= channel_max <= options.channel_max:
         machine.refuse(
-            f"negotiation of channel_max failed: {channel_max} asked, {options.channel_max} offered", TUNE_DELAY_S
+            f"negotiation of channel_max failed: {channel_max} asked, {options.channel_max} offered",
+            TUNE_DELAY_S,
         )
         return
     machine.frame_max = frame_max or 1 << 31
@@ -124,7 +131,9 @@ def _close_ok(machine: Machine, method: methods.ConnectionCloseOk, following: Co
     machine.state = following
 
 
-def _update_secret(machine: Machine, method: methods.ConnectionUpdateSecret, following: ConnectionState) -> None:
+def _update_secret(
+    machine: Machine, method: methods.ConnectionUpdateSecret, following: ConnectionState
+) -> None:
     machine.send(0, methods.ConnectionUpdateSecretOk())
 
 

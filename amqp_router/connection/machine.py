@@ -142,8 +142,8 @@ class Machine:
         #: Channels with a content under way.
         self.assembling = 0
         self.hot_number = -1
-        self.hot_publishing: Publishing | None = None
-        self.hot_delivery: Delivery | None = None
+        self.hot_publishing: Publishing
+        self.hot_delivery: Delivery
         # Of the frame being handled, for the close frame of an error.
         self.number = 0
         self.class_id = 0
@@ -262,7 +262,7 @@ class Machine:
             if d[end] != 0xCE:
                 self.position = end_of_data
                 raise errors.malformed_frame(kind, data[start:end], errors.invalid_frame_end(d[end]))
-            if kind == 1 and self.running and size > 4 and d[start] == 0 and d[start + 1] == 60:
+            if kind == 1 and self.running and size > 4 and d[start] == 0 and d[start + 1] == 60:  # noqa: SIM102
                 if number == self.hot_number or self._heat(number):
                     method = (d[start + 2] << 8) | d[start + 3]
                     if method == 40 and self.assembling == 0:
@@ -297,7 +297,7 @@ class Machine:
                         low = (
                             (d[start + 8] << 24) | (d[start + 9] << 16) | (d[start + 10] << 8) | d[start + 11]
                         ) & 0xFFFFFFFF
-                        self.units += self.hot_delivery.ack(tag * 4294967296 + low, d[start + 12] & 1)
+                        self.units += self.hot_delivery.ack(tag * 4294967296 + low, d[start + 12] & 1 == 1)
                         continue
             self.position = end + 1
             self._frame(kind, number, data[start:end])
@@ -416,7 +416,12 @@ class Machine:
         content = channel.content
         self.class_id = 60 if content.args is not None else 0
         self.method_id = 40 if content.args is not None else 0
-        frame = b"%c%b%b%b\xce" % (kind, channel.number.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload)
+        frame = b"%c%b%b%b\xce" % (
+            kind,
+            channel.number.to_bytes(2, "big"),
+            len(payload).to_bytes(4, "big"),
+            payload,
+        )
         if not content.receive(kind, frame, self.message_bytes_max):
             return
         self.assembling -= 1
@@ -478,7 +483,11 @@ class Machine:
         if isinstance(error, errors.LoginRefused):
             class_id = method_id = 0
         self.node.event(
-            logging.WARNING, "connection error", peer=self.peer, code=error.reply_code, reason=error.reply_text
+            logging.WARNING,
+            "connection error",
+            peer=self.peer,
+            code=error.reply_code,
+            reason=error.reply_text,
         )
         state = self.state
         self.running = False
@@ -545,7 +554,9 @@ class Machine:
                 consumer.queue.touch()
 
     def has_consumers(self) -> bool:
-        for channel in self.channels.values():
-            if channel.consumers:
-                return True
-        return False
+        """Whether anything is delivered on it."""
+        return any(map(_consumers, self.channels.values()))
+
+
+def _consumers(channel: Channel) -> int:
+    return len(channel.consumers)

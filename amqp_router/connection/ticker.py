@@ -19,9 +19,10 @@ TICK_UNITS = 8192
 class Ticker:
     """Runs the agenda of ``Tick``; one per node.
 
-    ``start_round`` hands dirty logs to the sync, ``unexpected`` takes errors that are ours. ``ready_count`` says how many callbacks the loop still has
-    in this turn: a handler that is the last one runs the agenda itself, which saves the loop another turn
-    (a fifth of the CPU of a lone publisher that waits for each confirm).
+    ``start_round`` hands dirty logs to the sync, ``unexpected`` takes errors that are ours. ``ready_count``
+    says how many callbacks the loop still has in this turn: a handler that is the last one runs the agenda
+    itself, which saves the loop another turn (a fifth of the CPU of a lone publisher that waits for each
+    confirm).
     """
 
     def __init__(
@@ -92,7 +93,9 @@ class Ticker:
                 output.dirty = False
                 try:
                     output.owner.flush()
-                except Exception as error:  # ours, or a message that cannot be read; only that connection ends
+                except (
+                    Exception
+                ) as error:  # ours, or a message that cannot be read; only that connection ends
                     output.owner.failed(error)
         if tick.queues or tick.channels or tick.outputs or self._slices:
             if not self._queued:

@@ -139,7 +139,11 @@ class Transport(asyncio.Protocol):
         machine.state = ConnectionState.CLOSED
         machine.stop()
         if opened:
-            reason = "closed" if clean else (str(exc) if exc else "the client closed the socket without connection.close")
+            reason = (
+                "closed"
+                if clean
+                else (str(exc) if exc else "the client closed the socket without connection.close")
+            )
             self._node.event(
                 logging.INFO if clean else logging.WARNING,
                 "connection closed" if clean else "connection lost",
@@ -266,7 +270,11 @@ class Transport(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self._node.event(
-            logging.INFO, "connection opened", peer=machine.peer, user=machine.user.name, vhost=machine.vhost.name
+            logging.INFO,
+            "connection opened",
+            peer=machine.peer,
+            user=machine.user.name,
+            vhost=machine.vhost.name,
         )
         if machine.heartbeat_s > 0:
             self._heartbeat = self._loop.call_later(machine.heartbeat_s / 2, self._beat)

@@ -30,7 +30,16 @@ _DELIVERY_MODE = 1 << 12
 class ContentScan:
     """Fields of the content last scanned; one object per connection, reused."""
 
-    __slots__ = ("body_size", "end", "flags", "frame_payload", "header_size", "need", "payload_max", "persistent")
+    __slots__ = (
+        "body_size",
+        "end",
+        "flags",
+        "frame_payload",
+        "header_size",
+        "need",
+        "payload_max",
+        "persistent",
+    )
 
     def __init__(self) -> None:
         #: The largest payload of a frame that the connection agreed to; larger ones are irregular.
@@ -104,9 +113,13 @@ class ContentScan:
         Returns COMPLETE, or IRREGULAR when the property list runs past the frame.
         """
         d = data
-        limit = position + 7 + (
-            ((d[position + 3] << 24) | (d[position + 4] << 16) | (d[position + 5] << 8) | d[position + 6])
-            & 0xFFFFFFFF
+        limit = (
+            position
+            + 7
+            + (
+                ((d[position + 3] << 24) | (d[position + 4] << 16) | (d[position + 5] << 8) | d[position + 6])
+                & 0xFFFFFFFF
+            )
         )
         p = position + 7 + _FIXED
         if p + 2 > limit:

@@ -126,7 +126,7 @@ def build_message(
     message.header_size = len(frames[0])
     for start in range(0, size, frame_payload_max):
         piece = body[start : start + frame_payload_max]
-        frames.append(b"%b%b\xce" % (frame_header(3, 0, len(piece)), piece))
+        frames.append(frame_header(3, 0, len(piece)) + piece + b"\xce")
     message.frame_count = len(frames) - 1
     message.frame_payload = min(size, frame_payload_max)
     message.body_size = size

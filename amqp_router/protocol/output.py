@@ -10,6 +10,7 @@ joined to the connection's when the reply may leave, so the order on the channel
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.message import Frames, Message, frame_header
@@ -95,7 +96,7 @@ class Output:
 
         Body frames longer than ``body_payload_max`` (the receiver's frame_max less 8) are cut.
         """
-        content = message.content
+        content: Any = message.content
         buf = self.buf
         if not isinstance(content, bytes):
             if buf.size > 0:
@@ -124,8 +125,9 @@ class Output:
     def _cut(self, message: Message, channel: int, body_payload_max: int) -> None:
         buf = self.buf
         body = message.body()
+        content: Any = message.content
         start = buf.size
-        buf.put_range(message.content, 0, message.header_size)
+        buf.put_range(content, 0, message.header_size)
         buf.set_u16(start + 1, channel)
         for position in range(0, len(body), body_payload_max):
             end = min(position + body_payload_max, len(body))

@@ -18,7 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_router.protocol.message import Message
 
@@ -60,7 +60,7 @@ _U32_MAX = 0xFFFFFFFF
 _RESERVED_MAX = 1 << 30
 
 
-class Listener:
+class Listener(Protocol):
     """What a queue hears from its log."""
 
     def on_high_watermark(self, log: QueueLog) -> None:
@@ -202,7 +202,7 @@ class QueueLog:
         message.gap = self._gap
         self._gap = 0
         message.flags |= _LOGGED
-        if type(message.content) is tuple:
+        if type(message.content) is not bytes:
             self._append_large(message, offset, now_us)
         else:
             builder.add(message, offset, now_us)

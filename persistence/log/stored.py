@@ -1,8 +1,8 @@
 """The frames of a large message that stay in the log until they are sent.
 
 Reading 128 MiB at once would hold the event loop for a tenth of a second and memory with it, so a large
-message is read frame by frame, as its receiver takes it. The batch's checksum can only be compared when all is
-read: the last frame is not given out before that, so what is damaged never arrives whole.
+message is read frame by frame, as its receiver takes it. The batch's checksum can only be compared when all
+is read: the last frame is not given out before that, so what is damaged never arrives whole.
 """
 
 from __future__ import annotations

@@ -57,13 +57,13 @@ class Consumer:
         #: The channel's common limit, or None.
         self.shared: Credit | None = None
         #: Where its deliveries are written; no delivery while it is full.
-        self.output: Output | None = None
+        self.output: Output
         #: Deliveries out and not settled.
         self.unacked = 0
 
     def ready(self) -> bool:
         """Whether it may get a message now."""
-        if self.output.full:  # type: ignore[union-attr]  # set before it is added to a queue
+        if self.output.full:
             return False
         if self.no_ack:
             return True

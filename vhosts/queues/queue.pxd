@@ -32,6 +32,7 @@ cdef class Queue(QueueHandle):
     cdef public long long backlog
     cdef public unsigned long long cursor
     cdef public unsigned long long next_offset
+    cdef public unsigned long long logged_end
     cdef public Py_ssize_t turn
     cdef public bint dirty
     cdef public object waiting

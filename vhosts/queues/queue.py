@@ -60,6 +60,7 @@ class Queue(QueueHandle):
         "deliver_total",
         "dirty",
         "error",
+        "logged_end",
         "next_offset",
         "on_deleted",
         "open_pager",
@@ -79,12 +80,12 @@ class Queue(QueueHandle):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tick: Tick | None = None
+        self.tick: Tick
         self.budget: Any = None
-        self.open_pager: Callable[[], Any] | None = None
+        self.open_pager: Callable[[], Any]
         self.on_deleted: Callable[[Queue, int], None] | None = None
         self.pager: Any = None
-        self.ring: list[Message | None] = [None] * 16
+        self.ring: list[Any] = [None] * 16
         self.ring_head = 0
         self.ring_count = 0
         self.ring_bytes = 0
@@ -94,6 +95,8 @@ class Queue(QueueHandle):
         self.cursor = 0
         #: Offset of the next message of a queue without a log.
         self.next_offset = 0
+        #: Behind the last message appended to the log: what a publisher's run waits for.
+        self.logged_end = 0
         self.turn = 0
         self.dirty = False
         self.waiting: deque[tuple[int, Run]] = deque()
@@ -116,8 +119,9 @@ class Queue(QueueHandle):
             message.offset = self.next_offset
             self.next_offset += 1
         elif message.flags & _PERSISTENT:
-            log.append(message, self.tick.now_us)  # type: ignore[union-attr]  # filled by the node
+            log.append(message, self.tick.now_us)
             logged = True
+            self.logged_end = message.offset + 1
         else:
             log.reserve(message)
         self.publish_total += 1
@@ -166,7 +170,7 @@ class Queue(QueueHandle):
     def _page(self, message: Message) -> None:
         """A transient message beyond the memory budget waits in a file that does not outlive the node."""
         if self.pager is None:
-            self.pager = self.open_pager()  # type: ignore[misc]  # filled by the node
+            self.pager = self.open_pager()
         self.pager.append(message)
         self.backlog += 1
 
@@ -182,8 +186,9 @@ class Queue(QueueHandle):
         if log is None:
             return
         run.remaining += 1
-        self.waiting.append((log.end, run))
-        self.tick.wake()  # type: ignore[union-attr]  # the sync begins at the end of the tick
+        # Not the log's end: a transient message holds a place there that no sync ever covers by itself.
+        self.waiting.append((self.logged_end, run))
+        self.tick.wake()
 
     def on_high_watermark(self, log: Any) -> None:
         """The log's watermark rose: answer the publishers below it.
@@ -222,8 +227,8 @@ class Queue(QueueHandle):
         """Turn to the consumers at the end of this tick."""
         if not self.dirty:
             self.dirty = True
-            self.tick.queues.append(self)  # type: ignore[union-attr]
-            self.tick.wake()  # type: ignore[union-attr]
+            self.tick.queues.append(self)
+            self.tick.wake()
 
     def pump(self, budget: int) -> int:
         """Deliver to consumers in turn, ``budget`` messages at the most; returns how many.
@@ -278,13 +283,13 @@ class Queue(QueueHandle):
                 return None
         ring = self.ring
         head = self.ring_head
-        message = ring[head]
+        message: Message = ring[head]
         ring[head] = None
         self.ring_head = (head + 1) & (len(ring) - 1)
         self.ring_count -= 1
-        size = message.size() + _OVERHEAD  # type: ignore[union-attr]
+        size = message.size() + _OVERHEAD
         self.ring_bytes -= size
-        if message.flags & _LOGGED:  # type: ignore[union-attr]
+        if message.flags & _LOGGED:
             self.budget.used -= size
         return message
 
@@ -378,7 +383,9 @@ class Queue(QueueHandle):
     def check_available(self) -> None:
         """Raises PreconditionFailed when the log has failed."""
         if self.error:
-            raise PreconditionFailed(f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.error}")
+            raise PreconditionFailed(
+                f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.error}"
+            )
 
     # -- settling -----------------------------------------------------------------------------------
 
@@ -441,10 +448,10 @@ class Queue(QueueHandle):
         ring = self.ring
         mask = len(ring) - 1
         for index in range(self.ring_count):
-            if not ring[(self.ring_head + index) & mask].flags & _LOGGED:  # type: ignore[union-attr]
+            if not ring[(self.ring_head + index) & mask].flags & _LOGGED:
                 return
         if self.ring_count > 0:
-            self.cursor = ring[self.ring_head].offset  # type: ignore[union-attr]
+            self.cursor = ring[self.ring_head].offset
             self.backlog += self.ring_count
             self._clear_ring()
 
@@ -471,7 +478,7 @@ class Queue(QueueHandle):
         count = self.message_count()
         if self.log is not None and not self.error:
             self.log.purge(self.log.end, self._unacked_offsets())
-            self.tick.wake()  # type: ignore[union-attr]
+            self.tick.wake()
         self._drop_ready()
         return count
 
@@ -479,7 +486,7 @@ class Queue(QueueHandle):
         if self.unacked_count == 0:
             return []
         if self.ring_count > 0:
-            ready_from = self.ring[self.ring_head].offset  # type: ignore[union-attr]
+            ready_from = self.ring[self.ring_head].offset
         elif self.backlog > 0:
             ready_from = self.cursor
         else:
