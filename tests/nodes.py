@@ -545,7 +545,3 @@ def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
             received.append(Received(channel, method, properties, b"".join(parts)))
     assert not partial, "a content that does not end"
     return received, len(data)
-
-
-def _raise(where: str, error: BaseException) -> None:
-    raise error

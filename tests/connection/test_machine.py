@@ -130,7 +130,7 @@ def test_wrong_content(client: Client, frames: list[bytes], error: type[AMQPErro
 
 
 def test_frames_of_the_largest_size_and_one_octet_more() -> None:
-    """8 octets more than agreed pass, as in RabbitMQ. The fast way must not let more through than the other."""
+    """8 octets more than agreed pass, as in RabbitMQ. The fast way must not let more through."""
     for size, is_refused in ((4088, False), (4096, False), (4097, True)):
         client = Client(SimNode(), frame_max=4096).open(1)
         queue = client.declare("q")

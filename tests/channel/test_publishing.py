@@ -1,0 +1,451 @@
+"""Publishing: runs that wait for logs, confirms, returns, what is checked and what is taken out.
+
+Semantics 2.5 and 2.6; DESIGN 4.5.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from amqp_router.connection.ports import ConnectionOptions
+from amqp_router.protocol import errors
+from amqp_router.protocol import methods as m
+from amqp_router.protocol.properties import decode_properties, encode_properties
+from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimNode, publish_frames
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(SimNode()).open(1, 2)
+
+
+def answers(client: Client, channel: int = 1) -> list[tuple[str, int, bool]]:
+    """Confirms that came; nothing else may have come."""
+    client.node.quiet()
+    return [answer(received) for received in client.take() if received.channel == channel]
+
+
+def answer(received: Received) -> tuple[str, int, bool]:
+    method = received.method
+    assert isinstance(method, (m.BasicAck, m.BasicNack)), method
+    return method.NAME[6:], method.delivery_tag, bool(method.multiple)
+
+
+def batch(*publishes: tuple[str, bytes], channel: int = 1) -> bytes:
+    """Publishes to queues, each with its properties, in one chunk."""
+    return b"".join(
+        frame
+        for key, properties in publishes
+        for frame in publish_frames(channel, m.BasicPublish("", key), properties, b"body")
+    )
+
+
+def fail_next(client: Client, operation: str, path_part: str = ".log", error: int = errno.EIO) -> None:
+    """The next such operation on such a file fails, once."""
+    disk = client.node.disk
+
+    def hook(name: str, path: str) -> None:
+        if name == operation and path_part in path:
+            disk.hook = None
+            raise OSError(error, "simulated", path)
+
+    disk.hook = hook
+
+
+# -- confirms and the log ---------------------------------------------------------------------------
+
+
+def test_transient_is_confirmed_at_the_end_of_the_tick(client: Client) -> None:
+    client.declare("q")
+    client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(batch(("q", TRANSIENT), ("q", PERSISTENT), ("d", TRANSIENT), ("nowhere", PERSISTENT)))
+    assert answers(client) == [("ack", 4, True)]
+
+
+def test_persistent_is_confirmed_after_its_sync(client: Client) -> None:
+    client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(batch(("d", PERSISTENT), ("d", PERSISTENT)))
+    assert answers(client) == []
+    client.node.worker.run_one()
+    assert answers(client) == []
+    client.feed(batch(("d", PERSISTENT)))
+    client.node.hear()
+    assert answers(client) == [("ack", 2, True)]
+    client.node.settle()
+    assert answers(client) == [("ack", 3, False)]
+
+
+def test_confirm_waits_for_the_definition_of_its_queue(client: Client) -> None:
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.send(m.QueueDeclare("d", durable=True), channel=2)
+    client.feed(batch(("d", PERSISTENT)))
+    client.node.sync_once()
+    assert answers(client) == []
+    client.node.commit()
+    client.node.quiet()
+    received = client.take()
+    assert {each.method.NAME for each in received} == {"basic.ack", "queue.declare-ok"}
+
+
+def test_nothing_waits_for_another_queue_s_sync(client: Client) -> None:
+    client.declare("d", durable=True)
+    client.declare("q")
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(batch(("d", PERSISTENT), ("q", TRANSIENT), ("d", PERSISTENT), ("q", TRANSIENT)))
+    assert answers(client) == [("ack", 2, False), ("ack", 4, False)]
+    client.node.settle()
+    assert answers(client) == [("ack", 3, True)]
+
+
+def test_confirm_of_several_logs_waits_for_all(client: Client) -> None:
+    for name in "de":
+        client.declare(name, durable=True)
+        client.send(m.QueueBind(name, "amq.fanout"))
+        client.node.settle()
+        client.take()
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    # A round is under way for the one log when the other becomes dirty.
+    client.feed(batch(("d", PERSISTENT)))
+    client.publish(b"both", exchange="amq.fanout", properties=PERSISTENT)
+    client.node.worker.run_one()
+    client.node.hear()
+    assert answers(client) == [("ack", 1, False)]
+    client.node.settle()
+    assert answers(client) == [("ack", 2, False)]
+
+
+def test_consecutive_publishes_of_a_route_are_one_run(client: Client) -> None:
+    queue = client.declare("d", durable=True)
+    other = client.declare("e", durable=True)
+    client.feed(batch(*[("d", PERSISTENT)] * 5, *[("e", PERSISTENT)] * 2, ("d", PERSISTENT)))
+    runs = [run for _, run in queue.waiting]
+    assert [run.bytes for run in runs] == [20, 4]
+    assert len(other.waiting) == 1
+    client.node.settle()
+    assert client.machine.inflow.unsynced == 0
+
+
+def test_confirm_of_a_message_before_a_transient_one(client: Client) -> None:
+    """A transient message takes a place that no batch need cover; the confirm does not wait for that."""
+    queue = client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(
+        batch(("d", PERSISTENT))
+        + m.frame(2, m.QueuePurge("d", True))  # closes the batch
+        + batch(("d", TRANSIENT))
+    )
+    assert queue.message_count() == 1
+    assert answers(client) == [("ack", 2, False)]
+    client.node.sync_once()
+    assert answers(client) == [("ack", 1, False)]
+
+
+def test_queue_deleted_before_the_sync_counts_as_settled(client: Client) -> None:
+    client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(batch(("d", PERSISTENT)))
+    client.feed(
+        batch(("d", PERSISTENT)) + m.frame(2, m.QueueDelete("d", nowait=True)) + batch(("d", PERSISTENT))
+    )
+    assert answers(client) == [("ack", 3, True)]
+    client.node.settle()
+    assert answers(client) == []
+    assert client.machine.inflow.unsynced == 0
+
+
+def test_queue_deleted_and_declared_again_within_a_run(client: Client) -> None:
+    client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(
+        batch(("d", PERSISTENT))
+        + m.frame(2, m.QueueDelete("d", nowait=True))
+        + m.frame(2, m.QueueDeclare("d", durable=True, nowait=True))
+        + batch(("d", PERSISTENT))
+    )
+    assert answers(client) == [("ack", 1, False)]
+    client.node.sync_once()
+    assert answers(client) == []
+    client.node.settle()
+    assert answers(client) == [("ack", 2, False)]
+    assert client.node.queue("d").message_count() == 1
+
+
+# -- confirm mode -----------------------------------------------------------------------------------
+
+
+def test_publishes_before_confirm_select_are_not_confirmed(client: Client) -> None:
+    """What was published before has no number: its sync must not confirm the first one that has."""
+    client.declare("d", durable=True)
+    client.feed(batch(("d", PERSISTENT)))
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(batch(("d", PERSISTENT)))
+    client.node.worker.run_one()
+    client.node.hear()
+    assert answers(client) == []
+    client.node.settle()
+    assert answers(client) == [("ack", 1, False)]
+
+
+def test_confirm_select_within_a_chunk_and_again(client: Client) -> None:
+    client.declare("d", durable=True)
+    select = m.frame(1, m.ConfirmSelect(nowait=True))
+    publish = batch(("d", PERSISTENT))
+    client.feed(publish + publish + select + publish + select + publish)
+    client.node.settle()
+    assert answers(client) == [("ack", 2, True)]
+
+
+def test_closed_channel_hears_nothing_of_its_publishes(client: Client) -> None:
+    client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(batch(("d", PERSISTENT)))
+    client.send(m.ChannelClose(), m.ChannelOpen(), m.ConfirmSelect())
+    client.node.quiet()
+    client.take()
+    client.feed(batch(("d", PERSISTENT)))
+    client.node.settle()
+    assert answers(client) == [("ack", 1, False)]
+    assert client.machine.inflow.unsynced == 0
+
+
+def test_channel_that_fails_hears_nothing_more(client: Client) -> None:
+    client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(batch(("d", PERSISTENT)) + m.frame(1, m.BasicAck(1)))
+    client.node.settle()
+    assert [received.method.NAME for received in client.take()] == ["channel.close"]
+    assert client.machine.inflow.unsynced == 0
+
+
+# -- a log that fails -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "create", "sync_directory"])
+def test_failed_log_nacks(client: Client, operation: str) -> None:
+    queue = client.declare("d", durable=True)
+    client.declare("e", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.feed(batch(("d", PERSISTENT), ("d", PERSISTENT), ("e", PERSISTENT)))
+    fail_next(client, operation, queue.incarnation)
+    client.node.settle()
+    assert answers(client) == [("nack", 1, False), ("nack", 2, False), ("ack", 3, True)]
+    client.feed(batch(("d", PERSISTENT), ("d", TRANSIENT), ("e", PERSISTENT)))
+    client.node.settle()
+    assert answers(client) == [("nack", 4, False), ("nack", 5, False), ("ack", 6, False)]
+    assert client.machine.inflow.unsynced == 0
+    assert not client.node.faults
+
+
+def test_copies_of_a_failed_publish_stay_elsewhere(client: Client) -> None:
+    for name, durable in (("d", True), ("e", True), ("q", False)):
+        client.declare(name, durable=durable)
+        client.send(m.QueueBind(name, "amq.fanout"))
+        client.node.settle()
+        client.take()
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.publish(b"first", exchange="amq.fanout", properties=PERSISTENT)
+    fail_next(client, "sync", client.node.queue("d").incarnation)
+    client.node.settle()
+    client.publish(b"second", exchange="amq.fanout", properties=PERSISTENT)
+    client.node.settle()
+    assert answers(client) == [("nack", 1, False), ("nack", 2, False)]
+    assert [client.node.queue(name).message_count() for name in "eq"] == [2, 2]
+
+
+def test_nack_and_wait_for_the_other_log(client: Client) -> None:
+    """The nack of a publish to two logs leaves when both have answered."""
+    queue = client.declare("d", durable=True)
+    client.declare("e", durable=True)
+    for name in "de":
+        client.send(m.QueueBind(name, "amq.fanout"))
+    client.node.settle()
+    client.take()
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.publish(b"x", exchange="amq.fanout", properties=PERSISTENT)
+    queue.log.fail(OSError(errno.EIO, "simulated"))
+    client.node.settle()
+    assert answers(client) == [("nack", 1, False)]
+
+
+def test_run_open_when_the_log_fails(client: Client) -> None:
+    """The failure comes between the publish and the end of its chunk."""
+    queue = client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    publishing = client.machine.channels[1].publishing
+    client.machine.receive_data(batch(("d", PERSISTENT))[:-1])
+    queue.log.fail(OSError(errno.EIO, "simulated"))
+    client.machine.receive_data(b"\xce")
+    assert publishing.run is None
+    client.node.tick.wake()
+    client.node.settle()
+    assert answers(client) == [("nack", 1, False)]
+
+
+# -- returns ----------------------------------------------------------------------------------------
+
+
+def test_unroutable_mandatory_message_comes_back_before_its_ack(client: Client) -> None:
+    client.declare("d", durable=True)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    properties = encode_properties({"headers": {"a": ("S", b"b")}, "delivery_mode": 2})
+    client.publish(b"one", "d", properties=PERSISTENT)
+    client.publish(b"back" * 3000, "nowhere", properties=properties, mandatory=True)
+    client.publish(b"dropped", "nowhere", properties=properties)
+    client.node.quiet()
+    returned, *acks = client.take()
+    assert returned == (1, m.BasicReturn(312, "NO_ROUTE", "", "nowhere"), properties, b"back" * 3000)
+    assert [answer(each) for each in acks] == [("ack", 2, False), ("ack", 3, False)]
+
+
+def test_large_message_comes_back(client: Client) -> None:
+    body = bytes(range(256)) * 5000
+    client.publish(body, "nowhere", exchange="amq.direct", mandatory=True)
+    client.node.quiet()
+    (returned,) = client.take()
+    assert returned.body == body
+
+
+def test_mandatory_message_with_a_route(client: Client) -> None:
+    client.declare("q")
+    client.publish(b"x", "q", mandatory=True)
+    client.node.quiet()
+    assert client.take() == []
+
+
+def test_immediate(client: Client) -> None:
+    client.declare("q")
+    client.send(m.BasicPublish("", "q", False, True))
+    client.feed(b"".join(publish_frames(1, m.BasicPublish("", "q", False, True), TRANSIENT, b"x")[1:]))
+    close = client.closed_with(errors.NotImplementedByServer)
+    assert close.reply_text == "NOT_IMPLEMENTED - immediate=true"
+    assert (close.class_id, close.method_id) == (60, 40)
+
+
+# -- what is checked --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ({"user_id": "bob"}, "user_id property set to 'bob' but authenticated user was 'guest'"),
+        ({"expiration": "abc"}, "invalid expiration 'abc': no_integer"),
+        ({"expiration": ""}, "invalid expiration '': no_integer"),
+        ({"expiration": "-1"}, "invalid expiration '-1': {value_negative,-1}"),
+        ({"expiration": "1000"}, "per-message TTL (property 'expiration') is not supported yet"),
+    ],
+)
+def test_property_that_is_refused(client: Client, properties: dict[str, str], text: str) -> None:
+    queue = client.declare("q")
+    client.publish(b"x", "q", properties=encode_properties(properties))
+    close = client.closed_with(errors.PreconditionFailed)
+    assert close.reply_text == f"PRECONDITION_FAILED - {text}"
+    assert (close.class_id, close.method_id) == (60, 40)
+    assert queue.message_count() == 0
+
+
+def test_own_user_id(client: Client) -> None:
+    queue = client.declare("q")
+    client.publish(b"x", "q", properties=encode_properties({"user_id": "guest"}))
+    assert queue.message_count() == 1
+
+
+def test_no_such_exchange(client: Client) -> None:
+    client.publish(b"x", "q", exchange="nope")
+    close = client.closed_with(errors.NotFound)
+    assert close.reply_text == "NOT_FOUND - no exchange 'nope' in vhost '/'"
+    assert (close.class_id, close.method_id) == (60, 40)
+
+
+# -- CC and BCC -------------------------------------------------------------------------------------
+
+
+def test_bcc_is_taken_out_and_cc_stays(client: Client) -> None:
+    for name in "abc":
+        client.declare(name, durable=name == "c")
+    headers = {"CC": ("A", [("S", b"b")]), "BCC": ("A", [("S", b"c")]), "x": ("S", b"\x03BCC")}
+    properties = encode_properties({"content_type": "t", "headers": headers, "delivery_mode": 2})
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.publish(b"body" * 20_000, "a", properties=properties)
+    client.node.settle()
+    assert answers(client) == [("ack", 1, False)]
+    for name in "abc":
+        client.send(m.BasicGet(name))
+        client.node.quiet()
+        (received,) = client.take()
+        seen = decode_properties(received.properties)
+        assert seen["headers"] == {"CC": ("A", [("S", b"b")]), "x": ("S", b"\x03BCC")}
+        assert (seen["content_type"], seen["delivery_mode"]) == ("t", 2)
+        assert received.body == b"body" * 20_000
+        assert received.method.routing_key == "a"
+
+
+def test_bcc_alone(client: Client) -> None:
+    client.declare("a")
+    client.publish(b"x", "nowhere", properties=encode_properties({"headers": {"BCC": ("A", [("S", b"a")])}}))
+    client.send(m.BasicGet("a"))
+    client.node.quiet()
+    (received,) = client.take()
+    assert decode_properties(received.properties).get("headers", {}) == {}
+
+
+def test_large_message_with_bcc(client: Client) -> None:
+    client.declare("a")
+    client.declare("b", durable=True)
+    body = bytes(range(256)) * 5000
+    properties = encode_properties({"headers": {"BCC": ("A", [("S", b"b")])}, "delivery_mode": 2})
+    client.publish(body, "a", properties=properties)
+    client.node.settle()
+    for name in "ab":
+        client.send(m.BasicGet(name))
+        client.node.quiet()
+        assert client.take()[0].body == body
+
+
+# -- flow of unsynced bytes -------------------------------------------------------------------------
+
+
+def test_publisher_is_paused_by_its_unsynced_bytes_alone() -> None:
+    client = Client(SimNode(options=ConnectionOptions(unsynced_bytes_max=1000))).open(1)
+    other = Client(client.node).open(1)
+    client.declare("d", durable=True)
+    client.declare("q")
+    inflow = client.machine.inflow
+    for _ in range(5):
+        client.publish(bytes(1000), "q", properties=PERSISTENT)
+        client.publish(bytes(1000), "d")
+    assert not inflow.over
+    client.publish(bytes(1000), "d", properties=PERSISTENT)
+    assert not inflow.over
+    client.publish(b"x", "d", properties=PERSISTENT)
+    assert inflow.over
+    other.publish(bytes(1000), "d", properties=PERSISTENT)
+    assert not other.machine.inflow.over
+    assert client.resumed == 0
+    client.node.settle()
+    assert (client.resumed, inflow.over, inflow.unsynced) == (1, False, 0)
+
+
+@pytest.mark.parametrize("end", ["sync", "failure", "delete", "lost", "channel closed"])
+def test_unsynced_bytes_come_back_whatever_happens(end: str) -> None:
+    client = Client(SimNode(options=ConnectionOptions(unsynced_bytes_max=10))).open(1)
+    other = Client(client.node).open(1)
+    queue = other.declare("d", durable=True)
+    client.publish(bytes(100), "d", properties=PERSISTENT)
+    client.publish(bytes(100), "d", properties=PERSISTENT)
+    assert client.machine.inflow.over
+    if end == "failure":
+        queue.log.fail(OSError(errno.ENOSPC, "simulated"))
+    elif end == "delete":
+        other.send(m.QueueDelete("d"))
+    elif end == "lost":
+        client.drop()
+    elif end == "channel closed":
+        client.send(m.ChannelClose())
+    client.node.settle()
+    assert client.machine.inflow.unsynced == 0
+    assert not client.machine.inflow.over
+    assert client.resumed == 1

@@ -1,0 +1,81 @@
+"""Queues without a node around them, and consumers that keep what they get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_router.protocol.message import PERSISTENT, REDELIVERED, Message, build_message
+from amqp_router.protocol.output import Output
+from amqp_router.protocol.tick import Tick
+from persistence.log.memory import MemoryBudget
+from vhosts.queues.consumers import UNLIMITED, Consumer
+from vhosts.queues.handle import ACK
+from vhosts.queues.queue import Queue
+
+#: What the budget counts for a message beside its frames.
+OVERHEAD = 160
+
+
+class Vhost:
+    name = "/"
+
+
+def new_tick() -> Tick:
+    """An agenda that nobody runs."""
+    tick = Tick(lambda callback: None)
+    tick.callback = list
+    return tick
+
+
+def transient_queue(name: str = "q", *, memory_bytes: int = 1 << 30, tick: Tick | None = None) -> Queue:
+    """A queue without a log."""
+    queue = Queue()
+    queue.name = name
+    queue.vhost = Vhost()
+    queue.tick = tick or new_tick()
+    queue.budget = MemoryBudget(memory_bytes)
+    return queue
+
+
+def message(text: Any, *, persistent: bool = False, size: int = 0) -> Message:
+    made = build_message(b"\x00\x01q", b"\x00\x00", str(text).encode().ljust(size, b" "))
+    if persistent:
+        made.flags = PERSISTENT
+    return made
+
+
+def text_of(message: Message) -> str:
+    return message.body().decode().rstrip()
+
+
+class Sink(Consumer):
+    """Keeps what it is delivered; ``got`` holds texts, ``messages`` what is not settled yet."""
+
+    def __init__(self, queue: Queue, credit: int = UNLIMITED, *, no_ack: bool = False) -> None:
+        super().__init__()
+        self.queue = queue
+        self.credit = credit
+        self.no_ack = no_ack
+        self.output = Output()
+        self.got: list[str] = []
+        self.flags: list[bool] = []
+        self.messages: list[Message] = []
+        self.is_cancelled = False
+
+    def deliver(self, message: Message) -> None:
+        self.got.append(text_of(message))
+        self.flags.append(message.flags & REDELIVERED != 0)
+        if not self.no_ack:
+            self.credit -= 1
+            self.messages.append(message)
+
+    def cancelled(self) -> None:
+        self.is_cancelled = True
+
+    def ack(self, index: int = 0, kind: int = ACK) -> None:
+        self.queue.settle(self.messages.pop(index), kind)
+        self.credit += 1
+
+    def requeue(self, index: int = 0) -> None:
+        self.queue.requeue(self.messages.pop(index))
+        self.credit += 1
