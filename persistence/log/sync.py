@@ -325,9 +325,7 @@ class LogSync:
         logs = self._dirty + self._settles
         self._dirty = []
         self._settles = []
-        if self._settle_timer is not None:
-            self._settle_timer.cancel()
-            self._settle_timer = None
+        # The timer stays: one that comes early for the next settles is cheaper than one per round.
         now_us = self._wall_us()
         submissions = []
         for log in logs:
