@@ -54,6 +54,20 @@ def test_wish_beyond_the_hard_limit_without_the_right_to_raise_it() -> None:
     assert child(code) == "1000 (1000, 1000)"
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is glibc's")
+def test_memory_of_a_burst_is_given_back() -> None:
+    code = (
+        "from amqp_router import process\n"
+        "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
+        "process.tune_allocator()\n"
+        "frames = [bytes(131072) for _ in range(1000)]\n"
+        "keep = bytes(131072)\n"
+        "del frames\n"
+        "before = resident(); process.give_back_memory(); print(before - resident() > 100_000_000)"
+    )
+    assert child(code) == "True"
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt's parameters are glibc's")
 def test_allocator_is_tuned_on_glibc() -> None:
     assert child("from amqp_router.process import tune_allocator; print(tune_allocator())") == "True"
