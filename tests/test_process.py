@@ -60,8 +60,8 @@ def test_memory_of_a_burst_is_given_back() -> None:
         "from amqp_router import process\n"
         "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
         "process.tune_allocator()\n"
-        "frames = [bytes(131072) for _ in range(1000)]\n"
-        "keep = bytes(131072)\n"
+        "frames = [b'x' * 131072 for _ in range(1000)]\n"
+        "keep = b'x' * 131072\n"
         "del frames\n"
         "before = resident(); process.give_back_memory(); print(before - resident() > 100_000_000)"
     )
