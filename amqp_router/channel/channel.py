@@ -158,6 +158,9 @@ class Channel:
 
     def committed(self, rev: int) -> None:
         """Definitions up to ``rev`` are stored: let go what waited for them."""
+        if self.connection.stopped:
+            self.pending.clear()  # nothing may follow connection.close or close-ok
+            return
         output = self.connection.output
         while self.pending and self.pending[0][0] <= rev:
             _, data, held = self.pending.popleft()

@@ -35,6 +35,8 @@ class Connection(Protocol):
     vhost: Any
     frame_max: int
     consumer_cancel_notify: bool
+    #: Whether the connection has ended, or is about to.
+    stopped: bool
 
     def generate_name(self, prefix: str) -> str:
         """``prefix`` made into a name that nobody else has."""
