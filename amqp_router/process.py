@@ -67,8 +67,8 @@ def tune_allocator() -> bool:
 def give_back_memory() -> bool:
     """Let the kernel have what a burst left free inside the heap; False where the C library cannot.
 
-    Content frames are smaller than the threshold above, so after 128 MiB have passed through, glibc would keep
-    most of it: free blocks below one that is in use.
+    Content frames are smaller than the threshold above, so after 128 MiB have passed through, glibc would
+    keep most of it: free blocks below one that is in use.
     """
     try:
         return bool(ctypes.CDLL(None).malloc_trim(0))
