@@ -2,9 +2,9 @@
 
 Of its batches only MESSAGES with a live record stay; their ranges are extended over what goes, so that bases
 still follow one another. The slices read and pick on the event loop; the worker writes and syncs a new file.
-That is renamed over the old one only once a checkpoint taken after the picking is durable: it holds the settles
-that go with the segment, and those because of which a record was left out, so that no crash can undo them.
-A crash leaves one file or the other.
+That is renamed over the old one only once a checkpoint taken after the picking is durable: it holds the
+settles that go with the segment, and those because of which a record was left out, so that no crash can undo
+them. A crash leaves one file or the other.
 """
 
 from __future__ import annotations

@@ -274,7 +274,9 @@ class MessagesBuilder:
         self._routes.put(message.route)
         self._properties.put_range(header, 19, message.header_size - 1)
         self.body_pieces = [memoryview(frame)[7 : len(frame) - 1] for frame in frames[1:]]
-        self.message = message
+        # A copy, for the queue takes the content off its own message once that is delivered.
+        self.message = message.copy()
+        self.message.offset = offset
         expire_ms, priority = _expire_priority(header, 19, message.header_size - 1)
         self._record(message, offset, now_us, message.body_size, expire_ms, priority)
         self.size = self._records.size + self._routes.size + self._properties.size + message.body_size

@@ -14,8 +14,11 @@ class Planted(NamedTuple):
     file: str
     old: str
     new: str
-    #: Seeds to walk at most; measured, with a margin of about four.
-    seeds: int = 100
+    #: Seeds to walk at most, and the mix of moves that reaches it best (-1 = all in turn).
+    seeds: int = 200
+    mix: int = -1
+    #: A test module that finds it, where the walks would take too long.
+    test: str = ""
 
 
 LOG = "persistence/log/"
@@ -80,7 +83,8 @@ PLANTED = [
         LOG + "journal.py",
         "            if not oldest.is_kept:",
         "            if True:",
-        600,
+        400,
+        1,
     ),
     Planted(
         "a dirty descriptor is closed without a sync",
@@ -105,7 +109,8 @@ PLANTED = [
         LOG + "recovery.py",
         "        _rewrite(disk, active, report.synced_position)",
         "        pass",
-        1500,
+        200,
+        1,
     ),
     Planted(
         "after a crash nothing is marked redelivered",
@@ -160,21 +165,23 @@ PLANTED = [
         LOG + "queue_log.py",
         "        if generation != self.generation or self.failed is not None:",
         "        if self.failed is not None:",
-        1500,
+        200,
+        4,
     ),
     Planted(
         "a truncated tail comes back from the journal",
         LOG + "recovery.py",
         "        if header.base < log.end or header.epoch < epoch:",
         "        if header.base < log.end:",
-        1500,
+        400,
+        4,
     ),
     Planted(
-        "a segment is rewritten before its settles are in a durable checkpoint",
-        LOG + "queue_log.py",
-        "                segment.base < self.checkpoint_segment\n",
-        "                segment.end <= self._next_base and segment is not self.partition.active\n",
-        1500,
+        "a rewritten segment does not wait for the checkpoint of its settles",
+        LOG + "cleaner.py",
+        "self.is_written and self.log.checkpoints_durable >= self._checkpoint",
+        "self.is_written",
+        test="test_cleaner.py",
     ),
     Planted(
         "a torn tail is taken for rot",

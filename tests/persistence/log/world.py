@@ -43,7 +43,7 @@ OPTIONS = LogOptions(
     descriptors_max=3,
     clean_live_ratio=0.7,
     clean_bytes_min=200,
-    clean_slice_bytes=300,
+    clean_slice_bytes=1000,
 )
 LOGS = 4
 
@@ -457,6 +457,9 @@ class World:
 
         self.disk.hook = hook
         self.settle_down()
+        # An idle journal syncs its logs.
+        self.wait(1.5)
+        self.settle_down()
         self.disk.hook = None
 
     def restart(self) -> None:
@@ -537,18 +540,30 @@ USUAL = {
 }
 MIXES = [
     USUAL,
-    USUAL | {"fail": 4, "restart": 2, "kill": 2, "crash": 2, "settle_down": 6},
-    USUAL | {"settle": 6, "settle_some": 25, "wait": 20, "settle_down": 6, "crash": 2},
+    USUAL | {"fail": 6, "restart": 1, "kill": 2, "crash": 4, "settle_down": 6},
+    USUAL
+    | {
+        "append": 1,
+        "append_small": 20,
+        "settle": 1,
+        "settle_some": 40,
+        "tick": 10,
+        "work": 16,
+        "hear": 16,
+        "wait": 16,
+    }
+    | {"reserve": 1, "settle_down": 1, "crash": 3, "purge": 0, "delete": 0, "fail": 0.1, "restart": 0.1}
+    | {"crash_in_worker": 0.2, "crash_at_start": 0, "truncate": 0, "kill": 0.1},
     USUAL | {"reserve": 15, "append": 15, "restart": 4},
     USUAL | {"truncate": 4, "delete": 0, "crash": 3},
 ]
 
 
-def walk(seed: int, moves: int) -> World:
-    """Random moves from a seed; the seed also chooses the mix."""
+def walk(seed: int, moves: int, mix_number: int = -1) -> World:
+    """Random moves from a seed, which also chooses the mix unless one is given."""
     random = Random(seed)
     world = World()
-    mix = MIXES[seed % len(MIXES)]
+    mix = MIXES[mix_number if mix_number >= 0 else seed % len(MIXES)]
     names, weights = list(mix), list(mix.values())
     busy = random.randrange(LOGS)
     for _ in range(moves):
@@ -565,6 +580,8 @@ def make_move(world: World, name: str, number: int, random: Random) -> None:
     match name:
         case "append":
             world.append(number, random.randint(1, 5), random.choice((1, 30, 200, 800)))
+        case "append_small":
+            world.append(number, random.randint(2, 8), random.choice((1, 30, 60)))
         case "reserve":
             world.reserve(number)
         case "settle":
@@ -595,13 +612,13 @@ def make_move(world: World, name: str, number: int, random: Random) -> None:
             getattr(world, name)()
 
 
-def main(first: int, last: int, moves: int = 150) -> int:
+def main(first: int, last: int, mix_number: int = -1, moves: int = 150) -> int:
     """Walk the seeds ``[first, last)``; 1 at the first that fails, else 0 with the histogram of moves."""
     logging.disable(logging.CRITICAL)
     total: Counter[str] = Counter()
     for seed in range(first, last):
         try:
-            total += walk(seed, moves).moves
+            total += walk(seed, moves, mix_number).moves
         except Exception as error:
             print(f"seed {seed}: {type(error).__name__}: {error}")
             return 1
@@ -611,4 +628,4 @@ def main(first: int, last: int, moves: int = 150) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -1,0 +1,93 @@
+"""Small helpers of the log's tests: a node over a simulated or a real disk, run to the end at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amqp_router.protocol.message import Message, build_message
+from persistence.files import Disk
+from persistence.log.catalog import Catalog
+from persistence.log.memory import MemoryBudget
+from persistence.log.queue_log import QueueLog
+from persistence.log.sync import LogSync
+from persistence.options import LogOptions
+from tests.persistence.log.simdisk import SimDisk
+
+PROPERTIES = b"\x10\x00\x02"
+SMALL = LogOptions(segment_bytes_max=4000, batch_bytes_max=1000, index_interval_bytes=500, read_bytes=1200)
+
+
+class InlineWorker:
+    """Does a job when it is submitted."""
+
+    is_idle = True
+
+    def submit(self, job: Callable[[], None]) -> None:
+        job()
+
+    def wait_idle(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class NoTimer:
+    def cancel(self) -> None: ...
+
+
+class Node:
+    """Catalog and sync over ``disk``; ``settle`` runs rounds until nothing is dirty."""
+
+    def __init__(self, disk: Disk | None = None, options: LogOptions = SMALL, data_dir: str = "d") -> None:
+        self.disk = disk or SimDisk()
+        self.posted: list[Callable[[], None]] = []
+        self.timers: list[Callable[[], None]] = []
+        self.sync = LogSync(
+            self.disk,
+            data_dir,
+            options,
+            post=self.posted.append,
+            call_later=self._call_later,
+            clock=lambda: 0.0,
+            wall_us=lambda: 1_000_000,
+            worker=InlineWorker(),
+        )
+        self.catalog = Catalog(data_dir, self.sync, options, MemoryBudget(), disk=self.disk)
+        self.catalog.start()
+
+    def _call_later(self, delay: float, callback: Callable[[], None]) -> Any:
+        self.timers.append(callback)
+        return NoTimer()
+
+    def settle(self) -> None:
+        self.sync.start_round()
+        while self.posted:
+            self.posted.pop(0)()
+
+    def run_timers(self) -> None:
+        timers, self.timers = self.timers, []
+        for callback in timers:
+            callback()
+        self.settle()
+
+
+def message(body: bytes, key: bytes = b"q", properties: bytes = PROPERTIES) -> Message:
+    made = build_message(b"\x00" + bytes([len(key)]) + key, properties, body)
+    made.flags = 1
+    return made
+
+
+def fill(log: QueueLog, count: int, size: int = 50, first: int = 0) -> list[int]:
+    """Append numbered messages; their offsets."""
+    offsets = []
+    for number in range(first, first + count):
+        made = message(b"%d:" % number + b"*" * size)
+        log.append(made, 1_000_000 + number)
+        offsets.append(made.offset)
+    return offsets
+
+
+def bodies(log: QueueLog) -> list[bytes]:
+    """Bodies of all unsettled messages."""
+    found, _ = log.read(0, log.end, 1 << 30, 1 << 40)
+    return [entry.body() for entry in found]

@@ -1,0 +1,118 @@
+"""The log against its model, the moves chosen by hypothesis and by seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from persistence.log.record import ACK, DEAD_LETTER, DROP, EXPIRE, REJECT, RETURN
+from tests.persistence.log.world import LOGS, MIXES, World, walk
+
+NUMBERS = st.integers(0, LOGS - 1)
+
+
+class LogMachine(RuleBasedStateMachine):
+    """``World`` with hypothesis at the wheel, so that what it finds is shrunk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+
+    @rule(number=NUMBERS, count=st.integers(1, 5), size=st.sampled_from((1, 30, 200, 800)))
+    def append(self, number: int, count: int, size: int) -> None:
+        self.world.append(number, count, size)
+
+    @rule(number=NUMBERS)
+    def reserve(self, number: int) -> None:
+        self.world.reserve(number)
+
+    @rule(
+        number=NUMBERS,
+        first=st.integers(0, 40),
+        count=st.integers(1, 8),
+        kind=st.sampled_from((ACK, REJECT, EXPIRE, DROP, DEAD_LETTER, RETURN)),
+    )
+    def settle(self, number: int, first: int, count: int, kind: int) -> None:
+        self.world.settle(number, first, count, kind)
+
+    @rule(number=NUMBERS, keep_every=st.integers(0, 3))
+    def purge(self, number: int, keep_every: int) -> None:
+        self.world.purge(number, keep_every)
+
+    @rule(number=NUMBERS)
+    def read(self, number: int) -> None:
+        self.world.read(number)
+
+    @rule()
+    def tick(self) -> None:
+        self.world.tick()
+
+    @rule()
+    def work(self) -> None:
+        self.world.work()
+
+    @rule()
+    def hear(self) -> None:
+        self.world.hear()
+
+    @rule()
+    def settle_down(self) -> None:
+        self.world.settle_down()
+
+    @rule(seconds=st.sampled_from((0.02, 0.3, 1.5, 61.0)))
+    def wait(self, seconds: float) -> None:
+        self.world.wait(seconds)
+
+    @rule(number=NUMBERS)
+    def delete(self, number: int) -> None:
+        self.world.delete(number)
+
+    @rule(number=NUMBERS, share=st.floats(0, 1))
+    def truncate(self, number: int, share: float) -> None:
+        self.world.truncate(number, share)
+
+    @rule(
+        operation=st.sampled_from(("sync", "write", "rename", "sync_directory")),
+        after=st.integers(0, 3),
+        error=st.sampled_from((5, 28)),
+    )
+    def fail(self, operation: str, after: int, error: int) -> None:
+        self.world.fail(operation, after, error)
+
+    @rule()
+    def restart(self) -> None:
+        self.world.restart()
+
+    @rule()
+    def kill(self) -> None:
+        self.world.kill()
+
+    @rule(seed=st.integers(0, 1 << 20), steps=st.integers(-1, 24))
+    def crash(self, seed: int, steps: int) -> None:
+        self.world.crash(seed, steps)
+
+    @rule(seed=st.integers(0, 1 << 20), steps=st.integers(0, 7))
+    def crash_at_start(self, seed: int, steps: int) -> None:
+        self.world.crash_at_start(seed, steps)
+
+
+LogMachine.TestCase.settings = settings(
+    max_examples=40,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestLogMachine = LogMachine.TestCase
+
+
+def test_random_walks() -> None:
+    total: Counter[str] = Counter()
+    for seed in range(20 * len(MIXES)):
+        total += walk(seed, 150).moves
+    for move, count in sorted(total.items()):
+        print(f"{count:8} {move}")
+    for event in ("create .journal", "unlink .log", "rename checkpoint", "rename .log"):
+        assert total[f"({event})"] > 0, f"the walks never reached: {event}"

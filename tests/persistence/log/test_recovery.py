@@ -1,0 +1,341 @@
+"""Torn tails, rot, journals, versions: what a start makes of them."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from persistence.errors import CorruptLog, LogFailed
+from persistence.files import read_file
+from persistence.log.reader import ROT, TORN_TAIL, verify
+from persistence.log.record import ACK, RETURN
+from persistence.options import LogOptions
+from tests.persistence.log.simdisk import Inode, SimDisk
+from tests.persistence.log.support import Node, bodies, fill, message
+
+DIRECTORY = "d/queues/a/0"
+FIRST = f"{DIRECTORY}/{0:020d}.log"
+
+
+def inode(disk: SimDisk, path: str) -> Inode:
+    found = disk.names[path]
+    assert found is not None
+    return found
+
+
+def reopened(disk: SimDisk) -> Node:
+    node = Node(copy.deepcopy(disk))
+    node.catalog.open("a")
+    return node
+
+
+def test_clean_stop_needs_no_scan() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    offsets = fill(log, 100)
+    for offset in offsets[10:20]:
+        log.settle(offset, 0, ACK)
+    log.settle(offsets[50], 0, RETURN)
+    node.catalog.stop()
+    reads: list[str] = []
+    node.disk.hook = lambda operation, path: reads.append(path) if operation == "read" else None  # type: ignore[attr-defined]
+    again = Node(node.disk)
+    log = again.catalog.open("a")
+    assert not [path for path in reads if path.endswith(".log")]
+    assert again.catalog.was_clean
+    assert log.live == 90
+    found, end = log.read(0, log.end, 1000, 1 << 20)
+    assert len(found) == 90
+    assert end == log.end
+    assert [entry.offset for entry in found if entry.flags & 2] == [offsets[50]]
+    assert found[40].delivery_count == 1
+
+
+def test_recovery_with_torn_record_at_every_byte() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 4)
+    node.settle()
+    kept = log.partition.active.size
+    fill(log, 2, first=4)
+    node.settle()
+    data = read_file(node.disk, FIRST)
+    for size in range(kept, len(data)):
+        disk = copy.deepcopy(node.disk)
+        assert isinstance(disk, SimDisk)
+        del inode(disk, FIRST).now[size:]
+        again = reopened(disk)
+        log = again.catalog.logs["a"]
+        assert [body.split(b":")[0] for body in bodies(log)] == [b"0", b"1", b"2", b"3"]
+        assert log.redelivered_floor == log.end
+        report = again.catalog.reports.get("a")
+        assert (report.cut_bytes if report else 0) == size - kept
+        fill(log, 1, first=9)
+        again.settle()
+        assert bodies(log)[-1].startswith(b"9:")
+        assert log.epoch == 2
+
+
+def test_torn_record_with_damage_at_every_byte() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 2)
+    node.settle()
+    kept = log.partition.active.size
+    fill(log, 1, first=2)
+    node.settle()
+    for at in range(kept, log.partition.active.size):
+        disk = copy.deepcopy(node.disk)
+        assert isinstance(disk, SimDisk)
+        inode(disk, FIRST).now[at] ^= 0x40
+        assert verify(DIRECTORY, disk).problem is not None
+        log = reopened(disk).catalog.logs["a"]
+        assert len(bodies(log)) == 2
+
+
+def test_rot_below_a_synced_position_stops_the_log_and_changes_nothing() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    for number in range(5):
+        fill(log, 1, first=number)
+        node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    inode(disk, FIRST).now[200] ^= 1
+    before = bytes(inode(disk, FIRST).now)
+    with pytest.raises(CorruptLog) as caught:
+        reopened(disk)
+    assert caught.value.path == FIRST
+    assert caught.value.position <= 200
+    again = Node(disk)
+    with pytest.raises(CorruptLog):
+        again.catalog.open("a")
+    assert bytes(inode(disk, FIRST).now) == before
+    # The others go on.
+    assert again.catalog.open("b", "/", "b").live == 0
+    problem = verify(DIRECTORY, disk).problem
+    assert problem is not None
+    assert problem.kind == ROT
+
+
+def test_bad_batch_in_a_round_that_was_not_synced_is_a_tail() -> None:
+    """Three batches of one round, the middle one torn: the last one knows that it was not synced."""
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 1)
+    node.settle()
+    kept = log.partition.active.size
+    fill(log, 3, size=600, first=1)
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    inode(disk, FIRST).now[kept + 900] ^= 1
+    problem = verify(DIRECTORY, disk).problem
+    assert problem is not None
+    assert problem.kind == TORN_TAIL
+    log = reopened(disk).catalog.logs["a"]
+    assert len(bodies(log)) == 2
+
+
+def test_bad_batch_in_a_closed_segment_is_rot() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 60)
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    assert len(log.partition.segments) > 1
+    disk.unlink(f"{DIRECTORY}/checkpoint")
+    del inode(disk, FIRST).now[-1:]
+    with pytest.raises(CorruptLog, match="synced"):
+        reopened(disk)
+
+
+def test_rot_is_seen_when_it_is_read() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 5)
+    node.catalog.stop()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    inode(disk, FIRST).now[-3] ^= 1
+    log = Node(disk).catalog.open("a")
+    with pytest.raises(LogFailed) as caught:
+        log.read(0, log.end, 10, 1000)
+    assert isinstance(caught.value.__cause__, CorruptLog)
+    with pytest.raises(LogFailed):
+        log.append(message(b"x"), 0)
+
+
+def test_missing_segment_is_rot() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 100)
+    node.settle()
+    disk = node.disk
+    disk.unlink(log.partition.segments[1].path)
+    with pytest.raises(CorruptLog, match="missing"):
+        Node(disk).catalog.open("a")
+
+
+def test_rotten_checkpoint_stops_the_log() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 100)
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    inode(disk, f"{DIRECTORY}/checkpoint").now[40] ^= 1
+    with pytest.raises(CorruptLog, match="checksum of a checkpoint"):
+        Node(disk).catalog.open("a")
+
+
+def test_another_format_version_is_refused() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 1)
+    node.catalog.stop()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    description = inode(disk, "d/queues/a/log.json")
+    description.now[:] = bytes(description.now).replace(b'"version": 0', b'"version": 7')
+    with pytest.raises(CorruptLog, match="format version 7, not 0"):
+        Node(disk).catalog.open("a")
+
+
+def test_journal_brings_back_what_the_segments_lost() -> None:
+    options = LogOptions(segment_bytes_max=4000, journal_logs_min=1)
+    node = Node(options=options)
+    logs = [node.catalog.create(name, "/", name, {}) for name in "abc"]
+    for log in logs:
+        fill(log, 5)
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    assert [name for name in disk.list("d") if name.endswith(".journal")]
+    assert all(log.high_watermark == log.end for log in logs)
+    for name in "abc":
+        del inode(disk, f"d/queues/{name}/0/{0:020d}.log").now[100:]
+    again = Node(disk, options)
+    for name in "abc":
+        log = again.catalog.open(name)
+        assert len(bodies(log)) == 5
+        assert again.catalog.reports[name].replayed_batches >= 1
+    assert not [name for name in disk.list("d") if name.endswith(".journal")]
+
+
+def test_idle_journal_is_removed_once_its_logs_are_synced() -> None:
+    node = Node(options=LogOptions(journal_logs_min=1))
+    for name in "abc":
+        fill(node.catalog.create(name, "/", name, {}), 2)
+    node.settle()
+    assert [name for name in node.disk.list("d") if name.endswith(".journal")]
+    node.run_timers()
+    assert not [name for name in node.disk.list("d") if name.endswith(".journal")]
+
+
+def test_index_is_rebuilt_when_its_file_is_gone_or_torn() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    offsets = fill(log, 100)
+    node.catalog.stop()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    names = [name for name in disk.list(DIRECTORY) if name.endswith(".index")]
+    assert len(names) > 2
+    disk.unlink(f"{DIRECTORY}/{names[0]}")
+    del inode(disk, f"{DIRECTORY}/{names[1]}").now[20:]
+    log = Node(disk).catalog.open("a")
+    for offset in (offsets[3], offsets[30], offsets[50], offsets[99]):
+        assert log.read_one(offset).offset == offset
+    index = log.partition.index_of(log.partition.segments[0])
+    assert len(index) > 1
+    assert index.position_of_time(0) == 0
+
+
+def test_all_settled_idle_segment_is_dropped() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    offsets = fill(log, 5)
+    node.settle()
+    for offset in offsets:
+        log.settle(offset, 0, ACK)
+    node.sync._settles_due()
+    node.settle()
+    assert log.is_idle()
+    node.sync._options = LogOptions(idle_roll_s=0.0)
+    node.sync._roll_idle()
+    node.settle()
+    assert not [name for name in node.disk.list(DIRECTORY) if name.endswith(".log")]
+    again = Node(node.disk)
+    log = again.catalog.open("a")
+    assert log.live == 0
+    assert log.end > offsets[-1]
+    fill(log, 1)
+    again.settle()
+    assert len(bodies(log)) == 1
+
+
+def test_unknown_directories_are_quarantined_not_deleted() -> None:
+    node = Node()
+    fill(node.catalog.create("a", "/", "q", {}), 1)
+    fill(node.catalog.create("b", "/", "r", {}), 1)
+    node.catalog.stop()
+    again = Node(node.disk)
+    again.catalog.open("a")
+    assert again.catalog.quarantine_unknown(["a"]) == ["b"]
+    assert again.catalog.incarnations() == ["a"]
+    assert again.disk.list("d/quarantine/b/0")
+
+
+def test_deleted_log_is_gone() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 3)
+    node.settle()
+    node.catalog.forget("a")
+    assert node.catalog.incarnations() == []
+    with pytest.raises(LogFailed):
+        log.append(message(b"x"), 0)
+
+
+def test_orphan_of_a_truncation_can_be_read() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    for number in range(6):
+        fill(log, 1, first=number)
+        node.settle()
+    end = log.end
+    log.truncate(4, keep_as_orphan=True)
+    assert log.end == 4
+    assert log.generation == 1
+    assert [body[:2] for body in bodies(log)] == [b"0:", b"1:", b"2:"]
+    orphan = next(name for name in node.disk.list(DIRECTORY) if name.startswith("orphan-"))
+    assert b"5:**" in read_file(node.disk, f"{DIRECTORY}/{orphan}")
+    fill(log, 1, first=77)
+    node.settle()
+    assert log.end < end
+    assert bodies(log)[-1].startswith(b"77:")
+    assert [epoch for epoch, _ in log.epochs] == sorted({epoch for epoch, _ in log.epochs})
+
+
+def test_epochs_and_raw_batches() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 3)
+    node.settle()
+    first_end = log.end
+    node.catalog.stop()
+    again = Node(node.disk)
+    log = again.catalog.open("a")
+    fill(log, 3)
+    again.settle()
+    assert log.last_epoch() == 2
+    assert log.end_of(1) == first_end
+    assert log.end_of(2) == log.end
+    raw = log.read_raw(0, 1 << 20, log.end)
+    assert b"".join(raw) == read_file(again.disk, FIRST)
+    assert len(log.read_raw(0, 1, log.end)) == 1
+    assert log.read_raw(0, 1 << 20, 1) == raw[:1]
+    assert log.read_raw(log.end, 100, log.end) == []
