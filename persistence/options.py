@@ -23,8 +23,8 @@ class LogOptions:
     settle_delay_ms: int = 200
     #: More dirty logs than this in one round go through the commit journal.
     journal_logs_min: int = 4
-    #: A round with more bytes than this is synced log by log even so (a journal writes everything twice).
-    journal_round_bytes_max: int = 4 * 1024 * 1024
+    #: ... unless they have more bytes than this each: a journal writes everything twice.
+    journal_log_bytes_max: int = 64 * 1024
     #: The journal begins a new file at this size.
     journal_bytes_max: int = 16 * 1024 * 1024
     #: Logs of an old journal file synced per round, and how long an idle journal waits for that.

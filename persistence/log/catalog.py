@@ -55,7 +55,7 @@ class Catalog:
         self._readers = FileCache(disk, options.descriptors_max, write=False)
         self._states: dict[str, LogState] = {}
         self._journal: dict[str, list[JournalEntry]] = {}
-        self._early: dict[str, QueueLog] = {}
+        self._journal_paths: list[str] = []
 
     def start(self) -> None:
         """Take over what the last process left: its checkpoint and its journal.
@@ -79,23 +79,11 @@ class Catalog:
             # From here on these states are a recovery point like any other, no longer the final word.
             parts = [pack_log(state) for state in states]
             write_checkpoint(disk, path, parts, clean=False, now_us=0)
-        self._replay_journal()
-
-    def _replay_journal(self) -> None:
-        disk = self._disk
-        paths = journal_files(disk, self._data_dir)
-        if not paths:
-            return
-        for path in paths:
+        self._journal_paths = journal_files(disk, self._data_dir)
+        for path in self._journal_paths:
             for incarnation, _, header, data in read_journal(disk, path):
                 self._journal.setdefault(incarnation, []).append((header, data))
-        for incarnation in self._journal:
-            if disk.exists(join(self._queues_dir, incarnation)):
-                self._early[incarnation] = self._recover(incarnation, {})
-        for path in paths:
-            disk.unlink(path)
-        disk.sync_directory(self._data_dir)
-        self._journal = {}
+        self.sync.committer.journal.go_on_after(self._journal_paths)
 
     def create(self, incarnation: str, vhost: str, name: str, arguments: Any = None) -> QueueLog:
         """A log for a queue just declared. Nothing is written before its first batch."""
@@ -112,9 +100,10 @@ class Catalog:
             CorruptLog: rot; the files are untouched and the other logs go on.
             OSError: the disk failed.
         """
-        log = self.logs.get(incarnation) or self._early.pop(incarnation, None)
+        log = self.logs.get(incarnation)
         if log is None:
-            if not self._disk.exists(join(self._queues_dir, incarnation, "0")):
+            exists = self._disk.exists(join(self._queues_dir, incarnation, "0"))
+            if not exists and incarnation not in self._journal:
                 return self.create(incarnation, vhost, name, arguments)
             log = self._recover(incarnation, _describe(incarnation, vhost, name, arguments))
         self.logs[incarnation] = log
@@ -125,15 +114,14 @@ class Catalog:
         path = join(self._queues_dir, incarnation, "log.json")
         try:
             description = json.loads(read_file(self._disk, path))
-        except FileNotFoundError:
-            # Made and synced before the first batch; without it there is none.
+        except (FileNotFoundError, ValueError):
+            # Not synced before the crash, so no batch was that needs it; the definitions know what it said.
             return None
-        except ValueError:
-            raise CorruptLog(path, 0, "not JSON") from None
-        version = description.get("version") if isinstance(description, dict) else None
+        if not isinstance(description, dict):
+            return None
+        version = description.get("version")
         if version != 0:
             raise CorruptLog(path, 0, f"format version {version}, not 0")
-        assert isinstance(description, dict)
         return description
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
@@ -151,6 +139,7 @@ class Catalog:
         # After an unclean stop the names need not be durable yet; ``create`` makes them so.
         log.writer.created = found is not None and clean and state is not None and state.recovery_offset > 0
         report = recover(log, self._disk, state, clean=clean, journal=self._journal.get(incarnation, ()))
+        self._journal.pop(incarnation, None)
         if report.cut_bytes or report.replayed_batches:
             self.reports[incarnation] = report
         return log
@@ -173,17 +162,27 @@ class Catalog:
         return [name for name in self._disk.list(self._queues_dir) if not name.endswith(_DELETED)]
 
     def quarantine_unknown(self, known: Iterable[str]) -> list[str]:
-        """Move directories of no known queue out of the way; returns what was moved. Nothing is deleted."""
+        """Move directories of no known queue out of the way; returns what was moved. Nothing is deleted.
+
+        All known queues have been opened. That replayed what the journal holds; it is removed now,
+        unless one of its logs could not be opened.
+        """
         wanted = set(known)
         moved = [name for name in self.incarnations() if name not in wanted]
         if moved:
             quarantine = join(self._data_dir, "quarantine")
             self._disk.make_directory(quarantine)
             for name in moved:
-                self._early.pop(name, None)
+                if name in self._journal:
+                    self._recover(name, {})
                 self._disk.rename(join(self._queues_dir, name), join(quarantine, name))
             for directory in (self._data_dir, quarantine, self._queues_dir):
                 self._disk.sync_directory(directory)
+        if self._journal_paths and not wanted & set(self._journal):
+            for path in self._journal_paths:
+                self._disk.unlink(path)
+            self._disk.sync_directory(self._data_dir)
+            self._journal_paths = []
         return moved
 
     def forget(self, incarnation: str) -> None:

@@ -13,6 +13,8 @@ from .writer import PartitionWriter
 
 _MAGIC = b"ARLJ"
 _ENTRY = Struct("<4sIIHHI")
+#: From so many logs on, everything is written back at once before they are synced one by one.
+_FLUSH_ALL_MIN = 32
 _PREFIX, _SUFFIX = "commit-", ".journal"
 
 
@@ -40,16 +42,21 @@ class _JournalFile:
 class CommitJournal:
     """Used by the worker thread alone."""
 
-    def __init__(self, disk: Disk, directory: str, bytes_max: int, first_number: int = 0) -> None:
+    def __init__(self, disk: Disk, directory: str, bytes_max: int) -> None:
         self._disk = disk
         self._directory = directory
         self._bytes_max = bytes_max
-        self._next_number = first_number
+        self._next_number = 0
         self._current: _JournalFile | None = None
         self._file: File | None = None
         self._size = 0
         self._old: list[_JournalFile] = []
         self.broken = False
+
+    def go_on_after(self, paths: Sequence[str]) -> None:
+        """Leave the files of the last process alone: number on after them."""
+        if paths:
+            self._next_number = _number(paths[-1].rpartition("/")[2]) + 1
 
     @property
     def is_pending(self) -> bool:
@@ -114,6 +121,8 @@ class CommitJournal:
         Yields the writers that failed; their logs are to be fenced, and the file stays for the next start.
         """
         done = 0
+        if syncs_max is None and sum(len(file.covered) for file in self._old) > _FLUSH_ALL_MIN:
+            self._disk.flush_all()
         while self._old:
             oldest = self._old[0]
             while oldest.covered:

@@ -8,8 +8,8 @@ cdef unsigned long long _FRAME_PAYLOAD_MAX
 cdef unsigned long long _JOINED_BYTES_MAX
 
 
-cdef unsigned int be32(const unsigned char* d, Py_ssize_t p)
-cdef unsigned int le32(const unsigned char* d, Py_ssize_t p)
+cdef unsigned int be32(const unsigned char* d, Py_ssize_t p) noexcept
+cdef unsigned int le32(const unsigned char* d, Py_ssize_t p) noexcept
 
 
 cdef class Batch:

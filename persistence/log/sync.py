@@ -149,7 +149,7 @@ class Committer:
         options = self._options
         if len(written) > options.journal_logs_min and not self.journal.broken:
             size = sum(batch.length for submission in written for batch in submission.batches)
-            if size <= options.journal_round_bytes_max:
+            if size <= options.journal_log_bytes_max * len(written):
                 try:
                     self.journal.append(written)
                 except OSError:

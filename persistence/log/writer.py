@@ -12,6 +12,7 @@ from .record import Batch
 from .segment import Segment
 
 _U32_MAX = 0xFFFFFFFF
+_DESCRIPTION = "log.json"
 
 
 class PartitionWriter:
@@ -37,6 +38,8 @@ class PartitionWriter:
         self._position = 0
         self._synced = 0
         self._names_dirty = False
+        # Directory and description are not durable yet.
+        self._is_new = False
 
     @property
     def path(self) -> str:
@@ -52,22 +55,19 @@ class PartitionWriter:
         self.dirty = self._names_dirty = not synced
 
     def create(self) -> None:
-        """Make the directory and ``log.json``, durably, before the first batch."""
+        """Put directory and ``log.json`` in place before the first batch; the next sync makes them durable.
+
+        After an unclean stop they are made again: that they are seen does not make them durable.
+        """
         if self.created:
             return
         disk = self._disk
         queue_directory = parent(self.directory)
-        queues_directory = parent(queue_directory)
         disk.make_directory(queue_directory)
         disk.make_directory(self.directory)
-        path = join(queue_directory, "log.json")
-        if disk.exists(path):
-            # Seen after a kill; that does not make its name durable.
-            disk.sync_directory(queue_directory)
-        else:
-            replace_file(disk, path, json.dumps(self._description, sort_keys=True).encode())
-        disk.sync_directory(queues_directory)
-        self.created = True
+        data = json.dumps(self._description, sort_keys=True).encode()
+        replace_file(disk, join(queue_directory, _DESCRIPTION), data, durable=False)
+        self.created = self._is_new = self.dirty = True
 
     def write(self, batches: Sequence[Batch]) -> None:
         """Write batches, in order. A segment is synced completely before the next one is begun."""
@@ -149,15 +149,28 @@ class PartitionWriter:
         if not self.dirty:
             return
         try:
-            self._files.get(self._path).sync()
+            if self._path:
+                self._files.get(self._path).sync()
             if self._names_dirty:
                 self._disk.sync_directory(self.directory)
+            if self._is_new:
+                self._sync_creation()
         except OSError as error:
             self.failed = error
             raise
-        self._names_dirty = False
+        self._names_dirty = self._is_new = False
         self._synced = self._position
         self.dirty = False
+
+    def _sync_creation(self) -> None:
+        queue_directory = parent(self.directory)
+        file = self._disk.open(join(queue_directory, _DESCRIPTION))
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._disk.sync_directory(queue_directory)
+        self._disk.sync_directory(parent(queue_directory))
 
     def sync_before_close(self, file: File) -> None:
         """The descriptor cache is about to close the segment: sync it while an error can still be seen."""
@@ -165,7 +178,7 @@ class PartitionWriter:
             return
         file.sync()
         self._synced = self._position
-        self.dirty = self._names_dirty
+        self.dirty = self._names_dirty or self._is_new
 
     def forget(self) -> None:
         """Let go of the descriptor."""

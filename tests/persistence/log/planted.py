@@ -33,7 +33,7 @@ PLANTED = [
     Planted(
         "a new log's directory is not synced",
         LOG + "writer.py",
-        "        disk.sync_directory(queues_directory)",
+        "        self._disk.sync_directory(parent(queue_directory))",
         "        pass",
     ),
     Planted(
@@ -69,8 +69,8 @@ PLANTED = [
     Planted(
         "the journal is not replayed",
         LOG + "catalog.py",
-        "        for incarnation in self._journal:",
-        "        for incarnation in ():",
+        "journal=self._journal.get(incarnation, ())",
+        "journal=()",
     ),
     Planted(
         "the journal is removed before its logs are synced",

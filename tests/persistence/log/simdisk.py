@@ -53,7 +53,7 @@ class SimFile:
     def size(self) -> int:
         return len(self._inode.now)
 
-    def write(self, pieces: Sequence[bytes], position: int) -> None:
+    def write(self, pieces: Sequence[bytes | memoryview], position: int) -> None:
         assert self._write
         assert self._open
         for piece in pieces:
@@ -173,6 +173,9 @@ class SimDisk:
         self.step("sync_directory", path)
         for changes in self.pending.pop(path, []):
             _apply_names(self.durable_names, changes)
+
+    def flush_all(self) -> None:
+        """Nothing: only a sync makes durable."""
 
     def power_loss(self, random: Random) -> None:
         """What a power failure leaves; ``names`` and content are that from now on."""

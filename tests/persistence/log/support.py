@@ -39,7 +39,7 @@ class Node:
     """Catalog and sync over ``disk``; ``settle`` runs rounds until nothing is dirty."""
 
     def __init__(self, disk: Disk | None = None, options: LogOptions = SMALL, data_dir: str = "d") -> None:
-        self.disk = disk or SimDisk()
+        self.disk: Disk = disk or SimDisk()
         self.posted: list[Callable[[], None]] = []
         self.timers: list[Callable[[], None]] = []
         self.sync = LogSync(

@@ -90,9 +90,9 @@ def test_what_is_confirmed_survives_kill_9(tmp_path: Path, delay: float) -> None
             process.send_signal(signal.SIGKILL)
             lines = (first + process.stdout.read()).splitlines()
         for line in lines:
-            index, _, offset = line.lstrip("-").partition(" ")
-            if offset.isdecimal():
-                (settled if line.startswith("-") else confirmed)[int(index)].add(int(offset))
+            which, _, place = line.lstrip("-").partition(" ")
+            if place.isdecimal():
+                (settled if line.startswith("-") else confirmed)[int(which)].add(int(place))
         assert sum(map(len, confirmed)) > 20
         for path in find_logs(directory):
             problem = verify(path).problem
@@ -108,6 +108,7 @@ def test_what_is_confirmed_survives_kill_9(tmp_path: Path, delay: float) -> None
             assert all(message.body().startswith(b"%d:" % index) for message in found)
             confirmed[index] = offsets
             settled[index] = set()
+        catalog.quarantine_unknown([f"log{index}" for index in range(5)])
         catalog.stop()
         assert not [name for name in os.listdir(directory) if name.endswith(".journal")]
 

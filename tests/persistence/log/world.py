@@ -37,7 +37,7 @@ OPTIONS = LogOptions(
     index_interval_bytes=300,
     read_bytes=700,
     journal_logs_min=1,
-    journal_round_bytes_max=4000,
+    journal_log_bytes_max=1500,
     journal_bytes_max=2500,
     journal_syncs_per_round=1,
     descriptors_max=3,
@@ -53,6 +53,10 @@ class ManualWorker:
 
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.jobs
 
     def submit(self, job: Callable[[], None]) -> None:
         self.jobs.append(job)
@@ -117,6 +121,8 @@ class Shadow:
         self.failed = True
 
     def note_sealed(self) -> None:
+        if self.failed:
+            self.unsealed = []
         if self.log is not None and self.unsealed and not self.log.settles_dirty:
             end = self.log.end
             self.sealed += [(offset, returns, end) for offset, returns in self.unsealed]
