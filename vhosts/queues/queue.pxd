@@ -22,6 +22,7 @@ cdef class Queue(QueueHandle):
     cdef public MemoryBudget budget
     cdef public object open_pager
     cdef public object on_deleted
+    cdef public object discard
     cdef public object pager
     cdef public list ring
     cdef public Py_ssize_t ring_head
@@ -46,7 +47,7 @@ cdef class Queue(QueueHandle):
     @cython.locals(ring=list)
     cdef void _push(self, Message message, long long size)
     cdef void _grow(self)
-    cdef void _page(self, Message message)
+    cdef bint _page(self, Message message) except -1
     cpdef void await_durable(self, Run run)
     cpdef void touch(self)
     @cython.locals(done=Py_ssize_t, consumers=list, consumer=Consumer, message=Message)

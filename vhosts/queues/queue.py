@@ -142,11 +142,12 @@ class Queue(QueueHandle):
                 self._push(message, size)
             else:
                 self.cursor = message.offset
-                self._page(message)
+                if not self._page(message):
+                    return False
         elif logged:
             self.backlog += 1
-        else:
-            self._page(message)
+        elif not self._page(message):
+            return False
         if not self.dirty and len(self.consumers) > 0:
             self.touch()
         return True
@@ -167,11 +168,16 @@ class Queue(QueueHandle):
         self.ring = ring[head:] + ring[:head] + [None] * len(ring)
         self.ring_head = 0
 
-    def _page(self, message: Message) -> None:
+    def _page(self, message: Message) -> bool:
         """A transient message beyond the memory budget waits in a file that does not outlive the node."""
-        if self.pager is None:
-            self.pager = self.open_pager()
-        self.pager.append(message)
+        try:
+            if self.pager is None:
+                self.pager = self.open_pager()
+            self.pager.append(message)
+        except (OSError, PersistenceError) as error:
+            # What was written before may be gone with it, so the order is lost: nothing more is delivered.
+            self._fail(f"its page file failed: {error}")
+            return False
         self.backlog += 1
 
     def await_durable(self, run: Run) -> None:
@@ -215,6 +221,9 @@ class Queue(QueueHandle):
             return
         self.error = f"its log failed: {error}"
         waiting = self.waiting
+        self._fail(f"its log failed: {error}")
+
+    def _fail(self, reason: str) -> None:
         while waiting:
             waiting.popleft()[1].settled(True)
         for consumer in list(self.consumers):
@@ -343,7 +352,11 @@ class Queue(QueueHandle):
             end = self.next_offset
             messages, reached = [], end
         if self.pager is not None:
-            paged, paged_to = self.pager.read(self.cursor, reached, room, size)
+            try:
+                paged, paged_to = self.pager.read(self.cursor, reached, room, size)
+            except (OSError, PersistenceError) as error:
+                self._fail(f"its page file failed: {error}")
+                return
             if paged_to < reached:
                 reached = paged_to
                 messages = [message for message in messages if message.offset < reached]
@@ -363,8 +376,7 @@ class Queue(QueueHandle):
         if not messages and reached >= end and self.backlog:
             # Only a fault of ours or of the disk can bring us here; do not spin on it.
             self.backlog = 0
-            if log is not None:
-                self.on_log_failed(log, OSError("messages counted as waiting are not in the log"))
+            self._fail("messages counted as waiting are not there")
 
     def get(self, no_ack: bool) -> Message | None:
         """Take one message for ``basic.get``; None when nothing is ready."""
@@ -474,9 +486,14 @@ class Queue(QueueHandle):
         self.cursor = self.log.start
 
     def purge(self) -> int:
-        """Drop every ready message; returns their number. What is delivered and unacked stays."""
+        """Drop every ready message; returns their number. What is delivered and unacked stays.
+
+        Raises:
+            PreconditionFailed: the log has failed: what it holds would come back after a restart.
+        """
+        self.check_available()
         count = self.message_count()
-        if self.log is not None and not self.error:
+        if self.log is not None:
             self.log.purge(self.log.end, self._unacked_offsets())
             self.tick.wake()
         self._drop_ready()

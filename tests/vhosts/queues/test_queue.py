@@ -1,0 +1,483 @@
+"""A queue by itself, without and with a log: order, turns, returns, purge, and its account of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp_router.protocol.errors import AccessRefused
+from amqp_router.protocol.message import JOINED_BYTES_MAX
+from persistence.options import LogOptions
+from tests.nodes import SimNode
+from tests.vhosts.queues.local import OVERHEAD, Sink, message, text_of, transient_queue
+from vhosts.queues.handle import REJECT
+from vhosts.queues.queue import WINDOW_MESSAGES, Queue
+
+
+def durable_queue(node: SimNode | None = None, *, memory_bytes: int = 64 << 20) -> Queue:
+    """A queue with a log over a simulated disk; its definition is stored."""
+    node = node or SimNode(memory_bytes=memory_bytes, log_options=LogOptions(batch_bytes_max=4000))
+    queue, _ = node.vhost.declare_queue("d", durable=True)
+    node.settle()
+    assert isinstance(queue, Queue)
+    return queue
+
+
+MAKERS: dict[str, Callable[[], Queue]] = {"transient": transient_queue, "durable": durable_queue}
+
+
+@pytest.fixture(params=MAKERS)
+def queue(request: pytest.FixtureRequest) -> Queue:
+    """One interface, one test: both kinds of queue; messages are persistent, as only the one cares."""
+    return MAKERS[request.param]()
+
+
+def fill(queue: Queue, count: int, start: int = 0) -> None:
+    for number in range(start, start + count):
+        assert queue.publish(message(number, persistent=True))
+
+
+def drained(queue: Queue) -> list[str]:
+    texts = []
+    while (found := queue.get(True)) is not None:
+        texts.append(text_of(found))
+    return texts
+
+
+def numbers(*values: int) -> list[str]:
+    return [str(value) for value in values]
+
+
+# -- order and counts -------------------------------------------------------------------------------
+
+
+def test_messages_come_in_the_order_of_their_offsets(queue: Queue) -> None:
+    fill(queue, 5)
+    sink = Sink(queue, 3)
+    queue.add_consumer(sink)
+    assert queue.pump(10) == 3
+    fill(queue, 5, 5)
+    assert (queue.message_count(), queue.unacked_count) == (7, 3)
+    sink.credit = 100
+    assert queue.pump(100) == 7
+    assert sink.got == numbers(*range(10))
+    assert not any(sink.flags)
+    assert queue.pump(100) == 0
+    offsets = [each.offset for each in sink.messages]
+    assert offsets == sorted(set(offsets))
+
+
+def test_counts(queue: Queue) -> None:
+    assert (queue.message_count(), queue.consumer_count(), queue.is_empty(), queue.is_unused()) == (
+        0,
+        0,
+        True,
+        True,
+    )
+    fill(queue, 3)
+    sink = Sink(queue, 2)
+    queue.add_consumer(sink)
+    queue.pump(9)
+    assert (queue.message_count(), queue.unacked_count, queue.consumer_count()) == (1, 2, 1)
+    assert not queue.is_empty()
+    assert not queue.is_unused()
+    sink.ack()
+    sink.ack(kind=REJECT)
+    queue.pump(9)
+    assert queue.is_empty()
+    assert (queue.publish_total, queue.deliver_total, queue.ack_total, queue.redeliver_total) == (3, 3, 2, 0)
+
+
+def test_pump_stops_at_its_budget(queue: Queue) -> None:
+    fill(queue, 10)
+    sink = Sink(queue)
+    queue.add_consumer(sink)
+    assert [queue.pump(4) for _ in range(4)] == [4, 4, 2, 0]
+
+
+def test_consumers_take_turns_and_those_without_credit_are_passed_over(queue: Queue) -> None:
+    sinks = [Sink(queue), Sink(queue, 1), Sink(queue)]
+    for sink in sinks:
+        queue.add_consumer(sink)
+    fill(queue, 7)
+    queue.pump(3)
+    queue.pump(4)
+    assert [sink.got for sink in sinks] == [numbers(0, 3, 5), numbers(1), numbers(2, 4, 6)]
+    queue.remove_consumer(sinks[2])
+    fill(queue, 2, 7)
+    queue.pump(9)
+    assert sinks[0].got[-2:] == numbers(7, 8)
+
+
+def test_get_and_consumer_see_each_message_once(queue: Queue) -> None:
+    sink = Sink(queue, 2)
+    queue.add_consumer(sink)
+    fill(queue, 6)
+    queue.pump(2)
+    first = queue.get(True)
+    second = queue.get(False)
+    assert first is not None
+    assert second is not None
+    assert (text_of(first), text_of(second)) == ("2", "3")
+    assert queue.unacked_count == 3
+    sink.ack()
+    queue.pump(9)
+    assert sink.got == numbers(0, 1, 4)
+    queue.settle(second, REJECT)
+    assert queue.unacked_count == 2
+
+
+def test_ring_grows_and_wraps(queue: Queue) -> None:
+    sink = Sink(queue, no_ack=True)
+    queue.add_consumer(sink)
+    published = 0
+    for count, taken in ((10, 7), (12, 3), (30, 40), (100, 1), (5, 200)):
+        fill(queue, count, published)
+        published += count
+        queue.pump(taken)
+    assert sink.got == numbers(*range(published))
+
+
+# -- returns ----------------------------------------------------------------------------------------
+
+
+def test_returned_message_comes_first_and_is_marked(queue: Queue) -> None:
+    sink = Sink(queue, 3)
+    queue.add_consumer(sink)
+    fill(queue, 5)
+    queue.pump(9)
+    sink.requeue(1)
+    assert (queue.message_count(), queue.unacked_count) == (3, 2)
+    queue.pump(9)
+    assert (sink.got, sink.flags) == (numbers(0, 1, 2, 1), [False, False, False, True])
+    assert queue.redeliver_total == 1
+
+
+def test_returned_messages_keep_their_order_whatever_the_order_of_return(queue: Queue) -> None:
+    sink = Sink(queue)
+    queue.add_consumer(sink)
+    fill(queue, 30)
+    queue.pump(20)
+    random = Random(1)
+    while sink.messages:
+        sink.requeue(random.randrange(len(sink.messages)))
+    assert queue.message_count() == 30
+    sink.got.clear()
+    queue.pump(100)
+    assert sink.got == numbers(*range(30))
+    assert sink.flags[-30:] == [True] * 20 + [False] * 10
+
+
+def test_returned_message_goes_on_being_marked(queue: Queue) -> None:
+    fill(queue, 1)
+    for marked in (False, True, True):
+        found = queue.get(False)
+        assert found is not None
+        assert bool(found.flags & 2) == marked
+        queue.requeue(found)
+
+
+def test_content_of_a_returned_message_is_whole(queue: Queue) -> None:
+    sink = Sink(queue)
+    queue.add_consumer(sink)
+    published = message("body", persistent=True, size=300_000)
+    frames = published.content
+    queue.publish(published)
+    queue.pump(1)
+    sink.requeue()
+    found = queue.get(False)
+    assert found is not None
+    assert text_of(found) == "body"
+    assert found.body() == b"body".ljust(300_000)
+    assert (found.header_size, found.body_size) == (22, 300_000)
+    assert found.size() == len(found.content or b"") == len(frames or b"")
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_large_message_returned(queue: Queue, synced: bool) -> None:
+    """Its content is referenced by the open batch until it is written, and read again after that."""
+    sink = Sink(queue)
+    queue.add_consumer(sink)
+    size = JOINED_BYTES_MAX + 5
+    for number in range(2):
+        queue.publish(message(number, persistent=True, size=size))
+    queue.pump(2)
+    if synced and queue.durable:
+        settle_log(queue)
+    sink.requeue(1)
+    sink.requeue(0)
+    queue.pump(2)
+    assert sink.got == numbers(0, 1, 0, 1)
+    assert [each.body_size for each in sink.messages] == [size, size]
+
+
+def settle_log(queue: Queue) -> None:
+    """Sync what is in the log, as the node would."""
+    queue.log.seal()
+    submission = queue.log.take()
+    submission.writer.write(submission.batches)
+    submission.writer.sync()
+    queue.log.written(submission.end, submission.generation)
+
+
+# -- consumers --------------------------------------------------------------------------------------
+
+
+def test_exclusive_consumer_is_alone(queue: Queue) -> None:
+    first, second = Sink(queue), Sink(queue)
+    first.exclusive = True
+    queue.add_consumer(first)
+    with pytest.raises(AccessRefused, match="in exclusive use"):
+        queue.add_consumer(second)
+    queue.remove_consumer(first)
+    queue.add_consumer(second)
+    with pytest.raises(AccessRefused):
+        queue.add_consumer(first)
+
+
+def test_last_consumer_is_told_from_others(queue: Queue) -> None:
+    first, second = Sink(queue), Sink(queue)
+    queue.add_consumer(first)
+    queue.add_consumer(second)
+    assert not queue.remove_consumer(first)
+    assert not queue.remove_consumer(first)
+    assert queue.remove_consumer(second)
+
+
+def test_consumer_that_comes_back_goes_on_where_the_other_ended(queue: Queue) -> None:
+    first = Sink(queue, 2)
+    queue.add_consumer(first)
+    fill(queue, 10)
+    queue.pump(9)
+    queue.remove_consumer(first)
+    fill(queue, 2, 10)
+    assert queue.message_count() == 10
+    first.requeue(0)
+    second = Sink(queue)
+    queue.add_consumer(second)
+    queue.pump(99)
+    assert second.got == numbers(0, *range(2, 12))
+
+
+# -- purge and delete -------------------------------------------------------------------------------
+
+
+def test_purge_drops_what_is_ready_and_leaves_what_is_out(queue: Queue) -> None:
+    sink = Sink(queue, 4)
+    queue.add_consumer(sink)
+    fill(queue, 10)
+    queue.pump(9)
+    sink.requeue(1)
+    queue.remove_consumer(sink)
+    assert queue.purge() == 7
+    assert (queue.message_count(), queue.unacked_count) == (0, 3)
+    assert queue.get(True) is None
+    fill(queue, 1, 10)
+    sink.requeue(2)
+    sink.requeue(0)
+    assert drained(queue) == numbers(0, 3, 10)
+    sink.ack()
+    assert queue.unacked_count == 0
+    assert queue.budget.used == 0
+
+
+def test_purge_of_nothing(queue: Queue) -> None:
+    assert queue.purge() == 0
+    fill(queue, 1)
+    assert queue.purge() == 1
+    assert queue.purge() == 0
+
+
+def test_delete(queue: Queue) -> None:
+    sink = Sink(queue, 2)
+    queue.add_consumer(sink)
+    fill(queue, 5)
+    queue.pump(9)
+    assert queue.delete(0) == 3
+    assert queue.deleted
+    assert sink.is_cancelled
+    assert not queue.consumers
+    assert queue.message_count() == 0
+    sink.ack()
+    sink.requeue()
+    assert (queue.message_count(), queue.unacked_count, queue.budget.used) == (0, 0, 0)
+
+
+# -- memory -----------------------------------------------------------------------------------------
+
+
+def test_transient_messages_are_counted_until_they_are_settled() -> None:
+    queue = transient_queue()
+    each = message(0).size() + OVERHEAD
+    fill(queue, 10)
+    assert queue.budget.used == 10 * each
+    sink = Sink(queue, 6)
+    queue.add_consumer(sink)
+    queue.pump(9)
+    assert queue.budget.used == 10 * each
+    sink.ack()
+    sink.requeue()
+    sink.ack(kind=REJECT)
+    assert queue.budget.used == 8 * each
+    queue.get(True)
+    assert queue.budget.used == 7 * each
+    queue.purge()
+    assert queue.budget.used == 3 * each
+    for _ in range(3):
+        sink.ack()
+    assert queue.budget.used == 0
+
+
+def test_logged_messages_are_counted_while_their_content_is_in_memory() -> None:
+    queue = durable_queue()
+    each = message(10, persistent=True).size() + OVERHEAD
+    fill(queue, 10, 10)
+    assert queue.budget.used == 0
+    sink = Sink(queue, 4)
+    queue.add_consumer(sink)
+    queue.pump(9)
+    assert queue.budget.used == 6 * each
+    assert all(kept.content is None for kept in sink.messages)
+    fill(queue, 5, 20)
+    assert queue.budget.used == 11 * each
+    queue.remove_consumer(sink)
+    assert queue.budget.used == 0
+    assert queue.message_count() == 11
+
+
+def test_logged_queue_that_is_read_slowly_keeps_a_window() -> None:
+    queue = durable_queue()
+    sink = Sink(queue, 10)
+    queue.add_consumer(sink)
+    count = WINDOW_MESSAGES + 500
+    fill(queue, count)
+    assert queue.ring_count == WINDOW_MESSAGES
+    queue.pump(count)
+    sink.credit = 1 << 30
+    while queue.pump(1000):
+        assert queue.ring_count <= WINDOW_MESSAGES
+    assert sink.got == numbers(*range(count))
+    assert queue.budget.used == 0
+
+
+def test_window_is_bounded_in_bytes() -> None:
+    queue = durable_queue(memory_bytes=1 << 30)
+    sink = Sink(queue, 0)
+    queue.add_consumer(sink)
+    for number in range(20):
+        queue.publish(message(number, persistent=True, size=1 << 20))
+    assert queue.ring_bytes < 10 << 20
+    sink.credit = 20
+    queue.pump(20)
+    assert sink.got == numbers(*range(20))
+
+
+def test_window_is_kept_for_what_the_log_does_not_have() -> None:
+    queue = durable_queue()
+    sink = Sink(queue, 0)
+    queue.add_consumer(sink)
+    queue.publish(message("a", persistent=True))
+    queue.publish(message("b"))
+    queue.remove_consumer(sink)
+    assert drained(queue) == ["a", "b"]
+    assert queue.budget.used == 0
+
+
+# -- touching ---------------------------------------------------------------------------------------
+
+
+def test_queue_is_put_on_the_agenda_once(queue: Queue) -> None:
+    queue.dirty = False
+    queue.tick.queues.clear()
+    fill(queue, 3)
+    assert queue.tick.queues == []
+    sink = Sink(queue, 2)
+    queue.add_consumer(sink)
+    fill(queue, 2)
+    assert queue.tick.queues == [queue]
+    queue.tick.queues.clear()
+    queue.dirty = False
+    queue.pump(9)
+    sink.requeue()
+    assert queue.tick.queues == [queue]
+
+
+# -- any course of things ---------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    is_durable=st.booleans(),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["publish"] * 3 + ["pump"] * 3 + ["ack", "return", "get", "leave", "join", "purge", "sync"]
+            ),
+            st.integers(0, 12),
+        ),
+        max_size=40,
+    ),
+)
+def test_any_course_against_lists(is_durable: bool, steps: list[tuple[str, int]]) -> None:
+    """``ready`` and ``out`` are all there is to a queue; persistent and transient messages alternate."""
+    queue = durable_queue() if is_durable else transient_queue()
+    sink = Sink(queue, 8)
+    ready: list[int] = []
+    returned: set[int] = set()
+    serial = 0
+    for step, number in steps:
+        if step == "publish":
+            for _ in range(number):
+                queue.publish(message(serial, persistent=serial % 3 != 0))
+                ready.append(serial)
+                serial += 1
+        elif step == "pump" and queue.consumers:
+            before = len(sink.got)
+            expected, ready = ready[: min(number, sink.credit)], ready[min(number, sink.credit) :]
+            assert queue.pump(number) == len(expected)
+            assert sink.got[before:] == numbers(*expected)
+            assert sink.flags[before:] == [each in returned for each in expected]
+        elif step in ("ack", "return") and sink.messages:
+            index = number % len(sink.messages)
+            offset_order = sink.messages[index].offset
+            if step == "ack":
+                sink.ack(index)
+                continue
+            text = sink_text(sink, index)
+            sink.requeue(index)
+            returned.add(text)
+            ready = sorted([*ready, text])
+            assert offset_order >= 0
+        elif step == "get":
+            found = queue.get(True)
+            assert (found is None) == (not ready)
+            if found is not None:
+                assert text_of(found) == str(ready.pop(0))
+        elif step == "leave":
+            queue.remove_consumer(sink)
+        elif step == "join" and not queue.consumers:
+            queue.add_consumer(sink)
+        elif step == "purge":
+            assert queue.purge() == len(ready)
+            ready = []
+        elif step == "sync" and is_durable:
+            settle_log(queue)
+        assert queue.message_count() == len(ready)
+        assert queue.unacked_count == len(sink.messages)
+    assert drained(queue) == numbers(*ready)
+    while sink.messages:
+        sink.ack()
+    assert queue.budget.used == 0
+
+
+def sink_text(sink: Sink, index: int) -> int:
+    """The number of an outstanding message, whose content may be in the log alone."""
+    outstanding = sink.messages[index]
+    content = outstanding.content
+    if content is not None:
+        return int(text_of(outstanding))
+    return int(text_of(sink.queue.log.read_one(outstanding.offset)))
