@@ -13,6 +13,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -44,6 +45,8 @@ from vhosts.vhost import VirtualHost
 
 #: Seconds that clients get for their close-ok when the node stops.
 GOODBYE_S = 2.0
+#: Messages freed per turn of the loop when a long queue is purged or deleted.
+FREE_SLICE = 10_000
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
@@ -234,6 +237,7 @@ class Broker:
         queue.tick = self.tick
         queue.budget = self.budget
         queue.on_deleted = self._queue_deleted
+        queue.discard = self._discard
         if durable:
             self._open_log(queue, incarnation)
         queue.incarnation = queue.incarnation or uuid4().hex
@@ -261,6 +265,9 @@ class Broker:
         log.epoch = self._queues.lead(queue.incarnation, log.last_epoch()).epoch
         if incarnation:
             queue.recovered()
+
+    def _discard(self, messages: list[Any]) -> None:
+        self.in_slices(partial(_free_some, messages))
 
     def _queue_deleted(self, queue: Queue, rev: int) -> None:
         if queue.log is None:
@@ -364,6 +371,11 @@ class Broker:
     def unexpected(self, where: str, error: BaseException) -> None:
         """A fault of ours, with its traceback."""
         self.logger.error("unexpected error in %s", where, exc_info=error)
+
+
+def _free_some(messages: list[Any]) -> bool:
+    del messages[-FREE_SLICE:]
+    return not messages
 
 
 def _unknown() -> int:

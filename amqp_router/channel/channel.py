@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from amqp_router.channel import consuming, declaring
@@ -203,8 +204,20 @@ class Channel:
             consumer.queue.touch()
 
     def requeue(self, tag: int, multiple: bool) -> None:
-        """Return deliveries to their queues."""
-        self.delivery.requeue(tag, multiple)
+        """Return deliveries to their queues; very many of them over several turns of the loop.
+
+        Raises:
+            PreconditionFailed: the tag is not outstanding (406).
+        """
+        delivery = self.delivery
+        if not multiple or delivery.outstanding <= RELEASE_SLICE:
+            delivery.requeue(tag, multiple)
+            return
+        delivery.check(tag, multiple)
+        self.connection.in_slices(partial(self._requeue_some, tag or delivery.next_tag - 1))
+
+    def _requeue_some(self, last: int) -> bool:
+        return self.delivery.requeue_some(last, RELEASE_SLICE)
 
     # -- the end ------------------------------------------------------------------------------------
 
@@ -218,11 +231,9 @@ class Channel:
         for consumer in list(self.consumers.values()):
             self.leave(consumer)
         self.consumers.clear()
-        if not self.delivery.release(RELEASE_SLICE):
-            self.connection.in_slices(self._release)
-
-    def _release(self) -> bool:
-        return self.delivery.release(RELEASE_SLICE)
+        last = self.delivery.next_tag - 1
+        if not self._requeue_some(last):
+            self.connection.in_slices(partial(self._requeue_some, last))
 
 
 def _flow(channel: Channel, method: methods.ChannelFlow) -> None:

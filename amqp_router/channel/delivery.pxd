@@ -35,7 +35,7 @@ cdef class Delivery:
     cpdef void skip_tag(self)
     @cython.locals(tag="unsigned long long", size=Py_ssize_t)
     cdef void _grow(self)
-    cdef void _check(self, unsigned long long tag, bint multiple)
+    cpdef void check(self, unsigned long long tag, bint multiple)
     cpdef long long ack(self, unsigned long long tag, bint multiple) except -1
     cpdef long long reject(self, unsigned long long tag, bint multiple) except -1
     @cython.locals(done="long long", current="unsigned long long")
@@ -49,5 +49,5 @@ cdef class Delivery:
     cpdef long long requeue(self, unsigned long long tag, bint multiple) except -1
     @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer, queue=Queue)
     cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit) except -1
-    cpdef bint release(self, long long limit) except -1
+    cpdef bint requeue_some(self, unsigned long long last, long long limit) except -1
     cpdef void on_cancelled(self, ChannelConsumer consumer)

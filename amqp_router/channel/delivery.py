@@ -125,7 +125,12 @@ class Delivery:
             self.owners[tag & (size * 2 - 1)] = old_owners[tag & (size - 1)]
             tag += 1
 
-    def _check(self, tag: int, multiple: bool) -> None:
+    def check(self, tag: int, multiple: bool) -> None:
+        """See that ``tag`` is outstanding; 0 with ``multiple`` always is.
+
+        Raises:
+            PreconditionFailed: it is not (406).
+        """
         if tag == 0 and multiple:
             return
         if tag < self.base or tag >= self.next_tag or self.messages[tag & (len(self.messages) - 1)] is None:
@@ -144,7 +149,7 @@ class Delivery:
         return self._settle(tag, multiple, _REJECT)
 
     def _settle(self, tag: int, multiple: bool, kind: int) -> int:
-        self._check(tag, multiple)
+        self.check(tag, multiple)
         if not multiple:
             self._settle_one(tag, kind)
             self._advance()
@@ -198,7 +203,7 @@ class Delivery:
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
         """
-        self._check(tag, multiple)
+        self.check(tag, multiple)
         if multiple:
             last = self.next_tag - 1 if tag == 0 else tag
             return self._requeue_range(self.base, last, last - self.base + 1)
@@ -223,10 +228,12 @@ class Delivery:
         self._advance()
         return done
 
-    def release(self, limit: int) -> bool:
-        """Requeue up to ``limit`` of what is out, lowest tags first; True when none is left."""
-        self._requeue_range(self.base, self.next_tag - 1, limit)
-        return self.outstanding == 0
+    def requeue_some(self, last: int, limit: int) -> bool:
+        """Requeue up to ``limit`` of what is out, lowest tags first; True when none up to ``last`` is left."""
+        if last >= self.next_tag:
+            last = self.next_tag - 1
+        self._requeue_range(self.base, last, limit)
+        return self.outstanding == 0 or self.base > last
 
     def on_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue dropped the consumer."""

@@ -49,8 +49,8 @@ cdef class QueueLog:
     cdef list _runs
     cdef list _tail
     cdef list _outbox
-    cdef object _cursor
-    cdef object _random
+    cdef public object _cursor
+    cdef public object _random
 
     @cython.locals(builder=MessagesBuilder, size=cython.ulonglong, offset=cython.ulonglong)
     cpdef append(self, Message message, long long now_us)

@@ -243,11 +243,11 @@ def test_release_in_slices(channel: Channel) -> None:
     queue.pump(25)
     channel.delivery.ack(3, False)
     rounds = 0
-    while not channel.delivery.release(10):
+    while not channel.delivery.requeue_some(1 << 62, 10):
         rounds += 1
         assert queue.message_count() == 10 * rounds
     assert queue.message_count() == 24
-    assert channel.delivery.release(10)
+    assert channel.delivery.requeue_some(1 << 62, 10)
 
 
 def test_prefetch_is_given_back(channel: Channel) -> None:
@@ -417,7 +417,7 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 30))
     def release(self, limit: int) -> None:
-        done = self.channel.delivery.release(limit)
+        done = self.channel.delivery.requeue_some(1 << 62, limit)
         for tag in sorted(self.out)[:limit]:
             queue, serial, _ = self.out.pop(tag)
             self.returned.add(serial)
