@@ -131,9 +131,11 @@ class PartitionWriter:
 
     def _switch(self, segment: Segment) -> None:
         """Close the current segment for good and create the next one."""
-        self.sync()
-        if self._segment is not None and self._segment.index is not None:
-            replace_file(self._disk, self._segment.index_path, self._segment.index.pack(), durable=False)
+        closed = self._segment
+        if closed is not None:
+            self.sync()
+            if closed.index is not None:
+                replace_file(self._disk, closed.index_path, closed.index.pack(), durable=False)
         self._segment = segment
         self._path = segment.path
         self._position = self._synced = 0
