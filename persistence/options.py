@@ -15,14 +15,16 @@ class LogOptions:
     batch_bytes_max: int = 256 * 1024
     #: One index entry per this many bytes of segment.
     index_interval_bytes: int = 64 * 1024
-    #: A round of one log up to this size is written and synced without the worker thread.
+    #: A round up to this size is written and synced without the worker thread.
     quick_bytes_max: int = 64 * 1024
+    #: The most logs of such a round.
+    quick_logs_max: int = 16
     #: Bytes of one read of a segment.
     read_bytes: int = 256 * 1024
     #: A log dirty only with settles is synced at the latest after this.
     settle_delay_ms: int = 200
     #: More dirty logs than this in one round go through the commit journal.
-    journal_logs_min: int = 4
+    journal_logs_min: int = 1
     #: ... unless they have more bytes than this each: a journal writes everything twice.
     journal_log_bytes_max: int = 64 * 1024
     #: The journal begins a new file at this size.

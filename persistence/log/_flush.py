@@ -1,4 +1,4 @@
-"""Write and sync of one small batch without the interpreter, plain Python twin of ``_flush.pyx``.
+"""Write and sync of a few small batches without the interpreter, plain Python twin of ``_flush.pyx``.
 
 A lone publisher that waits for each confirm pays two thread switches per message, and with a Python thread
 each of them is a fight for the interpreter lock. The compiled twin writes and syncs in a C thread that never
@@ -9,10 +9,15 @@ One job at a time. The caller keeps the file open until ``finish`` has answered.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
+from typing import TypeAlias
+
+#: Descriptor, position, and the pieces to write there.
+Write: TypeAlias = tuple[int, int, list[bytes]]
 
 
 class Flusher:
@@ -21,7 +26,7 @@ class Flusher:
     def __init__(self) -> None:
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._read_end, False)
-        self._jobs: SimpleQueue[tuple[int, int, list[bytes]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Sequence[Write] | None] = SimpleQueue()
         self._error = 0
         #: Whether a job is under way.
         self.busy = False
@@ -32,11 +37,11 @@ class Flusher:
         """The descriptor the loop watches."""
         return self._read_end
 
-    def submit(self, fd: int, position: int, pieces: Sequence[bytes]) -> None:
-        """Write ``pieces`` to ``fd`` from ``position`` on, then fdatasync."""
+    def submit(self, writes: Sequence[Write]) -> None:
+        """Do the writes in order, then fdatasync the descriptor of the last; the first error ends it."""
         assert not self.busy, "one job at a time"
         self.busy = True
-        self._jobs.put((fd, position, list(pieces)))
+        self._jobs.put(writes)
 
     def finish(self) -> int:
         """-1 while the job is under way; then, once, its error number or 0."""
@@ -63,16 +68,16 @@ class Flusher:
         os.close(self._write_end)
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            fd, position, pieces = job
+        while (writes := self._jobs.get()) is not None:
             self._error = 0
             try:
-                data = b"".join(pieces)
-                while data:
-                    written = os.pwrite(fd, data, position)
-                    position += written
-                    data = data[written:]
+                for fd, position, pieces in writes:
+                    data = b"".join(pieces)
+                    while data:
+                        written = os.pwrite(fd, data, position)
+                        position += written
+                        data = data[written:]
                 os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
             except OSError as error:
-                self._error = error.errno or 5
+                self._error = error.errno or errno.EIO
             os.write(self._write_end, b"\x00" * 8)

@@ -1,4 +1,4 @@
-"""Write and sync of one small batch without the interpreter, compiled twin of ``_flush.py``; see there."""
+"""Write and sync of a few small batches without the interpreter, compiled twin of ``_flush.py``; see there."""
 
 import os
 
@@ -56,18 +56,23 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_join(pthread_t, void**)
     int pthread_sigmask(int, const sigset_t*, sigset_t*)
 
-cdef struct Job:
+cdef struct Write:
     int fd
     off_t position
     iovec* pieces
     int count
+
+cdef struct Job:
+    Write* writes
+    int count
+    iovec* pieces
     int error
     bint stop
     int done
     sem_t wanted
 
 
-cdef int _write_and_sync(Job* job) noexcept nogil:
+cdef int _write(Write* job) noexcept nogil:
     cdef iovec* pieces = job.pieces
     cdef int count = job.count
     cdef off_t position = job.position
@@ -92,7 +97,17 @@ cdef int _write_and_sync(Job* job) noexcept nogil:
         if written > 0:
             pieces.iov_base = <char*> pieces.iov_base + written
             pieces.iov_len -= written
-    if fdatasync(job.fd) != 0:
+    return 0
+
+
+cdef int _write_and_sync(Job* job) noexcept nogil:
+    cdef int index
+    cdef int failed
+    for index in range(job.count):
+        failed = _write(&job.writes[index])
+        if failed != 0:
+            return failed
+    if fdatasync(job.writes[job.count - 1].fd) != 0:
         return errno
     return 0
 
@@ -120,6 +135,7 @@ cdef class Flusher:
         cdef sigset_t before
         cdef int failed
         self._job.stop = False
+        self._job.writes = NULL
         self._job.pieces = NULL
         self.busy = False
         self._job.done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
@@ -137,23 +153,34 @@ cdef class Flusher:
     def fileno(self):
         return self._job.done
 
-    def submit(self, int fd, long long position, pieces):
-        cdef Py_ssize_t count = len(pieces)
+    def submit(self, writes):
+        cdef Py_ssize_t total = 0
         cdef Py_ssize_t index
+        cdef Py_ssize_t at = 0
         cdef bytes piece
-        cdef list held = list(pieces)
+        cdef list pieces
         assert not self.busy, "one job at a time"
-        self._job.pieces = <iovec*> malloc(sizeof(iovec) * (count + 1))
-        if self._job.pieces == NULL:
+        assert writes, "nothing to write"
+        held = [(fd, position, list(these)) for fd, position, these in writes]
+        for _, _, pieces in held:
+            total += len(pieces)
+        self._job.writes = <Write*> malloc(sizeof(Write) * len(held))
+        self._job.pieces = <iovec*> malloc(sizeof(iovec) * (total + 1))
+        if self._job.writes == NULL or self._job.pieces == NULL:
+            self._free()
             raise MemoryError()
-        for index in range(count):
-            piece = held[index]
-            self._job.pieces[index].iov_base = PyBytes_AS_STRING(piece)
-            self._job.pieces[index].iov_len = PyBytes_GET_SIZE(piece)
+        for index in range(len(held)):
+            fd, position, pieces = held[index]
+            self._job.writes[index].fd = fd
+            self._job.writes[index].position = position
+            self._job.writes[index].pieces = self._job.pieces + at
+            self._job.writes[index].count = <int> len(pieces)
+            for piece in pieces:
+                self._job.pieces[at].iov_base = PyBytes_AS_STRING(piece)
+                self._job.pieces[at].iov_len = PyBytes_GET_SIZE(piece)
+                at += 1
+        self._job.count = <int> len(held)
         self._held = held
-        self._job.fd = fd
-        self._job.position = position
-        self._job.count = <int> count
         self._job.error = 0
         self.busy = True
         sem_post(&self._job.wanted)
@@ -176,11 +203,16 @@ cdef class Flusher:
         return self._ended()
 
     cdef int _ended(self) except? -1:
-        free(self._job.pieces)
-        self._job.pieces = NULL
+        self._free()
         self._held = None
         self.busy = False
         return self._job.error
+
+    cdef void _free(self):
+        free(self._job.writes)
+        free(self._job.pieces)
+        self._job.writes = NULL
+        self._job.pieces = NULL
 
     def stop(self):
         assert not self.busy, "a job is under way"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from zlib import crc32
 
-from ..files import Disk, File, join, read_file
+from ..files import Disk, File, RealFile, join, read_file
 from .queue_log import Submission
 from .record import HEADER_SIZE, BatchHeader, parse_header
 from .writer import PartitionWriter
@@ -50,6 +50,7 @@ class CommitJournal:
         self._current: _JournalFile | None = None
         self._file: File | None = None
         self._size = 0
+        self._quick_size = 0
         self._old: list[_JournalFile] = []
         self.broken = False
 
@@ -74,28 +75,35 @@ class CommitJournal:
                 self._begin()
             assert self._file is not None
             assert self._current is not None
-            pieces: list[bytes | memoryview] = []
-            size = 0
-            for submission in submissions:
-                name = submission.log.incarnation.encode()
-                for batch in submission.batches:
-                    head = _ENTRY.pack(_MAGIC, batch.length, submission.log.number, len(name), 0, 0)[:16]
-                    crc = crc32(name, crc32(head))
-                    pieces.append(head + crc.to_bytes(4, "little") + name)
-                    # What stands in the segment says how much of it was unsynced; here it says "all".
-                    pieces.append(batch.pack_header(0xFFFFFFFF))
-                    pieces.extend(batch.pieces)
-                    size += 20 + len(name) + batch.length
+            pieces, size = _entries(submissions)
             self._file.write(pieces, self._size)
             self._file.sync()
         except OSError:
             self.broken = True
             raise
+        self._cover(submissions, size)
+
+    def _cover(self, submissions: Sequence[Submission], size: int) -> None:
+        assert self._current is not None
         self._size += size
         for submission in submissions:
             self._current.covered[submission.writer] = None
         if self._size >= self._bytes_max:
             self.retire()
+
+    def quick(self, submissions: Sequence[Submission]) -> tuple[int, int, list[bytes]] | None:
+        """Descriptor, position and pieces of what ``append`` would write; None if it is for the worker.
+
+        Called on the loop, while the worker is idle, for batches without large messages.
+        """
+        if self.broken or self._old or not isinstance(self._file, RealFile):
+            return None
+        pieces, self._quick_size = _entries(submissions)
+        return self._file.fileno(), self._size, pieces  # type: ignore[return-value]  # small batches are bytes
+
+    def quick_done(self, submissions: Sequence[Submission]) -> None:
+        """What ``quick`` described is written and synced."""
+        self._cover(submissions, self._quick_size)
 
     def _begin(self) -> None:
         path = join(self._directory, f"{_PREFIX}{self._next_number:08d}{_SUFFIX}")
@@ -148,6 +156,23 @@ class CommitJournal:
         """The writer's log is deleted."""
         for file in [*self._old, *([self._current] if self._current else [])]:
             file.covered.pop(writer, None)
+
+
+def _entries(submissions: Sequence[Submission]) -> tuple[list[bytes | memoryview], int]:
+    """What the journal holds of ``submissions``, in pieces, and its size."""
+    pieces: list[bytes | memoryview] = []
+    size = 0
+    for submission in submissions:
+        name = submission.log.incarnation.encode()
+        for batch in submission.batches:
+            head = _ENTRY.pack(_MAGIC, batch.length, submission.log.number, len(name), 0, 0)[:16]
+            crc = crc32(name, crc32(head))
+            pieces.append(head + crc.to_bytes(4, "little") + name)
+            # What stands in the segment says how much of it was unsynced; here it says "all".
+            pieces.append(batch.pack_header(0xFFFFFFFF))
+            pieces.extend(batch.pieces)
+            size += 20 + len(name) + batch.length
+    return pieces, size
 
 
 def read_journal(disk: Disk, path: str) -> Iterator[tuple[str, int, BatchHeader, bytes]]:

@@ -345,16 +345,28 @@ class LogSync:
 
     def _begin_quickly(self, work: Round) -> bool:
         flusher = self._flusher
-        if flusher is None or len(work.submissions) != 1 or work.drain_journal or not self._worker.is_idle:
+        submissions = work.submissions
+        if flusher is None or work.drain_journal or not self._worker.is_idle:
             return False
-        submission = work.submissions[0]
-        if submission.checkpoint is not None:
+        if not 0 < len(submissions) <= self._options.quick_logs_max:
             return False
-        job = submission.writer.quick(submission.batches, self._options.quick_bytes_max)
-        if job is None:
-            return False
+        left = self._options.quick_bytes_max
+        writes = []
+        for submission in submissions:
+            if submission.checkpoint is not None or not submission.batches:
+                return False
+            job = submission.writer.quick(submission.batches, left)
+            if job is None:
+                return False
+            left -= sum(batch.length for batch in submission.batches)
+            writes.append(job)
+        if len(submissions) > 1:
+            job = self.committer.journal.quick(submissions)
+            if job is None:
+                return False
+            writes.append(job)
         self._quick = True
-        flusher.submit(*job)
+        flusher.submit(writes)
         return True
 
     def flushed(self) -> None:
@@ -368,12 +380,21 @@ class LogSync:
         work = self._round
         assert work is not None
         self._quick = False
-        submission = work.submissions[0]
-        submission.error = submission.writer.quick_done(error)
-        for job in self._deferred:
-            self._worker.submit(job)
-        self._deferred = []
-        self._finished(work)
+        submissions = work.submissions
+        if len(submissions) == 1:
+            submissions[0].error = submissions[0].writer.quick_done(error)
+            self._finished(work)
+        elif error == 0:
+            self.committer.journal.quick_done(submissions)
+            work.journal_pending = True
+            self._finished(work)
+        else:
+            # The worker finds out whose fault it is, without the journal: its pages may be lost by now.
+            self.committer.journal.broken = True
+            self._worker.submit(partial(self._run_in_worker, work))
+        deferred, self._deferred = self._deferred, []
+        for job in deferred:
+            self._later(job)
 
     def _later(self, job: Callable[[], None]) -> None:
         """A job for the worker beside the rounds."""

@@ -95,11 +95,11 @@ class PartitionWriter:
             raise
 
     def quick(self, batches: Sequence[Batch], bytes_max: int) -> tuple[int, int, list[bytes]] | None:
-        """Descriptor, position and pieces, if all that is to do is one small write and its sync.
+        """Descriptor, position and pieces, if all that is to do is one small write to the open segment.
 
         Called on the loop, while the worker is idle. None if it is more than that: the worker does it then.
         """
-        if not self.created or self.failed is not None or self.dirty or self._names_dirty:
+        if not self.created or self.failed is not None or self._names_dirty:
             return None
         fd = self._files.descriptor(self._path)
         if fd < 0:
@@ -116,7 +116,7 @@ class PartitionWriter:
         return fd, batches[0].position, pieces
 
     def quick_done(self, error: int) -> OSError | None:
-        """The write that ``quick`` described is synced, or failed with that error number."""
+        """What ``quick`` described is written and synced, or failed with that error number."""
         if error:
             self.failed = OSError(error, os.strerror(error), self._path)
             return self.failed
