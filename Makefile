@@ -12,7 +12,7 @@ BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhos
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 
-.PHONY: help install compile run test check demo chaos soak bench clean
+.PHONY: help install compile run test check demo chaos soak interop bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -78,9 +78,12 @@ chaos: compile $(VENV)/installed-test ## 50 rounds of kill -9 under confirmed lo
 soak: compile $(VENV)/installed-test ## minutes of every load that could starve the others, with a probe beside it
 	@$(PY) -m tests.faults.soak $(ARGS)
 
+interop: compile $(VENV)/installed-test ## other people's clients (pika, aio-pika, Celery ...), each in an environment of its own
+	@$(PY) -m tests.interop.suites.run $(ARGS)
+
 bench: compile $(VENV)/installed-test ## broker CPU per message; beside RabbitMQ with ARGS=--rabbitmq
 	@$(PY) -m bench $(ARGS)
 
 clean: ## remove what was built and .venv; data stays
-	rm -rf $(VENV) build dist *.egg-info amqp_router/compiled.json
+	rm -rf $(VENV) .venv-interop build dist *.egg-info amqp_router/compiled.json
 	find amqp_router vhosts persistence -name '*.so' -delete
