@@ -147,6 +147,7 @@ def test_failed_sync_fences_the_log_and_no_other() -> None:
 
     disk.hook = hook
     fill(log, 2, first=1)
+    node.settle()
     fill(other, 2)
     node.settle()
     disk.hook = None
