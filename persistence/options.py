@@ -19,6 +19,10 @@ class LogOptions:
     quick_bytes_max: int = 64 * 1024
     #: The most logs of such a round.
     quick_logs_max: int = 16
+    #: Directories and files of so many new logs are made in one round, the others' in the next ones.
+    new_logs_per_round: int = 4
+    #: Deleted logs removed in one go of the worker.
+    removals_per_job: int = 4
     #: Bytes of one read of a segment.
     read_bytes: int = 256 * 1024
     #: A log dirty only with settles is synced at the latest after this.

@@ -20,10 +20,8 @@ from .page_log import PageLog
 from .partition import Partition
 from .queue_log import QueueLog
 from .recovery import JournalEntry, Report, recover
-from .sync import LogSync
+from .sync import DELETED_SUFFIX, LogSync
 from .writer import PartitionWriter
-
-_DELETED = ".deleted"
 
 
 class Catalog:
@@ -70,7 +68,7 @@ class Catalog:
         disk.remove_tree(self._paging_dir)
         disk.sync_directory(self._data_dir)
         for name in disk.list(self._queues_dir):
-            if name.endswith(_DELETED):
+            if name.endswith(DELETED_SUFFIX):
                 disk.remove_tree(join(self._queues_dir, name))
         path = join(self._data_dir, NODE_FILE_NAME)
         self.was_clean, states = read_checkpoint(disk, path)
@@ -159,7 +157,7 @@ class Catalog:
 
     def incarnations(self) -> list[str]:
         """Incarnations that have a directory."""
-        return [name for name in self._disk.list(self._queues_dir) if not name.endswith(_DELETED)]
+        return [name for name in self._disk.list(self._queues_dir) if not name.endswith(DELETED_SUFFIX)]
 
     def quarantine_unknown(self, known: Iterable[str]) -> list[str]:
         """Move directories of no known queue out of the way; returns what was moved. Nothing is deleted.

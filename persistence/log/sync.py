@@ -30,6 +30,8 @@ from .writer import PartitionWriter
 
 logger = logging.getLogger(__name__)
 
+#: Behind the directory name of a deleted log until it is removed.
+DELETED_SUFFIX = ".deleted"
 #: Between two slices of a cleaning.
 _CLEAN_PAUSE_S = 0.005
 
@@ -199,22 +201,26 @@ class Committer:
     def close(self) -> None:
         self.files.close()
 
-    def remove(self, log: QueueLog) -> None:
-        """Remove a deleted log: first its name, so that a half-removed directory is never taken for a log."""
-        writer = log.writer
-        writer.forget()
-        self.journal.forget(writer)
-        self._writers.pop(writer.path, None)
-        directory = parent(writer.directory)
-        gone = directory + ".deleted"
+    def remove(self, logs: Sequence[QueueLog]) -> None:
+        """Remove deleted logs: first their names, so that a half-removed directory is never taken for a log."""
+        renamed = []
         try:
-            if self.disk.exists(directory):
-                self.disk.rename(directory, gone)
-                self.disk.sync_directory(parent(directory))
-                self.disk.remove_tree(gone)
+            for log in logs:
+                writer = log.writer
+                writer.forget()
+                self.journal.forget(writer)
+                self._writers.pop(writer.path, None)
+                directory = parent(writer.directory)
+                if self.disk.exists(directory):
+                    self.disk.rename(directory, directory + DELETED_SUFFIX)
+                    renamed.append(directory)
+            if renamed:
+                self.disk.sync_directory(parent(renamed[0]))
+            for directory in renamed:
+                self.disk.remove_tree(directory + DELETED_SUFFIX)
         except OSError as error:
-            # No row names it any more: the next start removes it or puts it into quarantine.
-            logger.warning("cannot remove the log of a deleted queue: %s", error)
+            # No row names them any more: the next start removes them or puts them into quarantine.
+            logger.warning("cannot remove the logs of deleted queues: %s", error)
 
     def sync_names(self, directory: str) -> None:
         """Make a rename durable that need not be yet."""
@@ -262,6 +268,9 @@ class LogSync:
         #: Whether the round under way is with the flusher, and what the worker must not do before it ends.
         self._quick = False
         self._deferred: list[Callable[[], None]] = []
+        #: Deleted logs whose files are still there, and whether the worker has some of them.
+        self._removals: list[QueueLog] = []
+        self._removing = False
         self.committer = Committer(disk, data_dir, options)
         self._data_dir = data_dir
         self._options = options
@@ -328,9 +337,16 @@ class LogSync:
         # The timer stays: one that comes early for the next settles is cheaper than one per round.
         now_us = self._wall_us()
         submissions = []
+        new = 0
         for log in logs:
             if not log.dirty and not log.settles_dirty:
                 continue  # was in both lists
+            if not log.writer.created:
+                new += 1
+                if new > self._options.new_logs_per_round and not self._stopped:
+                    # Making directories and files takes milliseconds; the others' confirms must not wait.
+                    self._dirty.append(log)
+                    continue
             log.seal(now_us)
             submission = log.take()
             if submission.batches or submission.checkpoint is not None:
@@ -535,7 +551,21 @@ class LogSync:
     def delete(self, log: QueueLog) -> None:
         """Remove a log's directory, after the round under way."""
         self._idle.pop(log, None)
-        self._later(partial(self.committer.remove, log))
+        self._removals.append(log)
+        if not self._removing:
+            self._remove_next()
+
+    def _remove_next(self) -> None:
+        """A few at a time: a round that waits behind them is someone's confirm."""
+        count = self._options.removals_per_job
+        logs, self._removals = self._removals[:count], self._removals[count:]
+        self._removing = bool(logs)
+        if logs:
+            self._later(partial(self._remove_in_worker, logs))
+
+    def _remove_in_worker(self, logs: list[QueueLog]) -> None:
+        self.committer.remove(logs)
+        self._post(self._remove_next)
 
     def truncate(self, log: QueueLog, end: int, keep_as_orphan: bool) -> None:
         """Cut a log whose buffers are dropped already; blocks.
@@ -572,6 +602,9 @@ class LogSync:
             self.settle_down()
         self._begin(drain_journal=True)
         self.settle_down()
+        if self._removals:
+            removals, self._removals = self._removals, []
+            self._worker.submit(partial(self.committer.remove, removals))
         if clean:
             healthy = [log for log in logs if log.failed is None]
             parts = [log.pack_state() for log in healthy]
