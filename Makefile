@@ -53,7 +53,7 @@ install: compile $(VENV)/installed ## set up .venv with the broker in it
 	@$(VENV)/bin/amqp-router --version
 
 run: compile $(VENV)/installed ## the broker on 127.0.0.1:5672, its data in ./data
-	@exec $(VENV)/bin/amqp-router serve
+	@exec $(VENV)/bin/amqp-router serve $(ARGS)
 
 test: compile $(VENV)/installed-test ## every test; those of compiled modules from source too
 	@if [ -z "$(ARGS)" ] && $(PY) -c 'from amqp_router import compiled as c; raise SystemExit(not c.build.whole)'; then \
