@@ -229,7 +229,7 @@ class Delivery:
         return done
 
     def requeue_some(self, last: int, limit: int) -> bool:
-        """Requeue up to ``limit`` of what is out, lowest tags first; True when none up to ``last`` is left."""
+        """Requeue up to ``limit`` of what is out, lowest first; True when none up to ``last`` is left."""
         if last >= self.next_tag:
             last = self.next_tag - 1
         self._requeue_range(self.base, last, limit)

@@ -72,11 +72,10 @@ class Flusher:
             self._error = 0
             try:
                 for fd, position, pieces in writes:
-                    data = b"".join(pieces)
-                    while data:
-                        written = os.pwrite(fd, data, position)
-                        position += written
-                        data = data[written:]
+                    data = memoryview(b"".join(pieces))
+                    done = 0
+                    while done < len(data):
+                        done += os.pwrite(fd, data[done:], position + done)
                 os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
             except OSError as error:
                 self._error = error.errno or errno.EIO

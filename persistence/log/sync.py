@@ -202,7 +202,7 @@ class Committer:
         self.files.close()
 
     def remove(self, logs: Sequence[QueueLog]) -> None:
-        """Remove deleted logs: first their names, so that a half-removed directory is never taken for a log."""
+        """Remove deleted logs: first their names, so that what is half removed is never taken for a log."""
         renamed = []
         try:
             for log in logs:
