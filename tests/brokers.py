@@ -51,7 +51,8 @@ class RouterProcess:
     """`amqp-router serve` on a free port of the loopback interface.
 
     The port is chosen by the broker at the first start and kept over restarts, so that clients may reconnect.
-    ``prefix`` goes before the command (a tracer); ``tree`` is the source tree to run, by default this one.
+    ``prefix`` goes before the command (a tracer); ``tree`` is the source tree to run, by default this one;
+    ``entry`` is the Python text that runs the command line.
     """
 
     name = "amqp-router"
@@ -67,6 +68,7 @@ class RouterProcess:
         prefix: Sequence[str] = (),
         tree: Path = ROOT,
         port: int = 0,
+        entry: str = ENTRY,
         start_seconds: float = 60,
     ) -> None:
         self.directory = directory
@@ -76,6 +78,7 @@ class RouterProcess:
         self.options = list(options)
         self.prefix = list(prefix)
         self.tree = tree
+        self.entry = entry
         self.port = port
         self.pid = 0
         self.start_seconds = start_seconds
@@ -86,7 +89,7 @@ class RouterProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
-        serve = [sys.executable, "-c", ENTRY, "serve"]
+        serve = [sys.executable, "-c", self.entry, "serve"]
         serve += ["--data-dir", str(self.data_dir), "--amqp-port", str(self.port)]
         return [*self.prefix, *serve, "--ready-file", str(self.ready_file), *self.options]
 
