@@ -13,7 +13,9 @@ from amqp_router.protocol.tick import Tick
 
 #: Deliveries per queue and per tick before the others, and the sockets, get their turn.
 QUEUE_UNITS = 2048
-TICK_UNITS = 8192
+TICK_UNITS = 4096
+#: What turning to a queue costs beside its deliveries, in deliveries.
+TURN_UNITS = 8
 
 
 class Ticker:
@@ -118,6 +120,6 @@ class Ticker:
             except Exception as error:  # ours; the other queues must not suffer for it
                 self._unexpected(f"queue {queue.name}", error)
                 continue
-            left -= done
+            left -= done + TURN_UNITS
             if done >= units:
                 queue.touch()

@@ -466,11 +466,12 @@ class QueueLog:
         return None if active.index is None else (active.index_path, active.index.pack())
 
     def cleanable(self) -> Segment | None:
-        """A closed segment worth rewriting."""
+        """A closed segment worth rewriting, with nothing of it still to be written."""
         options = self.partition.options
         for segment in self.partition.segments:
             if (
                 segment is not self.partition.active
+                and segment.written == segment.size
                 and 0 < segment.live < segment.records * options.clean_live_ratio
                 and segment.size >= options.clean_bytes_min
             ):

@@ -336,11 +336,14 @@ class LogSync:
         self._settles = []
         # The timer stays: one that comes early for the next settles is cheaper than one per round.
         now_us = self._wall_us()
-        submissions = []
+        submissions: list[Submission] = []
         new = 0
         for log in logs:
             if not log.dirty and not log.settles_dirty:
                 continue  # was in both lists
+            if len(submissions) >= self._options.logs_per_round_max and not self._stopped:
+                self._dirty.append(log)
+                continue
             if not log.writer.created:
                 new += 1
                 if new > self._options.new_logs_per_round and not self._stopped:
