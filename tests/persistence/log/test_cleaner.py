@@ -67,6 +67,28 @@ def test_swap_waits_until_the_settles_it_used_are_durable() -> None:
     assert min(swapped) > before
 
 
+def test_segment_that_is_not_all_written_waits() -> None:
+    """It is closed as soon as the next one begins, long before the sync has what it holds."""
+    node = Node(options=OPTIONS)
+    log = node.catalog.create("a", "/", "q", {})
+    offsets = fill(log, 20)
+    node.settle()
+    offsets += fill(log, 40)
+    log.seal()
+    first = log.partition.segments[0]
+    assert first is not log.partition.active
+    assert 0 < first.written < first.size
+    for offset in offsets[:-1]:
+        if offset != 7:
+            log.settle(offset, 0, ACK)
+    log.seal()
+    assert first.live == 1
+    assert log.cleanable() is None
+    fill(log, 1)
+    node.settle()
+    assert log.cleanable() is first
+
+
 def test_failing_rewrite_leaves_the_old_file() -> None:
     node, _ = sparse()
     log = node.catalog.logs["a"]
