@@ -172,7 +172,8 @@ class Catalog:
             self._disk.make_directory(quarantine)
             for name in moved:
                 if name in self._journal:
-                    self._recover(name, {})
+                    # Under no name but as a log, or the next start would take offence if this one is cut short.
+                    self._recover(name, _describe(name, "", "", None))
                 self._disk.rename(join(self._queues_dir, name), join(quarantine, name))
             for directory in (self._data_dir, quarantine, self._queues_dir):
                 self._disk.sync_directory(directory)
