@@ -487,7 +487,8 @@ class Wire:
     def content_frame(self, kind: int, channel: int) -> bytes:
         frame = self.receive_frame()
         assert frame is not None, "the rest of the content did not come"
-        assert not isinstance(frame, Received), f"expected content, got {frame}"
+        if isinstance(frame, Received):
+            raise ConnectionResetError(f"the connection ended within a content: {frame}")
         assert frame[:2] == (kind, channel), f"expected frame type {kind} on channel {channel}, got {frame}"
         return frame[2]
 
