@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input -q
 SETUP := pyproject.toml setup.py
 # Tests of what is compiled: run from source as well.
-BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhosts tests/persistence)
+BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhosts tests/persistence tests/model)
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 

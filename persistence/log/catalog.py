@@ -14,13 +14,14 @@ from ..errors import CorruptLog
 from ..files import Disk, FileCache, join, read_file
 from ..options import LogOptions
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, pack_log, read_checkpoint, write_checkpoint
+from .committer import DELETED_SUFFIX
 from .journal import journal_files, read_journal
 from .memory import MemoryBudget
 from .page_log import PageLog
 from .partition import Partition
 from .queue_log import QueueLog
 from .recovery import JournalEntry, Report, recover
-from .sync import DELETED_SUFFIX, LogSync
+from .sync import LogSync
 from .writer import PartitionWriter
 
 
@@ -172,7 +173,7 @@ class Catalog:
             self._disk.make_directory(quarantine)
             for name in moved:
                 if name in self._journal:
-                    # Under no name but as a log, or the next start would take offence if this one is cut short.
+                    # Nameless, but a log: the next start would take offence at less if this one is cut short.
                     self._recover(name, _describe(name, "", "", None))
                 self._disk.rename(join(self._queues_dir, name), join(quarantine, name))
             for directory in (self._data_dir, quarantine, self._queues_dir):

@@ -256,6 +256,19 @@ def test_copies_of_a_failed_publish_stay_elsewhere(client: Client) -> None:
     assert [client.node.queue(name).message_count() for name in "eq"] == [2, 2]
 
 
+def test_copy_of_an_unconfirmed_publish_is_synced_though_another_queue_refused_it(client: Client) -> None:
+    for name in "de":
+        client.declare(name, durable=True)
+        client.send(m.QueueBind(name, "amq.fanout"))
+        client.node.settle()
+        client.take()
+    client.node.queue("d").log.fail(OSError(errno.EIO, "simulated"))
+    client.publish(b"x", exchange="amq.fanout", properties=PERSISTENT)
+    client.node.settle()
+    log = client.node.queue("e").log
+    assert log.high_watermark == log.end
+
+
 def test_nack_and_wait_for_the_other_log(client: Client) -> None:
     """The nack of a publish to two logs leaves when both have answered."""
     queue = client.declare("d", durable=True)

@@ -160,6 +160,8 @@ class Publish(NamedTuple):
         elif self.twist == "one more frame":
             frames[1] = content_header(channel, size + 5, self.properties)
             frames.append(raw_frame(3, channel, b"55555"))
+        elif self.twist == "method within":
+            frames.insert(2, m.frame(channel, m.BasicAck(1, True)))
         elif self.twist == "too much":
             frames.append(raw_frame(3, channel, b"1"))
         elif self.twist == "body elsewhere" and size:
@@ -211,7 +213,9 @@ def publishes() -> st.SearchStrategy[Publish]:
         properties,
         st.sampled_from(SIZES[:8] * 4 + SIZES),
         st.sampled_from([1 << 20, 1 << 20, 4088, 2044]),
-        st.sampled_from(["", "", "", "", "empty frame", "one more frame", "too much", "body elsewhere"]),
+        st.sampled_from(
+            [""] * 5 + ["empty frame", "one more frame", "too much", "method within", "body elsewhere"]
+        ),
     )
 
 
@@ -304,6 +308,8 @@ def compare(turns: Sequence[Turn], frame_max: int, mix: bool, seed: int) -> None
 )
 @example([[Publish(1, m.BasicPublish("", "d"), size=300 << 10)] * 3], 131072, False, 1)
 @example([[Publish(1, m.BasicPublish("", "d"), PERSISTENT, 300 << 10, 4088, "empty frame")]], 4096, False, 2)
+@example([[Publish(1, m.BasicPublish("", "d"), PERSISTENT, 300, 100)]], 4096, False, 2)
+@example([[Publish(1, m.BasicPublish("", "d"), PERSISTENT, 300, 100, "method within")]], 4096, False, 2)
 @example(
     [[Publish(n, m.BasicPublish("amq.fanout"), PERSISTENT, 9000, 4088) for n in CHANNELS]], 4096, True, 3
 )

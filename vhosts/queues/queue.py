@@ -151,8 +151,12 @@ class Queue(QueueHandle):
             self.backlog += 1
         elif not self._page(message):
             return False
-        if not self.dirty and len(self.consumers) > 0:
-            self.touch()
+        if not self.dirty:
+            if len(self.consumers) > 0:
+                self.touch()
+            elif logged:
+                # Nobody may wait for it, if another queue refused the message; it is synced all the same.
+                self.tick.wake()
         return True
 
     def _push(self, message: Message, size: int) -> None:

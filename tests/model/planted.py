@@ -1,0 +1,166 @@
+"""Bugs planted into channel, queue and connection, one at a time, to see that the tests find each.
+
+Every entry is a textual change; ``test_planted.py`` makes it in a copy of the tree and lets the model walk,
+or runs the tests named, which must fail. One that survives means that they have gone blind somewhere. The log
+has its own list (``tests/persistence/log/planted.py``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Planted(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    #: What finds it: a test file, or nothing for the model, which walks this many seeds at most.
+    test: str = ""
+    seeds: int = 60
+
+
+QUEUE = "vhosts/queues/queue.py"
+DELIVERY = "amqp_router/channel/delivery.py"
+PUBLISHING = "amqp_router/channel/publishing.py"
+
+PLANTED = [
+    Planted(
+        "returned messages come in the order of their return",
+        QUEUE,
+        "        heappush(self.requeued, (message.offset, message))",
+        "        self.requeued.append((message.offset, message))",
+    ),
+    Planted(
+        "a returned message is not marked",
+        QUEUE,
+        "        message.flags |= _REDELIVERED\n",
+        "",
+    ),
+    Planted(
+        "a return is not recorded for the next start",
+        QUEUE,
+        "            self.log.settle(message.offset, message.gap, _RETURN)\n",
+        "            pass\n",
+    ),
+    Planted(
+        "confirmed before the watermark",
+        QUEUE,
+        "waiting[0][0] <= watermark:",
+        "waiting[0][0] <= log.end:",
+    ),
+    Planted(
+        "confirmed before the definition is stored",
+        QUEUE,
+        "        if self.definition_rev:\n            return\n",
+        "",
+    ),
+    Planted(
+        "the page log is not read",
+        QUEUE,
+        "        if self.pager is not None:\n            try:\n",
+        "        if False:\n            try:\n",
+    ),
+    Planted(
+        "a transient message overtakes the backlog",
+        QUEUE,
+        "        elif not self._page(message):\n            return False\n",
+        "        else:\n            self._push(message, size)\n",
+    ),
+    Planted(
+        "the window that is dropped loses its first message",
+        QUEUE,
+        "            self.cursor = ring[self.ring_head].offset\n",
+        "            self.cursor = ring[self.ring_head].offset + 1\n",
+    ),
+    Planted(
+        "a purge takes what is unacknowledged",
+        QUEUE,
+        "self.log.purge(self.log.end, self._unacked_offsets())",
+        "self.log.purge(self.log.end, [])",
+    ),
+    Planted(
+        "a delivery without acknowledgement stays in the log",
+        QUEUE,
+        "                consumer.deliver(message)\n                self._gone(message, _ACK)\n",
+        "                consumer.deliver(message)\n",
+    ),
+    Planted(
+        "a confirm waits for a place that no sync covers",
+        QUEUE,
+        "self.waiting.append((self.logged_end, run))",
+        "self.waiting.append((log.end, run))",
+        "tests/channel/test_publishing.py",
+    ),
+    Planted(
+        "what one queue refused is not synced for the others",
+        QUEUE,
+        "            elif logged:\n",
+        "            elif False:\n",
+        "tests/channel/test_publishing.py",
+    ),
+    Planted(
+        "an acknowledgement of a settled tag is taken for another's",
+        DELIVERY,
+        "        if tag < self.base or tag >= self.next_tag or",
+        "        if tag >= self.next_tag or",
+        "tests/channel/test_delivery.py",
+    ),
+    Planted(
+        "multiple covers one too many",
+        DELIVERY,
+        "        while current <= tag:\n",
+        "        while current <= tag + 1 and current < self.next_tag:\n",
+    ),
+    Planted(
+        "the channel's limit wakes one queue only",
+        DELIVERY,
+        "            if owner.shared.available == 1:\n",
+        "            if False:\n",
+        "tests/channel/test_consuming.py",
+    ),
+    Planted(
+        "a failed log's publishes are confirmed",
+        "vhosts/queues/handle.py",
+        "        if failed:\n            self.failed = True\n",
+        "",
+    ),
+    Planted(
+        "a publish from before confirm.select has a number",
+        PUBLISHING,
+        "self.next_sequence if self.confirming else 0",
+        "self.next_sequence",
+    ),
+    Planted(
+        "a publish that a queue refused is confirmed",
+        PUBLISHING,
+        "self.confirms.settle(self.next_sequence, self.next_sequence, not taken)",
+        "self.confirms.settle(self.next_sequence, self.next_sequence, False)",
+    ),
+    Planted(
+        "a confirm covers what is not settled",
+        "amqp_router/channel/confirms.py",
+        "            if low > last > top:\n",
+        "            if last > top:\n",
+    ),
+    Planted(
+        "a reply does not wait for the definitions",
+        "amqp_router/channel/channel.py",
+        "        if rev <= self.connection.commits.committed:\n",
+        "        if True:\n",
+    ),
+    Planted(
+        "the fast way takes a body of several frames for one",
+        "amqp_router/protocol/frames.py",
+        "            if size != body_size:\n                return _IRREGULAR\n",
+        "",
+        "tests/connection/test_fast_way.py",
+    ),
+    Planted(
+        "the fast way is taken in the midst of another channel's content",
+        "amqp_router/connection/machine.py",
+        "or channel.content.args is not None:\n            return False",
+        "or False:\n            return False",
+        "tests/connection/test_fast_way.py",
+    ),
+]
