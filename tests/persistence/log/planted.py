@@ -38,13 +38,13 @@ PLANTED = [
     ),
     Planted(
         "confirmed without a sync",
-        LOG + "sync.py",
+        LOG + "committer.py",
         "            try:\n                submission.writer.sync()\n",
         "            try:\n                pass\n",
     ),
     Planted(
         "a checkpoint is written before the segment it speaks of is synced",
-        LOG + "sync.py",
+        LOG + "committer.py",
         "        writer.create()\n        writer.sync()\n",
         "        writer.create()\n",
     ),

@@ -1,0 +1,63 @@
+"""The thread that runs what may wait for the disk, one job after the other."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Worker(Protocol):
+    """Runs jobs one after the other, elsewhere."""
+
+    def submit(self, job: Callable[[], None]) -> None: ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+
+    def wait_idle(self) -> None:
+        """Return once every job submitted so far has run."""
+
+    def stop(self) -> None: ...
+
+
+class ThreadWorker:
+    """One daemon thread; started by the first job."""
+
+    def __init__(self, name: str = "log-sync") -> None:
+        self._name = name
+        self._submitted = 0
+        self._done = 0
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Callable[[], None]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._submitted += 1
+        self._jobs.put(job)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+        return self._submitted == self._done
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            self._done += 1
+
+    def wait_idle(self) -> None:
+        if self._thread is not None:
+            done = threading.Event()
+            self.submit(done.set)
+            done.wait()
+
+    def stop(self) -> None:
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
