@@ -21,8 +21,8 @@ class LogOptions:
     quick_logs_max: int = 16
     #: Directories and files of so many new logs are made in one round, the others' in the next ones.
     new_logs_per_round: int = 4
-    #: The most logs of one round: each is sealed on the event loop.
-    logs_per_round_max: int = 256
+    #: The most logs of one round: each is sealed on the event loop, and the next round waits for all.
+    logs_per_round_max: int = 64
     #: Deleted logs removed in one go of the worker.
     removals_per_job: int = 4
     #: Bytes of one read of a segment.

@@ -126,19 +126,15 @@ class LogSync:
             self._begin()
 
     def _begin(self, *, drain_journal: bool = False) -> None:
-        logs = self._dirty + self._settles
-        self._dirty = []
-        self._settles = []
+        dirty, self._dirty = self._turn(self._dirty)
+        settles, self._settles = self._turn(self._settles)
         # The timer stays: one that comes early for the next settles is cheaper than one per round.
         now_us = self._wall_us()
         submissions: list[Submission] = []
         new = 0
-        for log in logs:
+        for log in dirty + settles:
             if not log.dirty and not log.settles_dirty:
                 continue  # was in both lists
-            if len(submissions) >= self._options.logs_per_round_max and not self._stopped:
-                self._dirty.append(log)
-                continue
             if not log.writer.created:
                 new += 1
                 if new > self._options.new_logs_per_round and not self._stopped:
@@ -156,6 +152,17 @@ class LogSync:
         self._round = work
         if not self._begin_quickly(work):
             self._worker.submit(partial(self._run_in_worker, work))
+
+    def _turn(self, logs: list[QueueLog]) -> tuple[list[QueueLog], list[QueueLog]]:
+        """Whose turn it is, and who waits: the first to come, and also the last.
+
+        A message to a thousand queues makes a thousand logs dirty; a publisher that comes after them must
+        not wait for them all.
+        """
+        half = self._options.logs_per_round_max // 2
+        if len(logs) <= 2 * half or self._stopped:
+            return logs, []
+        return logs[:half] + logs[-half:], logs[half:-half]
 
     def _begin_quickly(self, work: Round) -> bool:
         flusher = self._flusher

@@ -188,3 +188,30 @@ def test_failed_small_round_confirms_nothing_that_is_not_safe(tmp_path: Path, fa
         assert all(log.failed is None and log.high_watermark == log.end for log in logs)
     assert told == [0]
     node.catalog.stop()
+
+
+def test_who_comes_last_does_not_wait_for_a_wide_fan_out(tmp_path: Path) -> None:
+    node = Node(tmp_path, logs_per_round_max=4, new_logs_per_round=100)
+    logs = [node.log(f"log{index}") for index in range(12)]
+    node.publish(*logs)
+    node.sync.settle_down()
+    durable = [index for index, log in enumerate(logs) if log.high_watermark == log.end]
+    assert durable == [0, 1, 10, 11]
+    while node.sync.is_dirty:
+        node.sync.start_round()
+        node.turn()
+    assert all(log.high_watermark == log.end for log in logs)
+    node.catalog.stop()
+
+
+def test_files_of_new_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
+    node = Node(tmp_path, new_logs_per_round=2)
+    logs = [node.log(f"log{index}") for index in range(5)]
+    made = []
+    node.publish(*logs)
+    while not all(log.high_watermark == log.end for log in logs):
+        node.turn()
+        made.append(sum(log.writer.created for log in logs))
+        node.sync.start_round()
+    assert made == [2, 4, 5]
+    node.catalog.stop()
