@@ -76,10 +76,13 @@ class Ticker:
         """One turn."""
         tick = self._tick
         if self._slices:
-            self._slices = [step for step in self._slices if not step()]
+            self._run_slices()
         if tick.queues:
             self._pump(tick)
-        self._start_round()
+        try:
+            self._start_round()
+        except Exception as error:  # ours; what needs no sync must still leave
+            self._unexpected("the start of a sync", error)
         if tick.channels:
             channels: list[Any] = tick.channels
             tick.channels = []
@@ -104,6 +107,16 @@ class Ticker:
                 self._queue(self._run_queued)
         else:
             tick.scheduled = False
+
+    def _run_slices(self) -> None:
+        slices = self._slices
+        self._slices = []
+        for step in slices:
+            try:
+                if not step():
+                    self._slices.append(step)
+            except Exception as error:  # ours; it would only fail again, and keep all else from running
+                self._unexpected("a slice of work", error)
 
     def _pump(self, tick: Tick) -> None:
         queues: list[Any] = tick.queues

@@ -156,7 +156,7 @@ def test_runs_are_handed_over_with_every_slice() -> None:
     assert not client.machine.open_runs
     assert len(node.queue("q0").waiting) == 1
     node.tick.wake()
-    node.sync_once()
+    node.settle()
     (received,) = client.take()
     assert isinstance(received.method, m.BasicAck)
     assert 0 < received.method.delivery_tag < 100

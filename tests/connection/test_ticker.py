@@ -1,0 +1,263 @@
+"""The agenda of a turn: its order, its share for each queue, and that one fault spoils nothing else."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from amqp_router.connection.ticker import QUEUE_UNITS, TICK_UNITS, Ticker
+from amqp_router.protocol.tick import Tick
+
+
+class Loop:
+    """Keeps what is called soon; ``others`` counts what else the loop has ready."""
+
+    def __init__(self) -> None:
+        self.ready: deque[Callable[[], None]] = deque()
+        self.others = 0
+        self.done: list[str] = []
+        self.faults: list[str] = []
+        self.tick = Tick(self.ready.append)
+        self.ticker = Ticker(
+            self.tick,
+            lambda: self.done.append("round"),
+            lambda: len(self.ready) + self.others,
+            lambda where, error: self.faults.append(f"{where}: {error}"),
+        )
+
+    def turn(self) -> None:
+        for _ in range(len(self.ready)):
+            self.ready.popleft()()
+
+    def run(self, limit: int = 100) -> None:
+        while self.ready:
+            self.turn()
+            limit -= 1
+            assert limit, "the agenda does not come to an end"
+
+
+class Item:
+    """Queue, channel and output in one, as the agenda sees them."""
+
+    def __init__(self, loop: Loop, name: str, *, work: int = 0, fails: bool = False) -> None:
+        self.loop = loop
+        self.name = name
+        self.work = work
+        self.fails = fails
+        self.dirty = True
+        self.number = name
+        self.owner = self
+        self.failures: list[Exception] = []
+        self.pumped: list[int] = []
+
+    def touch(self) -> None:
+        if not self.dirty:
+            self.dirty = True
+            self.loop.tick.queues.append(self)
+            self.loop.tick.wake()
+
+    def pump(self, units: int) -> int:
+        self._do("pump")
+        done = min(units, self.work)
+        self.pumped.append(done)
+        self.work -= done
+        return done
+
+    def emit_confirms(self) -> None:
+        self._do("confirms")
+
+    def flush(self) -> None:
+        self._do("flush")
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+    def _do(self, what: str) -> None:
+        self.loop.done.append(f"{what} {self.name}")
+        if self.fails:
+            raise RuntimeError(self.name)
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def test_order_of_a_turn(loop: Loop) -> None:
+    loop.tick.outputs.append(Item(loop, "o"))
+    loop.tick.channels.append(Item(loop, "c"))
+    loop.tick.queues.append(Item(loop, "q"))
+    loop.ticker.in_slices(lambda: loop.done.append("slice") is None)
+    loop.run()
+    assert loop.done == ["slice", "pump q", "round", "confirms c", "flush o"]
+    assert not loop.tick.scheduled
+
+
+def test_wake_runs_the_agenda_once(loop: Loop) -> None:
+    for _ in range(3):
+        loop.tick.wake()
+    assert len(loop.ready) == 1
+    loop.run()
+    loop.tick.wake()
+    assert len(loop.ready) == 1
+
+
+def test_what_comes_up_meanwhile_is_done_in_the_next_turn(loop: Loop) -> None:
+    late = Item(loop, "late")
+
+    def output_flushes() -> None:
+        loop.done.append("flush first")
+        loop.tick.queues.append(late)
+        loop.tick.wake()
+
+    first: Any = Item(loop, "first")
+    first.flush = output_flushes
+    loop.tick.outputs.append(first)
+    loop.tick.wake()
+    loop.turn()
+    assert "pump late" not in loop.done
+    loop.turn()
+    assert "pump late" in loop.done
+    assert not loop.ready
+
+
+def test_slices_go_on_until_they_are_done(loop: Loop) -> None:
+    left = {"a": 3, "b": 1}
+
+    def step(name: str) -> bool:
+        loop.done.append(name)
+        left[name] -= 1
+        return left[name] == 0
+
+    loop.ticker.in_slices(lambda: step("a"))
+    loop.ticker.in_slices(lambda: step("b"))
+    loop.run()
+    assert [name for name in loop.done if name != "round"] == ["a", "b", "a", "a"]
+
+
+def test_slice_that_adds_a_slice(loop: Loop) -> None:
+    def first() -> bool:
+        loop.ticker.in_slices(lambda: loop.done.append("second") is None)
+        return True
+
+    loop.ticker.in_slices(first)
+    loop.run()
+    assert "second" in loop.done
+
+
+# -- handlers of the loop ---------------------------------------------------------------------------
+
+
+def test_last_handler_of_a_turn_runs_the_agenda_itself(loop: Loop) -> None:
+    loop.ticker.enter(loop.tick.wake)
+    assert loop.done == ["round"]
+    assert not loop.ready
+
+
+def test_handler_with_others_behind_it_leaves_the_agenda_to_them(loop: Loop) -> None:
+    loop.others = 1
+    loop.ticker.enter(loop.tick.wake)
+    assert loop.done == []
+    assert len(loop.ready) == 1
+    loop.ticker.enter(loop.tick.wake)
+    assert len(loop.ready) == 1
+    loop.others = 0
+    loop.ticker.enter(list)
+    assert loop.done == ["round"]
+    loop.run()
+    assert loop.done == ["round"]
+
+
+def test_handler_without_work_runs_nothing(loop: Loop) -> None:
+    loop.ticker.enter(list)
+    assert loop.done == []
+    assert not loop.ready
+
+
+def test_handler_that_raises_leaves_the_agenda_in_order(loop: Loop) -> None:
+    def handler() -> None:
+        loop.tick.wake()
+        raise RuntimeError("handler")
+
+    with pytest.raises(RuntimeError, match="handler"):
+        loop.ticker.enter(handler)
+    assert loop.done == ["round"]
+    loop.tick.wake()
+    assert len(loop.ready) == 1
+
+
+# -- shares -----------------------------------------------------------------------------------------
+
+
+def test_each_queue_gets_its_share(loop: Loop) -> None:
+    long, short = Item(loop, "long", work=5 * QUEUE_UNITS), Item(loop, "short", work=3)
+    loop.tick.queues += [long, short]
+    loop.tick.wake()
+    loop.turn()
+    assert (long.pumped, short.pumped) == ([QUEUE_UNITS], [3])
+    loop.run()
+    assert sum(long.pumped) == 5 * QUEUE_UNITS
+
+
+def test_queues_beyond_the_share_of_a_turn_come_next(loop: Loop) -> None:
+    count = 3 * TICK_UNITS // QUEUE_UNITS
+    items = [Item(loop, str(number), work=QUEUE_UNITS) for number in range(count)]
+    loop.tick.queues += items
+    loop.tick.wake()
+    loop.turn()
+    assert sum(sum(item.pumped) for item in items) <= TICK_UNITS + QUEUE_UNITS
+    assert not items[-1].pumped
+    loop.run()
+    assert all(sum(item.pumped) == QUEUE_UNITS for item in items)
+    assert not any(item.dirty for item in items)
+
+
+# -- faults of ours ---------------------------------------------------------------------------------
+
+
+def test_one_fault_spoils_nothing_else(loop: Loop) -> None:
+    bad, good = Item(loop, "bad", fails=True), Item(loop, "good")
+    for agenda in (loop.tick.queues, loop.tick.channels, loop.tick.outputs):
+        agenda += [bad, good]
+    loop.tick.wake()
+    loop.run()
+    assert loop.done == [
+        "pump bad",
+        "pump good",
+        "round",
+        "confirms bad",
+        "confirms good",
+        "flush bad",
+        "flush good",
+    ]
+    assert len(loop.faults) == 2
+    assert [str(error) for error in bad.failures] == ["bad"]
+    loop.tick.wake()
+    assert len(loop.ready) == 1
+
+
+def test_slice_that_fails_is_not_tried_for_ever(loop: Loop) -> None:
+    def bad() -> bool:
+        raise RuntimeError("slice")
+
+    loop.ticker.in_slices(bad)
+    loop.ticker.in_slices(lambda: loop.done.append("good") is None)
+    loop.tick.queues.append(Item(loop, "q"))
+    loop.run()
+    assert loop.done == ["good", "pump q", "round"]
+    assert len(loop.faults) == 1
+
+
+def test_sync_that_cannot_begin(loop: Loop) -> None:
+    def fails() -> None:
+        raise RuntimeError("round")
+
+    loop.ticker._start_round = fails
+    loop.tick.outputs.append(Item(loop, "o"))
+    loop.tick.wake()
+    loop.run()
+    assert loop.done == ["flush o"]
+    assert len(loop.faults) == 1
