@@ -56,6 +56,6 @@ cdef class Machine:
     cpdef void receive_data(self, bytes data)
     cpdef void receive_more(self)
     cdef void _run(self)
-    @cython.locals(data=bytes, d="const unsigned char*", end_of_data=Py_ssize_t, position=Py_ssize_t, scan=ContentScan, kind=int, number=long, size="long long", start=Py_ssize_t, end=Py_ssize_t, method=int, found=int, tag="unsigned long long", low="unsigned long long")
+    @cython.locals(data=bytes, d="const unsigned char*", end_of_data=Py_ssize_t, position=Py_ssize_t, scan=ContentScan, kind=int, number=long, size="long long", start=Py_ssize_t, end=Py_ssize_t, method=int, found=int, count=Py_ssize_t, tag="unsigned long long", low="unsigned long long")
     cdef bint _scan(self) except -1
     cdef bint _heat(self, long number) except -1
