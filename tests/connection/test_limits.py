@@ -45,7 +45,7 @@ def test_wide_fanout_of_one_chunk_is_done_in_slices() -> None:
         done = count
         client.machine.receive_more()
         slices += 1
-    assert slices == -(-40 // (CHUNK_UNITS // 500 + 1))
+    assert slices == -(-41 // (CHUNK_UNITS // 500 + 1))
     assert counts(node) == {40}
     node.tick.wake()
     node.quiet()
