@@ -35,8 +35,8 @@ class Entry:
 
     def memory_bytes(self) -> int:
         properties = 3 if self.persistent else 2
-        frame = 8 + len(self.body) if self.body else 0
-        return 8 + 12 + properties + frame + OVERHEAD
+        frames = -(-len(self.body) // 131064)
+        return 8 + 12 + properties + len(self.body) + 8 * frames + OVERHEAD
 
 
 class ShadowQueue:

@@ -31,6 +31,7 @@ from random import Random
 
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
+from amqp_router.protocol.message import JOINED_BYTES_MAX
 from tests.model.shadow import Out, Publish, ShadowChannel, ShadowConsumer, ShadowQueue
 from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimDefinitions, SimNode, publish_frames
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
@@ -40,6 +41,8 @@ QUEUES = {"d": True, "e": True, "t": False}
 FANOUT = "amq.fanout"
 #: Small, so that transient messages are paged.
 MEMORY_BYTES = 6000
+#: Of a message that is never joined into one piece.
+LARGE = JOINED_BYTES_MAX + 10
 
 #: Where the power fails: the operation before which it does, and a part of the path. DESIGN 5's table.
 CRASH_POINTS: dict[str, tuple[str, str]] = {
@@ -80,6 +83,8 @@ class World:
         self.disk = SimDisk()
         self.definitions = SimDefinitions()
         self.memory_bytes = memory_bytes
+        #: Of the messages that a walk publishes; one in fifty is of the last size.
+        self.sizes = [10, 60, 200, 900, 900]
         self.boot = 0
         self.serial = 0
         self.queues: dict[str, ShadowQueue] = {}
@@ -788,6 +793,8 @@ def walk(seed: int, moves: int, world: World | None = None) -> World:
     """Random moves from a seed."""
     random = Random(seed)
     world = world or World(random.choice((0, MEMORY_BYTES, 1 << 20)))
+    if random.random() < 0.2:
+        world.sizes[-1] = LARGE
     for name in QUEUES:
         world.declare(name)
     busy = random.choice([*QUEUES])
@@ -811,7 +818,8 @@ def step(world: World, random: Random, busy: str) -> None:
         ]
         share = random.choice((0.0, 0.7, 0.7, 1.0, 1.0))
         persistent = [random.random() < share for _ in keys]
-        world.publish(random.choice((1, 1, 2)), keys, persistent, random.choice((10, 60, 200, 900)))
+        size = world.sizes[-1] if random.random() < 0.02 else random.choice(world.sizes[:-1])
+        world.publish(random.choice((1, 1, 2)), keys, persistent, size)
     elif choice < 0.30:
         if random.random() < 0.5:
             world.qos(who, number, random.choice((1, 2, 7)), is_global=random.random() < 0.5)
@@ -859,7 +867,10 @@ def step(world: World, random: Random, busy: str) -> None:
     elif choice < 0.945:
         world.sleep(random.choice((0.05, 0.3, 0.3, 1.5, 61.0)))
     elif choice < 0.95:
-        operations = ("sync", "write", "create", "rename", "sync_directory", "read")
+        operations = ["sync", "write", "create", "rename", "sync_directory", "read"]
+        if world.sizes[-1] == LARGE:
+            # A large message is read while it is sent: its receiver loses the connection in its midst.
+            operations.remove("read")
         world.fail(random.choice(operations), random.randrange(4))
     else:
         end(world, random)
