@@ -46,6 +46,7 @@ class Channel:
         "consumers",
         "content",
         "delivery",
+        "first_served",
         "getters",
         "held_cancels",
         "last_queue",
@@ -84,6 +85,8 @@ class Channel:
         self.shared: Credit | None = None
         self.consumers: dict[str, ChannelConsumer] = {}
         self.getters: dict[Queue, ChannelConsumer] = {}
+        #: Whose consumer's queue began when the channel's limit was last no longer used up.
+        self.first_served = 0
         #: Tags of own consumers that the running queue.delete cancelled; None when none runs.
         self.held_cancels: list[str] | None = None
         self.content = ContentAssembler()
@@ -199,8 +202,13 @@ class Channel:
             self.reply(methods.BasicCancel(consumer.tag, True), 0)
 
     def credit_returned(self) -> None:
-        """The channel's own limit is no longer used up: all its queues may deliver."""
-        for consumer in self.consumers.values():
+        """The channel's own limit is no longer used up: all its queues may deliver.
+
+        Each time another one begins, as the first may take all there is.
+        """
+        consumers = list(self.consumers.values())
+        self.first_served = first = (self.first_served + 1) % max(1, len(consumers))
+        for consumer in consumers[first:] + consumers[:first]:
             consumer.queue.touch()
 
     def requeue(self, tag: int, multiple: bool) -> None:

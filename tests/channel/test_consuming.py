@@ -71,6 +71,22 @@ def test_prefetch_of_a_channel_is_shared_by_its_queues(client: Client) -> None:
     assert bodies(client) == ["b2"]
 
 
+def test_no_queue_of_a_channel_takes_its_prefetch_for_itself(client: Client) -> None:
+    client.call(m.BasicQos(0, 1, True), m.BasicQosOk)
+    for queue in "abc":
+        client.declare(queue)
+        consume(client, queue, queue)
+    for queue in "abc":
+        publish(client, queue, *(f"{queue}{number}" for number in range(4)))
+    got = bodies(client)
+    for tag in range(1, 12):
+        client.send(m.BasicAck(tag))
+        got += bodies(client)
+    assert len(got) == 12
+    assert {body[0] for body in got[:4]} == set("abc"), got
+    assert {body[0] for body in got[4:8]} == set("abc"), got
+
+
 @pytest.mark.parametrize(
     "back", [m.BasicReject(1, True), m.BasicNack(0, True, True), m.BasicRecoverAsync(True)]
 )

@@ -284,7 +284,8 @@ class Queue(QueueHandle):
             consumer = consumers[turn]
             turn += 1
             if consumer.ready():
-                self.turn = turn
+                # Wrapped now: a consumer that comes later waits until the older ones had their turn.
+                self.turn = turn if turn < count else 0
                 return consumer
         return None
 
@@ -456,9 +457,13 @@ class Queue(QueueHandle):
         """Stop delivering; True when this was the last consumer."""
         if consumer not in self.consumers:
             return False
-        self.consumers.remove(consumer)
+        index = self.consumers.index(consumer)
+        del self.consumers[index]
         if self.consumers:
+            if index < self.turn:
+                self.turn -= 1
             return False
+        self.turn = 0
         if self.log is not None:
             self._drop_window()
         return True

@@ -113,6 +113,24 @@ def test_consumers_take_turns_and_those_without_credit_are_passed_over(queue: Qu
     assert sinks[0].got[-2:] == numbers(7, 8)
 
 
+def test_turns_go_on_when_consumers_come_and_go(queue: Queue) -> None:
+    a, b, c = Sink(queue), Sink(queue), Sink(queue)
+    queue.add_consumer(a)
+    fill(queue, 1)
+    queue.pump(10)
+    queue.add_consumer(b)
+    fill(queue, 2, 1)
+    queue.pump(10)
+    assert (a.got, b.got) == (numbers(0, 1), numbers(2)), "who comes later waits for a turn"
+    queue.add_consumer(c)
+    fill(queue, 1, 3)
+    queue.pump(10)
+    queue.remove_consumer(a)
+    fill(queue, 1, 4)
+    queue.pump(10)
+    assert (a.got, b.got, c.got) == (numbers(0, 1, 3), numbers(2, 4), []), "nobody is passed over"
+
+
 def test_get_and_consumer_see_each_message_once(queue: Queue) -> None:
     sink = Sink(queue, 2)
     queue.add_consumer(sink)
