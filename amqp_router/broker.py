@@ -295,6 +295,10 @@ class Broker:
     def _definitions_failed(self, error: Exception) -> None:
         """Nothing can be declared any more: whoever waits must not believe it was."""
         self.event(logging.ERROR, "definitions cannot be stored", reason=error)
+        unstored, self._unstored = self._unstored, []
+        for queue in unstored:
+            if not queue.deleted:
+                queue.definition_failed(error)
         for transport in self.registry:
             if any(channel.pending for channel in transport.machine.channels.values()):
                 transport.close(

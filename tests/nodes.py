@@ -268,7 +268,10 @@ class SimNode:
         """A clean stop; connections are gone already."""
         self.quiet()
         self.catalog.stop()
-        self.definitions.commit()
+        # The definition store stops last and tells of what it still had to store.
+        self._committed(self.definitions.commit())
+        while self.worker.jobs:
+            self.worker.run_one()
         # Page files end with the process.
         pagers = [queue for queue in self.vhost.queues.values() if queue.pager is not None]
         assert self.disk.open_files <= len(pagers)

@@ -223,6 +223,10 @@ class Queue(QueueHandle):
         if self.log is not None:
             self.on_high_watermark(self.log)
 
+    def definition_failed(self, error: Exception) -> None:
+        """The queue's definition will never be committed: whoever waits for it must hear so."""
+        self._fail(f"its definition cannot be stored: {error}")
+
     def on_log_failed(self, log: Any, error: Exception) -> None:
         """The log cannot be trusted or written any more: nack, cancel, and say why from now on."""
         self._fail(f"its log failed: {error}")

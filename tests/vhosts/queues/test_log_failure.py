@@ -166,3 +166,22 @@ def test_failing_twice_keeps_the_first_reason(node: SimNode, queue: Queue) -> No
     queue.on_log_failed(queue.log, OSError("first"))
     queue.on_log_failed(queue.log, OSError("second"))
     assert queue.error == "its log failed: first"
+
+
+def test_definition_that_cannot_be_stored(node: SimNode) -> None:
+    """The publisher hears at once; it must not wait for a confirm that never comes."""
+    declaring, publishing = Client(node).open(1), Client(node).open(1)
+    declaring.send(m.QueueDeclare("d", durable=True))
+    publishing.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    publishing.publish(b"x", "d", properties=PERSISTENT)
+    node.sync_once()
+    assert publishing.take() == []
+    queue = node.queue("d")
+    queue.definition_failed(OSError("disk full"))
+    node.quiet()
+    assert [received.method for received in publishing.take()] == [m.BasicNack(1, False, True)]
+    assert queue.error == "its definition cannot be stored: disk full"
+    publishing.publish(b"y", "d", properties=PERSISTENT)
+    node.quiet()
+    assert [received.method for received in publishing.take()] == [m.BasicNack(2, False, True)]
+    assert not node.faults
