@@ -237,6 +237,7 @@ class Broker:
         queue.tick = self.tick
         queue.budget = self.budget
         queue.on_deleted = self._queue_deleted
+        queue.on_failed = self._queue_failed
         queue.discard = self._discard
         if durable:
             self._open_log(queue, incarnation)
@@ -268,6 +269,12 @@ class Broker:
 
     def _discard(self, messages: list[Any]) -> None:
         self.in_slices(partial(_free_some, messages))
+
+    def _queue_failed(self, queue: Queue) -> None:
+        """The operator must hear of it; clients do from their methods."""
+        self.event(
+            logging.ERROR, "queue failed", queue=queue.name, vhost=queue.vhost.name, reason=queue.error
+        )
 
     def _queue_deleted(self, queue: Queue, rev: int) -> None:
         if queue.log is None:

@@ -295,6 +295,7 @@ class SimNode:
         queue.tick = self.tick
         queue.budget = self.budget
         queue.on_deleted = self._queue_deleted
+        queue.on_failed = lambda queue: self.event(40, "queue failed", queue=queue.name, reason=queue.error)
         self.names += 1
         queue.incarnation = incarnation or f"{queue.name}.{self.boot}.{self.names}"
         queue.open_pager = lambda: self.catalog.new_page_log(queue.incarnation)

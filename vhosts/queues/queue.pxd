@@ -22,6 +22,7 @@ cdef class Queue(QueueHandle):
     cdef public MemoryBudget budget
     cdef public object open_pager
     cdef public object on_deleted
+    cdef public object on_failed
     cdef public object discard
     cdef public object pager
     cdef public list ring

@@ -64,6 +64,7 @@ class Queue(QueueHandle):
         "logged_end",
         "next_offset",
         "on_deleted",
+        "on_failed",
         "open_pager",
         "pager",
         "publish_total",
@@ -85,6 +86,8 @@ class Queue(QueueHandle):
         self.budget: Any = None
         self.open_pager: Callable[[], Any]
         self.on_deleted: Callable[[Queue, int], None] | None = None
+        #: Told once, when ``error`` says why the queue cannot serve any more.
+        self.on_failed: Callable[[Queue], None] | None = None
         #: Frees a long list of messages over several turns of the loop.
         self.discard: Callable[[list[Any]], None] | None = None
         self.pager: Any = None
@@ -235,6 +238,8 @@ class Queue(QueueHandle):
         if self.error:
             return
         self.error = reason
+        if self.on_failed is not None:
+            self.on_failed(self)
         waiting = self.waiting
         while waiting:
             waiting.popleft()[1].settled(True)
