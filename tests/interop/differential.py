@@ -1,0 +1,427 @@
+"""The same random operations on our broker and on RabbitMQ; after each, both must have answered alike.
+
+``python -m tests.interop.differential --seeds 20`` starts both. Two connections of two channels each
+declare, bind, publish, consume, get, acknowledge and err on four queues and four exchanges. Compared are
+all frames that arrive: methods with all fields, deliveries with tags, flags, properties and bodies, and
+what is confirmed.
+
+Left out is what RabbitMQ itself leaves to chance or where we differ on purpose: several consumers on one
+queue or channel (their order is a race between RabbitMQ's processes), and channel-wide prefetch (RabbitMQ
+counts gets into it, and suspends consumers without acknowledgement).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.brokers import Broker, RabbitProcess, RouterProcess
+from tests.interop.wire import Received, Wire
+
+QUEUES = ("q1", "q2", "q3", "q4")
+EXCHANGES = {"x-direct": "direct", "x-fanout": "fanout", "x-topic": "topic", "x-headers": "headers"}
+KEYS = ("k1", "k2", "a.b", "a.c", "")
+PATTERNS = (*KEYS, "a.*", "#")
+TAGS = ("t1", "t2", "t3")
+QUIET_S = 0.03
+#: How long both may take to agree.
+PATIENCE_S = 1.5
+
+Channel = tuple[int, int]
+
+
+class Step(NamedTuple):
+    """One operation: a method, or ``publish``, or ``close`` of the connection."""
+
+    connection: int
+    channel: int
+    name: str
+    fields: dict[str, Any]
+
+
+class Side:
+    """The connections to one broker."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.wires: dict[int, Wire] = {}
+        self.confirmed: dict[Channel, set[int]] = {}
+
+    def wire(self, connection: int) -> Wire:
+        if connection not in self.wires:
+            self.wires[connection] = Wire(self.port)
+        return self.wires[connection]
+
+    def drop(self, connection: int) -> None:
+        if connection in self.wires:
+            self.wires.pop(connection).close()
+        self.confirmed = {key: tags for key, tags in self.confirmed.items() if key[0] != connection}
+
+    def do(self, step: Step) -> None:
+        if step.name == "close":
+            self.drop(step.connection)
+        elif step.name == "publish":
+            self.wire(step.connection).publish(step.channel, **step.fields)
+        else:
+            self.wire(step.connection).send(step.channel, step.name, **step.fields)
+
+    def answers(self) -> list[tuple[Channel, Received]]:
+        """All that comes until nothing does for a while; a channel.close is answered at once."""
+        result = []
+        end = time.monotonic() + QUIET_S
+        while time.monotonic() < end:
+            for connection, wire in list(self.wires.items()):
+                received = wire.receive_within(0.002)
+                if received is None:
+                    continue
+                end = time.monotonic() + QUIET_S
+                result.append(((connection, received.channel), received))
+                if received.name == "channel.close":
+                    wire.send(received.channel, "channel.close-ok")
+                    self.confirmed.pop((connection, received.channel), None)
+                if received.name in ("connection.close", "eof", "reset"):
+                    self.drop(connection)
+        return result
+
+    def shown(self, answers: Iterable[tuple[Channel, Received]]) -> dict[Channel, list[str]]:
+        """By channel and comparable: confirms as the tags that they settle, generated names levelled."""
+        result: dict[Channel, list[str]] = {}
+        for key, received in answers:
+            lines = result.setdefault(key, [])
+            if received.name == "basic.ack":
+                settled = self.confirmed.setdefault(key, set())
+                tag = received.delivery_tag
+                new = set(range(1, tag + 1)) - settled if received.multiple else {tag}
+                settled |= new
+                lines += [f"confirm {number}" for number in new]
+            else:
+                text = f"{received.name} {received.fields} {received.properties} {received.body!r}"
+                lines.append(re.sub(r"amq\.gen-[\w-]{22}", "amq.gen-", text))
+        return {key: _in_comparable_order(lines) for key, lines in result.items()}
+
+
+def _in_comparable_order(lines: list[str]) -> list[str]:
+    """Deliveries keep their order; what comes between them may come a little sooner or later."""
+    deliveries = [line for line in lines if line.startswith("basic.deliver")]
+    return deliveries + sorted(line for line in lines if not line.startswith("basic.deliver"))
+
+
+class State:
+    """What the next operations depend on, as the answers tell."""
+
+    def __init__(self) -> None:
+        self.open: set[Channel] = set()
+        #: unsettled delivery tags, and (channel, consumer tag) -> queue
+        self.unacked: dict[Channel, list[int]] = {}
+        self.consumers: dict[tuple[Channel, str], str] = {}
+        self.no_ack: set[tuple[Channel, str]] = set()
+
+    def close(self, matches: Callable[[Channel], bool]) -> None:
+        self.open = {key for key in self.open if not matches(key)}
+        self.unacked = {key: tags for key, tags in self.unacked.items() if not matches(key)}
+        self.consumers = {key: queue for key, queue in self.consumers.items() if not matches(key[0])}
+
+    def learn(self, step: Step, answers: Iterable[tuple[Channel, Received]]) -> None:
+        for key, received in answers:
+            if received.name == "channel.open-ok":
+                self.open.add(key)
+            elif received.name in ("channel.close", "channel.close-ok"):
+                self.close(lambda other, key=key: other == key)  # type: ignore[misc]
+            elif received.name in ("connection.close", "eof", "reset"):
+                self.close(lambda other, key=key: other[0] == key[0])  # type: ignore[misc]
+            elif received.name == "basic.consume-ok":
+                self.consumers[key, received.tag] = step.fields["queue"]
+                if step.fields["no_ack"]:
+                    self.no_ack.add((key, received.tag))
+                else:
+                    self.no_ack.discard((key, received.tag))
+            elif received.name in ("basic.cancel", "basic.cancel-ok"):
+                self.consumers.pop((key, received.tag), None)
+            elif (received.name == "basic.deliver" and (key, received.tag) not in self.no_ack) or (
+                received.name == "basic.get-ok" and not step.fields["no_ack"]
+            ):
+                self.unacked.setdefault(key, []).append(received.delivery_tag)
+
+
+class Operations:
+    """Draws the next operation."""
+
+    def __init__(self, seed: int, state: State) -> None:
+        self.random = random.Random(seed)
+        self.state = state
+        self.bodies = 0
+        self.weights = {
+            self.publish: 60,
+            self.get: 9,
+            self.consume: 5,
+            self.cancel: 3,
+            self.ack: 14,
+            self.nack: 8,
+            self.reject: 6,
+            self.recover: 2,
+            self.qos: 3,
+            self.confirm: 3,
+            self.bind: 4,
+            self.exchange_bind: 2,
+            self.declare_queue: 3,
+            self.declare_exchange: 2,
+            self.delete_queue: 0.5,
+            self.delete_exchange: 0.4,
+            self.purge: 1.5,
+            self.close_channel: 1,
+            self.close_connection: 0.7,
+        }
+
+    def next(self) -> Step:
+        connection, channel = self.random.choice((0, 0, 1)), self.random.choice((1, 2))
+        if (connection, channel) not in self.state.open:
+            return Step(connection, channel, "channel.open", {})
+        while True:
+            (draw,) = self.random.choices(list(self.weights), list(self.weights.values()))
+            drawn = draw((connection, channel))
+            if drawn is not None:
+                return Step(connection, channel, *drawn)
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def queue(self) -> str:
+        return "" if self.chance(0.04) else self.random.choice(QUEUES)
+
+    def exchange(self) -> str:
+        return self.random.choice(
+            (*EXCHANGES, *EXCHANGES, *EXCHANGES, "amq.direct", "amq.topic", "", "", "", "")
+        )
+
+    Drawn = tuple[str, dict[str, Any]] | None
+
+    def publish(self, key: Channel) -> Drawn:
+        self.bodies += 1
+        exchange = self.exchange()
+        fields: dict[str, Any] = {
+            "exchange": exchange,
+            "routing_key": self.random.choice(KEYS if exchange else QUEUES),
+            "body": str(self.bodies),
+            "mandatory": self.chance(0.3),
+            "delivery_mode": 2 if self.chance(0.5) else None,
+        }
+        if self.chance(0.1):
+            fields["headers"] = {
+                self.random.choice(("CC", "BCC")): [self.random.choice(QUEUES), self.random.choice(KEYS)]
+            }
+        elif self.chance(0.3):
+            fields["headers"] = {"h": self.random.choice((1, 2))}
+        return "publish", fields
+
+    def get(self, key: Channel) -> Drawn:
+        return "basic.get", {"queue": self.queue(), "no_ack": self.chance(0.4)}
+
+    def consume(self, key: Channel) -> Drawn:
+        queue = self.random.choice(QUEUES)
+        if queue in self.state.consumers.values() or any(key == other for other, _ in self.state.consumers):
+            return None
+        options = {"no_ack": self.chance(0.3), "exclusive": self.chance(0.1)}
+        return "basic.consume", {"queue": queue, "tag": self.random.choice(TAGS), **options}
+
+    def cancel(self, key: Channel) -> Drawn:
+        return "basic.cancel", {"tag": self.random.choice(TAGS)}
+
+    def tag(self, key: Channel) -> int | None:
+        unacked = self.state.unacked.get(key, [])
+        if self.chance(0.02):
+            return self.random.choice((0, 1, 2, 1000))
+        return self.random.choice(unacked) if unacked else None
+
+    def settle(self, key: Channel, name: str, multiple: bool, **fields: bool) -> Drawn:
+        tag = self.tag(key)
+        if tag is None:
+            return None
+        unacked = self.state.unacked.get(key, [])
+        self.state.unacked[key] = [
+            t for t in unacked if t != tag and not (multiple and (t < tag or tag == 0))
+        ]
+        if name != "basic.reject":
+            fields["multiple"] = multiple
+        return name, {"delivery_tag": tag, **fields}
+
+    def ack(self, key: Channel) -> Drawn:
+        return self.settle(key, "basic.ack", self.chance(0.3))
+
+    def nack(self, key: Channel) -> Drawn:
+        return self.settle(key, "basic.nack", self.chance(0.3), requeue=self.chance(0.7))
+
+    def reject(self, key: Channel) -> Drawn:
+        return self.settle(key, "basic.reject", False, requeue=self.chance(0.7))
+
+    def recover(self, key: Channel) -> Drawn:
+        self.state.unacked.pop(key, None)
+        return "basic.recover", {"requeue": True}
+
+    def bind(self, key: Channel) -> Drawn:
+        fields: dict[str, Any] = {
+            "queue": self.queue(),
+            "exchange": self.exchange(),
+            "routing_key": self.random.choice(PATTERNS),
+        }
+        if self.chance(0.3):
+            fields["arguments"] = {
+                "x-match": self.random.choice(("all", "any")),
+                "h": self.random.choice((1, 2)),
+            }
+        return self.random.choice(("queue.bind", "queue.bind", "queue.unbind")), fields
+
+    def exchange_bind(self, key: Channel) -> Drawn:
+        ends = {"destination": self.random.choice([*EXCHANGES]), "source": self.random.choice([*EXCHANGES])}
+        name = self.random.choice(("exchange.bind", "exchange.bind", "exchange.unbind"))
+        return name, {**ends, "routing_key": self.random.choice(PATTERNS)}
+
+    def declare_queue(self, key: Channel) -> Drawn:
+        flags = {"passive": 0.2, "durable": 0.5, "exclusive": 0.15, "auto_delete": 0.2}
+        return "queue.declare", {
+            "queue": self.queue(),
+            **{flag: self.chance(share) for flag, share in flags.items()},
+        }
+
+    def declare_exchange(self, key: Channel) -> Drawn:
+        name = self.random.choice([*EXCHANGES])
+        kind = EXCHANGES[name] if self.chance(0.8) else "direct"
+        flags = {"passive": 0.1, "durable": 0.5, "auto_delete": 0.15, "internal": 0.1}
+        fields = {flag: self.chance(share) for flag, share in flags.items()}
+        return "exchange.declare", {"exchange": name, "type": kind, **fields}
+
+    def delete_queue(self, key: Channel) -> Drawn:
+        return "queue.delete", {
+            "queue": self.queue(),
+            "if_unused": self.chance(0.4),
+            "if_empty": self.chance(0.4),
+        }
+
+    def delete_exchange(self, key: Channel) -> Drawn:
+        return "exchange.delete", {
+            "exchange": self.random.choice([*EXCHANGES]),
+            "if_unused": self.chance(0.4),
+        }
+
+    def purge(self, key: Channel) -> Drawn:
+        return "queue.purge", {"queue": self.queue()}
+
+    def qos(self, key: Channel) -> Drawn:
+        return "basic.qos", {"count": self.random.choice((0, 1, 2, 5))}
+
+    def confirm(self, key: Channel) -> Drawn:
+        return "confirm.select", {}
+
+    def close_channel(self, key: Channel) -> Drawn:
+        return "channel.close", {"code": 200}
+
+    def close_connection(self, key: Channel) -> Drawn:
+        self.state.close(lambda other: other[0] == key[0])
+        return "close", {}
+
+
+def furnish(port: int) -> None:
+    """Four queues and four exchanges, bound, and nothing in them."""
+    with Wire(port) as wire:
+        wire.open_channel(1)
+        for queue in QUEUES:
+            wire.ok(1, "queue.delete", queue=queue)
+            wire.ok(1, "queue.declare", queue=queue, durable=queue in QUEUES[:2])
+        for number, (exchange, kind) in enumerate(EXCHANGES.items()):
+            wire.ok(1, "exchange.delete", exchange=exchange)
+            wire.ok(1, "exchange.declare", exchange=exchange, type=kind, durable=number % 2 == 0)
+        for number, queue in enumerate(QUEUES):
+            wire.ok(1, "queue.bind", queue=queue, exchange="x-direct", routing_key=KEYS[number % 2])
+            wire.ok(
+                1,
+                "queue.bind",
+                queue=queue,
+                exchange="x-topic",
+                routing_key=("a.*", "#", "a.b", "*.c")[number],
+            )
+            wire.ok(1, "queue.bind", queue=queue, exchange="x-headers", arguments={"h": number % 2 + 1})
+        for queue in QUEUES[1::2]:
+            wire.ok(1, "queue.bind", queue=queue, exchange="x-fanout")
+
+
+def compare(brokers: list[Broker], seed: int, steps: int) -> list[str]:
+    """Run one seed; the lines that tell of the first difference, if there is one."""
+    for broker in brokers:
+        furnish(broker.port)
+    sides = [Side(broker.port) for broker in brokers]
+    state = State()
+    operations = Operations(seed, state)
+    history: list[Step] = []
+    try:
+        for _ in range(steps):
+            step = operations.next()
+            history.append(step)
+            for side in sides:
+                side.do(step)
+            shown: list[dict[Channel, list[str]]] = [{}, {}]
+            end = time.monotonic() + PATIENCE_S
+            while True:
+                answers = [side.answers() for side in sides]
+                for side, seen, new in zip(sides, shown, answers, strict=True):
+                    for key, lines in side.shown(new).items():
+                        seen[key] = _in_comparable_order(seen.get(key, []) + lines)
+                state.learn(step, answers[-1])
+                if shown[0] == shown[1] or time.monotonic() > end:
+                    break
+            if shown[0] != shown[1]:
+                told = [f"  {step}" for step in history[-15:]]
+                return [f"seed {seed}, step {len(history)}:", *told, *_difference(brokers, shown)]
+    finally:
+        for side in sides:
+            for connection in list(side.wires):
+                side.drop(connection)
+    return []
+
+
+def _difference(brokers: list[Broker], shown: list[dict[Channel, list[str]]]) -> list[str]:
+    lines = []
+    for key in sorted({*shown[0], *shown[1]}):
+        if shown[0].get(key) != shown[1].get(key):
+            for broker, seen in zip(brokers, shown, strict=True):
+                lines.append(f"  channel {key}, {broker.name}:")
+                lines += [f"    {line}" for line in seen.get(key, ["(nothing)"])]
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="differential", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1, help="first seed")
+    parser.add_argument("--steps", type=int, default=200)
+    args = parser.parse_args()
+    if not RabbitProcess.available():
+        print("RabbitMQ is not installed here", file=sys.stderr)
+        return 2
+    different = 0
+    with tempfile.TemporaryDirectory(prefix="differential-") as directory:
+        brokers: list[Broker] = [
+            RouterProcess(Path(directory, "router")),
+            RabbitProcess(Path(directory, "rabbitmq")),
+        ]
+        for broker in brokers:
+            broker.start()
+        try:
+            for seed in range(args.first, args.first + args.seeds):
+                lines = compare(brokers, seed, args.steps)
+                different += bool(lines)
+                print("\n".join(lines or [f"seed {seed}: {args.steps} steps alike"]), flush=True)
+        finally:
+            for broker in brokers:
+                broker.stop()
+    print(f"{different} of {args.seeds} seeds with a difference")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
