@@ -48,7 +48,6 @@ class Channel:
         "delivery",
         "first_served",
         "getters",
-        "held_cancels",
         "last_queue",
         "number",
         "out",
@@ -87,8 +86,6 @@ class Channel:
         self.getters: dict[Queue, ChannelConsumer] = {}
         #: Whose consumer's queue began when the channel's limit was last no longer used up.
         self.first_served = 0
-        #: Tags of own consumers that the running queue.delete cancelled; None when none runs.
-        self.held_cancels: list[str] | None = None
         self.content = ContentAssembler()
         #: Replies waiting for a commit, each with what the channel wrote after it.
         self.pending: deque[tuple[int, bytes, Output]] = deque()
@@ -196,8 +193,9 @@ class Channel:
         self.consumers.pop(consumer.tag, None)
         if self.state is not ChannelState.OPEN or not self.connection.consumer_cancel_notify:
             return
-        if self.held_cancels is not None:
-            self.held_cancels.append(consumer.tag)
+        held = self.connection.held_cancels
+        if held is not None:
+            held.append((self, consumer.tag))
         else:
             self.reply(methods.BasicCancel(consumer.tag, True), 0)
 
@@ -255,16 +253,19 @@ def _access(channel: Channel, method: methods.AccessRequest) -> None:
 
 
 def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
-    # The reply leaves before the cancels of this channel's own consumers, as in RabbitMQ: a client that
-    # waits for it may take a cancel that comes first for an error (kombu does).
-    held: list[str] = []
-    channel.held_cancels = held
+    # The reply leaves before the cancels of this connection's own consumers, as in RabbitMQ: a client that
+    # waits for it may take a cancel that comes first for an error (kombu does, of any channel).
+    held: list[tuple[Channel, str]] = []
+    connection = channel.connection
+    connection.held_cancels = held
     try:
         declaring.delete_queue(channel, method)
     finally:
-        channel.held_cancels = None
-    for tag in held:
-        channel.reply(methods.BasicCancel(tag, True), 0)
+        connection.held_cancels = None
+    # What the reply waits for, the cancels wait for as well.
+    rev = channel.pending[len(channel.pending) - 1][0] if channel.pending else 0
+    for consuming_channel, tag in held:
+        consuming_channel.reply(methods.BasicCancel(tag, True), rev)
 
 
 def _tx_select(channel: Channel, method: methods.TxSelect) -> None:

@@ -35,6 +35,8 @@ class Connection(Protocol):
     vhost: Any
     frame_max: int
     consumer_cancel_notify: bool
+    #: Channels and consumer tags that the running queue.delete cancelled; None when none runs.
+    held_cancels: list[tuple[Any, str]] | None
     #: Whether the connection has ended, or is about to.
     stopped: bool
 

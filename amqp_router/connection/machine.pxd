@@ -25,6 +25,7 @@ cdef class Machine:
     cdef public dict client_properties
     cdef public set capabilities
     cdef public bint consumer_cancel_notify
+    cdef public object held_cancels
     cdef public object vhost
     cdef public object permissions
     cdef public object cache

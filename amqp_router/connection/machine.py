@@ -71,6 +71,7 @@ class Machine:
         "data",
         "frame_max",
         "heartbeat_s",
+        "held_cancels",
         "hot_delivery",
         "hot_number",
         "hot_publishing",
@@ -120,6 +121,7 @@ class Machine:
         self.client_properties: dict[str, Any] = {}
         self.capabilities: set[str] = set()
         self.consumer_cancel_notify = False
+        self.held_cancels: list[tuple[Channel, str]] | None = None
         self.vhost: Any = None
         self.permissions: Any = None
         self.cache: Any = None

@@ -226,12 +226,15 @@ def test_deleting_a_queue_cancels_its_consumers(connect: Connect, wire: Wire, na
 def test_deleting_a_queue_is_answered_before_its_own_consumer_is_cancelled(
     wire: Wire, name: str, durable: bool
 ) -> None:
-    """kombu takes a cancel that comes while it waits for delete-ok for an error."""
+    """kombu takes a cancel that comes while it waits for delete-ok for an error, on any channel."""
+    wire.open_channel(2)
     wire.ok(1, "queue.declare", queue=name, durable=durable)
-    wire.ok(1, "basic.consume", queue=name, tag="T")
+    wire.ok(1, "basic.consume", queue=name, tag="T1")
+    wire.ok(2, "basic.consume", queue=name, tag="T2")
     assert wire.ok(1, "queue.delete", queue=name).messages == 0
-    cancel = wire.receive()
-    assert (cancel.name, cancel.tag) == ("basic.cancel", "T")
+    cancels = wire.receive_named("basic.cancel", 2)
+    assert {(cancel.channel, cancel.tag) for cancel in cancels} == {(1, "T1"), (2, "T2")}
+    wire.ok(2, "basic.qos")
 
 
 def test_a_queue_declared_again_is_empty(wire: Wire, name: str) -> None:
