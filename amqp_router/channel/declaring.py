@@ -77,7 +77,7 @@ class DeclaringChannel(Protocol):
     def reply(self, method: Method | None, rev: int) -> None:
         """Send ``method`` once revision ``rev`` of the definitions is committed; 0 is at once.
 
-        None sends nothing, yet what follows on this channel waits all the same.
+        None (nowait) sends nothing and holds nothing back.
         """
 
 

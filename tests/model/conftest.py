@@ -24,4 +24,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     lines = [f"{count:7} {move}" for move, count in sorted(total.items())]
     half = (len(lines) + 1) // 2
     for left, right in zip(lines[:half], [*lines[half:], ""], strict=False):
-        terminalreporter.write_line(f"{left:58}{right}")
+        terminalreporter.write_line(f"{left:66}{right}")

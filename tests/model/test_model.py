@@ -186,14 +186,14 @@ class NodeMachine(RuleBasedStateMachine):
 def test_node_against_lists(moves: Counter[str]) -> None:
     NodeMachine.total = Counter()
     run_state_machine_as_test(
-        NodeMachine, settings=settings(max_examples=120, stateful_step_count=50, deadline=None)
+        NodeMachine, settings=settings(max_examples=80, stateful_step_count=50, deadline=None)
     )
     moves += NodeMachine.total
 
 
 def test_long_walks(moves: Counter[str]) -> None:
     """More moves than hypothesis makes, from seeds."""
-    for seed in range(100):
+    for seed in range(60):
         moves += walk(seed, 150).moves
 
 
