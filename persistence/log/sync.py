@@ -376,7 +376,7 @@ class LogSync:
         """Cut a log whose buffers are dropped already; blocks.
 
         Raises:
-            CorruptLog, OSError: as recovery does.
+            CorruptLog, OSError: as recovery does; also if nothing of the log is on disk yet.
         """
         # The journal would put back what is cut here.
         self._begin(drain_journal=True)
