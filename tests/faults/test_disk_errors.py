@@ -93,6 +93,7 @@ def test_one_log_fails(broker: RouterProcess, calls: str, error: str) -> None:
         assert publish(wire, "", WELL, b"meanwhile").name == "basic.ack"
         assert publish(wire, "amq.fanout", "", b"half").name == "basic.nack"
         assert publish(wire, "", WELL, b"after").name == "basic.ack"
+    assert SICK in broker.log(), "the broker's log names the queue"
     # the others keep their copies
     assert [message.body for message in wire.get_all(WELL)] == [b"before", b"meanwhile", b"half", b"after"]
     assert "Traceback" not in broker.log()

@@ -287,6 +287,17 @@ def test_consumers_take_turns(wire: Wire, queue: str) -> None:
         assert wire.receive().tag == "12"[int(body) % 2]
 
 
+def test_a_newcomer_is_served_last(wire: Wire, queue: str) -> None:
+    """Who was in line before it comes first."""
+    turns = ""
+    for tag, count in (("A", 1), ("B", 4), ("C", 5)):
+        wire.ok(1, "basic.consume", queue=queue, tag=tag, no_ack=True)
+        for _ in range(count):
+            wire.publish(1, "", queue, b"x")
+            turns += wire.receive().tag
+    assert turns == "A" + "ABAB" + "ABCAB"
+
+
 def test_consumers_without_credit_are_passed_over(wire: Wire, queue: str) -> None:
     wire.ok(1, "basic.qos", count=1)
     wire.ok(1, "basic.consume", queue=queue, tag="slow")
