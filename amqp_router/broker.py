@@ -363,6 +363,7 @@ class Broker:
             "exchange_exchange_bindings",
             "basic.nack",
             "consumer_cancel_notify",
+            "per_consumer_qos",
             "authentication_failure_close",
         )
         return {

@@ -29,7 +29,14 @@ def test_start(connect: Connect) -> None:
     assert (start.major, start.minor, start.locales) == (0, 9, "en_US")
     assert "PLAIN" in start.mechanisms.split()
     capabilities = start.fields["properties"]["capabilities"]
-    for name in ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify"):
+    for name in (
+        "publisher_confirms",
+        "exchange_exchange_bindings",
+        "basic.nack",
+        "consumer_cancel_notify",
+        "per_consumer_qos",
+        "authentication_failure_close",
+    ):
         assert capabilities[name] is True
     for name in ("product", "version"):
         assert start.fields["properties"][name]
