@@ -30,8 +30,11 @@ FANOUT = "chaos"
 class Chaos:
     """Rounds of load and kill on one broker; ``report`` says what came of it."""
 
-    def __init__(self, broker: Broker, seed: int, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, broker: Broker, seed: int, tell: Callable[[str], None], *, politely: bool = False
+    ) -> None:
         self.broker = broker
+        self.politely = politely
         self.random = random.Random(seed)
         self.tell = tell
         self.accounts = {queue: Account() for queue in QUEUES}
@@ -73,7 +76,7 @@ class Chaos:
         self.kill()
         for worker in workers:
             worker.finish()
-        if isinstance(self.broker, RouterProcess) and self.random.random() < 0.2:
+        if isinstance(self.broker, RouterProcess) and not self.politely and self.random.random() < 0.2:
             self.broker.launch()
             time.sleep(self.random.uniform(0, 0.8))
             self.kill()
@@ -81,7 +84,11 @@ class Chaos:
         self.tell(f"round {number:3}: {self.summary()}; started in {self.starts[-1]:.2f} s")
 
     def kill(self) -> None:
-        self.broker.kill9()
+        if self.politely:
+            code = self.broker.stop()
+            assert code == 0, f"exit code {code}:\n{self.broker.log()[-4000:]}"
+        else:
+            self.broker.kill9()
         self.kills += 1
 
     def drain(self) -> None:
@@ -123,7 +130,7 @@ class Chaos:
         accounts = self.accounts.values()
         return "\n".join(
             [
-                f"{self.kills} times kill -9; {self.summary()},"
+                f"{self.kills} times {'SIGTERM' if self.politely else 'kill -9'}; {self.summary()},"
                 f" {sum(publisher.unknown for publisher in self.publishers)} unanswered at a kill,"
                 f" {sum(publisher.nacked for publisher in self.publishers)} refused",
                 f"{sum(len(account.must) for account in accounts)} copies had to survive;"
@@ -150,6 +157,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--politely", action="store_true", help="SIGTERM instead of kill -9")
     parser.add_argument("--rabbitmq", action="store_true", help="kill Debian's RabbitMQ instead, to compare")
     parser.add_argument("--uncompiled", action="store_true", help="run the broker from source")
     args = parser.parse_args()
@@ -160,7 +168,7 @@ def main() -> int:
             if args.rabbitmq
             else RouterProcess(Path(directory), uncompiled=args.uncompiled)
         )
-        chaos = Chaos(broker, args.seed, lambda line: print(line, flush=True))
+        chaos = Chaos(broker, args.seed, lambda line: print(line, flush=True), politely=args.politely)
         try:
             ok = chaos.run(args.rounds)
         except BaseException:

@@ -146,6 +146,8 @@ class Publisher:
         return encode_publish(1, self.exchange, self.key, body, delivery_mode=2 if persistent else 1)
 
     def settle(self, answer: Received, outstanding: dict[int, tuple[Id, bool]]) -> None:
+        if answer.name == "connection.close":
+            raise Gone
         assert answer.name in ("basic.ack", "basic.nack"), f"a publisher got {answer}"
         first = next(iter(outstanding), 0)
         tags = range(first, answer.delivery_tag + 1) if answer.multiple else (answer.delivery_tag,)
@@ -183,6 +185,8 @@ class Consumer:
         while not worker.ending.is_set():
             message = next_of(wire, 0.1)
             if message is not None:
+                if message.name == "connection.close":
+                    return
                 assert message.name == "basic.deliver", f"a consumer got {message}"
                 self.last_delivery = time.monotonic()
                 publisher, number, _ = message.body.split(b":", 2)

@@ -10,10 +10,11 @@ from tests.brokers import RouterProcess
 from tests.faults.chaos import Chaos
 
 
+@pytest.mark.parametrize("politely", [False, True], ids=["kill9", "SIGTERM"])
 @pytest.mark.parametrize("uncompiled", [False, True], ids=["compiled", "uncompiled"])
-def test_nothing_confirmed_is_lost(tmp_path: Path, uncompiled: bool) -> None:
+def test_nothing_confirmed_is_lost(tmp_path: Path, uncompiled: bool, politely: bool) -> None:
     broker = RouterProcess(tmp_path, uncompiled=uncompiled)
-    chaos = Chaos(broker, seed=7, tell=print)
+    chaos = Chaos(broker, seed=7, tell=print, politely=politely)
     try:
         ok = chaos.run(rounds=4)
     finally:
