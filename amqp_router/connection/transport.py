@@ -21,6 +21,8 @@ from amqp_router.protocol.constants import HEARTBEAT_FRAME
 
 #: Bytes handed to the socket at once: what it does not take is copied by the event loop.
 WRITE_BYTES = 256 << 10
+#: Bytes written to one connection before the others get their turn; the kernel may take several MiB at once.
+TURN_BYTES = 1 << 20
 #: Seconds between chunks read from a paused connection that also consumes.
 TRICKLE_S = 0.05
 #: Seconds a client gets to answer connection.close.
@@ -160,10 +162,12 @@ class Transport(asyncio.Protocol):
         transport = self._transport
         output = machine.output
         assert transport is not None
-        while self._writable:
+        left = TURN_BYTES
+        while self._writable and left > 0:
             if self._rest:
                 piece = self._rest[:WRITE_BYTES]
                 self._rest = self._rest[WRITE_BYTES:]
+                left -= len(piece)
                 transport.write(piece)
                 continue
             data = output.next_piece()
@@ -171,10 +175,13 @@ class Transport(asyncio.Protocol):
                 break
             self._sent = True
             if len(data) <= WRITE_BYTES:
+                left -= len(data)
                 transport.write(data)
             else:
                 self._rest = memoryview(data)
-        if self._writable and output.full:
+        if self._writable and left <= 0:
+            output.touch()  # the rest in the next turn, after the others
+        elif self._writable and output.full:
             output.full = False
             machine.drained()
         if output.waiting_bytes() > self._node.options.output_bytes_max or not self._reading:

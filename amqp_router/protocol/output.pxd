@@ -15,6 +15,7 @@ cdef class LargeContent:
     cdef public Py_ssize_t index
     cdef public Py_ssize_t position
     cpdef bytes next_piece(self)
+    cdef void _advance(self)
 
 
 cdef class Output:

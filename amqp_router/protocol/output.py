@@ -27,7 +27,8 @@ class LargeContent:
     __slots__ = ("body_payload_max", "channel", "current", "frames", "index", "position")
 
     def __init__(self, frames: Frames, channel: int, body_payload_max: int) -> None:
-        self.frames = frames
+        # A list of its own, so that each frame can be freed when it is out: a thousand at once take a while.
+        self.frames = list(frames) if isinstance(frames, tuple) else frames
         self.channel = channel
         self.body_payload_max = body_payload_max
         self.index = 0
@@ -43,21 +44,26 @@ class LargeContent:
         if self.position == 7:
             frame = self.frames[self.index]
         if self.index == 0:
-            self.index = 1
+            self._advance()
             return _on_channel(frame, self.channel)
         end = len(frame) - 1
         if end - 7 <= self.body_payload_max:
-            self.index += 1
+            self._advance()
             return _on_channel(frame, self.channel)
         self.current = frame
         stop = min(self.position + self.body_payload_max, end)
         piece = frame[self.position : stop]
         self.position = stop
         if stop == end:
-            self.index += 1
-            self.position = 7
-            self.current = b""
+            self._advance()
         return b"%b%b\xce" % (frame_header(3, self.channel, len(piece)), piece)
+
+    def _advance(self) -> None:
+        if isinstance(self.frames, list):
+            self.frames[self.index] = b""
+        self.index += 1
+        self.position = 7
+        self.current = b""
 
 
 def _on_channel(frame: bytes, channel: int) -> bytes:
