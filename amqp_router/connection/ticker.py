@@ -11,9 +11,11 @@ from typing import Any
 
 from amqp_router.protocol.tick import Tick
 
-#: Deliveries per queue and per tick before the others, and the sockets, get their turn.
-QUEUE_UNITS = 2048
+#: Deliveries per tick before the sockets get their turn; of a queue that is new on the agenda, and of one
+#: that waits in line.
 TICK_UNITS = 4096
+FRESH_UNITS = 512
+QUEUE_UNITS = 2048
 #: What turning to a queue costs beside its deliveries, in deliveries.
 TURN_UNITS = 8
 
@@ -39,6 +41,8 @@ class Ticker:
         self._start_round = start_round
         self._ready_count = ready_count
         self._slices: list[Callable[[], bool]] = []
+        #: Queues that were not reached, or need more than their share; marked dirty.
+        self._waiting: list[Any] = []
         #: Whether the loop holds a call of ``run``.
         self._queued = False
         tick.callback = self._run_queued
@@ -77,7 +81,7 @@ class Ticker:
         tick = self._tick
         if self._slices:
             self._run_slices()
-        if tick.queues:
+        if tick.queues or self._waiting:
             self._pump(tick)
         try:
             self._start_round()
@@ -94,15 +98,15 @@ class Ticker:
         if tick.outputs:
             outputs: list[Any] = tick.outputs
             tick.outputs = []
+            if len(outputs) > 1:
+                outputs.sort(key=_waiting_bytes)  # a few octets need not wait for a mebibyte
             for output in outputs:
                 output.dirty = False
                 try:
                     output.owner.flush()
-                except (
-                    Exception
-                ) as error:  # ours, or a message that cannot be read; only that connection ends
+                except Exception as error:  # ours, or a message that cannot be read
                     output.owner.failed(error)
-        if tick.queues or tick.channels or tick.outputs or self._slices:
+        if tick.queues or tick.channels or tick.outputs or self._slices or self._waiting:
             if not self._queued:
                 self._queue(self._run_queued)
         else:
@@ -119,20 +123,38 @@ class Ticker:
                 self._unexpected("a slice of work", error)
 
     def _pump(self, tick: Tick) -> None:
-        queues: list[Any] = tick.queues
+        """Turn to the queues that have something for their consumers.
+
+        Half of the turn is for those that are new on the agenda, a little each; whoever needs more, or was
+        not reached, waits in line for the other half. So a queue with one message need not wait for a
+        thousand.
+        """
+        fresh: list[Any] = tick.queues
         tick.queues = []
-        left = TICK_UNITS
+        waiting = self._waiting
+        spent, more = self._turn_to(fresh, TICK_UNITS // 2, FRESH_UNITS)
+        _, self._waiting = self._turn_to(waiting + more, TICK_UNITS - spent, QUEUE_UNITS)
+
+    def _turn_to(self, queues: list[Any], budget: int, share: int) -> tuple[int, list[Any]]:
+        """Deliver ``share`` messages of each at the most; returns what it cost, and which need more."""
+        spent = 0
+        more: list[Any] = []
         for index, queue in enumerate(queues):
-            if left <= 0:
-                tick.queues = queues[index:] + tick.queues  # still marked dirty
-                return
+            if spent >= budget:
+                return spent, queues[index:] + more
             queue.dirty = False
-            units = min(left, QUEUE_UNITS)
             try:
-                done = queue.pump(units)
+                done = queue.pump(share)
             except Exception as error:  # ours; the other queues must not suffer for it
                 self._unexpected(f"queue {queue.name}", error)
                 continue
-            left -= done + TURN_UNITS
-            if done >= units:
-                queue.touch()
+            spent += done + TURN_UNITS
+            if done >= share:
+                queue.dirty = True
+                more.append(queue)
+        return spent, more
+
+
+def _waiting_bytes(output: Any) -> int:
+    size: int = output.waiting_bytes()
+    return size

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amqp_router.connection.ticker import QUEUE_UNITS, TICK_UNITS, Ticker
+from amqp_router.connection.ticker import FRESH_UNITS, QUEUE_UNITS, TICK_UNITS, Ticker
 from amqp_router.protocol.tick import Tick
 
 
@@ -71,6 +71,9 @@ class Item:
 
     def flush(self) -> None:
         self._do("flush")
+
+    def waiting_bytes(self) -> int:
+        return self.work
 
     def failed(self, error: Exception) -> None:
         self.failures.append(error)
@@ -197,7 +200,7 @@ def test_each_queue_gets_its_share(loop: Loop) -> None:
     loop.tick.queues += [long, short]
     loop.tick.wake()
     loop.turn()
-    assert (long.pumped, short.pumped) == ([QUEUE_UNITS], [3])
+    assert (long.pumped, short.pumped) == ([FRESH_UNITS, QUEUE_UNITS], [3])
     loop.run()
     assert sum(long.pumped) == 5 * QUEUE_UNITS
 
@@ -213,6 +216,37 @@ def test_queues_beyond_the_share_of_a_turn_come_next(loop: Loop) -> None:
     loop.run()
     assert all(sum(item.pumped) == QUEUE_UNITS for item in items)
     assert not any(item.dirty for item in items)
+
+
+def test_newcomer_does_not_wait_for_a_thousand_others(loop: Loop) -> None:
+    crowd = [Item(loop, str(number), work=1) for number in range(1000)]
+    loop.tick.queues += crowd
+    loop.tick.wake()
+    loop.turn()
+    assert not crowd[-1].pumped
+    late = Item(loop, "late", work=1)
+    loop.tick.queues.append(late)
+    loop.turn()
+    assert late.pumped == [1]
+    loop.run()
+    assert all(item.pumped == [1] for item in crowd)
+
+
+def test_the_crowd_gets_on_whatever_else_comes(loop: Loop) -> None:
+    crowd = [Item(loop, str(number), work=1) for number in range(1000)]
+    loop.tick.queues += crowd
+    for turn in range(20):
+        loop.tick.queues += [Item(loop, f"new {turn} {number}", work=FRESH_UNITS) for number in range(10)]
+        loop.tick.wake()
+        loop.turn()
+    assert all(item.pumped == [1] for item in crowd)
+
+
+def test_small_outputs_are_written_before_large_ones(loop: Loop) -> None:
+    loop.tick.outputs += [Item(loop, "large", work=1 << 20), Item(loop, "small", work=10)]
+    loop.tick.wake()
+    loop.run()
+    assert [entry for entry in loop.done if entry.startswith("flush")] == ["flush small", "flush large"]
 
 
 # -- faults of ours ---------------------------------------------------------------------------------
