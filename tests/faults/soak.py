@@ -4,8 +4,9 @@ The probe's 99.9th percentile must be at most 10 ms above its idle value in the 
 few cores load, probe and broker share them, and the kernel's scheduling alone costs more than that. So the
 load takes only what the others leave (SCHED_IDLE), broker and probe get a higher priority where that is
 allowed (root), and the idle value is taken twice, the second time with every core kept busy by SCHED_IDLE
-loops: that is what the loads are compared with. The column "callback" does not depend on what else runs: the
-longest that a single callback held the broker's event loop, in milliseconds of CPU time.
+loops: what is above the first and not above the second cannot be told from the kernel's doing. The column
+"callback" does not depend on what else runs: the longest that a single callback held the broker's event loop,
+in milliseconds of CPU time.
 """
 
 from __future__ import annotations
@@ -158,11 +159,11 @@ def soak(broker: Broker, names: list[str], seconds: float, persistent: bool, cal
     print(row(*["---"] * 9))
     quiet = idle(broker, min(seconds, 20), persistent)
     with busy_cores():
-        before = idle(broker, min(seconds, 20), persistent)
+        busy = idle(broker, min(seconds, 20), persistent)
     callbacks.longest()
     memory_now = f"{resident(broker.pid):.0f}"
     print(row("(idle)", "", "", shown(quiet), "", "", memory_now, "", ""))
-    print(row("(idle, cores busy)", "", "", shown(before), "", "", memory_now, "", ""), flush=True)
+    print(row("(idle, cores busy)", "", "", shown(busy), "", "", memory_now, "", ""), flush=True)
     failures = 0
     for name in names:
         memory = Memory(broker.pid)
@@ -173,9 +174,14 @@ def soak(broker: Broker, names: list[str], seconds: float, persistent: bool, cal
         outcome = results.get(timeout=600)
         process.join()
         memory.finish()
-        above = during.p999 - before.p999
-        ok = not outcome.problem and above <= ABOVE_IDLE_MS
-        failures += not ok
+        above = during.p999 - quiet.p999
+        if above <= ABOVE_IDLE_MS:
+            verdict = "as it must"
+        elif during.p999 - busy.p999 <= ABOVE_IDLE_MS:
+            verdict = "the kernel's doing, or not told from it"
+        else:
+            verdict = "**late**"
+        failures += bool(outcome.problem) or verdict == "**late**"
         quarters = " ".join(f"{memory.quarter(number):.0f}" for number in (1, 2, 3, 4))
         print(
             row(
@@ -187,7 +193,7 @@ def soak(broker: Broker, names: list[str], seconds: float, persistent: bool, cal
                 quarters,
                 f"{max(memory.samples):.0f}",
                 callbacks.longest(),
-                outcome.problem or ("as it must" if ok else "**late**"),
+                outcome.problem or verdict,
             ),
             flush=True,
         )
