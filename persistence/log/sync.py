@@ -387,8 +387,8 @@ class LogSync:
 
     def settle_down(self) -> None:
         """Wait for the round under way and take its result in; blocks."""
-        if self._quick and self._flusher is not None:
-            self._end_quickly(self._flusher.wait())
+        while self._quick and self._flusher is not None:
+            self._end_quickly(self._flusher.wait())  # which may begin the next one
         work = self._round
         self._worker.wait_idle()
         if work is not None and self._round is work:

@@ -215,3 +215,21 @@ def test_files_of_new_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
         node.sync.start_round()
     assert made == [2, 4, 5]
     node.catalog.stop()
+
+
+def test_settling_down_waits_for_the_round_that_follows_a_small_one(tmp_path: Path) -> None:
+    """That one was taken for the worker's, and its log told that it is durable before it was written."""
+    node = Node(tmp_path)
+    one = node.log("one")
+    for _ in range(3):
+        node.publish(one)
+        node.turn()
+    node.publish(one)
+    assert node.flusher.busy
+    node.publish(one)  # dirty again while the flusher is at work
+    node.sync.settle_down()
+    assert not node.flusher.busy
+    assert one.high_watermark == one.end
+    node.publish(one)
+    assert node.turn()
+    node.catalog.stop()
