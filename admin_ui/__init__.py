@@ -1,0 +1,1 @@
+"""The admin door: RabbitMQ's HTTP API under ``/api`` and the pages under ``/ui``."""

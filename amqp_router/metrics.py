@@ -1,0 +1,1 @@
+"""Rates, sampled from counters that only grow."""
