@@ -37,6 +37,7 @@ COMPILED = [
     "amqp_router.protocol.frames",
     "amqp_router.protocol.fields",
     "amqp_router.protocol.properties",
+    "vhosts.counters",
     "vhosts.queues.handle",
     "vhosts.queues.consumers",
     "vhosts.queues.queue",

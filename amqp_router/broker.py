@@ -21,6 +21,7 @@ from amqp_router import logs
 from amqp_router.auth.backends import Authenticator, AuthOptions
 from amqp_router.auth.mechanisms import MECHANISMS
 from amqp_router.auth.users import Users, first_definitions
+from amqp_router.channel.states import ChannelState
 from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegistry, count_boot
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
@@ -39,6 +40,7 @@ from persistence.log.catalog import Catalog
 from persistence.log.memory import MemoryBudget
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
+from vhosts.counters import MessageTotals
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
@@ -326,6 +328,18 @@ class Broker:
     def connection_count(self) -> int:
         """Open connections, handshakes included."""
         return len(self.registry)
+
+    def message_totals(self, vhost: str) -> MessageTotals:
+        """What happened to messages in a virtual host since it was opened, on channels closed and open."""
+        totals = MessageTotals()
+        totals.add(self.vhosts[vhost].counters.closed)
+        for transport in self.registry:
+            machine = transport.machine
+            if machine.vhost is not None and machine.vhost.name == vhost:
+                for channel in machine.channels.values():
+                    if channel.state is ChannelState.OPEN:
+                        totals.add(channel.totals())
+        return totals
 
     def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
         """See ``connection.ports.Services``."""

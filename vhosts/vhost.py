@@ -351,7 +351,7 @@ class VirtualHost:
 
     def _enter(self, queue: QueueHandle) -> None:
         self.queues[queue.name] = queue
-        self.table.default_routes[_octets(queue.name)] = default_route(queue)
+        self.table.default_routes[_octets(queue.name)] = default_route(queue, self.exchanges[""].counters)
         if queue.exclusive_owner is not None:
             self._owned.setdefault(queue.exclusive_owner, {})[queue] = None
 

@@ -29,6 +29,7 @@ from amqp_router.protocol.errors import (
 )
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
+from vhosts.counters import MessageTotals
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.consumers import Credit
 from vhosts.queues.queue import Queue
@@ -105,6 +106,7 @@ class Channel:
         self.publishing.out = self.out
         self.publishing.inflow = inflow
         self.publishing.open_runs = open_runs
+        self.vhost.counters.channel_created += 1
 
     # -- methods ------------------------------------------------------------------------------------
 
@@ -225,10 +227,30 @@ class Channel:
     def _requeue_some(self, last: int) -> bool:
         return self.delivery.requeue_some(last, RELEASE_SLICE)
 
+    def totals(self) -> MessageTotals:
+        """What happened to messages here so far."""
+        publishing, delivery = self.publishing, self.delivery
+        totals = MessageTotals()
+        totals.publish = publishing.publish_total
+        totals.confirm = self.confirms.confirm_total if self.confirms is not None else 0
+        totals.return_unroutable = publishing.return_total
+        totals.drop_unroutable = publishing.drop_total
+        totals.deliver = delivery.deliver_total
+        totals.deliver_no_ack = delivery.deliver_no_ack_total
+        totals.get = delivery.get_total
+        totals.get_no_ack = delivery.get_no_ack_total
+        totals.get_empty = delivery.get_empty_total
+        totals.redeliver = delivery.redeliver_total
+        totals.ack = delivery.ack_total
+        return totals
+
     # -- the end ------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Leave all queues and give back what is out; publishes still unsynced are nobody's any more."""
+        counters = self.vhost.counters
+        counters.channel_closed += 1
+        counters.closed.add(self.totals())
         self.publishing.close_run()
         self.publishing.confirming = False
         self.publishing.confirms = None

@@ -15,6 +15,7 @@ cdef class Confirms:
     cdef public list fresh
     cdef public list nacked
     cdef public bint owed
+    cdef public unsigned long long confirm_total
     @cython.locals(ahead=list)
     cpdef void settle(self, unsigned long long first, unsigned long long last, bint failed)
     @cython.locals(low="unsigned long long", top="unsigned long long")

@@ -18,7 +18,19 @@ from amqp_router.protocol.tick import Tick
 class Confirms:
     """``settle`` as publishes become safe, ``emit`` once per tick."""
 
-    __slots__ = ("acked_to", "ahead", "fresh", "low", "nacked", "number", "owed", "owner", "tick", "top")
+    __slots__ = (
+        "acked_to",
+        "ahead",
+        "confirm_total",
+        "fresh",
+        "low",
+        "nacked",
+        "number",
+        "owed",
+        "owner",
+        "tick",
+        "top",
+    )
 
     def __init__(self) -> None:
         self.number = 0
@@ -37,11 +49,15 @@ class Confirms:
         #: The highest number acknowledged this tick at ``low``; 0 if none.
         self.top = 0
         self.owed = False
+        #: Publishes that are safe.
+        self.confirm_total = 0
 
     def settle(self, first: int, last: int, failed: bool) -> None:
         """The publishes ``first`` to ``last`` are safe, or (``failed``) lost and known to be."""
         if failed:
             self.nacked.append((first, last))
+        else:
+            self.confirm_total += last - first + 1
         if first == self.low:
             self.low = last + 1
             if not failed:

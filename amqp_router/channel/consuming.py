@@ -116,18 +116,24 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     message = queue.get(method.no_ack)
     if message is None:
         queue.check_available()
+        channel.delivery.get_empty_total += 1
         channel.reply(methods.BasicGetEmpty(), 0)
         return
     delivery = channel.delivery
     tag = delivery.next_tag
     if method.no_ack:
         delivery.skip_tag()
+        delivery.get_no_ack_total += 1
     else:
+        delivery.get_total += 1
         owner = channel.getters.get(queue)
         if owner is None:
             owner = channel.getters[queue] = getter(queue, delivery)
         delivery.add(message, owner)
-    redelivered = b"\x01" if message.flags & REDELIVERED else b"\x00"
+    redelivered = b"\x00"
+    if message.flags & REDELIVERED:
+        redelivered = b"\x01"
+        delivery.redeliver_total += 1
     payload = b"\x00\x3c\x00\x47%b%b%b%b" % (
         tag.to_bytes(8, "big"), redelivered, message.route, queue.message_count().to_bytes(4, "big")
     )  # fmt: skip

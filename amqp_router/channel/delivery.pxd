@@ -15,7 +15,7 @@ cdef class ChannelConsumer(Consumer):
     cdef public bytes prefix
     cdef public bint limited
     cdef public bint counts
-    @cython.locals(delivery=Delivery, tag="unsigned long long", out=Output)
+    @cython.locals(delivery=Delivery, tag="unsigned long long", out=Output, redelivered="unsigned int")
     cpdef void deliver(self, Message message)
     cpdef void cancelled(self)
 
@@ -30,6 +30,13 @@ cdef class Delivery:
     cdef public unsigned long long base
     cdef public unsigned long long next_tag
     cdef public long long outstanding
+    cdef public unsigned long long deliver_total
+    cdef public unsigned long long deliver_no_ack_total
+    cdef public unsigned long long get_total
+    cdef public unsigned long long get_no_ack_total
+    cdef public unsigned long long get_empty_total
+    cdef public unsigned long long redeliver_total
+    cdef public unsigned long long ack_total
     @cython.locals(tag="unsigned long long", size=Py_ssize_t, index=Py_ssize_t)
     cpdef unsigned long long add(self, Message message, ChannelConsumer owner) except? 0
     cpdef void skip_tag(self)

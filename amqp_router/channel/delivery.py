@@ -45,14 +45,20 @@ class ChannelConsumer(Consumer):
         tag = delivery.next_tag
         if self.no_ack:
             delivery.skip_tag()
+            delivery.deliver_no_ack_total += 1
         else:
             delivery.add(message, self)
+            delivery.deliver_total += 1
             if self.limited:
                 self.credit -= 1
             if self.shared is not None:
                 self.shared.available -= 1
+        redelivered = 0
+        if message.flags & _REDELIVERED:
+            redelivered = 1
+            delivery.redeliver_total += 1
         out = delivery.out
-        out.buf.put_deliver(self.prefix, tag, 1 if message.flags & _REDELIVERED else 0, message.route)
+        out.buf.put_deliver(self.prefix, tag, redelivered, message.route)
         out.content(message, delivery.number, delivery.body_payload_max)
         if not out.dirty or out.buf.size > 1048576:
             out.touch()
@@ -65,8 +71,14 @@ class Delivery:
     """Outstanding deliveries of one channel."""
 
     __slots__ = (
+        "ack_total",
         "base",
         "body_payload_max",
+        "deliver_no_ack_total",
+        "deliver_total",
+        "get_empty_total",
+        "get_no_ack_total",
+        "get_total",
         "listener",
         "messages",
         "next_tag",
@@ -74,6 +86,7 @@ class Delivery:
         "out",
         "outstanding",
         "owners",
+        "redeliver_total",
     )
 
     def __init__(self) -> None:
@@ -89,6 +102,14 @@ class Delivery:
         self.next_tag = 1
         #: Deliveries not settled.
         self.outstanding = 0
+        #: With and without acknowledgement, to consumers and by basic.get.
+        self.deliver_total = 0
+        self.deliver_no_ack_total = 0
+        self.get_total = 0
+        self.get_no_ack_total = 0
+        self.get_empty_total = 0
+        self.redeliver_total = 0
+        self.ack_total = 0
 
     def add(self, message: Message, owner: ChannelConsumer) -> int:
         """Give the next tag to ``message``; returns the tag."""
@@ -174,6 +195,8 @@ class Delivery:
         self.messages[index] = None
         self.owners[index] = None
         self.outstanding -= 1
+        if kind == _ACK:
+            self.ack_total += 1
         self._give_back(owner)
         queue = owner.queue
         queue.settle(message, kind)

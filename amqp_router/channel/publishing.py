@@ -65,6 +65,7 @@ class Publishing:
         "cache",
         "confirming",
         "confirms",
+        "drop_total",
         "inflow",
         "last_args",
         "last_route",
@@ -102,6 +103,8 @@ class Publishing:
         self.open_runs: list[Publishing] = []
         self.publish_total = 0
         self.return_total = 0
+        #: Unroutable ones that the publisher did not want back.
+        self.drop_total = 0
 
     def publish(self, args: bytes, content: Any, scan: ContentScan, frame_count: int) -> int:
         """Route one message; returns the number of queues it went to.
@@ -154,8 +157,13 @@ class Publishing:
                 queue = queues[index]
                 if not queue.publish(message if index == count - 1 else message.copy()):
                     taken = False
-            if count == 0 and route.mandatory:
-                self._return(route, message)
+            if count == 0:
+                if route.mandatory:
+                    self._return(route, message)
+                else:
+                    self.drop_total += 1
+        route.counters.publish_in += 1
+        route.counters.publish_out += count
         if persistent and taken and len(route.durable_queues) > 0:
             self._wait(route, size)
         elif self.confirming:

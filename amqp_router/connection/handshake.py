@@ -67,7 +67,7 @@ def _start_ok(machine: Machine, method: methods.ConnectionStartOk, following: Co
     table: dict[str, Any] = capabilities[1] if capabilities is not None and capabilities[0] == "F" else {}
     machine.capabilities = {name for name, field in table.items() if field == ("t", True)}
     machine.consumer_cancel_notify = "consumer_cancel_notify" in machine.capabilities
-    mechanism = method.mechanism
+    machine.mechanism = mechanism = method.mechanism
     if mechanism not in machine.node.mechanisms.split():
         machine.refuse(f"unknown authentication mechanism '{mechanism}'", 0.0)
         return

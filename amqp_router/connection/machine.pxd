@@ -23,6 +23,7 @@ cdef class Machine:
     cdef public double close_delay_s
     cdef public object user
     cdef public dict client_properties
+    cdef public str mechanism
     cdef public set capabilities
     cdef public bint consumer_cancel_notify
     cdef public object held_cancels

@@ -77,6 +77,7 @@ class Machine:
         "hot_publishing",
         "inflow",
         "late",
+        "mechanism",
         "message_bytes_max",
         "method_id",
         "need",
@@ -119,6 +120,8 @@ class Machine:
         self.close_delay_s = 0.0
         self.user: Any = None
         self.client_properties: dict[str, Any] = {}
+        #: How the client authenticated.
+        self.mechanism = ""
         self.capabilities: set[str] = set()
         self.consumer_cancel_notify = False
         self.held_cancels: list[tuple[Channel, str]] | None = None

@@ -14,15 +14,17 @@ class ConnectionRegistry:
 
     def __init__(self) -> None:
         self._transports: dict[Transport, None] = {}
-        #: Connections accepted since the start.
+        #: Connections accepted, and ended, since the start.
         self.opened_total = 0
+        self.closed_total = 0
 
     def add(self, transport: Transport) -> None:
         self._transports[transport] = None
         self.opened_total += 1
 
     def remove(self, transport: Transport) -> None:
-        self._transports.pop(transport, None)
+        if self._transports.pop(transport, self) is not self:
+            self.closed_total += 1
 
     def __len__(self) -> int:
         return len(self._transports)

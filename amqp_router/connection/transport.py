@@ -52,6 +52,14 @@ class Transport(asyncio.Protocol):
         self._trickle: asyncio.TimerHandle | None = None
         self._ending = False
         self._bytes_before_login = 0
+        #: Octets, and reads and writes of the socket.
+        self.recv_oct = self.recv_cnt = 0
+        self.send_oct = self.send_cnt = 0
+        #: Milliseconds since 1970 when the virtual host was opened; 0 before.
+        self.connected_at_ms = 0
+        #: The client's end of the socket, and ours.
+        self.peer_address: tuple[str, int] = ("?", 0)
+        self.host_address: tuple[str, int] = ("?", 0)
 
     @property
     def machine(self) -> Machine:
@@ -68,7 +76,9 @@ class Transport(asyncio.Protocol):
         # Writing pauses as soon as the kernel takes no more; what waits, waits here.
         transport.set_write_buffer_limits(high=0)
         peer = transport.get_extra_info("peername") or ("?", 0)
-        host, port = str(peer[0]), peer[1]
+        host, port = self.peer_address = str(peer[0]), peer[1]
+        own = transport.get_extra_info("sockname") or ("?", 0)
+        self.host_address = str(own[0]), own[1]
         machine = Machine(self._node, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host)
         machine.output.owner = self
         machine.inflow.resume = self._update_reading
@@ -85,6 +95,8 @@ class Transport(asyncio.Protocol):
     def _receive(self, data: bytes) -> None:
         machine = self.machine
         self._received = True
+        self.recv_oct += len(data)
+        self.recv_cnt += 1
         self._node.tick.now_us = time.time_ns() // 1000
         if machine.user is None:
             self._bytes_before_login += len(data)
@@ -168,6 +180,7 @@ class Transport(asyncio.Protocol):
                 piece = self._rest[:WRITE_BYTES]
                 self._rest = self._rest[WRITE_BYTES:]
                 left -= len(piece)
+                self.send_cnt += 1
                 transport.write(piece)
                 continue
             data = output.next_piece()
@@ -176,9 +189,11 @@ class Transport(asyncio.Protocol):
             self._sent = True
             if len(data) <= WRITE_BYTES:
                 left -= len(data)
+                self.send_cnt += 1
                 transport.write(data)
             else:
                 self._rest = memoryview(data)
+        self.send_oct += TURN_BYTES - left
         if self._writable and left <= 0:
             output.touch()  # the rest in the next turn, after the others
         elif self._writable and output.full:
@@ -273,6 +288,7 @@ class Transport(asyncio.Protocol):
 
     def _opened(self) -> None:
         machine = self.machine
+        self.connected_at_ms = time.time_ns() // 1_000_000
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

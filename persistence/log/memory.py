@@ -11,6 +11,3 @@ class MemoryBudget:
     def __init__(self, limit_bytes: int = 0) -> None:
         self.limit = limit_bytes
         self.used = 0
-
-    def is_over(self) -> bool:
-        return self.used > self.limit

@@ -111,10 +111,6 @@ class LogSync:
         """Nothing waits and nothing is under way."""
         return self._round is None and not self._dirty and not self._settles
 
-    def oldest_unfinished_age(self, now: float) -> float:
-        """Seconds since the round under way began, on the clock given; 0 if there is none."""
-        return now - self._round.started if self._round is not None else 0.0
-
     def start_round(self) -> None:
         """Seal and submit all that is dirty, unless a round is under way (its end starts the next)."""
         if self._round is None and self._dirty:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.properties import headers_of
+from vhosts.counters import ExchangeCounters
 
 if TYPE_CHECKING:
     from vhosts.bindings import Binding
@@ -76,6 +77,7 @@ class Exchange:
         self.alternate: str | None = None
         #: Revision of the definition this exchange waits for; 0 if nothing was stored.
         self.definition_rev = 0
+        self.counters = ExchangeCounters()
 
     def bind(self, binding: Binding) -> None:
         """Route by ``binding``, which is new to this exchange, from now on.

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from vhosts.counters cimport ExchangeCounters
 from vhosts.queues.handle cimport QueueHandle
 
 cdef Py_ssize_t _ROUTES_MAX
@@ -21,6 +22,7 @@ cdef class Route:
     cdef public list queues
     cdef public QueueHandle single
     cdef public list durable_queues
+    cdef public ExchangeCounters counters
     cdef public bytes route
     cdef public str exchange
     cdef public str routing_key
@@ -48,7 +50,7 @@ cdef class RouteCache:
     cdef object _forget(self, unsigned long long generation)
 
 
-cpdef Route default_route(QueueHandle queue)
+cpdef Route default_route(QueueHandle queue, ExchangeCounters counters)
 cpdef bint may_select(bytes headers) except -1
 cdef object _set_queues(Route route, list queues)
 cdef tuple _decode(bytes args)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
 from amqp_router.protocol.properties import header_range
+from vhosts.counters import ExchangeCounters
 from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
 from vhosts.exchanges.sender_selected import further_keys
@@ -57,6 +58,7 @@ class Route:
 
     __slots__ = (
         "cacheable",
+        "counters",
         "durable_queues",
         "exchange",
         "generation",
@@ -74,6 +76,8 @@ class Route:
         #: The queue, if there is just one.
         self.single: QueueHandle | None = None
         self.durable_queues: list[QueueHandle] = []
+        #: Of the exchange published to.
+        self.counters: ExchangeCounters
         #: Exchange and routing key as two short strings, as basic.deliver carries them.
         self.route = b""
         self.exchange = ""
@@ -182,6 +186,7 @@ class RouteCache:
                 return known
         route = Route()
         decided_by = self._walk(exchange, message, route)
+        route.counters = exchange.counters
         route.exchange = exchange_name
         route.routing_key = key
         route.route = args[2 : len(args) - 1]
@@ -238,13 +243,14 @@ class RouteCache:
         self._generation = generation
 
 
-def default_route(queue: QueueHandle) -> Route:
-    """The route to ``queue`` by its name."""
+def default_route(queue: QueueHandle, counters: ExchangeCounters) -> Route:
+    """The route to ``queue`` by its name; ``counters`` are the default exchange's."""
     name = queue.name.encode("utf-8", "surrogateescape")
     route = Route()
     _set_queues(route, [queue])
     route.route = b"\x00%c%b" % (len(name), name)
     route.routing_key = queue.name
+    route.counters = counters
     route.cacheable = True
     return route
 

@@ -41,6 +41,10 @@ cdef class Queue(QueueHandle):
     cdef public str error
     cdef public unsigned long long publish_total
     cdef public unsigned long long deliver_total
+    cdef public unsigned long long deliver_no_ack_total
+    cdef public unsigned long long get_total
+    cdef public unsigned long long get_no_ack_total
+    cdef public unsigned long long get_empty_total
     cdef public unsigned long long redeliver_total
     cdef public unsigned long long ack_total
     @cython.locals(log=QueueLog, logged=bint, size="long long")

@@ -57,10 +57,14 @@ class Queue(QueueHandle):
         "backlog",
         "budget",
         "cursor",
+        "deliver_no_ack_total",
         "deliver_total",
         "dirty",
         "discard",
         "error",
+        "get_empty_total",
+        "get_no_ack_total",
+        "get_total",
         "logged_end",
         "next_offset",
         "on_deleted",
@@ -109,7 +113,12 @@ class Queue(QueueHandle):
         #: Why the queue cannot serve, or "".
         self.error = ""
         self.publish_total = 0
+        #: With and without acknowledgement, to consumers and by ``get``.
         self.deliver_total = 0
+        self.deliver_no_ack_total = 0
+        self.get_total = 0
+        self.get_no_ack_total = 0
+        self.get_empty_total = 0
         self.redeliver_total = 0
         self.ack_total = 0
 
@@ -271,13 +280,14 @@ class Queue(QueueHandle):
             if message is None:
                 break
             done += 1
-            self.deliver_total += 1
             if message.flags & _REDELIVERED:
                 self.redeliver_total += 1
             if consumer.no_ack:
+                self.deliver_no_ack_total += 1
                 consumer.deliver(message)
                 self._gone(message, _ACK)
             else:
+                self.deliver_total += 1
                 self.unacked_count += 1
                 consumer.deliver(message)
                 if message.flags & _LOGGED:
@@ -400,13 +410,15 @@ class Queue(QueueHandle):
         """Take one message for ``basic.get``; None when nothing is ready."""
         message = self._pop()
         if message is None:
+            self.get_empty_total += 1
             return None
-        self.deliver_total += 1
         if message.flags & _REDELIVERED:
             self.redeliver_total += 1
         if no_ack:
+            self.get_no_ack_total += 1
             self._gone(message, _ACK)
         else:
+            self.get_total += 1
             self.unacked_count += 1
         return message
 
@@ -422,7 +434,8 @@ class Queue(QueueHandle):
     def settle(self, message: Message, kind: int) -> None:
         """A delivered message is done with; ``kind`` as in a SETTLES record."""
         self.unacked_count -= 1
-        self.ack_total += 1
+        if kind == _ACK:
+            self.ack_total += 1
         self._gone(message, kind)
 
     def _gone(self, message: Message, kind: int) -> None:
