@@ -45,5 +45,7 @@ class LogOptions:
     #: ... and it has at least this many bytes; about this many are gone through in one slice.
     clean_bytes_min: int = 1024 * 1024
     clean_slice_bytes: int = 256 * 1024
+    #: Transient messages beyond the memory budget go on in a new file at this size.
+    page_bytes_max: int = 16 * 1024 * 1024
     #: Files kept open for writing, and as many for reading.
     descriptors_max: int = 256

@@ -28,6 +28,7 @@ from persistence.log.memory import MemoryBudget
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
+from tests.persistence.log.support import InlineWorker
 from tests.persistence.log.world import ManualTimer, ManualWorker
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.queue import Queue
@@ -156,6 +157,7 @@ class SimNode:
             self.budget,
             disk=self.disk,
             boot_id=boot.to_bytes(16, "big"),
+            janitor=InlineWorker(),
         )
         self.ticker = Ticker(
             self.tick, self.sync.start_round, lambda: len(self.ready) + self.busy, self.unexpected

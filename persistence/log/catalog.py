@@ -22,6 +22,7 @@ from .partition import Partition
 from .queue_log import QueueLog
 from .recovery import JournalEntry, Report, recover
 from .sync import LogSync
+from .worker import ThreadWorker, Worker
 from .writer import PartitionWriter
 
 
@@ -37,6 +38,7 @@ class Catalog:
         *,
         disk: Disk,
         boot_id: bytes = bytes(16),
+        janitor: Worker | None = None,
     ) -> None:
         self.budget = budget
         self.sync = sync
@@ -51,6 +53,8 @@ class Catalog:
         self._queues_dir = join(data_dir, "queues")
         self._paging_dir = join(data_dir, "paging")
         self._boot_id = boot_id
+        #: Removes files of page logs; their removal takes long and nobody waits for it.
+        self._janitor = janitor or ThreadWorker("page-files")
         self._readers = FileCache(disk, options.descriptors_max, write=False)
         self._states: dict[str, LogState] = {}
         self._journal: dict[str, list[JournalEntry]] = {}
@@ -194,12 +198,13 @@ class Catalog:
 
     def new_page_log(self, name: str) -> PageLog:
         """A log for transient messages under memory pressure; gone with the process."""
-        return PageLog(self._disk, self._paging_dir, name, self.options)
+        return PageLog(self._disk, self._paging_dir, name, self.options, self._janitor)
 
     def stop(self) -> None:
         """Make everything durable and leave the mark of a clean stop; blocks."""
         self.sync.flush_and_stop(list(self.logs.values()))
         self._readers.close()
+        self._janitor.stop()
 
 
 def _describe(incarnation: str, vhost: str, name: str, arguments: Any) -> dict[str, Any]:

@@ -2,9 +2,15 @@
 
 Never synced and wiped at start. Messages keep the offsets they have in their queue. Content goes through the
 same batches as the durable log, so one decoder serves both.
+
+The file goes on in a new one every few MiB, so that what is dropped gives its room back, and is
+removed by the ``janitor``, a thread: dropping the pages of a large file takes the kernel a tenth of a second.
 """
 
 from __future__ import annotations
+
+import logging
+from functools import partial
 
 from amqp_router.protocol.message import Message
 
@@ -12,29 +18,45 @@ from ..errors import LogFailed
 from ..files import Disk, File, join
 from ..options import LogOptions
 from .record import Batch, BatchView, MessagesBuilder, parse_header
+from .worker import Worker
 
 _LOGGED, _PERSISTENT = 4, 1
-#: The file is begun anew when everything before this position was dropped.
-_RECLAIM_BYTES = 16 * 1024 * 1024
+logger = logging.getLogger(__name__)
+
+
+class PageFile:
+    """One file of a page log, and the last offset in it. The one written and the one read are open."""
+
+    def __init__(self, path: str, file: File) -> None:
+        self.path = path
+        self.file: File | None = file
+        self.size = 0
+        self.last = 0
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
 
 
 class PageLog:
     """Made by ``Catalog.new_page_log``. Writes on the event loop: to the page cache, without a sync."""
 
-    def __init__(self, disk: Disk, directory: str, name: str, options: LogOptions) -> None:
+    def __init__(self, disk: Disk, directory: str, name: str, options: LogOptions, janitor: Worker) -> None:
         self._disk = disk
+        self._janitor = janitor
         self._directory = directory
         self._name = name
         self._options = options
         self._builder = MessagesBuilder()
-        self._batches: list[Batch] = []
-        self._file: File | None = None
-        self._files = 0
-        self._size = 0
+        #: Batches still wanted, with the file each is in; ``_first`` is the index of the lowest.
+        self._batches: list[tuple[Batch, PageFile]] = []
+        self._first = 0
+        self._files: list[PageFile] = []
+        self._files_made = 0
+        self._read: PageFile | None = None
         self._view = BatchView()
         self._dropped_below = 0
-        #: Messages in it, dropped ones not counted.
-        self.count = 0
 
     def append(self, message: Message) -> None:
         """Take over a message's content; its offset is above that of all messages here.
@@ -58,27 +80,30 @@ class PageLog:
         else:
             builder.add(message, message.offset, 0)
         self._last = message.offset
-        self.count += 1
 
     def _write(self) -> None:
         batch = self._builder.close(self._last, 0)
         header = batch.pack_header(0)
         try:
-            if self._file is None:
+            if not self._files or self._files[-1].size >= self._options.page_bytes_max:
                 self._disk.make_directory(self._directory)
-                self._path = join(self._directory, f"{self._name}-{self._files}.page")
-                self._files += 1
-                self._file = self._disk.open(self._path, write=True, create=True)
-                self._size = 0
+                if self._files:
+                    self._files[-1].close()
+                path = join(self._directory, f"{self._name}-{self._files_made}.page")
+                self._files_made += 1
+                self._files.append(PageFile(path, self._disk.open(path, write=True, create=True)))
+            page_file = self._files[-1]
+            assert page_file.file is not None
             pieces: list[bytes | memoryview] = [header, *batch.pieces]
-            self._file.write(pieces, self._size)
+            page_file.file.write(pieces, page_file.size)
         except OSError as error:
             raise LogFailed(str(error), error.errno or 0) from error
-        batch.position = self._size
+        batch.position = page_file.size
         batch.pieces = []
         batch.message = None
-        self._size += batch.length
-        self._batches.append(batch)
+        page_file.size += batch.length
+        page_file.last = batch.last
+        self._batches.append((batch, page_file))
 
     def read(
         self, from_offset: int, limit_offset: int, max_messages: int, max_bytes: int
@@ -95,10 +120,11 @@ class PageLog:
         messages: list[Message] = []
         size = 0
         offset = max(from_offset, self._dropped_below)
-        for batch in self._batches[self._first_batch(offset) :]:
+        for index in range(self._find(offset), len(self._batches)):
+            batch, page_file = self._batches[index]
             if batch.base >= limit_offset:
                 break
-            self._open(batch)
+            self._open(batch, page_file)
             offset = max(offset, batch.base)
             while offset <= batch.last:
                 if offset >= limit_offset or len(messages) >= max_messages or size >= max_bytes:
@@ -111,49 +137,69 @@ class PageLog:
                 offset += 1
         return messages, limit_offset
 
-    def _first_batch(self, offset: int) -> int:
-        low, high = 0, len(self._batches)
+    def _find(self, offset: int) -> int:
+        """Index of the first batch that ends at or above ``offset``."""
+        low, high = self._first, len(self._batches)
         while low < high:
             middle = (low + high) // 2
-            if self._batches[middle].last < offset:
+            if self._batches[middle][0].last < offset:
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    def _open(self, batch: Batch) -> None:
+    def _open(self, batch: Batch, page_file: PageFile) -> None:
         view = self._view
         if view.base == batch.base and view.last == batch.last:
             return
-        assert self._file is not None
         try:
-            data = self._file.read(batch.length, batch.position)
+            if page_file.file is None:
+                if self._read is not None and self._read is not self._files[-1]:
+                    self._read.close()
+                page_file.file = self._disk.open(page_file.path)
+                self._read = page_file
+            data = page_file.file.read(batch.length, batch.position)
         except OSError as error:
             raise LogFailed(str(error), error.errno or 0) from error
         header = parse_header(data, 0)
         if header is None or header.length != len(data):
-            raise LogFailed(f"{self._path}: a paged batch is damaged")
+            raise LogFailed(f"{page_file.path}: a paged batch is damaged")
         view.open_data(data, 0, header)
 
     def drop_below(self, offset: int) -> None:
         """Messages below ``offset`` are settled or back in memory."""
         self._dropped_below = max(self._dropped_below, offset)
-        first = self._first_batch(offset)
-        for batch in self._batches[:first]:
-            self.count -= batch.count
-        del self._batches[:first]
-        if not self._batches and not self._builder.count:
-            self.count = 0
-            if self._size > _RECLAIM_BYTES:
-                self.delete()
+        self._first = first = self._find(offset)
+        if first > 64 and first * 2 > len(self._batches):
+            del self._batches[:first]
+            self._first = 0
+        done = 0
+        while done < len(self._files) - 1 and self._files[done].last < offset:
+            done += 1
+        self._remove(self._files[:done])
+        del self._files[:done]
 
     def delete(self) -> None:
-        """Remove the file; the log is empty and can be used again."""
+        """Remove the files; the log is empty and can be used again."""
         self._batches = []
+        self._first = 0
         self._builder = MessagesBuilder()
         self._view.close()
-        self.count = 0
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            self._disk.unlink(self._path)
+        self._remove(self._files)
+        self._files = []
+
+    def _remove(self, files: list[PageFile]) -> None:
+        if files:
+            if self._read in files:
+                self._read = None  # the janitor closes it
+            self._janitor.submit(partial(_remove_files, self._disk, files))
+
+
+def _remove_files(disk: Disk, files: list[PageFile]) -> None:
+    for page_file in files:
+        try:
+            page_file.close()
+            disk.unlink(page_file.path)
+        except OSError as error:
+            # The next start wipes it.
+            logger.warning("cannot remove %s: %s", page_file.path, error)

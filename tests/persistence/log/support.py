@@ -52,7 +52,9 @@ class Node:
             wall_us=lambda: 1_000_000,
             worker=InlineWorker(),
         )
-        self.catalog = Catalog(data_dir, self.sync, options, MemoryBudget(), disk=self.disk)
+        self.catalog = Catalog(
+            data_dir, self.sync, options, MemoryBudget(), disk=self.disk, janitor=InlineWorker()
+        )
         self.catalog.start()
 
     def _call_later(self, delay: float, callback: Callable[[], None]) -> Any:

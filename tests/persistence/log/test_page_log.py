@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from amqp_router.protocol.message import Message
-from tests.persistence.log.support import Node, message
+from persistence.log.page_log import PageLog
+from persistence.options import LogOptions
+from tests.persistence.log.simdisk import SimDisk
+from tests.persistence.log.support import InlineWorker, Node, message
+from tests.persistence.log.world import ManualWorker
 
 
 def page(offset: int, body: bytes) -> Message:
@@ -21,7 +25,6 @@ def test_messages_come_back_with_their_offsets() -> None:
         offset = 10 + 3 * number
         wanted[offset] = b"%d" % number * 20
         log.append(page(offset, wanted[offset]))
-    assert log.count == 60
     found, following = log.read(0, 1000, 1000, 1 << 20)
     assert {entry.offset: entry.body() for entry in found} == wanted
     assert following == 1000
@@ -34,7 +37,7 @@ def test_messages_come_back_with_their_offsets() -> None:
     found, _ = log.read(0, 1000, 1000, 1 << 20)
     assert [entry.offset for entry in found] == [offset for offset in wanted if offset >= 100]
     log.drop_below(1000)
-    assert log.count == 0
+    assert log.read(0, 3000, 10, 100)[0] == []
     log.append(page(2000, b"again"))
     assert [entry.body() for entry in log.read(0, 3000, 10, 100)[0]] == [b"again"]
 
@@ -57,3 +60,44 @@ def test_paging_is_wiped_at_start() -> None:
     assert node.disk.list("d/paging")
     again = Node(node.disk)
     assert again.disk.list("d/paging") == []
+
+
+def test_files_go_as_they_are_passed_and_elsewhere() -> None:
+    # A file of some GB, removed on the event loop, kept everyone waiting for a third of a second.
+    disk, janitor = SimDisk(), ManualWorker()
+    options = LogOptions(batch_bytes_max=1000, page_bytes_max=5000)
+    log = PageLog(disk, "paging", "q", options, janitor)
+    for offset in range(200):
+        log.append(page(offset, b"%d" % offset * 30))
+    log.read(0, 1, 1, 1)
+    made = disk.list("paging")
+    assert len(made) > 3
+    assert max(len(disk.open(f"paging/{name}").read(1 << 20, 0)) for name in made) < 6100
+    seen: list[int] = []
+    following = 0
+    while following < 200:
+        found, following = log.read(following, 200, 7, 1 << 20)
+        seen += [entry.offset for entry in found]
+        assert [entry.body() for entry in found] == [b"%d" % entry.offset * 30 for entry in found]
+        log.drop_below(following)
+    assert seen == list(range(200))
+    assert disk.list("paging") == made  # the event loop removed nothing
+    janitor.wait_idle()
+    assert disk.list("paging") == made[-1:]
+    log.append(page(300, b"more"))
+    log.delete()
+    janitor.wait_idle()
+    assert disk.list("paging") == []
+    log.append(page(301, b"again"))
+    assert [entry.body() for entry in log.read(0, 400, 10, 100)[0]] == [b"again"]
+
+
+def test_two_files_are_open_at_the_most() -> None:
+    disk = SimDisk()
+    log = PageLog(disk, "paging", "q", LogOptions(batch_bytes_max=100, page_bytes_max=300), InlineWorker())
+    for offset in range(100):
+        log.append(page(offset, b"x" * 50))
+    for offset in (0, 50, 99, 10, 98, 0):
+        found, _ = log.read(offset, offset + 1, 1, 1000)
+        assert [entry.offset for entry in found] == [offset]
+        assert sum(page_file.file is not None for page_file in log._files) <= 2
