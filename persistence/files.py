@@ -9,6 +9,7 @@ are the caller's business: data is durable after ``File.sync``, a name (created,
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import shutil
 from collections import OrderedDict
@@ -42,10 +43,22 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class Mapping(Protocol):
+    """A file mapped into memory. Readers see stores at once; the system makes them durable when it likes."""
+
+    def store(self, data: bytes, position: int) -> None:
+        """Put ``data`` at ``position``, inside the file."""
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     """A file system. Paths are absolute or relative strings with ``/``."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File: ...
+
+    def map(self, path: str, size: int) -> Mapping:
+        """Map a file, made if missing, at ``size`` bytes; the space of new (zero) bytes is allocated."""
 
     def make_directory(self, path: str) -> None:
         """Create one directory (mode 0700); nothing happens if it is there."""
@@ -157,6 +170,21 @@ class RealFile:
         os.close(self._fd)
 
 
+class RealMapping:
+    """A shared mapping, which holds a descriptor."""
+
+    __slots__ = ("_map",)
+
+    def __init__(self, fd: int, size: int) -> None:
+        self._map = mmap.mmap(fd, size)
+
+    def store(self, data: bytes, position: int) -> None:
+        self._map[position : position + len(data)] = data
+
+    def close(self) -> None:
+        self._map.close()
+
+
 class RealDisk:
     """The operating system's files."""
 
@@ -165,6 +193,19 @@ class RealDisk:
         if create:
             flags |= os.O_CREAT
         return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o600))
+
+    def map(self, path: str, size: int) -> RealMapping:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            old = os.fstat(fd).st_size
+            # A store to a page without space would be a signal (SIGBUS), not an error.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(fd, 0, size)
+            elif old < size:
+                os.pwrite(fd, bytes(size - old), old)
+            return RealMapping(fd, size)
+        finally:
+            os.close(fd)
 
     def make_directory(self, path: str) -> None:
         with contextlib.suppress(FileExistsError):

@@ -87,6 +87,7 @@ class Catalog:
             for incarnation, _, header, data in read_journal(disk, path):
                 self._journal.setdefault(incarnation, []).append((header, data))
         self.sync.committer.journal.go_on_after(self._journal_paths)
+        self.sync.marks.begin(self._boot_id)
 
     def create(self, incarnation: str, vhost: str, name: str, arguments: Any = None) -> QueueLog:
         """A log for a queue just declared. Nothing is written before its first batch."""
@@ -109,6 +110,7 @@ class Catalog:
             if not exists and incarnation not in self._journal:
                 return self.create(incarnation, vhost, name, arguments)
             log = self._recover(incarnation, _describe(incarnation, vhost, name, arguments))
+            self.sync.marks.set(log)
         self.logs[incarnation] = log
         return log
 
@@ -168,7 +170,7 @@ class Catalog:
         """Move directories of no known queue out of the way; returns what was moved. Nothing is deleted.
 
         All known queues have been opened. That replayed what the journal holds; it is removed now,
-        unless one of its logs could not be opened.
+        unless one of its logs could not be opened. Outside readers see from here on how far each log goes.
         """
         wanted = set(known)
         moved = [name for name in self.incarnations() if name not in wanted]
@@ -187,6 +189,7 @@ class Catalog:
                 self._disk.unlink(path)
             self._disk.sync_directory(self._data_dir)
             self._journal_paths = []
+        self.sync.marks.publish()
         return moved
 
     def forget(self, incarnation: str) -> None:

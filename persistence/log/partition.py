@@ -98,6 +98,13 @@ class Partition:
             segment.live += batch.count
         return rolled
 
+    def synced_place(self) -> tuple[int, int]:
+        """Base of the segment where what is synced ends, and the position in it; once a round is over."""
+        for segment in reversed(self.segments):
+            if segment.written:
+                return segment.base, segment.written
+        return self.active.base, 0
+
     def segment_of(self, offset: int) -> Segment | None:
         """The segment whose range holds ``offset``."""
         at = bisect_right(self._bases, offset) - 1

@@ -21,6 +21,7 @@ from ..options import LogOptions
 from ._flush import Flusher
 from .cleaner import Cleaner
 from .committer import Committer, Round
+from .marks import Marks
 from .queue_log import QueueLog, Submission
 from .recovery import truncate
 from .worker import ThreadWorker, Worker
@@ -67,6 +68,7 @@ class LogSync:
         self._removals: list[QueueLog] = []
         self._removing = False
         self.committer = Committer(disk, data_dir, options)
+        self.marks = Marks(disk, data_dir)
         self._data_dir = data_dir
         self._options = options
         self._post = post
@@ -250,6 +252,8 @@ class LogSync:
                 log.fail(submission.error)
                 continue
             log.written(submission.end, submission.generation)
+            if log.failed is None:
+                self.marks.set(log)
             if submission.checkpoint is not None:
                 log.checkpoints_durable = submission.checkpoint_number
                 log.checkpoint_offset = submission.end
@@ -321,6 +325,8 @@ class LogSync:
                 cleaner.error = error
             else:
                 self.segments_cleaned += 1
+                if cleaner.log.failed is None:
+                    self.marks.set(cleaner.log)
         self._cleaner = None
         if cleaner.error is not None:
             # The old file is as good as before.
@@ -352,6 +358,7 @@ class LogSync:
     def delete(self, log: QueueLog) -> None:
         """Remove a log's directory, after the round under way."""
         self._idle.pop(log, None)
+        self.marks.clear(log)
         self._removals.append(log)
         if not self._removing:
             self._remove_next()
@@ -379,7 +386,9 @@ class LogSync:
         self.settle_down()
         self._worker.submit(log.writer.forget)
         self._worker.wait_idle()
+        self.marks.clear(log)
         truncate(log, self.committer.disk, self._data_dir, end, keep_as_orphan=keep_as_orphan)
+        self.marks.set(log)
 
     def settle_down(self) -> None:
         """Wait for the round under way and take its result in; blocks."""
@@ -415,6 +424,7 @@ class LogSync:
         self._worker.submit(self.committer.close)
         self._worker.wait_idle()
         self._worker.stop()
+        self.marks.close()
         if self._flusher is not None:
             self._flusher.stop()
             self._flusher = None

@@ -94,6 +94,25 @@ class SimFile:
         self._disk.open_files -= 1
 
 
+class SimMapping:
+    def __init__(self, disk: SimDisk, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._open = True
+        disk.open_files += 1
+
+    def store(self, data: bytes, position: int) -> None:
+        assert self._open
+        assert position + len(data) <= len(self._inode.now)
+        self._inode.pending.append((position, data))
+        _apply(self._inode.now, position, data)
+
+    def close(self) -> None:
+        assert self._open
+        self._open = False
+        self._disk.open_files -= 1
+
+
 class SimDisk:
     def __init__(self) -> None:
         #: Path -> inode, or None for a directory.
@@ -135,6 +154,15 @@ class SimDisk:
             inode = Inode()
             self._change(directory, (path, inode))
         return SimFile(self, path, inode, write)
+
+    def map(self, path: str, size: int) -> SimMapping:
+        file = self.open(path, write=True, create=True)
+        if file.size() < size:
+            file.truncate(size)
+        file.close()
+        inode = self.names[path]
+        assert inode is not None
+        return SimMapping(self, inode)
 
     def make_directory(self, path: str) -> None:
         if path not in self.names:

@@ -1,0 +1,169 @@
+"""The file ``synced``: how far each log is durable, for processes that only read (FORMAT.md, "Synced marks").
+
+It is mapped into memory, so a mark costs no system call and outlives ``kill -9``. Marks are collected in
+``synced.tmp`` while the logs are recovered, and take the name ``synced`` when all of them are known; until
+then readers have the marks of the last process, which say less than is there.
+
+A log gets its slot with its first mark, so that a queue that never had a message takes none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from hashlib import sha256
+from struct import Struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from ..files import Disk, Mapping, join
+
+if TYPE_CHECKING:
+    from .queue_log import QueueLog
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "synced"
+MAGIC = b"ARLW"
+SLOT_SIZE = HEADER_SIZE = 64
+IN_USE = 1
+_HEADER = Struct("<4sHHII16s28x")
+_SLOT = Struct("<16sIIQQQQI")
+_FREE = bytes(SLOT_SIZE)
+#: The file starts with this size and doubles up to steps of ``_STEP_BYTES_MAX``.
+_FIRST_BYTES = 64 * 1024
+_STEP_BYTES_MAX = 1 << 20
+
+
+def log_id(name: str) -> bytes:
+    """The 16 bytes that stand for a log: its incarnation, or the id of a routing log."""
+    try:
+        octets = bytes.fromhex(name)
+    except ValueError:
+        octets = b""
+    return octets if len(octets) == 16 else sha256(name.encode()).digest()[:16]
+
+
+class Marks:
+    """The marks of one process; used on the event loop alone."""
+
+    def __init__(self, disk: Disk, data_dir: str) -> None:
+        self._disk = disk
+        self._path = join(data_dir, FILE_NAME)
+        self._data_dir = data_dir
+        #: The name the file has so far.
+        self._now_path = ""
+        self._map: Mapping | None = None
+        self._size = 0
+        self._boot_id = bytes(16)
+        #: Slots ever used, and those of them that are free again.
+        self._count = 0
+        self._free: list[int] = []
+        self._slots: dict[Hashable, int] = {}
+        self._heads: dict[Hashable, bytes] = {}
+        self._is_full = False
+
+    def begin(self, boot_id: bytes) -> None:
+        """Start an empty file beside the one of the last process.
+
+        Raises:
+            OSError: the disk failed or is full.
+        """
+        self._boot_id = boot_id
+        self._size = _FIRST_BYTES
+        self._now_path = self._path + ".tmp"
+        self._disk.unlink(self._now_path)
+        self._map = self._disk.map(self._now_path, self._size)
+        self._put_header()
+
+    def publish(self) -> None:
+        """All logs there are have their marks: let readers see them.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if self._map is not None:
+            self._disk.rename(self._now_path, self._path)
+            self._now_path = self._path
+            self._disk.sync_directory(self._data_dir)
+
+    def set(self, log: QueueLog) -> None:
+        """``log`` is durable up to ``log.durable``."""
+        base, position = log.partition.synced_place()
+        self.put(log, log.incarnation, log.number, log.epoch, log.durable, base, position, log.start)
+
+    def put(
+        self,
+        key: Hashable,
+        name: str,
+        partition: int,
+        epoch: int,
+        end: int,
+        base: int,
+        position: int,
+        start: int,
+    ) -> None:
+        """The log known as ``key`` here is synced below ``end``: up to ``position`` of segment ``base``."""
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._take_slot(key, name)
+            if slot < 0:
+                return
+        body = _SLOT.pack(self._heads[key], partition, epoch, end, base, position, start, IN_USE)
+        self._store(body + crc32(body).to_bytes(4, "little"), slot)
+
+    def clear(self, key: Hashable) -> None:
+        """The log is deleted; nothing happens if it has no mark."""
+        slot = self._slots.pop(key, None)
+        if slot is not None:
+            del self._heads[key]
+            self._store(_FREE, slot)
+            self._free.append(slot)
+
+    def close(self) -> None:
+        """Let go of the file, which stays."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+    def _store(self, data: bytes, slot: int) -> None:
+        if self._map is not None:
+            self._map.store(data, HEADER_SIZE + slot * SLOT_SIZE)
+
+    def _take_slot(self, key: Hashable, name: str) -> int:
+        """A slot for a log that has none; -1 if there is no file, or no space for it."""
+        if self._map is None:
+            return -1
+        if self._free:
+            slot = self._free.pop()
+        else:
+            if HEADER_SIZE + (self._count + 1) * SLOT_SIZE > self._size and not self._grow():
+                return -1
+            slot = self._count
+            self._count += 1
+            self._put_header()
+        self._slots[key] = slot
+        self._heads[key] = log_id(name)
+        return slot
+
+    def _grow(self) -> bool:
+        assert self._map is not None
+        size = self._size + min(self._size, _STEP_BYTES_MAX)
+        try:
+            larger = self._disk.map(self._now_path, size)
+        except OSError as error:
+            if not self._is_full:
+                # The next sync of the log tries again.
+                logger.error("outside readers will miss new logs: %s cannot grow: %s", self._path, error)
+            self._is_full = True
+            return False
+        self._map.close()
+        self._map = larger
+        self._size = size
+        self._is_full = False
+        return True
+
+    def _put_header(self) -> None:
+        assert self._map is not None
+        header = _HEADER.pack(MAGIC, 0, SLOT_SIZE, self._count, 0, self._boot_id)
+        self._map.store(header + crc32(header).to_bytes(4, "little"), 0)
