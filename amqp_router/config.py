@@ -69,6 +69,7 @@ def option(section: str, default: Any, unit: str, meaning: str, **limits: Any) -
 
 _node = partial(option, "Node")
 _listener = partial(option, "Listener")
+_admin = partial(option, "Admin")
 _connection = partial(option, "Connections")
 _message = partial(option, "Messages and memory")
 _log = partial(option, "Queue logs on disk")
@@ -102,6 +103,12 @@ class Settings(BaseSettings):
         "127.0.0.1", "", "address to listen on; 0.0.0.0 or :: for every interface", min_length=1
     )
     amqp_port: int = _listener(5672, "", "port for AMQP clients; 0 picks a free one", ge=0, le=65535)
+
+    admin: bool = _admin(True, "", "serve the HTTP API and the pages")
+    admin_bind: str = _admin("", "", "address for the HTTP API and the pages; empty: that of bind")
+    admin_port: int = _admin(
+        15672, "", "port for the HTTP API and the pages; 0 picks a free one", ge=0, le=65535
+    )
 
     connections_max: int = _connection(
         0, "connections", "more are refused; 0: as many as file descriptors allow", ge=0

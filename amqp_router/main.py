@@ -22,6 +22,7 @@ from amqp_router.server import (
     Server,
     ServerOptions,
     connections_allowed,
+    peer_text,
     signals,
     write_ready_file,
 )
@@ -37,8 +38,8 @@ EXIT_CODES = {
 
 EXAMPLES = """\
 examples:
-  amqp-router serve                              clients on 127.0.0.1:5672, data in ./data
-  amqp-router serve --amqp-port 0 --data-dir /tmp/try --ready-file /tmp/ready.json
+  amqp-router serve                              clients on 127.0.0.1:5672, pages on 15672, data in ./data
+  amqp-router serve --amqp-port 0 --admin-port 0 --data-dir /tmp/try --ready-file /tmp/ready.json
   amqp-router serve --config /etc/amqp-router.toml --log-format json
   amqp-router options                            every option with type, default and meaning
   amqp-router log inspect data                   what the queue logs hold
@@ -49,7 +50,8 @@ examples:
 BANNER = """\
 amqp-router {version} serves.
 
-  AMQP    amqp://guest:guest@{host}:{port}/      {who}
+  AMQP    amqp://guest:guest@{amqp}/      {who}
+  admin   {admin}
   data    {data_dir}
   build   {build}
 
@@ -196,7 +198,10 @@ async def _serve(
     logger: logging.Logger,
     reload: Callable[[], None],
 ) -> int:
-    from amqp_router.broker import Broker  # noqa: PLC0415 - SQLAlchemy takes half a second; only `serve` needs it
+    # SQLAlchemy and aiohttp take most of a second; only `serve` needs them.
+    from admin_ui.app import Admin, AdminOptions  # noqa: PLC0415
+    from amqp_router.broker import Broker  # noqa: PLC0415
+    from amqp_router.metrics import Metrics  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
     options = ServerOptions(
@@ -207,6 +212,13 @@ async def _serve(
     broker = Broker(settings, loop, logger, store_id=directory.store_id)
     server = Server(options, broker, logger)
     lag, collector = process.LoopLag(loop, logger), process.Collector(loop)
+    metrics = Metrics(broker, loop, lag)
+    admin = None
+    if settings.admin:
+        admin_options = AdminOptions(
+            settings.admin_bind or settings.bind, settings.admin_port, server.address
+        )
+        admin = Admin(admin_options, broker, metrics, logger)
     stop = asyncio.Event()
 
     def on_stop(name: str) -> None:
@@ -220,14 +232,18 @@ async def _serve(
 
     with signals(loop, stop=on_stop, reload=reload):
         await server.start()
+        metrics.start()
+        if admin is not None:
+            await admin.start()
         collector.start()
         lag.start()
-        host, port = server.address
+        admin_address = admin.address if admin is not None else None
         logs.event(
             logger,
             logging.INFO,
             "serving",
-            amqp=f"{host}:{port}",
+            amqp=peer_text(server.address),
+            admin="off" if admin_address is None else peer_text(admin_address),
             node=settings.node,
             data_dir=directory.path,
             version=VERSION,
@@ -236,39 +252,55 @@ async def _serve(
             connections_max=options.connections_max,
             pid=os.getpid(),
         )
-        print(_banner(settings, directory, host, port), flush=True)
+        print(_banner(settings, directory, server.address, admin_address), flush=True)
         if settings.ready_file is not None:
-            write_ready_file(settings.ready_file, _ready(settings, directory, host, port))
+            write_ready_file(settings.ready_file, _ready(settings, directory, server.address, admin_address))
         await stop.wait()
         if settings.ready_file is not None:
             settings.ready_file.unlink(missing_ok=True)
         lag.stop()
         collector.stop()
+        if admin is not None:
+            await admin.stop()
+        metrics.stop()
         await server.stop()
     logs.event(logger, logging.INFO, "stopped")
     return OK
 
 
-def _banner(settings: config.Settings, directory: DataDirectory, host: str, port: int) -> str:
+def _banner(
+    settings: config.Settings,
+    directory: DataDirectory,
+    amqp: tuple[str, int],
+    admin: tuple[str, int] | None,
+) -> str:
     return BANNER.format(
         version=VERSION,
-        host=f"[{host}]" if ":" in host else host,
-        port=port,
+        amqp=peer_text(amqp),
+        admin="off" if admin is None else f"http://{peer_text(admin)}/",
         who="(guest only from this machine)" if settings.guest_loopback_only else "",
         data_dir=directory.path,
         build=compiled.build.summary(),
     )
 
 
-def _ready(settings: config.Settings, directory: DataDirectory, host: str, port: int) -> dict[str, Any]:
+def _ready(
+    settings: config.Settings,
+    directory: DataDirectory,
+    amqp: tuple[str, int],
+    admin: tuple[str, int] | None,
+) -> dict[str, Any]:
     """What the ready file says; a key is there when the thing it names is."""
-    return {
+    ready = {
         "pid": os.getpid(),
         "node": settings.node,
         "data_dir": str(directory.path),
         "compiled": compiled.build.whole,
-        "amqp": {"host": host, "port": port},
+        "amqp": {"host": amqp[0], "port": amqp[1]},
     }
+    if admin is not None:
+        ready["admin"] = {"host": admin[0], "port": admin[1]}
+    return ready
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ from amqp_router import logs
 RESERVED_FILES = 640
 #: Clients waiting to be accepted; a reconnect of thousands must not be refused by the kernel.
 BACKLOG = 1024
+#: The options that say where AMQP clients are served.
+AMQP_FLAGS = ("--bind", "--amqp-port")
 
 
 class ListenError(Exception):
@@ -107,7 +109,7 @@ class Server:
             try:
                 listener = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
             except OSError as error:  # somebody else bound the port as well, and was faster to listen
-                raise ListenError(_bind_problem(self._options.bind, self.address[1], error)) from None
+                raise ListenError(bind_problem(self._options.bind, self.address[1], error)) from None
             self._listeners.append(listener)
 
     async def stop(self) -> None:
@@ -146,8 +148,10 @@ def peer_text(peer: object) -> str:
     return str(peer)
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
+def bind(host: str, port: int, flags: tuple[str, str] = AMQP_FLAGS) -> list[socket.socket]:
     """A socket bound to each address that `host` stands for; all to one port, also when `port` is 0.
+
+    `flags` are the options that set host and port, for the error's text.
 
     They do not listen yet: until the broker has started, clients are refused as by one that is down.
 
@@ -157,7 +161,9 @@ def bind(host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise ListenError(f"cannot listen on {host}: {error.strerror}; choose another with --bind") from None
+        raise ListenError(
+            f"cannot listen on {host}: {error.strerror}; choose another with {flags[0]}"
+        ) from None
     sockets: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
@@ -171,19 +177,21 @@ def bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for sock in sockets:
             sock.close()
-        raise ListenError(_bind_problem(host, port, error)) from None
+        raise ListenError(bind_problem(host, port, error, flags)) from None
     return sockets
 
 
-def _bind_problem(host: str, port: int, error: OSError) -> str:
+def bind_problem(host: str, port: int, error: OSError, flags: tuple[str, str] = AMQP_FLAGS) -> str:
+    """Why an address cannot be listened on, in one line with the way out."""
     where = f"port {port} on {host}"
+    bind_flag, port_flag = flags
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use by another program; stop it or choose another with --amqp-port (0: any)"
+        return f"{where} is in use by another program; stop it or choose another with {port_flag} (0: any)"
     if error.errno == errno.EACCES:
-        return f"{where} needs more rights than this user has; choose one above 1023 with --amqp-port"
+        return f"{where} needs more rights than this user has; choose one above 1023 with {port_flag}"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is not an address of this machine; choose another with --bind"
-    return f"cannot listen on {where}: {error.strerror}; choose another with --bind or --amqp-port"
+        return f"{host} is not an address of this machine; choose another with {bind_flag}"
+    return f"cannot listen on {where}: {error.strerror}; choose another with {bind_flag} or {port_flag}"
 
 
 def write_ready_file(path: Path, content: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def free_port() -> int:
 class RouterProcess:
     """`amqp-router serve` on a free port of the loopback interface.
 
-    The port is chosen by the broker at the first start and kept over restarts, so that clients may reconnect.
+    The ports are chosen by the broker at the first start and kept over restarts, so that clients may reconnect.
     ``prefix`` goes before the command (a tracer); ``tree`` is the source tree to run, by default this one;
     ``entry`` is the Python text that runs the command line.
     """
@@ -80,6 +80,7 @@ class RouterProcess:
         self.tree = tree
         self.entry = entry
         self.port = port
+        self.admin_port = 0
         self.pid = 0
         self.start_seconds = start_seconds
         self.compiled = False
@@ -91,6 +92,7 @@ class RouterProcess:
     def command(self) -> list[str]:
         serve = [sys.executable, "-c", self.entry, "serve"]
         serve += ["--data-dir", str(self.data_dir), "--amqp-port", str(self.port)]
+        serve += ["--admin-port", str(self.admin_port)]
         return [*self.prefix, *serve, "--ready-file", str(self.ready_file), *self.options]
 
     def start(self) -> None:
@@ -127,6 +129,7 @@ class RouterProcess:
             time.sleep(0.01)
         ready = json.loads(self.ready_file.read_text())
         self.port = ready["amqp"]["port"]
+        self.admin_port = ready.get("admin", {"port": 0})["port"]
         self.pid = ready["pid"]
         self.compiled = bool(ready.get("compiled"))
 

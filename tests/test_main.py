@@ -117,9 +117,35 @@ def test_port_in_use(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = str(other.getsockname()[1])
-        line = refused("serve", "--amqp-port", port, "--data-dir", str(tmp_path / "d"), code=3)
+        line = refused(
+            "serve", "--amqp-port", port, "--admin-port", "0", "--data-dir", str(tmp_path / "d"), code=3
+        )
     assert f"port {port} on 127.0.0.1 is in use" in line
     assert "--amqp-port" in line
+
+
+def test_admin_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        options = ["--amqp-port", "0", "--admin-port", port, "--data-dir", str(tmp_path / "d")]
+        line = refused("serve", *options, code=3)
+    assert f"port {port} on 127.0.0.1 is in use" in line
+    assert "--admin-port" in line
+
+
+def test_wrong_admin_address(tmp_path: Path) -> None:
+    options = ["--amqp-port", "0", "--admin-bind", "192.0.2.1", "--data-dir", str(tmp_path / "d")]
+    assert "--admin-bind" in refused("serve", *options, code=3)
+
+
+def test_without_admin(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path, options=["--admin", "false"])
+    broker.start()
+    assert "admin" not in json.loads(broker.ready_file.read_text())
+    assert "admin   off" in broker.log()
+    assert broker.stop() == 0
 
 
 @pytest.fixture
@@ -139,7 +165,9 @@ def test_ready_file_banner_and_modes(broker: RouterProcess) -> None:
     assert ready["pid"] == broker.pid
     assert ready["data_dir"] == str(broker.data_dir)
     assert ready["amqp"] == {"host": "127.0.0.1", "port": broker.port}
+    assert ready["admin"] == {"host": "127.0.0.1", "port": broker.admin_port}
     assert isinstance(ready["compiled"], bool)
+    assert f"http://127.0.0.1:{broker.admin_port}/" in broker.log()
     assert f"amqp://guest:guest@127.0.0.1:{broker.port}/" in broker.log()
     assert "open_files=" in broker.log()
     for path in [broker.data_dir, *broker.data_dir.rglob("*")]:

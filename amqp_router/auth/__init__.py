@@ -10,6 +10,7 @@ from amqp_router.auth.backends import (
     AuthOptions,
     Backend,
     LoginFailed,
+    LoopbackOnly,
     User,
     register_backend,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "Credentials",
     "Kind",
     "LoginFailed",
+    "LoopbackOnly",
     "Mechanism",
     "Permissions",
     "User",

@@ -69,6 +69,10 @@ class LoginFailed(LoginRefused):
         self.reason = reason
 
 
+class LoopbackOnly(LoginFailed):
+    """Name and password are right, but the user may come only from this machine."""
+
+
 class Authenticator:
     """Turns the response of connection.start-ok into a user."""
 
@@ -85,14 +89,14 @@ class Authenticator:
         """Find out who sent ``response``; ``is_loopback`` says that the peer is on this machine.
 
         Raises:
-            LoginFailed: no backend accepts the user, or it may not come from there.
+            LoginFailed: no backend accepts the user; or, as LoopbackOnly, it may not come from there.
             SyntaxInvalid: the response is not one of the mechanism.
             KeyError: the mechanism is not among those offered.
         """
         credentials = MECHANISMS[mechanism](response)
         user = self._ask(credentials, mechanism)
         if user.name in self._loopback_users and not is_loopback:
-            raise LoginFailed(mechanism, f"user '{user.name}' can only connect via localhost")
+            raise LoopbackOnly(mechanism, f"user '{user.name}' can only connect via localhost")
         return user
 
     def _ask(self, credentials: Credentials, mechanism: str) -> User:

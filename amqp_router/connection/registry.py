@@ -17,6 +17,8 @@ class ConnectionRegistry:
         #: Connections accepted, and ended, since the start.
         self.opened_total = 0
         self.closed_total = 0
+        #: Octets received and sent by connections that have ended, by the virtual host they were open on.
+        self.closed_octets: dict[str, tuple[int, int]] = {}
 
     def add(self, transport: Transport) -> None:
         self._transports[transport] = None
@@ -25,6 +27,10 @@ class ConnectionRegistry:
     def remove(self, transport: Transport) -> None:
         if self._transports.pop(transport, self) is not self:
             self.closed_total += 1
+            vhost = transport.machine.vhost
+            if vhost is not None:
+                received, sent = self.closed_octets.get(vhost.name, (0, 0))
+                self.closed_octets[vhost.name] = received + transport.recv_oct, sent + transport.send_oct
 
     def __len__(self) -> int:
         return len(self._transports)

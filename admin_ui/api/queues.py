@@ -1,0 +1,71 @@
+"""Queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from admin_ui.documents import queues
+from admin_ui.documents.stats import Stats
+from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.replies import not_found
+from amqp_router.metrics import QUEUE
+
+
+def every(call: Call) -> Rows:
+    """The queues of all virtual hosts."""
+    return rows(call, [queue for vhost in call.vhosts() for queue in _sorted(vhost.queues)])
+
+
+def of_vhost(call: Call) -> Rows:
+    """The queues of one virtual host."""
+    return rows(call, _sorted(call.vhost().queues))
+
+
+def one(call: Call) -> dict[str, Any]:
+    """One queue."""
+    queue = call.vhost().queues.get(call.part("queue"))
+    if queue is None:
+        raise not_found()
+    return queues.single(queue, call.state.node, Stats(call.state.metrics, call.query.spans))
+
+
+def _sorted(found: dict[str, Any]) -> list[Any]:
+    return [found[name] for name in sorted(found)]
+
+
+def rows(call: Call, found: list[Any]) -> Rows:
+    """A list of queues."""
+    node, query = call.state.node, call.query
+    if query.disable_stats:
+        return Rows(found, lambda queue: queues.brief(queue, node, totals=query.enable_queue_totals))
+    stats = Stats(call.state.metrics, query.spans)
+    return Rows(found, lambda queue: queues.document(queue, node, stats), quick=_quick(stats))
+
+
+def _quick(stats: Stats) -> dict[str, Callable[[Any], Any]]:
+    """What the queues of a large broker are sorted by, without making a document of each."""
+    metrics = stats.metrics
+
+    def rate(columns: tuple[int, ...]) -> Callable[[Any], float]:
+        return lambda queue: metrics.rate(metrics.history(queue), columns)
+
+    quick: dict[str, Callable[[Any], Any]] = {
+        "name": lambda queue: queue.name,
+        "vhost": lambda queue: queue.vhost.name,
+        "messages": lambda queue: queue.message_count() + queue.unacked_count,
+        "messages_ready": lambda queue: queue.message_count(),
+        "messages_unacknowledged": lambda queue: queue.unacked_count,
+        "consumers": lambda queue: len(queue.consumers),
+    }
+    for name, columns in QUEUE.fields.items():
+        prefix = "" if name.startswith("messages") else "message_stats."
+        quick[f"{prefix}{name}_details.rate"] = rate(columns)
+    return quick
+
+
+ENDPOINTS = [
+    Endpoint("/queues", every),
+    Endpoint("/queues/{vhost}", of_vhost),
+    Endpoint("/queues/{vhost}/{queue}", one),
+]

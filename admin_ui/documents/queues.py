@@ -1,0 +1,178 @@
+"""Queues and consumers."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from admin_ui.documents import connections
+from admin_ui.documents.stats import Stats, happened, with_deliver_get
+from admin_ui.documents.tables import table
+from amqp_router.metrics import INTERVAL_S, QUEUE, History
+
+#: What RabbitMQ tells of its processes and of policies, mirrors and single active consumers, and we have no
+#: counterpart of; shared by all documents and never changed.
+_NEUTRAL: dict[str, Any] = {
+    "effective_policy_definition": {},
+    # Of the Erlang process.
+    "garbage_collection": {
+        "fullsweep_after": 0,
+        "max_heap_size": 0,
+        "min_bin_vheap_size": 0,
+        "min_heap_size": 0,
+        "minor_gcs": 0,
+    },
+    "reductions": 0,
+    "reductions_details": {"rate": 0.0},
+    # Would need a look into the first message's properties.
+    "head_message_timestamp": None,
+    "operator_policy": None,
+    "policy": None,
+    "recoverable_slaves": None,
+    "single_active_consumer_tag": None,
+    # The log does not count bytes by the state of their messages.
+    "message_bytes": 0,
+    "message_bytes_paged_out": 0,
+    "message_bytes_persistent": 0,
+    "message_bytes_ready": 0,
+    "message_bytes_unacknowledged": 0,
+}
+#: Of RabbitMQ's classic queue process; 3.12 has no such thing any more.
+_NO_BACKING: dict[str, Any] = {
+    "avg_ack_egress_rate": 0.0,
+    "avg_ack_ingress_rate": 0.0,
+    "avg_egress_rate": 0.0,
+    "avg_ingress_rate": 0.0,
+    "delta": ["delta", "undefined", 0, 0, "undefined"],
+    "mode": "default",
+    "q1": 0,
+    "q2": 0,
+    "q3": 0,
+    "q4": 0,
+    "target_ram_count": "infinity",
+    "version": 1,
+}
+
+
+def brief(queue: Any, node: str, *, totals: bool) -> dict[str, Any]:
+    """What ``disable_stats`` leaves; ``totals`` (``enable_queue_totals``) adds the messages."""
+    kind = queue.arguments.get("x-queue-type")
+    document = {
+        "arguments": table(queue.arguments),
+        "auto_delete": bool(queue.auto_delete),
+        "durable": bool(queue.durable),
+        "exclusive": queue.exclusive_owner is not None,
+        "name": queue.name,
+        "node": node,
+        # A queue whose log cannot be trusted serves nobody until it is repaired.
+        "state": "crashed" if queue.error else "running",
+        "type": kind[1].decode() if kind is not None and kind[0] == "S" else "classic",
+        "vhost": queue.vhost.name,
+    }
+    if totals:
+        ready, unacked = queue.message_count(), queue.unacked_count
+        document["messages"] = ready + unacked
+        document["messages_ready"] = ready
+        document["messages_unacknowledged"] = unacked
+    return document
+
+
+def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
+    """A queue as lists show it."""
+    history = stats.metrics.history(queue)
+    ready, unacked, in_memory = queue.message_count(), queue.unacked_count, queue.ring_count
+    consumers = queue.consumers
+    found = brief(queue, node, totals=False)
+    found.update(_NEUTRAL)
+    counts = {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
+    stats.put(found, counts, history, QUEUE, "lengths")
+    capacity = _capacity(ready, consumers)
+    found["backing_queue_status"] = {
+        **_NO_BACKING,
+        "len": ready,
+        "next_deliver_seq_id": queue.deliver_total,
+        "next_seq_id": queue.publish_total,
+    }
+    found["consumer_capacity"] = found["consumer_utilisation"] = capacity
+    found["consumers"] = len(consumers)
+    found["exclusive_consumer_tag"] = consumers[0].tag if consumers and consumers[0].exclusive else None
+    # The window of messages in memory, objects included; the rest of a queue is in its log.
+    found["memory"] = found["message_bytes_ram"] = queue.ring_bytes
+    found["messages_ram"] = found["messages_ready_ram"] = in_memory
+    found["messages_unacknowledged_ram"] = 0  # what is out keeps its place in the log, not its content
+    found["messages_paged_out"] = ready - in_memory
+    found["messages_persistent"] = queue.log.live if queue.log is not None else 0
+    message_stats = happened(
+        with_deliver_get(
+            {
+                "publish": queue.publish_total,
+                "deliver": queue.deliver_total,
+                "deliver_no_ack": queue.deliver_no_ack_total,
+                "get": queue.get_total,
+                "get_no_ack": queue.get_no_ack_total,
+                "get_empty": queue.get_empty_total,
+                "redeliver": queue.redeliver_total,
+                "ack": queue.ack_total,
+            }
+        )
+    )
+    if message_stats:
+        found["message_stats"] = stats.put({}, message_stats, history, QUEUE, "msg_rates")
+    idle_since = _idle_since(history)
+    if idle_since and not ready:
+        found["idle_since"] = idle_since
+    owner = queue.exclusive_owner
+    if owner is not None:
+        found["owner_pid_details"] = connections.details(owner)
+    return found
+
+
+def single(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
+    """A queue asked for by name."""
+    found = document(queue, node, stats)
+    found["consumer_details"] = [consumer(each, node) for each in queue.consumers]
+    # Filled in RabbitMQ's rates_mode "detailed" only.
+    found["deliveries"] = []
+    found["incoming"] = []
+    return found
+
+
+def consumer(consumer: Any, node: str) -> dict[str, Any]:
+    """A consumer on a channel."""
+    channel, queue = consumer.delivery.listener, consumer.queue
+    connection = connections.details(channel.connection)
+    name = connection["name"]
+    return {
+        "arguments": table(consumer.arguments),
+        "ack_required": not consumer.no_ack,
+        "active": True,
+        "activity_status": "up",
+        "channel_details": {
+            "connection_name": name,
+            "name": f"{name} ({channel.number})",
+            "node": node,
+            "number": channel.number,
+            "peer_host": connection["peer_host"],
+            "peer_port": connection["peer_port"],
+            "user": channel.connection.user.name,
+        },
+        "consumer_tag": consumer.tag,
+        "exclusive": bool(consumer.exclusive),
+        "prefetch_count": consumer.unacked + consumer.credit if consumer.limited else 0,
+        "queue": {"name": queue.name, "vhost": queue.vhost.name},
+    }
+
+
+def _capacity(ready: int, consumers: list[Any]) -> float:
+    """Whether the queue could deliver at once, now. RabbitMQ says in which part of the time it could."""
+    if not consumers:
+        return 0
+    return 1.0 if not ready or any(consumer.ready() for consumer in consumers) else 0.0
+
+
+def _idle_since(history: History | None) -> str | None:
+    """When the newest change was seen, if that was not just now."""
+    if history is None or history.changed == history.seen:
+        return None
+    moment = datetime.datetime.fromtimestamp(history.changed * INTERVAL_S, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds")

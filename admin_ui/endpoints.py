@@ -1,0 +1,210 @@
+"""How a function becomes a part of the API.
+
+A handler gets a `Call` and returns what the reply's JSON is made of: a document, or `Rows` when it is a list
+that may be filtered, sorted, paged and cut to columns. Everything around it is done here, in RabbitMQ's
+order: the method (405), who calls (401), what it accepts (406), and then the object (404).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from aiohttp import web
+
+from admin_ui import query
+from admin_ui.auth import MANAGEMENT, Identity, authenticate
+from admin_ui.replies import ApiError, Turns, dumps, encode_rows, not_authorised, not_found, send
+from admin_ui.state import STATE, State
+from vhosts.vhost import VirtualHost
+
+READS = "HEAD, GET, OPTIONS"
+#: What a path answers to whose methods all change something.
+NOTHING = "OPTIONS"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to the API, by somebody known."""
+
+    request: web.Request
+    identity: Identity
+    state: State
+    query: query.Query
+
+    def part(self, name: str) -> str:
+        """A part of the path, decoded."""
+        return self.request.match_info[name]
+
+    def vhost(self, name: str = "vhost") -> VirtualHost:
+        """The virtual host that the path names.
+
+        Raises:
+            ApiError: there is none (404), or the caller may not see it (401).
+        """
+        wanted = self.part(name)
+        vhost = self.state.broker.vhosts.get(wanted)
+        if vhost is None:
+            raise not_found()
+        if not self.identity.sees(wanted):
+            raise not_authorised("User not authorised to access virtual host")
+        return vhost
+
+    def vhosts(self) -> list[VirtualHost]:
+        """The virtual hosts that the caller's lists are about, by name; the header X-Vhost picks one."""
+        only = self.request.headers.get("X-Vhost")
+        names = sorted(self.state.broker.vhosts)
+        return [
+            self.state.broker.vhosts[name]
+            for name in names
+            if (not only or name == only) and self.identity.lists(name)
+        ]
+
+
+def _name(thing: Any) -> str:
+    return str(thing.name)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A list, as the things its documents are made of.
+
+    Filter and page apply to the things, so that documents are built for what is sent alone.
+    """
+
+    things: list[Any]
+    document: Callable[[Any], Any]
+    #: The name that the filter looks at.
+    name: Callable[[Any], str] = _name
+    #: Values to sort by that need no document, by dotted column.
+    quick: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    pages: bool = True
+
+
+Handler: TypeAlias = Callable[[Call], Any]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A path of the API. Without a handler it is known, and nothing can be done with it yet."""
+
+    path: str
+    handler: Handler | None
+    tags: frozenset[str] = MANAGEMENT
+
+    @property
+    def allow(self) -> str:
+        """The methods it takes."""
+        return READS if self.handler is not None else NOTHING
+
+
+def add_routes(app: web.Application, endpoints: Iterable[Endpoint]) -> None:
+    """Register ``endpoints``, each with and without a slash at its end."""
+    for endpoint in endpoints:
+        answer = _answerer(endpoint)
+        app.router.add_route("*", "/api" + endpoint.path, answer)
+        app.router.add_route("*", "/api" + endpoint.path + "/", answer)
+
+
+def _answerer(endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    handler = endpoint.handler
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "OPTIONS":
+            return web.Response(headers={"Allow": endpoint.allow})
+        if handler is None or request.method not in ("GET", "HEAD"):
+            raise ApiError(405, headers={"Allow": endpoint.allow})
+        identity = await authenticate(request)
+        identity.require(MANAGEMENT)
+        identity.require(endpoint.tags)
+        _check_accept(request.headers.get("Accept"))
+        call = Call(request, identity, request.app[STATE], query.parse(request.query))
+        return await reply(call, handler(call))
+
+    return answer
+
+
+def _check_accept(accept: str | None) -> None:
+    if not accept:
+        return
+    for part in accept.split(","):
+        kind = part.partition(";")[0].strip().lower()
+        if kind in ("application/json", "application/*", "*/*", "*"):
+            return
+    raise ApiError(406)
+
+
+async def reply(call: Call, result: Any) -> web.StreamResponse:
+    """Make what a handler returned into a response."""
+    if isinstance(result, web.StreamResponse):
+        return result
+    if isinstance(result, Rows):
+        return await send(call.request, 200, await _list(call, result))
+    if call.query.columns is not None:
+        result = _columns(result, call.query.columns)
+    return await send(call.request, 200, [dumps(result)])
+
+
+def _columns(result: Any, columns: list[list[str]]) -> Any:
+    if isinstance(result, dict):
+        return query.pick(result, columns)
+    if isinstance(result, list):
+        return [query.pick(each, columns) if isinstance(each, dict) else each for each in result]
+    return result
+
+
+async def _list(call: Call, rows: Rows) -> list[bytes]:
+    wanted, turns = call.query, Turns()
+    page = wanted.page if rows.pages else None
+    things = rows.things
+    total = len(things)
+    if page is not None and page.name:
+        admitted = []
+        for count, thing in enumerate(things):
+            if page.admits(rows.name(thing)):
+                admitted.append(thing)
+            if count % 256 == 255:
+                await turns.next()
+        things = admitted
+    document = rows.document
+    if wanted.sort is not None:
+        quick = rows.quick.get(".".join(wanted.sort))
+        keyed: list[tuple[Any, Any]] = []
+        for count, thing in enumerate(things):
+            if quick is not None:
+                keyed.append((query.order(quick(thing)), thing))
+            else:
+                made = document(thing)
+                keyed.append((query.sort_key(made, wanted.sort), made))
+            if count % 16 == 15:
+                await turns.next()
+        keyed.sort(key=_key, reverse=wanted.sort_reverse)
+        things = [thing for _, thing in keyed]
+        if quick is None:
+            document = _same
+    elif wanted.sort_reverse:
+        things = things[::-1]
+    if page is None:
+        return await encode_rows(_documents(things, document, wanted.columns), turns)
+    filtered = len(things)
+    things = query.cut(page, things)
+    around = dumps(query.envelope(page, total, filtered, len(things)))
+    items = await encode_rows(_documents(things, document, wanted.columns), turns)
+    return [around[:-1] + b',"items":', *items, b"}"]
+
+
+def _documents(
+    things: Iterable[Any], document: Callable[[Any], Any], columns: list[list[str]] | None
+) -> Iterator[Any]:
+    for thing in things:
+        made = document(thing)
+        yield made if columns is None else query.pick(made, columns)
+
+
+def _key(keyed: tuple[Any, Any]) -> Any:
+    return keyed[0]
+
+
+def _same(thing: Any) -> Any:
+    return thing

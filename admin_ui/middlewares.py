@@ -1,0 +1,63 @@
+"""What holds for every reply: security headers, and that no error of a handler ends more than its request.
+
+Source: RabbitMQ's HTTP API (``vary``); OWASP's list of secure headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from aiohttp import web
+
+from admin_ui.replies import JSON, ApiError, dumps
+from admin_ui.state import STATE
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: Nothing but our own files runs or is shown in our pages, and nobody frames them.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Server": "amqp-router",
+}
+VARY = "accept, accept-encoding, origin"
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Signal ``on_response_prepare``: reaches the replies that aiohttp makes as well."""
+    response.headers.update(HEADERS)
+    response.headers.setdefault("Vary", VARY)
+
+
+@web.middleware
+async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn refusals into their replies, and what nobody expected into a 500 that says where to look."""
+    try:
+        return await handler(request)
+    except ApiError as error:
+        body = b"" if error.body is None else dumps(error.body)
+        headers = {"Content-Type": JSON, **error.headers} if body else error.headers
+        response = web.Response(status=error.status, body=body, headers=headers)
+        if not body:
+            del response.content_type
+        return response
+    except web.HTTPNotFound as error:
+        if not request.path.startswith("/api"):
+            raise
+        body = dumps({"error": "Object Not Found", "reason": "Not Found"})
+        return web.Response(status=error.status, body=body, content_type=JSON)
+    except web.HTTPException:
+        raise
+    except ConnectionError:
+        raise  # the client went away: there is nobody to answer
+    except Exception as error:
+        request.app[STATE].broker.unexpected(f"{request.method} {request.path}", error)
+        body = dumps({"error": "internal_error", "reason": "an error of the server, see its log"})
+        return web.Response(status=500, body=body, content_type=JSON)

@@ -1,0 +1,162 @@
+"""The query parameters that every list understands, and paging.
+
+Source: RabbitMQ's HTTP API, 3.10, as measured: the texts of errors, the limits of a page, which parameter is
+ignored when its companion is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from admin_ui.replies import bad_request
+from amqp_router.metrics import Span
+
+PAGE_SIZE = 100
+PAGE_SIZE_MAX = 500
+#: Longest filter taken (characters): a longer one is no name anybody types.
+NAME_MAX = 1000
+#: Parameters that ask for samples, as <name>_age and <name>_incr in seconds.
+SPANS = ("lengths", "msg_rates", "data_rates", "node_stats")
+NO_SPANS: dict[str, Span] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The part of a list that is wanted."""
+
+    number: int
+    size: int
+    name: str
+    pattern: re.Pattern[str] | None
+
+    def admits(self, name: str) -> bool:
+        """Whether the filter lets an object of that name through."""
+        if self.pattern is not None:
+            return self.pattern.search(name) is not None
+        return self.name in name
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a request asks of a reply."""
+
+    columns: list[list[str]] | None = None
+    sort: list[str] | None = None
+    sort_reverse: bool = False
+    page: Page | None = None
+    disable_stats: bool = False
+    enable_queue_totals: bool = False
+    spans: dict[str, Span] = field(default_factory=dict)
+
+
+def parse(query: Mapping[str, str]) -> Query:
+    """The parameters of a request.
+
+    Raises:
+        ApiError: they make no sense (400).
+    """
+    columns = query.get("columns")
+    sort = query.get("sort")
+    return Query(
+        columns=[column.split(".") for column in columns.split(",")] if columns else None,
+        sort=sort.split(".") if sort else None,
+        sort_reverse=query.get("sort_reverse") == "true",
+        page=_page(query) if "page" in query else None,
+        disable_stats=query.get("disable_stats") == "true",
+        enable_queue_totals=query.get("enable_queue_totals") == "true",
+        spans={name: span for name in SPANS if (span := _span(query, name)) is not None},
+    )
+
+
+def _page(query: Mapping[str, str]) -> Page:
+    try:
+        number, size = int(query["page"]), int(query.get("page_size") or PAGE_SIZE)
+        name = query.get("name", "")
+        if len(name) > NAME_MAX:
+            raise ValueError
+        pattern = re.compile(name) if name and query.get("use_regex") == "true" else None
+    except (ValueError, re.error):
+        raise bad_request("Pagination parameters are invalid") from None
+    if number < 1 or not 1 <= size <= PAGE_SIZE_MAX:
+        raise bad_request(
+            f"Invalid pagination parameters: page number {number} page size {size}",
+            "invalid_pagination_parameters",
+        )
+    return Page(number, size, name, pattern)
+
+
+def _span(query: Mapping[str, str], name: str) -> Span | None:
+    try:
+        age, step = int(query[f"{name}_age"]), int(query[f"{name}_incr"])
+    except (KeyError, ValueError):
+        return None
+    return Span(age, step) if age > 0 and step > 0 else None
+
+
+def cut(page: Page, rows: list[Any]) -> list[Any]:
+    """The rows of one page, of those that passed the filter.
+
+    Raises:
+        ApiError: the page lies behind the last one (400).
+    """
+    start = (page.number - 1) * page.size
+    if start >= len(rows) and page.number > 1:
+        raise bad_request(
+            f"Page out of range, page: {page.number} page size: {page.size}, len: {len(rows)}",
+            "page_out_of_range",
+        )
+    return rows[start : start + page.size]
+
+
+def envelope(page: Page, total: int, filtered: int, items: int) -> dict[str, Any]:
+    """What surrounds the items of a page."""
+    return {
+        "filtered_count": filtered,
+        "item_count": items,
+        "page": page.number,
+        "page_count": max(1, -(-filtered // page.size)),
+        "page_size": page.size,
+        "total_count": total,
+    }
+
+
+def pick(document: dict[str, Any], columns: list[list[str]]) -> Any:
+    """The wanted columns of a document; ``[]`` if it has none of them, as RabbitMQ's encoder makes of it."""
+    picked: dict[str, Any] = {}
+    for path in columns:
+        source: Any = document
+        for name in path:
+            if not isinstance(source, dict) or name not in source:
+                break
+            source = source[name]
+        else:
+            target = picked
+            for name in path[:-1]:
+                inner = target.setdefault(name, {})
+                if inner is document.get(name):
+                    break
+                target = inner
+            target[path[-1]] = source
+    return picked or []
+
+
+def sort_key(document: Any, path: list[str]) -> tuple[int, Any]:
+    """Where a document stands in the order; a missing value counts as 0. Numbers come before texts."""
+    value: Any = document
+    for name in path:
+        value = value.get(name, 0) if isinstance(value, dict) else 0
+    return order(value)
+
+
+def order(value: Any) -> tuple[int, Any]:
+    """A key that compares with every other: RabbitMQ sorts numbers, then words, then the rest."""
+    if isinstance(value, bool) or value is None:
+        return 1, str(value).lower()
+    if isinstance(value, (int, float)):
+        return 0, value
+    if isinstance(value, str):
+        return 2, value
+    return 3, repr(value)

@@ -1,0 +1,169 @@
+"""What goes back to a client: JSON bodies, errors in RabbitMQ's words, and large lists without stalling.
+
+RabbitMQ's two spellings are both real and clients look for both: ``not_authorized`` with a challenge when the
+login failed, ``not_authorised`` without one when the user may not.
+
+Source: RabbitMQ's HTTP API, 3.10, as measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import decimal
+import time
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+JSON = "application/json"
+CHALLENGE = 'Basic realm="RabbitMQ Management"'
+#: Bodies below are not worth compressing (bytes).
+COMPRESS_MIN = 1024
+#: Time that rows may be built before the event loop gets its turn.
+TURN_S = 0.004
+#: Rows built between two looks at the clock.
+TURN_ROWS = 16
+#: Bytes handed to the socket at once.
+WRITE_BYTES = 256 << 10
+
+
+class ApiError(Exception):
+    """A reply that is no success; ``error`` None sends no body."""
+
+    def __init__(
+        self,
+        status: int,
+        error: str | None = None,
+        reason: Any = "",
+        *,
+        headers: dict[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(f"{status} {error}: {reason}")
+        self.status = status
+        self.body = None if error is None else {"error": error, "reason": reason, **more}
+        self.headers = headers or {}
+
+
+def not_found() -> ApiError:
+    """The path names something that is not there."""
+    return ApiError(404, "Object Not Found", "Not Found")
+
+
+def bad_request(reason: Any, error: str = "bad_request") -> ApiError:
+    """The request makes no sense."""
+    return ApiError(400, error, reason)
+
+
+def login_failed(*, challenge: bool) -> ApiError:
+    """Nobody of that name and password."""
+    headers = {"WWW-Authenticate": CHALLENGE} if challenge else {}
+    return ApiError(401, "not_authorized", "Login failed", headers=headers)
+
+
+def not_authorised(reason: str) -> ApiError:
+    """We know who it is, and it may not."""
+    return ApiError(401, "not_authorised", reason)
+
+
+def dumps(document: Any) -> bytes:
+    """``document`` as JSON."""
+    try:
+        return orjson.dumps(document, default=_plain)
+    except TypeError:  # a name that is not UTF-8, or a number beyond 64 bits
+        return orjson.dumps(_presentable(document))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        return text_of(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _presentable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_presentable(name): _presentable(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_presentable(each) for each in value]
+    if isinstance(value, str):
+        return text_of(value.encode("utf-8", "surrogateescape"))
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 63:
+        return float(value)
+    if isinstance(value, (bytes, decimal.Decimal)):
+        return _plain(value)
+    return value
+
+
+def text_of(octets: bytes) -> str:
+    """Octets as text, or what RabbitMQ says of those that are none."""
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        return f"Not UTF-8, base64 is: {base64.b64encode(octets).decode()}"
+
+
+class Turns:
+    """Gives the event loop its turn in long work: ``await turns.next()`` after each piece of it."""
+
+    def __init__(self) -> None:
+        self._end = time.perf_counter() + TURN_S
+
+    async def next(self) -> None:
+        """Yield if this turn has lasted long enough."""
+        if time.perf_counter() > self._end:
+            await asyncio.sleep(0)
+            self._end = time.perf_counter() + TURN_S
+
+
+async def encode_rows(rows: Iterable[Any], turns: Turns) -> list[bytes]:
+    """A list as JSON, in pieces; ``rows`` may build each document when it is asked for."""
+    pieces: list[bytes] = []
+    some: list[Any] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == TURN_ROWS:
+            pieces.append(dumps(some)[1:-1])
+            some.clear()
+            await turns.next()
+    if some:
+        pieces.append(dumps(some)[1:-1])
+    return [b"[" + b",".join(pieces[:1]), *[b"," + piece for piece in pieces[1:]], b"]"]
+
+
+async def send(request: web.Request, status: int, pieces: list[bytes]) -> web.StreamResponse:
+    """Answer with JSON, compressed if the client takes that."""
+    size = sum(map(len, pieces))
+    headers = {"Content-Type": JSON, "Cache-Control": "no-cache"}
+    turns = Turns()
+    if size >= COMPRESS_MIN and "gzip" in request.headers.get("Accept-Encoding", ""):
+        squeeze = zlib.compressobj(1, zlib.DEFLATED, 31)
+        smaller = []
+        for piece in pieces:
+            smaller.append(squeeze.compress(piece))
+            await turns.next()
+        smaller.append(squeeze.flush())
+        pieces = smaller
+        size = sum(map(len, pieces))
+        headers["Content-Encoding"] = "gzip"
+    if size <= WRITE_BYTES:
+        return web.Response(status=status, body=b"".join(pieces), headers=headers)
+    response = web.StreamResponse(status=status, headers=headers)
+    response.content_length = size
+    await response.prepare(request)
+    if request.method != "HEAD":
+        some: list[bytes] = []
+        for piece in pieces:
+            some.append(piece)
+            if sum(map(len, some)) >= WRITE_BYTES:
+                await response.write(b"".join(some))
+                some.clear()
+                await asyncio.sleep(0)
+        await response.write(b"".join(some))
+        await response.write_eof()
+    return response
