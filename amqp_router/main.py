@@ -27,6 +27,7 @@ from amqp_router.server import (
     write_ready_file,
 )
 from amqp_router.version import VERSION
+from spark_analytics import cli as analytics
 
 OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
 EXIT_CODES = {
@@ -44,6 +45,7 @@ examples:
   amqp-router options                            every option with type, default and meaning
   amqp-router log inspect data                   what the queue logs hold
   amqp-router log verify data                    check every byte of them
+  amqp-router analytics stats                    what was routed where, by Spark
 """
 
 #: Shown when the broker serves.
@@ -131,6 +133,8 @@ def _parser() -> argparse.ArgumentParser:
         sub_parser = log_commands.add_parser(name, help=text, description=text.capitalize() + ".")
         sub_parser.add_argument("directory", type=Path, help="a data directory, also of a running broker")
         sub_parser.set_defaults(run=look_into_logs, look=name)
+
+    analytics.add_commands(commands)
     return parser
 
 
@@ -216,7 +220,10 @@ async def _serve(
     admin = None
     if settings.admin:
         admin_options = AdminOptions(
-            settings.admin_bind or settings.bind, settings.admin_port, server.address
+            bind=settings.admin_bind or settings.bind,
+            port=settings.admin_port,
+            amqp_address=server.address,
+            connections_max=options.connections_max,
         )
         admin = Admin(admin_options, broker, metrics, logger)
     stop = asyncio.Event()

@@ -1,0 +1,145 @@
+"""Splits to record batches, and the same tables without Spark: ``read_arrow``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from . import layout
+from .decode import decode_routing
+from .decode_messages import decode_messages
+from .errors import DataLoss
+from .names import Names, read_names
+from .options import ReadOptions, Selection, parse_options
+from .planning import LogRef, Split, gap_text, loss_text, plan, segment_path
+from .schema import arrow_schema
+from .segments import Gap, Piece, read_windows
+from .snapshot import end_offsets_of, take_snapshot
+
+
+def read_arrow(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+    """A table of a data directory as a ``pyarrow.Table``; options as for Spark (docs/analytics.md).
+
+    Raises:
+        OptionError, NotADataDirectory, FormatVersionError, CorruptLog, DataLoss: see there.
+    """
+    return read_batches(path, **options).read_all()
+
+
+def read_batches(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+    """As ``read_arrow``, but a ``pyarrow.RecordBatchReader``: one batch in memory at a time."""
+    asked = parse_options({"path": None if path is None else os.fspath(path), **options})
+    splits = plan(take_snapshot(asked), asked, asked.selection, cores=1)
+    schema = arrow_schema(asked.columns)
+    batches = (batch for split in splits for batch in read_split(split, asked, asked.selection, schema))
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def end_offsets(path: str | os.PathLike[str], table: str = "routing") -> str:
+    """How far each log is durable now, as JSON for the option ``endingOffsets`` (or ``startingOffsets``).
+
+    Reads with the same ``endingOffsets`` give the same rows, whatever the broker writes meanwhile.
+    """
+    options = parse_options({"path": os.fspath(path), "table": table})
+    return json.dumps(end_offsets_of(take_snapshot(options)), sort_keys=True)
+
+
+def read_split(split: Split, options: ReadOptions, selection: Selection, schema: Any) -> Iterator[Any]:
+    """Record batches of a split's pieces with the columns of ``schema``.
+
+    Raises:
+        CorruptLog, FormatVersionError, DataLoss: see there.
+    """
+    names: tuple[str, int, Names] | None = None
+    for planned in split.pieces:
+        log = split.logs[planned.log]
+        path = segment_path(log.directory, planned.base)
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if options.fail_on_data_loss:
+                raise DataLoss(loss_text(log, planned.low, planned.high)) from None
+            continue
+        try:
+            piece = _as_is(file, log, planned, options)
+            if options.table == "messages":
+                yield from _messages(file, path, log, piece, options, selection, schema)
+                continue
+            if names is None or names[:2] != (log.directory, piece.base):
+                found = _names(log, piece, options)
+                if found is None:
+                    continue
+                names = (log.directory, piece.base, found)
+            yield from _events(file, path, log, piece, names[2], options, selection, schema)
+        finally:
+            os.close(file)
+
+
+def _as_is(file: int, log: LogRef, piece: Piece, options: ReadOptions) -> Piece:
+    """The piece, or where its offsets stand in a segment that was rewritten since.
+
+    Raises:
+        DataLoss: it was rewritten, so some of its rows are gone, and the option says that this is an error.
+    """
+    status = os.fstat(file)
+    if status.st_ino == piece.inode:
+        return piece
+    if options.fail_on_data_loss:
+        raise DataLoss(loss_text(log, piece.low, piece.high))
+    return piece._replace(start=0, end=status.st_size, first=piece.base, next=-1, inode=status.st_ino)
+
+
+def _names(log: LogRef, piece: Piece, options: ReadOptions) -> Names | None:
+    """The names of the piece's segment; None if retention took them between the two files."""
+    path = segment_path(log.directory, piece.base)
+    try:
+        return read_names(log.directory, piece.base)
+    except Exception:
+        if os.path.exists(path):
+            raise
+    if options.fail_on_data_loss:
+        raise DataLoss(loss_text(log, piece.low, piece.high))
+    return None
+
+
+def _payloads(piece: Piece, options: ReadOptions) -> bool:
+    return options.verify == "all" or (options.verify == "tail" and piece.is_last)
+
+
+def _events(
+    file: int,
+    path: str,
+    log: LogRef,
+    piece: Piece,
+    names: Names,
+    options: ReadOptions,
+    selection: Selection,
+    schema: Any,
+) -> Iterator[Any]:
+    payloads = _payloads(piece, options)
+    try:
+        for window in read_windows(file, path, piece, layout.KIND_ROUTING, payloads=payloads):
+            yield from decode_routing(
+                window, log, piece, names, schema.names, selection, options.batch_rows, schema
+            )
+    except Gap as gap:
+        if options.fail_on_data_loss:
+            raise DataLoss(gap_text(log, gap.low, gap.high)) from None
+
+
+def _messages(
+    file: int,
+    path: str,
+    log: LogRef,
+    piece: Piece,
+    options: ReadOptions,
+    selection: Selection,
+    schema: Any,
+) -> Iterator[Any]:
+    payloads = _payloads(piece, options)
+    for window in read_windows(file, path, piece, layout.KIND_MESSAGES, payloads=payloads):
+        yield from decode_messages(window, log, piece, schema.names, selection, options.batch_rows, schema)

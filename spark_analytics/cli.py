@@ -1,0 +1,331 @@
+"""``amqp-router analytics``: routing statistics in the terminal, and whether Spark works here.
+
+Nothing of the extra ``analytics`` is imported before a command runs, so that the broker does without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from typing import Any
+
+from .errors import AnalyticsError, MissingExtra, NoJava
+from .java import prepare
+
+OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
+TABLES = ("exchange", "key", "queue", "hour", "unroutable")
+_TITLES = {
+    "exchange": "Messages per exchange",
+    "key": "Messages per routing key",
+    "queue": "Messages routed to each queue",
+    "hour": "Messages per hour (UTC)",
+    "unroutable": "Messages that went to no queue",
+}
+
+EXAMPLES = """\
+examples:
+  amqp-router analytics stats                          all tables over ./data, of a running broker too
+  amqp-router analytics stats --by queue --by hour --top 50
+  amqp-router analytics stats --by hour --timestamp amqp --queue audit
+                                                       hours by the messages' own timestamps
+  amqp-router analytics stats --since 2026-01-31T12:00:00Z --json
+  amqp-router analytics stats --by exchange --plot exchanges.png
+  amqp-router analytics doctor --data data             what is right or wrong with Java, Spark, the data
+"""
+
+
+def add_commands(commands: Any) -> None:
+    """Add ``analytics`` and its commands to an argparse subparsers object; each sets ``run``."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = commands.add_parser(
+        "analytics",
+        help="routing statistics by Spark",
+        epilog=EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    inner = parser.add_subparsers(metavar="command", parser_class=type(parser), required=True)
+    stats = inner.add_parser(
+        "stats",
+        help="messages per exchange, routing key, queue and hour",
+        description="Routing statistics of a data directory. The broker may run; it is not disturbed.",
+        epilog=EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    stats.add_argument("--data", metavar="D", default="data", help="data directory (data)")
+    stats.add_argument(
+        "--by", action="append", choices=TABLES, help="only this table; may be given several times"
+    )
+    stats.add_argument(
+        "--timestamp",
+        choices=("broker", "amqp"),
+        default="broker",
+        help="hours by when the broker took a message (broker), or by the property timestamp of "
+        "the messages that the queues' logs still hold (amqp)",
+    )
+    stats.add_argument(
+        "--queue", action="append", metavar="Q", help="with --timestamp amqp: only messages in this queue"
+    )
+    stats.add_argument("--vhost", action="append", metavar="V", help="only this virtual host")
+    stats.add_argument("--since", metavar="T", help="only from this time on, as 2026-01-31T12:00:00Z")
+    stats.add_argument("--until", metavar="T", help="only before this time")
+    stats.add_argument("--top", metavar="N", type=_positive, default=20, help="rows per table (20)")
+    stats.add_argument("--json", action="store_true", help="JSON instead of tables")
+    stats.add_argument("--plot", metavar="FILE.png", help="draw the tables into a picture too (matplotlib)")
+    stats.set_defaults(run=run_stats)
+    doctor = inner.add_parser(
+        "doctor",
+        help="is everything there that Spark needs?",
+        description="Look at Python, Java, the packages and the data, and run a one-row job.",
+        epilog=EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    doctor.add_argument("--data", metavar="D", help="look into this data directory too")
+    doctor.add_argument("--no-install", action="store_true", help="do not install Java where there is none")
+    doctor.set_defaults(run=run_doctor)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def require(*modules: str) -> None:
+    """Raises ``MissingExtra`` that names what to install unless all of these packages are there."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if not missing:
+        return
+    wanted = " ".join(f"'{requirement}'" for requirement in _requirements(missing))
+    raise MissingExtra(
+        f"{', '.join(missing)} not installed (the extra `analytics` has what Spark needs); "
+        f"run: {sys.executable} -m pip install {wanted}"
+    )
+
+
+def _requirements(names: list[str]) -> list[str]:
+    """The requirements for these packages as this installation's metadata states them."""
+    try:
+        stated = importlib.metadata.requires("amqp-router") or []
+    except importlib.metadata.PackageNotFoundError:
+        stated = []
+    known = {line.split(";")[0].strip() for line in stated if "extra ==" in line}
+    found = []
+    for name in names:
+        of_name = [
+            line for line in known if line.startswith(name) and not line[len(name) : len(name) + 1].isalnum()
+        ]
+        found.append(min(of_name, key=len, default=name))
+    return found
+
+
+def run_stats(args: argparse.Namespace) -> int:
+    """Print the tables; exit code."""
+    return _reported(lambda: _stats(args))
+
+
+def run_doctor(args: argparse.Namespace) -> int:
+    """Print the findings; exit code 1 if one is bad."""
+    return _reported(lambda: _doctor(args))
+
+
+def _reported(act: Any) -> int:
+    """Run; errors that a user can do something about are one line on standard error."""
+    try:
+        return int(act())
+    except (MissingExtra, NoJava) as error:
+        return _complain(str(error), UNAVAILABLE)
+    except AnalyticsError as error:
+        return _complain(str(error), USAGE)
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"amqp-router analytics: {text}", file=sys.stderr)
+    return code
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from .doctor import examine  # noqa: PLC0415
+
+    require("rich")
+    from rich.console import Console  # noqa: PLC0415 - of the extra
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(soft_wrap=True)
+    bad = 0
+    for finding in examine(args.data, install_java=not args.no_install):
+        mark, style = ("ok", "green") if finding.right else ("WRONG", "bold red")
+        console.print(Text.assemble((f"{mark:<6}", style), f"{finding.what:<10} {finding.text}"))
+        if not finding.right:
+            bad += 1
+            console.print(Text("\n".join(f"{'':<17}{line}" for line in finding.advice.splitlines())))
+    console.print("Spark can read the logs." if not bad else f"{bad} thing(s) to set right.")
+    return FAILED if bad else OK
+
+
+def _stats(args: argparse.Namespace) -> int:
+    require("numpy", "pyarrow", "pyspark", "rich", *(["matplotlib"] if args.plot else []))
+    if args.queue and args.timestamp != "amqp":
+        raise AnalyticsError("--queue belongs to --timestamp amqp")
+    from .arrow import end_offsets  # noqa: PLC0415 - of the extra, like all below
+
+    end_offsets(args.data)  # a wrong path should not cost a start of Spark
+    from rich.console import Console  # noqa: PLC0415
+
+    prepare(install=True)
+    errors = Console(stderr=True)
+    is_shown = errors.is_terminal and not args.json
+    with tempfile.NamedTemporaryFile(prefix="amqp-router-spark-", suffix=".log") as log:
+        status: AbstractContextManager[Any] = errors.status("Spark counts ...") if is_shown else nullcontext()
+        with status:
+            try:
+                figures = _figures(args, log.name)
+            except AnalyticsError:
+                raise
+            except Exception as error:
+                from .doctor import first_line  # noqa: PLC0415
+
+                log.seek(0)
+                tail = log.read().decode(errors="replace").strip().splitlines()[-5:]
+                return _complain("\n".join([f"Spark failed: {first_line(error)}", *tail]), FAILED)
+    if args.json:
+        print(json.dumps(figures, default=_as_json, indent=2, ensure_ascii=False))
+    else:
+        _print(figures, args.top)
+    if args.plot:
+        _plot(figures, args.plot)
+        print(f"drawn into {args.plot}", file=sys.stderr)
+    return OK
+
+
+def _figures(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
+    """The totals and the wanted tables as plain lists of rows."""
+    from .routing_stats import routing_stats  # noqa: PLC0415
+    from .session import session  # noqa: PLC0415
+
+    options = {"vhosts": args.vhost, "startingTimestamp": args.since, "endingTimestamp": args.until}
+    spark = session("amqp-router analytics stats", log_file=log_file)
+    try:
+        given = {name: value for name, value in options.items() if value is not None}
+        stats = routing_stats(spark, args.data, **given)
+        tables = {
+            "exchange": stats.per_exchange,
+            "key": stats.per_routing_key,
+            "queue": stats.per_queue,
+            "hour": lambda: stats.per_hour(timestamp=args.timestamp, queues=args.queue),
+            "unroutable": stats.unroutable,
+        }
+        figures: dict[str, Any] = {
+            "data": os.path.abspath(args.data),
+            "totals": stats.totals().collect()[0].asDict(),
+        }
+        for name in args.by or TABLES:
+            # One more, to know whether there are more.
+            rows = tables[name]().limit(args.top + 1).collect()
+            figures[name] = [row.asDict() for row in rows[: args.top]]
+            if len(rows) > args.top:
+                figures.setdefault("cut", []).append(name)
+        return figures
+    finally:
+        spark.stop()
+
+
+def _as_json(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat() + ("" if value.tzinfo else "Z")
+    raise TypeError(f"{type(value).__name__} is no figure")
+
+
+def _print(figures: dict[str, Any], top: int) -> None:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console()
+    totals = figures["totals"]
+    console.print(
+        f"{totals['messages']:,} messages published, {totals['copies']:,} copies routed to queues, "
+        f"{totals['unroutable']:,} unroutable ({totals['returned']:,} returned), {totals['bytes']:,} bytes",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if totals["first"] is not None:
+        console.print(f"from {totals['first']} to {totals['last']} UTC", highlight=False, soft_wrap=True)
+    for name in TABLES:
+        if name not in figures:
+            continue
+        rows = figures[name]
+        cut = f", the first {top}" if name in figures.get("cut", []) else ""
+        console.print()
+        if not rows:
+            console.print(f"{_TITLES[name]}: none")
+            continue
+        table = Table(title=_TITLES[name] + cut, title_justify="left")
+        for column, value in rows[0].items():
+            table.add_column(column, justify="right" if isinstance(value, int) else "left")
+        for row in rows:
+            table.add_row(*[Text(_cell(column, value)) for column, value in row.items()])
+        console.print(table)
+
+
+def _cell(column: str, value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if column == "exchange" and value == "":
+        return "(default)"
+    return "-" if value is None else str(value)
+
+
+def _plot(figures: dict[str, Any], path: str) -> None:
+    """Bars of the messages of each table, one below the other."""
+    import matplotlib  # noqa: PLC0415
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot  # noqa: PLC0415
+
+    shown = [name for name in TABLES if figures.get(name)]
+    heights = [1.2 + 0.28 * len(figures[name]) for name in shown] or [1.2]
+    figure, axes = pyplot.subplots(
+        len(shown) or 1,
+        1,
+        figsize=(9, sum(heights)),
+        squeeze=False,
+        height_ratios=heights,
+        layout="constrained",
+    )
+    for axis, name in zip(axes[:, 0], shown, strict=False):
+        rows = figures[name]
+        labels = [" ".join(_label(row, name)) for row in rows]
+        axis.barh(range(len(rows)), [row["messages"] for row in rows], color="#2b7a9b")
+        axis.set_yticks(range(len(rows)), labels, fontsize=8)
+        axis.invert_yaxis()
+        axis.set_title(_TITLES[name], loc="left", fontsize=10)
+        axis.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
+        axis.spines[["top", "right"]].set_visible(False)
+    try:
+        figure.savefig(path, dpi=130)
+    except (OSError, ValueError) as error:
+        raise AnalyticsError(f"the picture cannot be written: {error}") from None
+    finally:
+        pyplot.close(figure)
+
+
+def _label(row: dict[str, Any], name: str) -> list[str]:
+    columns = {
+        "exchange": ["exchange"],
+        "key": ["exchange", "routing_key"],
+        "queue": ["queue"],
+        "hour": ["hour"],
+        "unroutable": ["exchange", "routing_key"],
+    }
+    parts = [_cell(column, row[column]) for column in columns[name]]
+    return parts if row["vhost"] == "/" else [row["vhost"], *parts]

@@ -1,0 +1,113 @@
+"""The Spark data source ``amqp_router``: options and snapshot at load, splits at planning, rows in the tasks.
+
+Spark makes one object at ``load()``, pickles it, and revives it for every query, so the snapshot that is
+taken at load is the one that every later query of that table reads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any, NoReturn
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from .arrow import read_split
+from .errors import AnalyticsError, OptionError
+from .filters import narrow
+from .options import ReadOptions, Selection, parse_options
+from .planning import Split, plan
+from .schema import arrow_schema, ddl, pick
+from .snapshot import Log, take_snapshot
+
+#: Spark calls ``reader`` from this module if the session lets filters be pushed.
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class AmqpRouterSource(DataSource):
+    """``spark.read.format("amqp_router")``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        # Here and not in schema(), which Spark leaves out where the user gives a schema.
+        self._asked = parse_options(dict(options))
+        self._logs: list[Log] = take_snapshot(self._asked)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name to give to ``format``."""
+        return "amqp_router"
+
+    def schema(self) -> str:
+        """The wanted columns."""
+        # As text: StructType.fromDDL needs a SparkContext, which planning workers have not.
+        return ddl(self._asked.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader for one query; filters are pushed only where the session allows it."""
+        _check_schema(schema, self._asked)
+        logs, self._logs = self._logs, []  # or every task would get the whole snapshot with its reader
+        caller = sys._getframe(1).f_globals
+        spec = caller.get("__spec__")
+        is_pushing = _PUSHDOWN_WORKER in (caller.get("__name__"), getattr(spec, "name", None))
+        # A reader with pushFilters is an error where the session's setting is off, so there are two.
+        kind = PushingReader if is_pushing and self._asked.pushdown else Reader
+        return kind(logs, self._asked, schema)
+
+    def streamReader(self, schema: StructType) -> NoReturn:
+        """Not there: batch reads only."""
+        raise AnalyticsError(
+            "amqp_router cannot be read as a stream yet; read it with spark.read, "
+            "and go on from spark_analytics.end_offsets(path) with option startingOffsets"
+        )
+
+
+class Reader(DataSourceReader):
+    """Plans the splits of one query and reads them in the tasks."""
+
+    def __init__(self, logs: list[Log], options: ReadOptions, schema: StructType) -> None:
+        self._logs = logs
+        self._options = options
+        self._selection: Selection = options.selection
+        self._schema: Any = to_arrow_schema(schema, timezone="UTC")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks get: all but the snapshot."""
+        return {**self.__dict__, "_logs": []}
+
+    def partitions(self) -> list[InputPartition]:
+        """One per split; Spark calls ``read`` with a None if there is none."""
+        return [InputPartition(split) for split in plan(self._logs, self._options, self._selection)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Record batches of a split."""
+        split: Split | None = partition.value
+        if split is None:
+            return iter(())
+        return read_split(split, self._options, self._selection, self._schema)
+
+
+class PushingReader(Reader):
+    """A reader that uses Spark's filters to leave out what cannot match."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrow the selection; all filters go back to Spark, which checks the rows that are left."""
+        self._selection = narrow(self._selection, filters)
+        return filters
+
+
+def _check_schema(schema: StructType, options: ReadOptions) -> None:
+    """A schema given by the user must name our columns with our types.
+
+    Raises:
+        OptionError: it does not.
+    """
+    columns = pick(options.table, schema.fieldNames())
+    if options.columns_given and columns != options.columns:
+        raise OptionError("the schema and the option 'columns' name different columns; give one of them")
+    types = to_arrow_schema(schema, timezone="UTC").types
+    for column, ours, theirs in zip(columns, arrow_schema(columns).types, types, strict=True):
+        if not ours.equals(theirs):
+            raise OptionError(f"column {column.name!r} has type {column.sql}, the schema says {theirs}")

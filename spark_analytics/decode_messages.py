@@ -1,0 +1,157 @@
+"""Windows of MESSAGES batches to Arrow. Heaps that no wanted column needs are not even copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from . import layout
+from .decode import Records, Take, as_text, binary, constant, flag, numbers, taken
+from .options import Selection
+from .planning import LogRef
+from .properties import PROPERTIES, PropertyColumns
+from .schema import arrow_type
+from .segments import Piece, Window
+
+#: ``priority`` stands in the record already.
+_FROM_PROPERTIES = {name for name, _, _ in PROPERTIES} - {"priority"}
+_ARROW_BYTES_MAX = (1 << 31) - 1
+
+
+def decode_messages(
+    window: Window,
+    log: LogRef,
+    piece: Piece,
+    columns: Sequence[str],
+    selection: Selection,
+    batch_rows: int,
+    schema: Any,
+) -> Iterator[Any]:
+    """Record batches of at most ``batch_rows`` messages that the selection wants.
+
+    Raises:
+        CorruptLog: the numbers of a batch contradict one another.
+    """
+    decoder = _Decoder(window, log)
+    records = decoder.records
+    offsets = records.base[records.batch] + records.rows["offset_delta"]
+    wanted = (offsets >= piece.low) & (offsets < piece.high)
+    times = records.times()
+    if selection.start_us is not None:
+        wanted &= times >= selection.start_us
+    if selection.end_us is not None:
+        wanted &= times < selection.end_us
+    if selection.exchanges is not None:
+        names = pa.array(sorted(selection.exchanges), pa.string())
+        found = pc.is_in(decoder.exchange(), value_set=names)
+        wanted &= found.to_numpy(zero_copy_only=False)
+    chosen = np.flatnonzero(wanted)
+    if not len(chosen):
+        return
+    makers = decoder.makers(columns, offsets, times)
+    for at in range(0, len(chosen), batch_rows):
+        index = chosen[at : at + batch_rows]
+        yield pa.RecordBatch.from_arrays([make(index, None) for make in makers], schema=schema)
+
+
+class _Decoder:
+    """Columns of one window; each heap and each derived column is made once, when it is asked for."""
+
+    def __init__(self, window: Window, log: LogRef) -> None:
+        self.log = log
+        self.records = records = Records(window, layout.MESSAGE_FIELDS)
+        self.route_lengths, self.route_sizes = records.pieces("route_end")
+        self.property_lengths, self.property_sizes = records.pieces("properties_end")
+        self.body_lengths, self.body_sizes = records.pieces("body_end")
+        records.check_length(self.route_sizes + self.property_sizes + self.body_sizes)
+        self._routes: tuple[Any, Any] | None = None
+
+    def exchange(self) -> Any:
+        return self._route(1)
+
+    def _route(self, part: int) -> Any:
+        """Exchange (1) or routing key (3) of each record."""
+        pieces, numbers_ = self._route_pieces()
+        return as_text(pieces.take(pa.array(numbers_ + part)))
+
+    def _route_pieces(self) -> tuple[Any, Any]:
+        """An array of four values per distinct route, and the first of them for each record.
+
+        A piece of the heap is length, exchange, length, routing key: cut at these places, the second and the
+        fourth value are what is wanted. An empty piece is the route of the record before.
+        """
+        if self._routes is not None:
+            return self._routes
+        records = self.records
+        own = self.route_lengths > 0
+        ends = np.cumsum(self.route_lengths)[own]
+        starts = ends - self.route_lengths[own]
+        heap = records.heap(0, self.route_sizes)
+        octets = np.frombuffer(heap, np.uint8).astype(np.int64)
+        exchange_ends = starts + 1 + octets[starts]
+        good = exchange_ends < ends
+        key_sizes = octets[np.where(good, exchange_ends, starts)]
+        good &= exchange_ends + 1 + key_sizes == ends
+        if not good.all() or not own[records.first].all():
+            batch = int(records.batch[np.flatnonzero(own)[int(good.argmin())]]) if not good.all() else 0
+            raise records.window.error(batch, "a route is not two short strings")
+        bounds = np.empty(4 * len(starts) + 1, np.int64)
+        bounds[0:-1:4], bounds[1::4], bounds[2::4], bounds[3::4] = (
+            starts,
+            starts + 1,
+            exchange_ends,
+            exchange_ends + 1,
+        )
+        bounds[-1] = len(heap)
+        self._routes = binary(bounds, heap), 4 * (np.cumsum(own) - 1)
+        return self._routes
+
+    def makers(self, columns: Sequence[str], offsets: Any, times: Any) -> list[Take]:
+        """A maker per column: (indices of records) -> Arrow array."""
+        records = self.records
+        rows = records.rows
+        flags = rows["flags"]
+        log = self.log
+        wanted = [name for name in columns if name in _FROM_PROPERTIES]
+        properties = self._properties(wanted) if wanted else None
+        stamp = arrow_type("timestamp")
+        makers: dict[str, Callable[[], Take]] = {
+            "vhost": lambda: constant(log.vhost, "string"),
+            "queue": lambda: constant(log.queue, "string"),
+            "log": lambda: constant(log.id, "string"),
+            "partition": lambda: constant(log.partition, "int"),
+            "offset": lambda: numbers(offsets, pa.int64()),
+            "timestamp": lambda: lambda index, _: pa.array(times[index], pa.int64()).view(stamp),
+            "exchange": lambda: taken(self.exchange()),
+            "routing_key": lambda: taken(self._route(3)),
+            "body_size": lambda: numbers(self.body_lengths, pa.int64()),
+            "persistent": lambda: flag(flags, layout.MESSAGE_PERSISTENT),
+            "redelivered": lambda: flag(flags, layout.MESSAGE_REDELIVERED),
+            "delivery_count": lambda: numbers(rows["delivery_count"], pa.int32()),
+            "priority": lambda: numbers(rows["priority"], pa.int32()),
+            "properties": lambda: taken(self._heap_column(self.property_lengths, self._property_heap())),
+            "body": lambda: taken(self._heap_column(self.body_lengths, self._body_heap())),
+        }
+        return [
+            taken(properties.column(name)) if properties is not None and name in wanted else makers[name]()
+            for name in columns
+        ]
+
+    def _heap_column(self, lengths: Any, heap: bytes) -> Any:
+        if len(heap) > _ARROW_BYTES_MAX:
+            raise self.records.window.error(0, f"{len(heap)} bytes in one batch are more than Arrow takes")
+        return binary(np.concatenate(([0], np.cumsum(lengths))), heap)
+
+    def _property_heap(self) -> bytes:
+        return self.records.heap(self.route_sizes, self.property_sizes)
+
+    def _body_heap(self) -> bytes:
+        return self.records.heap(self.route_sizes + self.property_sizes, self.body_sizes)
+
+    def _properties(self, wanted: Sequence[str]) -> PropertyColumns:
+        ends = np.cumsum(self.property_lengths)
+        return PropertyColumns(self._property_heap(), ends - self.property_lengths, ends, wanted)

@@ -1,0 +1,143 @@
+"""``amqp-router analytics doctor``: is everything there that Spark needs, down to a one-row job?"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from . import java
+from .errors import AnalyticsError
+
+#: What of each package is known to work: the lowest version, and the first that is not known.
+VERSIONS = {"pyspark": ("4.2", "4.4"), "pyarrow": ("17", "27"), "numpy": ("2", "3")}
+
+
+class Finding(NamedTuple):
+    """One thing looked at; ``advice`` says what to do if it is not right."""
+
+    what: str
+    right: bool
+    text: str
+    advice: str = ""
+
+
+def examine(path: str | None, *, install_java: bool = True) -> Iterator[Finding]:
+    """Look at one thing after the other; stops where the next would only fail for the same reason."""
+    yield Finding("python", True, f"{platform.python_version()} at {sys.executable}")
+    missing = False
+    for name in VERSIONS:
+        finding = _package(name)
+        missing = missing or not finding.right
+        yield finding
+    if missing:
+        return
+    finding = _java(install_java=install_java)
+    yield finding
+    if not finding.right:
+        return
+    if path is not None:
+        finding = _data(path)
+        yield finding
+        path = path if finding.right else None
+    yield from _spark(path)
+
+
+def _package(name: str) -> Finding:
+    low, above = VERSIONS[name]
+    wanted = f"{name}>={low},<{above}"
+    advice = f"{sys.executable} -m pip install '{wanted}'"
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, False, "is not installed", advice)
+    good = _numbers(low) <= _numbers(version) < _numbers(above)
+    return Finding(name, good, version, "" if good else advice)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
+
+
+def _java(*, install_java: bool) -> Finding:
+    try:
+        return Finding("java", True, str(java.prepare(install=install_java)))
+    except AnalyticsError as error:
+        return Finding("java", False, "none that fits", str(error))
+
+
+def _data(path: str) -> Finding:
+    from .options import parse_options  # noqa: PLC0415 - numpy and pyarrow, which are known to be there by now
+    from .snapshot import take_snapshot  # noqa: PLC0415
+
+    try:
+        parts = []
+        for table in ("routing", "messages"):
+            logs = take_snapshot(parse_options({"path": path, "table": table}))
+            size = sum(segment.size for log in logs for segment in log.segments)
+            parts.append(f"{table}: {len(logs)} partitions, {size / 1e6:.1f} MB")
+    except (AnalyticsError, OSError) as error:
+        return Finding("data", False, path, str(error))
+    return Finding("data", True, f"{os.path.abspath(path)}; {'; '.join(parts)}")
+
+
+def _spark(path: str | None) -> Iterator[Finding]:
+    from .session import session  # noqa: PLC0415 - takes a second
+
+    with tempfile.NamedTemporaryFile(prefix="amqp-router-spark-", suffix=".log") as log:
+        try:
+            spark = session("amqp-router doctor", log_file=log.name, master="local[1]")
+        except Exception as error:
+            log.seek(0)
+            text = log.read().decode(errors="replace").strip().splitlines()[-12:]
+            yield Finding("session", False, "Spark does not start", "\n".join([first_line(error), *text]))
+            return
+        try:
+            yield Finding("session", True, f"Spark {spark.version}, {spark.sparkContext.master}")
+            yield _tried("executors", lambda: _ask_executor(spark), "see docs/analytics.md, Executors")
+            if path is not None:
+                yield _tried("one row", lambda: _one_row(spark, path), "amqp-router log verify")
+        finally:
+            spark.stop()
+
+
+def _tried(what: str, act: Callable[[], str], advice: str) -> Finding:
+    try:
+        return Finding(what, True, act())
+    except Exception as error:
+        return Finding(what, False, first_line(error), advice)
+
+
+def _ask_executor(spark: Any) -> str:
+    """What a worker says of itself; fails if it cannot import us."""
+
+    def report(batches: Any) -> Iterator[Any]:
+        import pyarrow  # noqa: PLC0415 - in the worker
+
+        import spark_analytics.decode  # noqa: PLC0415
+
+        for batch in batches:
+            where = f"{sys.executable} with {spark_analytics.decode.__file__}"
+            yield pyarrow.RecordBatch.from_pydict({"text": [where] * batch.num_rows})
+
+    rows = spark.range(1).mapInArrow(report, "text string").collect()
+    return f"import us: {rows[0].text}"
+
+
+def _one_row(spark: Any, path: str) -> str:
+    rows = spark.read.format("amqp_router").load(path, columns="vhost,exchange,routing_key").take(1)
+    if not rows:
+        return "the routing log has no event yet; the job ran"
+    return f"read: exchange {rows[0].exchange!r}, routing key {rows[0].routing_key!r}"
+
+
+def first_line(error: BaseException) -> str:
+    """The text of an error of ours out of what Spark makes of it, else the first line."""
+    text = str(error)
+    ours = re.findall(r"^(?:\S+\.)?spark_analytics\.errors\.\w+: (.*)$", text, re.MULTILINE)
+    return str(ours[-1]) if ours else (text.strip().splitlines() or [type(error).__name__])[0]

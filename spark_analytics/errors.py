@@ -1,0 +1,50 @@
+"""What can go wrong when logs are read as tables. Every text says what to do, or where the bytes stand."""
+
+from __future__ import annotations
+
+
+class AnalyticsError(Exception):
+    """Base of this package's errors."""
+
+
+class OptionError(AnalyticsError, ValueError):
+    """An option, table, column or value that does not exist; the text names the nearest that does."""
+
+
+class NotADataDirectory(AnalyticsError):
+    """The path does not exist, or holds nothing of the broker's."""
+
+
+class FormatVersionError(AnalyticsError):
+    """The files are of another format version than this reader knows; the text names both."""
+
+    def __init__(self, path: str, found: object, known: object) -> None:
+        super().__init__(
+            f"{path}: format version {found}, this reader knows version {known}; "
+            "read it with the amqp-router release that wrote it"
+        )
+
+
+class CorruptLog(AnalyticsError):
+    """Bytes that count as durable are not what was written."""
+
+    def __init__(self, path: str, position: int, offset: int, text: str) -> None:
+        super().__init__(
+            f"{path} at byte {position}, offset {offset}: {text}; "
+            "if the machine lost power, start the broker once, which repairs what its journal has"
+        )
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+
+class DataLoss(AnalyticsError):
+    """Records that the table had when it was loaded (or that were asked for) are gone."""
+
+
+class NoJava(AnalyticsError):
+    """Spark needs a Java runtime, and there is none that fits."""
+
+
+class MissingExtra(AnalyticsError):
+    """A package of the extra ``analytics`` is not installed."""

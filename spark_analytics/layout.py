@@ -1,0 +1,127 @@
+"""The on-disk layout as far as a reader needs it: FORMAT.md in ``persistence/log`` is its description.
+
+Executors get this package without the broker's, so the numbers stand here a second time; a test compares
+them with those the broker writes by. All integers are little-endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from struct import Struct
+from zlib import crc32
+
+#: The stamp of a data directory, and the layout it may name.
+STAMP = "amqp-router.json"
+DATA_LAYOUT = 1
+
+#: ``log.json`` of a log, and the version of everything in its directory.
+DESCRIPTION = "log.json"
+FORMAT_VERSION = 0
+QUEUES, ROUTING = "queues", "routing"
+LOG_SUFFIX, INDEX_SUFFIX, NAMES_SUFFIX = ".log", ".index", ".names"
+NAME_DIGITS = 20
+
+# --- batches ----------------------------------------------------------------------------------------------
+BATCH_MAGIC = b"ARLB"
+#: magic, version, record_size, length, kind, attributes, payload crc, count, producer session, base sequence,
+#: last offset delta, max time delta, epoch, base offset, base time, unsynced_back, header crc.
+BATCH_HEADER = Struct("<4sHHIHHIIQIIIIQqII")
+HEADER_SIZE = 72
+KIND_MESSAGES, KIND_SETTLES, KIND_CONTROL, KIND_ROUTING = 1, 2, 3, 4
+MESSAGE_SIZE, ROUTING_SIZE = 32, 24
+
+#: Name, numpy type and place of a record's fields.
+MESSAGE_FIELDS = (
+    ("route_end", "<u4", 0),
+    ("properties_end", "<u4", 4),
+    ("body_end", "<u4", 8),
+    ("dts_us", "<u4", 12),
+    ("offset_delta", "<u4", 16),
+    ("expire_ms", "<u4", 20),
+    ("priority", "u1", 24),
+    ("flags", "u1", 25),
+    ("delivery_count", "<u2", 26),
+)
+ROUTING_FIELDS = (
+    ("events_end", "<u4", 0),
+    ("key_end", "<u4", 4),
+    ("dts_us", "<u4", 8),
+    ("route_id", "<u4", 12),
+    ("body_size", "<u4", 16),
+    ("flags", "<u2", 20),
+)
+MESSAGE_PERSISTENT, MESSAGE_REDELIVERED = 1, 2
+(
+    EVENT_PERSISTENT,
+    EVENT_MANDATORY,
+    EVENT_UNROUTABLE,
+    EVENT_RETURNED,
+    EVENT_CONFIRMED,
+    EVENT_REFUSED,
+) = 1, 2, 4, 8, 16, 32
+EVENT_SAME_KEY = 0x8000
+
+# --- names of a routing segment ---------------------------------------------------------------------------
+NAMES_MAGIC = b"ARLN"
+#: magic, version, 0, segment base.
+NAMES_HEADER = Struct("<4sHHQ")
+#: length of the payload, crc of (id, payload), id.
+NAMES_ENTRY = Struct("<III")
+
+# --- sparse index of a segment ----------------------------------------------------------------------------
+INDEX_MAGIC = b"ARLI"
+#: magic, version, entries, crc of the entries.
+INDEX_HEADER = Struct("<4sIII")
+INDEX_ENTRY_SIZE = 16
+INDEX_FIELDS = (("rel_offset", "<u4", 0), ("rel_ts_ms", "<u4", 4), ("position", "<u8", 8))
+INDEX_INTERVAL_BYTES = 64 * 1024
+U32_MAX = 0xFFFFFFFF
+
+# --- synced marks -----------------------------------------------------------------------------------------
+SYNCED = "synced"
+SYNCED_MAGIC = b"ARLW"
+#: magic, version, slot size, slots in use, 0, boot id, zeros, crc.
+SYNCED_HEADER = Struct("<4sHHII16s28xI")
+SYNCED_HEADER_SIZE = 64
+#: log id, partition, epoch, end, segment base, position, log start, flags, crc.
+SYNCED_SLOT = Struct("<16sIIQQQQII")
+SLOT_SIZE = 64
+SLOT_IN_USE = 1
+
+
+def routing_log_id(vhost: str) -> str:
+    """The directory name of a virtual host's routing log."""
+    return hashlib.sha256(b"routing\0" + octets(vhost)).hexdigest()[:32]
+
+
+def mark_id(log_id: str) -> str:
+    """The id under which a log has its mark: its directory's name, or if that is no id of ours, its hash."""
+    is_hex = len(log_id) == 32 and not set(log_id) - set("0123456789abcdef")
+    return log_id if is_hex else hashlib.sha256(log_id.encode()).hexdigest()[:32]
+
+
+def routing_partition(exchange: str, partitions: int) -> int:
+    """The partition in which the events of an exchange stand."""
+    return crc32(octets(exchange)) % partitions
+
+
+def octets(name: str) -> bytes:
+    """A name as on the wire; octets that are no UTF-8 stand in it as lone surrogates."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def text(name: str) -> str:
+    """A name as a table shows it: octets that are no UTF-8 become U+FFFD."""
+    return octets(name).decode("utf-8", "replace")
+
+
+def file_name(base: int, suffix: str) -> str:
+    """The name of a segment's file."""
+    return f"{base:0{NAME_DIGITS}d}{suffix}"
+
+
+def base_of(name: str) -> int | None:
+    """The base offset in a segment's file name; None for other files."""
+    stem = name.removesuffix(LOG_SUFFIX)
+    is_segment = name.endswith(LOG_SUFFIX) and len(stem) == NAME_DIGITS and stem.isdecimal()
+    return int(stem) if is_segment else None

@@ -1,0 +1,290 @@
+"""From a snapshot to splits: which bytes of which segments one task reads.
+
+Logs, whole segments and parts of segments that cannot hold a wanted row are left out: by virtual host,
+queue, partition and exchange, by offset, by time. What is left is packed into few large splits, for a
+task costs Spark 20 to 90 ms whatever it reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from . import layout
+from .errors import DataLoss, OptionError
+from .index import SegmentIndex, first_time, load_index
+from .options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
+from .segments import Piece
+from .snapshot import Log, Segment
+
+#: Less than this is not worth another task ...
+SPLIT_BYTES_LEAST = 8 << 20
+#: ... and opening a file counts as much as reading this.
+FILE_COST_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class LogRef:
+    """What a task needs to know of a log."""
+
+    directory: str
+    vhost: str
+    queue: str
+    id: str
+    partition: int
+
+    def __str__(self) -> str:
+        name = f"queue {self.queue!r}" if self.queue else "the routing log"
+        return f"{name} of virtual host {self.vhost!r}, partition {self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One task's work: pieces in order of log and offset; ``Piece.log`` counts into ``logs``."""
+
+    logs: tuple[LogRef, ...]
+    pieces: tuple[Piece, ...]
+
+
+def plan(logs: list[Log], options: ReadOptions, selection: Selection, cores: int = 0) -> list[Split]:
+    """The splits of a read; none if nothing is wanted.
+
+    ``selection`` is that of the options, narrowed by what else is known. ``cores`` 0 = those of this machine.
+
+    Raises:
+        DataLoss: offsets that were asked for, or that the snapshot had, are gone (``failOnDataLoss``).
+        OptionError: offsets are named that do not exist yet.
+        CorruptLog: a segment does not begin with a batch.
+    """
+    if not options.fail_on_data_loss:
+        logs = list(_left(logs))
+    else:
+        _check_loss(logs, options)
+    wanted: list[tuple[Log, int, int]] = []
+    for log in logs:
+        low, high = _range(log, options)
+        low = max(low, selection.from_offset or 0)
+        if selection.below_offset is not None:
+            high = min(high, selection.below_offset)
+        if low < high and _may_hold(log, options, selection):
+            wanted.append((log, low, high))
+    found = [
+        (log, _pieces(log, low, high, selection, is_routing=options.table == "routing"))
+        for log, low, high in wanted
+    ]
+    total = sum(piece.end - piece.start for _, pieces in found for piece in pieces)
+    cores = cores or os.cpu_count() or 1
+    least = min(SPLIT_BYTES_LEAST, options.split_bytes)
+    target = min(max(-(-total // cores), least), options.split_bytes)
+    return list(_packed(found, target))
+
+
+def _may_hold(log: Log, options: ReadOptions, selection: Selection) -> bool:
+    if selection.vhosts is not None and log.vhost not in selection.vhosts:
+        return False
+    if selection.partitions is not None and log.partition not in selection.partitions:
+        return False
+    if options.table == "messages":
+        return selection.queues is None or log.queue in selection.queues
+    if selection.exchanges is None or any("\ufffd" in name for name in selection.exchanges):
+        return True
+    held = {layout.routing_partition(name, log.partitions) for name in selection.exchanges}
+    return log.partition in held
+
+
+def _range(log: Log, options: ReadOptions) -> tuple[int, int]:
+    """First offset and end of what the options ask of a log."""
+    low = _asked(log, options.starting, EARLIEST, "startingOffsets")
+    high = _asked(log, options.ending, None, "endingOffsets")
+    return max(low, log.start), min(high, log.end)
+
+
+def _asked(log: Log, offsets: int | Offsets, missing: int | None, option: str) -> int:
+    """One end of the range; ``missing``: for a log that the JSON does not name (None = it is not read)."""
+    if isinstance(offsets, Mapping):
+        partitions = offsets.get(log.id)
+        if partitions is None and not log.queue:
+            partitions = offsets.get(log.vhost)
+        asked = (partitions or {}).get(log.partition, missing)
+        if asked is None:
+            return log.start
+        if asked > log.end:
+            raise OptionError(f"option {option!r}: {log} ends at offset {log.end}, {asked} is not there yet")
+        offsets = asked
+    if offsets == EARLIEST:
+        return log.start
+    return log.end if offsets == LATEST else offsets
+
+
+def _check_loss(logs: list[Log], options: ReadOptions) -> None:
+    """Is anything gone that was there when the snapshot was taken, or that the options name?"""
+    for offsets in (options.starting, options.ending):
+        if isinstance(offsets, Mapping):
+            known = {log.id for log in logs} | {log.vhost for log in logs if not log.queue}
+            gone = sorted(offsets.keys() - known) if not _narrowed(options) else []
+            if gone:
+                raise DataLoss(f"log {gone[0]!r} of the given offsets does not exist (any more){_WAY_OUT}")
+    for log in logs:
+        low, high = _range(log, options)
+        if isinstance(options.starting, Mapping):
+            asked = _asked(log, options.starting, EARLIEST, "startingOffsets")
+            if asked < min(log.start, high):
+                raise DataLoss(loss_text(log, asked, min(log.start, high)))
+        for number, segment in enumerate(log.segments):
+            end = log.segments[number + 1].base if number + 1 < len(log.segments) else log.end
+            if segment.base < high and end > low and _inode(log, segment) != segment.inode:
+                raise DataLoss(loss_text(log, max(segment.base, low), min(end, high)))
+
+
+def _narrowed(options: ReadOptions) -> bool:
+    """Do the options leave out logs before their offsets are looked at?"""
+    selection = options.selection
+    return any(names is not None for names in (selection.vhosts, selection.queues, selection.partitions))
+
+
+_WAY_OUT = "; load the table again, or set option failOnDataLoss=false to read what is left"
+
+
+def loss_text(log: Log | LogRef, low: int, high: int) -> str:
+    """Which offsets are gone, why, and what to do."""
+    why = (
+        "their messages were settled, or the queue was purged or deleted"
+        if log.queue
+        else "the routing log keeps only as much as its options say"
+    )
+    what = f"offsets {low} to {high - 1} of {log}"
+    return f"{what} are gone or were cleaned since the table was loaded ({why}){_WAY_OUT}"
+
+
+def gap_text(log: LogRef, low: int, high: int) -> str:
+    """As ``loss_text``, for offsets missing in the middle of a log."""
+    what = f"offsets {low} to {high - 1} of {log}"
+    return (
+        f"{what} are missing: the broker set a damaged segment aside, or lost it; "
+        "set option failOnDataLoss=false to read what is left"
+    )
+
+
+def _inode(log: Log, segment: Segment) -> int:
+    try:
+        return os.stat(segment_path(log.directory, segment.base)).st_ino
+    except FileNotFoundError:
+        return -1
+
+
+def _left(logs: list[Log]) -> Iterator[Log]:
+    """The logs with the segments that are still there, rewritten ones at their new size."""
+    for log in logs:
+        segments = []
+        for segment in log.segments:
+            try:
+                status = os.stat(segment_path(log.directory, segment.base))
+            except FileNotFoundError:
+                continue
+            is_same = status.st_ino == segment.inode
+            segments.append(segment if is_same else Segment(segment.base, status.st_ino, status.st_size))
+        yield replace(log, segments=tuple(segments))
+
+
+def segment_path(directory: str, base: int) -> str:
+    """The file of a segment."""
+    return os.path.join(directory, layout.file_name(base, layout.LOG_SUFFIX))
+
+
+def _pieces(log: Log, low: int, high: int, selection: Selection, *, is_routing: bool) -> list[Piece]:
+    """One piece per segment that may hold wanted rows."""
+    pieces = []
+    start_us, end_us = selection.start_us, selection.end_us
+    by_time = start_us is not None or end_us is not None
+    segments = log.segments
+    following: int | None = None
+    for number in range(len(segments) - 1, -1, -1):
+        segment = segments[number]
+        is_last = number == len(segments) - 1
+        end = log.end if is_last else segments[number + 1].base
+        if segment.base >= high or end <= low or not segment.size:
+            continue
+        if by_time:
+            first = first_time(segment_path(log.directory, segment.base))
+            if start_us is not None and following is not None and following < start_us:
+                break  # even what follows this segment begins before the wanted time
+            following = first
+            if end_us is not None and first >= end_us:
+                continue
+        expected = end if is_last or is_routing else -1
+        piece = Piece(
+            log=0,
+            base=segment.base,
+            start=0,
+            end=segment.size,
+            first=segment.base,
+            next=expected,
+            low=max(low, segment.base),
+            high=min(high, end),
+            inode=segment.inode,
+            is_last=is_last,
+        )
+        pieces.append(_narrow(log, segment, piece, selection) if _is_narrow(piece, end, by_time) else piece)
+    pieces.reverse()
+    return [piece for piece in pieces if piece.start < piece.end]
+
+
+def _is_narrow(piece: Piece, end: int, by_time: bool) -> bool:
+    """Is a look into the index worth its read?"""
+    is_part = piece.low > piece.base or piece.high < end
+    return (is_part or by_time) and piece.end > 2 * layout.INDEX_INTERVAL_BYTES
+
+
+def _narrow(log: Log, segment: Segment, piece: Piece, selection: Selection) -> Piece:
+    """The piece between the index entries around its offsets and the wanted times."""
+    index = load_index(log.directory, segment)
+    first = index.at_offset(piece.low)
+    if selection.start_us is not None:
+        first = max(first, index.at_time(selection.start_us))
+    after = index.after_offset(piece.high)
+    if selection.end_us is not None:
+        by_time = index.after_time(selection.end_us)
+        after = min(after, by_time) if after and by_time else after or by_time
+    piece = piece._replace(start=first.position, first=first.offset, low=max(piece.low, first.offset))
+    if after is not None:
+        piece = piece._replace(end=after.position, next=after.offset, high=min(piece.high, after.offset))
+    return piece
+
+
+def _packed(found: list[tuple[Log, list[Piece]]], target: int) -> Iterator[Split]:
+    """Splits of about ``target`` bytes."""
+    logs: list[LogRef] = []
+    pieces: list[Piece] = []
+    size = 0
+    for log, whole in found:
+        reference = LogRef(log.directory, log.vhost, log.queue, log.id, log.partition)
+        for big in whole:
+            for piece in _cut(log, big, target - size, target):
+                if pieces and size + piece.end - piece.start > target + target // 8:
+                    yield Split(tuple(logs), tuple(pieces))
+                    logs, pieces, size = [], [], 0
+                if not logs or logs[-1] != reference:
+                    logs.append(reference)
+                pieces.append(piece._replace(log=len(logs) - 1))
+                size += piece.end - piece.start + FILE_COST_BYTES
+    if pieces:
+        yield Split(tuple(logs), tuple(pieces))
+
+
+def _cut(log: Log, piece: Piece, room: int, target: int) -> Iterator[Piece]:
+    """The piece in parts: the first fills the ``room`` of the split before, others have ``target`` bytes."""
+    if piece.end - piece.start <= max(room, target // 4):
+        yield piece
+        return
+    segment = next(segment for segment in log.segments if segment.base == piece.base)
+    index: SegmentIndex = load_index(log.directory, segment)
+    limit = piece.start + (room if room > target // 8 else target)
+    for entry in index.entries:
+        if piece.start < entry.position < piece.end and entry.position >= limit:
+            if piece.end - entry.position < target // 8:
+                break
+            yield piece._replace(end=entry.position, next=entry.offset, high=min(piece.high, entry.offset))
+            piece = piece._replace(start=entry.position, first=entry.offset, low=max(piece.low, entry.offset))
+            limit = entry.position + target
+    yield piece

@@ -1,0 +1,143 @@
+"""Routing statistics as DataFrames: messages per exchange, routing key, queue and hour; what went nowhere.
+
+All tables of one ``RoutingStats`` are about the same moment: the one at which it was made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from .arrow import end_offsets
+
+
+class RoutingStats:
+    """Statistics of one data directory, up to what was durable when it was made.
+
+    ``options`` are those of the data source (``vhosts``, ``startingTimestamp`` ...) and hold for every table.
+    """
+
+    def __init__(self, spark: SparkSession, path: str | os.PathLike[str], **options: Any) -> None:
+        self._spark = spark
+        self._path = os.fspath(path)
+        self._options: Mapping[str, str] = {name: _as_option(value) for name, value in options.items()}
+        self._ends = {table: end_offsets(self._path, table) for table in ("routing", "messages")}
+
+    def events(self, *columns: str, table: str = "routing", **more: str) -> DataFrame:
+        """The rows behind the statistics, with only these columns; ``more`` options narrow them further."""
+        options = {"endingOffsets": self._ends[table], **self._options, **more}
+        reader = self._spark.read.format("amqp_router").options(**options)
+        return reader.load(self._path, table=table, columns=",".join(columns))
+
+    def per_exchange(self) -> DataFrame:
+        """vhost, exchange, messages, bytes, unroutable, returned, copies (in queues); most messages first."""
+        rows = self.events("vhost", "exchange", "body_size", "unroutable", "returned", "fanout")
+        return _most_first(
+            rows.groupBy("vhost", "exchange").agg(
+                *_counts(),
+                _count_if("unroutable"),
+                _count_if("returned"),
+                sql.sum("fanout").alias("copies"),
+            ),
+            "vhost",
+            "exchange",
+        )
+
+    def per_routing_key(self) -> DataFrame:
+        """vhost, exchange, routing_key, messages, bytes, unroutable; most messages first."""
+        rows = self.events("vhost", "exchange", "routing_key", "body_size", "unroutable")
+        return _most_first(
+            rows.groupBy("vhost", "exchange", "routing_key").agg(*_counts(), _count_if("unroutable")),
+            "vhost",
+            "exchange",
+            "routing_key",
+        )
+
+    def per_queue(self) -> DataFrame:
+        """vhost, queue, messages, bytes that were routed to each queue; most messages first."""
+        rows = self.events("vhost", "queues", "body_size")
+        # Routes are few and rows many: count whole routes first, then take them apart.
+        routes = rows.groupBy("vhost", "queues").agg(*_counts())
+        copies = routes.select("vhost", sql.explode("queues").alias("queue"), "messages", "bytes")
+        sums = copies.groupBy("vhost", "queue").agg(
+            sql.sum("messages").alias("messages"), sql.sum("bytes").alias("bytes")
+        )
+        return _most_first(sums, "vhost", "queue")
+
+    def per_hour(self, *, timestamp: str = "broker", queues: Any = None) -> DataFrame:
+        """vhost, hour (UTC), messages, bytes; ``broker`` time adds unroutable. In order of time.
+
+        ``timestamp="broker"`` counts publishes by when the broker took them. ``"amqp"`` goes by the property
+        ``timestamp`` of the messages that the queues' logs still hold (hour null: without one); a message in
+        several queues counts in each of them, so name ``queues`` where that matters.
+
+        Raises:
+            ValueError: another ``timestamp``.
+        """
+        if timestamp == "broker":
+            if queues is not None:
+                raise ValueError("queues belong to timestamp='amqp'")
+            rows = self.events("vhost", "timestamp", "body_size", "unroutable")
+            counts = [*_counts(), _count_if("unroutable")]
+        elif timestamp == "amqp":
+            chosen = {} if queues is None else {"queues": _as_option(queues)}
+            rows = self.events("vhost", "message_timestamp", "body_size", table="messages", **chosen)
+            rows = rows.withColumnRenamed("message_timestamp", "timestamp")
+            counts = _counts()
+        else:
+            raise ValueError(f"timestamp is 'broker' or 'amqp', not {timestamp!r}")
+        hour = sql.date_trunc("hour", "timestamp").alias("hour")
+        return rows.groupBy("vhost", hour).agg(*counts).orderBy("vhost", "hour")
+
+    def unroutable(self) -> DataFrame:
+        """vhost, exchange, routing_key, messages, returned of what went to no queue; most messages first."""
+        rows = self.events("vhost", "exchange", "routing_key", "unroutable", "returned")
+        counts = rows.filter("unroutable").groupBy("vhost", "exchange", "routing_key")
+        return _most_first(
+            counts.agg(sql.count("*").alias("messages"), _count_if("returned")),
+            "vhost",
+            "exchange",
+            "routing_key",
+        )
+
+    def totals(self) -> DataFrame:
+        """One row: messages, bytes, unroutable, returned, refused, copies, and the first and last time."""
+        rows = self.events("timestamp", "body_size", "fanout", "unroutable", "returned", "refused")
+        return rows.agg(
+            *_counts(),
+            _count_if("unroutable"),
+            _count_if("returned"),
+            _count_if("refused"),
+            sql.coalesce(sql.sum("fanout"), sql.lit(0)).alias("copies"),
+            sql.min("timestamp").alias("first"),
+            sql.max("timestamp").alias("last"),
+        )
+
+
+def routing_stats(spark: SparkSession, path: str | os.PathLike[str], **options: Any) -> RoutingStats:
+    """Routing statistics of a data directory; each table is a method that gives a DataFrame."""
+    return RoutingStats(spark, path, **options)
+
+
+def _as_option(value: Any) -> str:
+    """Lists as JSON, the rest as text."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _counts() -> list[Column]:
+    """Rows, and the bytes of their bodies."""
+    bytes_ = sql.coalesce(sql.sum("body_size"), sql.lit(0)).alias("bytes")
+    return [sql.count("*").alias("messages"), bytes_]
+
+
+def _count_if(flag: str) -> Column:
+    return sql.count_if(sql.col(flag)).alias(flag)
+
+
+def _most_first(rows: DataFrame, *names: str) -> DataFrame:
+    return rows.orderBy(sql.desc("messages"), *names)

@@ -1,0 +1,110 @@
+"""Spark sessions that read logs well: small, quiet, with filters pushed and cheap tasks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from . import java
+from .data_source import AmqpRouterSource
+
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+
+#: Why each is set: analytics measurements in docs/analytics.md, "Sessions".
+CONFS = {
+    PUSHDOWN_CONF: "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "spark_analytics.daemon",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+}
+
+
+def session(
+    app_name: str = "amqp-router",
+    *,
+    master: str = "local[*]",
+    log_file: str | os.PathLike[str] | None = None,
+    install_java: bool = False,
+    conf: dict[str, Any] | None = None,
+) -> SparkSession:
+    """A session on this machine (or that of the process, if it has one) set up for the source.
+
+    ``conf`` adds settings or overrides ours. With ``log_file`` what Java writes to standard error goes there.
+
+    Raises:
+        NoJava: there is no Java and ``install_java`` is not set.
+    """
+    java.prepare(install=install_java)
+    # Spark's own default is `python3` of PATH, which need not be this environment's.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for key, value in {**CONFS, **(conf or {})}.items():
+        builder = builder.config(key, str(value))
+    with warnings.catch_warnings(), _standard_error_to(log_file):
+        # PySpark's about pandas 3, which is not used here.
+        warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\..*")
+        spark = builder.getOrCreate()
+    return register(spark)
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Let an existing session know the source and push filters to it; returns it.
+
+    Without this the source is found by itself wherever ``pyspark_amqp_router`` stands in a folder of
+    ``sys.path``, which an editable installation does not give; and filters are then not pushed.
+    """
+    spark.conf.set(PUSHDOWN_CONF, "true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spark.dataSource.register(AmqpRouterSource)
+    return spark
+
+
+@contextmanager
+def _standard_error_to(path: str | os.PathLike[str] | None) -> Iterator[None]:
+    """The processes started meanwhile write their standard error to a file."""
+    if path is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(file)
+
+
+def write_executor_zip(path: str | os.PathLike[str] | None = None) -> str:
+    """A zip of what executors need of us, for ``--py-files`` or ``addPyFile``; returns its path."""
+    if path is None:
+        handle, path = tempfile.mkstemp(prefix="amqp-router-", suffix=".zip")
+        os.close(handle)
+    package = Path(__file__).parent
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(package.glob("*.py")):
+            archive.write(file, f"{package.name}/{file.name}")
+        source = "from spark_analytics.data_source import AmqpRouterSource as DefaultSource\n"
+        archive.writestr("pyspark_amqp_router/__init__.py", source)
+    return os.fspath(path)
