@@ -12,6 +12,7 @@ from aiohttp import web
 
 from admin_ui import endpoints
 from admin_ui.api import ENDPOINTS
+from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
 from admin_ui.middlewares import add_headers, errors
 from admin_ui.state import STATE, AdminOptions, State
@@ -83,4 +84,5 @@ def make_app(state: State) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
+    add_index(app, ENDPOINTS)
     return app

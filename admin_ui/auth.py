@@ -26,7 +26,7 @@ from aiohttp import hdrs, web
 
 from admin_ui.replies import CHALLENGE, ApiError, login_failed, not_authorised
 from admin_ui.state import STATE, State
-from amqp_router.auth import LoginFailed, LoopbackOnly, User
+from amqp_router.auth import Credentials, LoginFailed, LoopbackOnly, Permissions, User
 
 #: Seconds for which a verified password is not verified again, and how many are remembered.
 REMEMBER_S = 60.0
@@ -87,6 +87,22 @@ class Identity:
     def sees(self, vhost: str) -> bool:
         """Whether the caller may name ``vhost``: with an entry there, and whoever watches the whole node."""
         return self.has(MONITORING) or self.enters(vhost)
+
+
+class _NoBackend:
+    """Lets nobody in."""
+
+    def login(self, credentials: Credentials) -> tuple[str, ...] | str:
+        """See ``Backend``."""
+        return "nobody"
+
+    def permissions(self, user: str, vhost: str) -> Permissions | None:
+        """See ``Backend``."""
+        return None
+
+
+#: Whoever calls what needs no login.
+NOBODY = Identity(User("", (), _NoBackend()))
 
 
 class Verifier:

@@ -1,12 +1,13 @@
 """How a function becomes a part of the API.
 
 A handler gets a `Call` and returns what the reply's JSON is made of: a document, or `Rows` when it is a list
-that may be filtered, sorted, paged and cut to columns. Everything around it is done here, in RabbitMQ's
-order: the method (405), who calls (401), what it accepts (406), and then the object (404).
+that may be filtered, sorted, paged and cut to columns. It may be a coroutine. Everything around it is
+done here, in RabbitMQ's order: the method (405), who calls (401), what it accepts (406), and then the object (404).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -14,8 +15,8 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from admin_ui import query
-from admin_ui.auth import MANAGEMENT, Identity, authenticate
-from admin_ui.replies import ApiError, Turns, dumps, encode_rows, not_authorised, not_found, send
+from admin_ui.auth import MANAGEMENT, NOBODY, Identity, authenticate
+from admin_ui.replies import ApiError, Pieces, Turns, dumps, encode_rows, not_authorised, not_found, send
 from admin_ui.state import STATE, State
 from vhosts.vhost import VirtualHost
 
@@ -32,6 +33,8 @@ class Call:
     identity: Identity
     state: State
     query: query.Query
+    #: Added to the reply's.
+    headers: dict[str, str] = field(default_factory=dict)
 
     def part(self, name: str) -> str:
         """A part of the path, decoded."""
@@ -79,7 +82,6 @@ class Rows:
     name: Callable[[Any], str] = _name
     #: Values to sort by that need no document, by dotted column.
     quick: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
-    pages: bool = True
 
 
 Handler: TypeAlias = Callable[[Call], Any]
@@ -87,11 +89,14 @@ Handler: TypeAlias = Callable[[Call], Any]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A path of the API. Without a handler it is known, and nothing can be done with it yet."""
+    """A path of the API. Without a handler it is known, and nothing can be done with it yet.
+
+    ``tags`` are those that open it; None opens it to everybody, without a login.
+    """
 
     path: str
     handler: Handler | None
-    tags: frozenset[str] = MANAGEMENT
+    tags: frozenset[str] | None = MANAGEMENT
 
     @property
     def allow(self) -> str:
@@ -115,12 +120,15 @@ def _answerer(endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.Strea
             return web.Response(headers={"Allow": endpoint.allow})
         if handler is None or request.method not in ("GET", "HEAD"):
             raise ApiError(405, headers={"Allow": endpoint.allow})
-        identity = await authenticate(request)
-        identity.require(MANAGEMENT)
-        identity.require(endpoint.tags)
+        identity = NOBODY
+        if endpoint.tags is not None:
+            identity = await authenticate(request)
+            identity.require(MANAGEMENT)
+            identity.require(endpoint.tags)
         _check_accept(request.headers.get("Accept"))
         call = Call(request, identity, request.app[STATE], query.parse(request.query))
-        return await reply(call, handler(call))
+        result = handler(call)
+        return await reply(call, await result if inspect.isawaitable(result) else result)
 
     return answer
 
@@ -137,13 +145,13 @@ def _check_accept(accept: str | None) -> None:
 
 async def reply(call: Call, result: Any) -> web.StreamResponse:
     """Make what a handler returned into a response."""
-    if isinstance(result, web.StreamResponse):
-        return result
+    if isinstance(result, Pieces):
+        return await send(call.request, result, call.headers)
     if isinstance(result, Rows):
-        return await send(call.request, 200, await _list(call, result))
+        return await send(call.request, await _list(call, result), call.headers)
     if call.query.columns is not None:
         result = _columns(result, call.query.columns)
-    return await send(call.request, 200, [dumps(result)])
+    return await send(call.request, [dumps(result)], call.headers)
 
 
 def _columns(result: Any, columns: list[list[str]]) -> Any:
@@ -156,7 +164,7 @@ def _columns(result: Any, columns: list[list[str]]) -> Any:
 
 async def _list(call: Call, rows: Rows) -> list[bytes]:
     wanted, turns = call.query, Turns()
-    page = wanted.page if rows.pages else None
+    page = wanted.page
     things = rows.things
     total = len(things)
     if page is not None and page.name:

@@ -121,7 +121,11 @@ class Turns:
             self._end = time.perf_counter() + TURN_S
 
 
-async def encode_rows(rows: Iterable[Any], turns: Turns) -> list[bytes]:
+class Pieces(list[bytes]):
+    """JSON in pieces, to be sent one after the other."""
+
+
+async def encode_rows(rows: Iterable[Any], turns: Turns) -> Pieces:
     """A list as JSON, in pieces; ``rows`` may build each document when it is asked for."""
     pieces: list[bytes] = []
     some: list[Any] = []
@@ -133,13 +137,15 @@ async def encode_rows(rows: Iterable[Any], turns: Turns) -> list[bytes]:
             await turns.next()
     if some:
         pieces.append(dumps(some)[1:-1])
-    return [b"[" + b",".join(pieces[:1]), *[b"," + piece for piece in pieces[1:]], b"]"]
+    return Pieces([b"[" + b"".join(pieces[:1]), *[b"," + piece for piece in pieces[1:]], b"]"])
 
 
-async def send(request: web.Request, status: int, pieces: list[bytes]) -> web.StreamResponse:
-    """Answer with JSON, compressed if the client takes that."""
+async def send(
+    request: web.Request, pieces: list[bytes], more_headers: dict[str, str] | None = None
+) -> web.StreamResponse:
+    """Answer 200 with JSON, compressed if the client takes that."""
     size = sum(map(len, pieces))
-    headers = {"Content-Type": JSON, "Cache-Control": "no-cache"}
+    headers = {"Content-Type": JSON, "Cache-Control": "no-cache", **(more_headers or {})}
     turns = Turns()
     if size >= COMPRESS_MIN and "gzip" in request.headers.get("Accept-Encoding", ""):
         squeeze = zlib.compressobj(1, zlib.DEFLATED, 31)
@@ -152,8 +158,8 @@ async def send(request: web.Request, status: int, pieces: list[bytes]) -> web.St
         size = sum(map(len, pieces))
         headers["Content-Encoding"] = "gzip"
     if size <= WRITE_BYTES:
-        return web.Response(status=status, body=b"".join(pieces), headers=headers)
-    response = web.StreamResponse(status=status, headers=headers)
+        return web.Response(body=b"".join(pieces), headers=headers)
+    response = web.StreamResponse(headers=headers)
     response.content_length = size
     await response.prepare(request)
     if request.method != "HEAD":

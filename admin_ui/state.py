@@ -22,6 +22,8 @@ class AdminOptions:
     port: int
     #: Where AMQP clients are served: host, port.
     amqp_address: tuple[str, int]
+    #: Connections that AMQP clients may open.
+    connections_max: int
 
 
 @dataclass
@@ -34,7 +36,8 @@ class State:
     logger: logging.Logger
     #: Host and port of the admin server itself.
     address: tuple[str, int]
-    started_at: float = field(default_factory=time.time)
+    #: Of the monotonic clock.
+    started_at: float = field(default_factory=time.monotonic)
 
     @property
     def node(self) -> str:

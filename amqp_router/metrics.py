@@ -238,6 +238,8 @@ class Usage:
         self._page = resource.getpagesize()
         #: Descriptors that may be open.
         self.fd_total = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        #: Threads that this user may have.
+        self.threads_total = _threads_limit()
         #: Memory of the machine, or what the control group leaves of it.
         self.mem_total = _memory_limit()
 
@@ -289,6 +291,17 @@ def _open_files() -> int:
         return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
     except OSError:
         return 0
+
+
+def _threads_limit() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if limit != resource.RLIM_INFINITY:
+        return limit
+    try:
+        with open("/proc/sys/kernel/threads-max") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 1 << 22  # the kernel's own limit
 
 
 def _memory_limit() -> int:
@@ -537,7 +550,9 @@ class Metrics:
     def _record(self, thing: Any, tick: int, row: Row) -> None:
         history = self._histories.get(thing)
         if history is None:
-            self._histories[thing] = History(tick, row)
+            history = self._histories[thing] = History(tick, row)
+            if self.tick:
+                history.previous = (0,) * len(row)  # made since the last tick, when it was nothing
             return
         if history.rings is None:
             if row != history.last and self.history_bytes < HISTORY_BYTES_MAX:

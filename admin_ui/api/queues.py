@@ -68,4 +68,7 @@ ENDPOINTS = [
     Endpoint("/queues", every),
     Endpoint("/queues/{vhost}", of_vhost),
     Endpoint("/queues/{vhost}/{queue}", one),
+    Endpoint("/queues/{vhost}/{queue}/contents", None),
+    Endpoint("/queues/{vhost}/{queue}/actions", None),
+    Endpoint("/queues/{vhost}/{queue}/get", None),
 ]

@@ -1,11 +1,23 @@
-"""The node as a whole: overview, who calls."""
+"""The node as a whole: overview, who calls, definitions, and a page that lists what there is."""
 
 from __future__ import annotations
 
+import html
+import re
+from collections.abc import Iterable
 from typing import Any
 
-from admin_ui.documents import overview
-from admin_ui.endpoints import Call, Endpoint
+from aiohttp import web
+
+from admin_ui.auth import ADMINISTRATOR, MONITORING
+from admin_ui.documents import definitions, node, overview
+from admin_ui.documents.stats import Stats
+from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.replies import Pieces, Turns, dumps, encode_rows, not_found
+
+INDEX = "/api/index.html"
+#: What may not stand in the name of a file to download.
+UNSAFE = re.compile(r"[^\w.-]", re.ASCII)
 
 
 def whoami(call: Call) -> dict[str, Any]:
@@ -18,8 +30,113 @@ def cluster_name(call: Call) -> dict[str, Any]:
     return {"name": call.state.node}
 
 
+def auth(call: Call) -> dict[str, Any]:
+    """How to log in by OAuth: not at all."""
+    return {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
+
+
+def nodes(call: Call) -> list[dict[str, Any]]:
+    """The nodes there are."""
+    return [_node(call)]
+
+
+def _node(call: Call) -> dict[str, Any]:
+    found = node.document(call.state, Stats(call.state.metrics, call.query.spans))
+    if call.request.query.get("memory") == "true":
+        found["memory"] = node.memory(call.state)
+    return found
+
+
+def _check_node(call: Call) -> None:
+    if call.part("node") != call.state.node:
+        raise not_found()
+
+
+def one_node(call: Call) -> dict[str, Any]:
+    """One node."""
+    _check_node(call)
+    return _node(call)
+
+
+def node_memory(call: Call) -> dict[str, Any]:
+    """Where a node's memory goes."""
+    _check_node(call)
+    return {"memory": node.memory(call.state)}
+
+
+def extensions(call: Call) -> list[Any]:
+    """Plug-ins of RabbitMQ's pages; these pages have none."""
+    return []
+
+
+def feature_flags(call: Call) -> Rows:
+    """What RabbitMQ can do behind a flag and this broker does."""
+    return Rows(node.feature_flags(), dict, name=lambda flag: str(flag["name"]))
+
+
+async def all_definitions(call: Call) -> Pieces:
+    """Everything that is declared."""
+    return await _definitions(call, definitions.document(call.state))
+
+
+async def definitions_of_vhost(call: Call) -> Pieces:
+    """What is declared in one virtual host."""
+    return await _definitions(call, definitions.of_vhost(call.vhost()))
+
+
+async def _definitions(call: Call, sections: definitions.Sections) -> Pieces:
+    turns, pieces = Turns(), Pieces()
+    for name, content in sections.items():
+        pieces.append(b"%b%b:" % (b"," if pieces else b"{", dumps(name)))
+        pieces += [dumps(content)] if isinstance(content, str) else await encode_rows(content, turns)
+    pieces.append(b"}")
+    file = call.request.query.get("download")
+    if file:
+        call.headers["Content-Disposition"] = f"attachment; filename={UNSAFE.sub('_', file)}"
+    return pieces
+
+
 ENDPOINTS = [
     Endpoint("/overview", overview.document),
-    Endpoint("/whoami", whoami),
     Endpoint("/cluster-name", cluster_name),
+    Endpoint("/whoami", whoami),
+    Endpoint("/auth", auth, None),
+    Endpoint("/login", None),
+    Endpoint("/nodes", nodes, MONITORING),
+    Endpoint("/nodes/{node}", one_node, MONITORING),
+    Endpoint("/nodes/{node}/memory", node_memory, MONITORING),
+    Endpoint("/extensions", extensions),
+    Endpoint("/feature-flags", feature_flags, ADMINISTRATOR),
+    Endpoint("/feature-flags/{name}/enable", None, ADMINISTRATOR),
+    Endpoint("/definitions", all_definitions, ADMINISTRATOR),
+    Endpoint("/all-configuration", all_definitions, ADMINISTRATOR),
+    Endpoint("/definitions/{vhost}", definitions_of_vhost, ADMINISTRATOR),
+    Endpoint("/rebalance/queues", None, ADMINISTRATOR),
+    Endpoint("/reset", None, ADMINISTRATOR),
+    Endpoint("/reset/{node}", None, ADMINISTRATOR),
 ]
+
+
+def add_index(app: web.Application, endpoints: Iterable[Endpoint]) -> None:
+    """Serve the list of all parts of the API, to anybody."""
+    rows = "\n".join(
+        f"<tr><td><code>/api{html.escape(endpoint.path)}</code></td><td>{endpoint.allow}</td>"
+        f"<td>{html.escape((endpoint.handler.__doc__ or '').partition(chr(10))[0])}</td></tr>"
+        for endpoint in endpoints
+        if endpoint.handler is not None
+    )
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>HTTP API</title></head><body>\n'
+        "<h1>HTTP API</h1>\n<p>RabbitMQ's HTTP API, as far as it is served here.</p>\n"
+        f"<table>\n<tr><th>path</th><th>methods</th><th>what</th></tr>\n{rows}\n</table>\n</body></html>\n"
+    )
+
+    async def index(request: web.Request) -> web.Response:
+        return web.Response(text=page, content_type="text/html")
+
+    async def to_index(request: web.Request) -> web.Response:
+        raise web.HTTPMovedPermanently(INDEX)
+
+    app.router.add_get(INDEX, index)
+    for path in ("/api", "/api/", "/doc/stats.html"):
+        app.router.add_get(path, to_index)

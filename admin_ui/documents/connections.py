@@ -4,6 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
+from admin_ui.documents.tables import table
+from amqp_router.connection.states import ConnectionState
+from amqp_router.metrics import CHANNEL, CONNECTION
+
+#: Of TLS, which this listener does not speak.
+_NO_TLS: dict[str, Any] = {
+    "peer_cert_issuer": "",
+    "peer_cert_subject": "",
+    "peer_cert_validity": "",
+    "ssl": False,
+    "ssl_cipher": "",
+    "ssl_hash": "",
+    "ssl_key_exchange": "",
+    "ssl_protocol": "",
+}
+#: Of transactions and quorum queues, which there are none of.
+_NO_TRANSACTIONS: dict[str, Any] = {
+    "acks_uncommitted": 0,
+    "messages_uncommitted": 0,
+    "pending_raft_commands": 0,
+    "transactional": False,
+}
+
 
 def details(machine: Any) -> dict[str, Any]:
     """Which connection it is, as other documents name it."""
@@ -14,9 +38,121 @@ def details(machine: Any) -> dict[str, Any]:
 
 def name(transport: Any) -> str:
     """``peer -> server``, by which RabbitMQ knows a connection."""
-    return f"{_address(transport.peer_address)} -> {_address(transport.host_address)}"
+    return f"{transport.machine.peer} -> {_address(transport.host_address)}"
+
+
+def channel_name(channel: Any) -> str:
+    """The connection's name and the channel's number."""
+    return f"{name(channel.connection.output.owner)} ({channel.number})"
 
 
 def _address(address: tuple[str, int]) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def state_of(machine: Any) -> str:
+    """What a connection is doing, in RabbitMQ's words."""
+    if machine.state is not ConnectionState.RUNNING:
+        return "closing"
+    # Not read from until what it published is on disk: what RabbitMQ calls flow control.
+    return "flow" if machine.inflow.over else "running"
+
+
+def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
+    """A connection."""
+    machine = transport.machine
+    (host, port), (peer_host, peer_port) = transport.host_address, transport.peer_address
+    properties = table(machine.client_properties)
+    found: dict[str, Any] = {
+        **_NO_TLS,
+        **NO_PROCESS,
+        "auth_mechanism": machine.mechanism,
+        "channel_max": machine.channel_max,
+        "channels": len(machine.channels),
+        "client_properties": properties,
+        "connected_at": transport.connected_at_ms,
+        "frame_max": machine.frame_max,
+        "host": host,
+        "name": name(transport),
+        "node": node,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+        "port": port,
+        "protocol": "AMQP 0-9-1",
+        "recv_cnt": transport.recv_cnt,
+        "send_cnt": transport.send_cnt,
+        "send_pend": machine.output.waiting_bytes(),
+        "state": state_of(machine),
+        "timeout": machine.heartbeat_s,
+        "type": "network",
+        "user": machine.user.name,
+        "user_who_performed_action": machine.user.name,
+        "vhost": machine.vhost.name,
+    }
+    if isinstance(properties.get("connection_name"), str):
+        found["user_provided_name"] = properties["connection_name"]
+    octets = {"recv_oct": transport.recv_oct, "send_oct": transport.send_oct}
+    return stats.put(found, octets, stats.metrics.history(transport), CONNECTION, "data_rates")
+
+
+def brief(transport: Any, node: str) -> dict[str, Any]:
+    """A connection in the list of one user's."""
+    machine = transport.machine
+    return {"name": name(transport), "vhost": machine.vhost.name, "user": machine.user.name, "node": node}
+
+
+def channel_document(channel: Any, node: str, stats: Stats) -> dict[str, Any]:
+    """A channel."""
+    machine, publishing, delivery = channel.connection, channel.publishing, channel.delivery
+    history = stats.metrics.history(channel)
+    shared = channel.shared
+    found: dict[str, Any] = {
+        **_NO_TRANSACTIONS,
+        **NO_PROCESS,
+        "confirm": channel.confirms is not None,
+        "connection_details": details(machine),
+        "consumer_count": len(channel.consumers),
+        "global_prefetch_count": shared.limit if shared is not None else 0,
+        "messages_unacknowledged": delivery.outstanding,
+        "messages_unconfirmed": _unconfirmed(channel),
+        "name": channel_name(channel),
+        "node": node,
+        "number": channel.number,
+        "prefetch_count": channel.prefetch,
+        "state": state_of(machine),
+        "user": machine.user.name,
+        "user_who_performed_action": machine.user.name,
+        "vhost": channel.vhost.name,
+    }
+    message_stats = happened(
+        with_deliver_get(
+            {
+                "publish": publishing.publish_total,
+                "confirm": channel.confirms.confirm_total if channel.confirms is not None else 0,
+                "return_unroutable": publishing.return_total,
+                "drop_unroutable": publishing.drop_total,
+                "deliver": delivery.deliver_total,
+                "deliver_no_ack": delivery.deliver_no_ack_total,
+                "get": delivery.get_total,
+                "get_no_ack": delivery.get_no_ack_total,
+                "get_empty": delivery.get_empty_total,
+                "redeliver": delivery.redeliver_total,
+                "ack": delivery.ack_total,
+            }
+        )
+    )
+    if message_stats:
+        found["message_stats"] = stats.put({}, message_stats, history, CHANNEL, "msg_rates")
+    since = idle_since(history)
+    if since is not None:
+        found["idle_since"] = since
+    return found
+
+
+def _unconfirmed(channel: Any) -> int:
+    confirms = channel.confirms
+    if confirms is None:
+        return 0
+    ahead = sum([last - first + 1 for first, last in confirms.ahead])
+    return int(channel.publishing.next_sequence - confirms.low - ahead)

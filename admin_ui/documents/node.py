@@ -2,17 +2,86 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import platform
+import time
 from typing import Any
 
+from admin_ui.documents.stats import Stats
 from admin_ui.state import State
+from amqp_router import compiled
 from amqp_router.auth import MECHANISMS
+from amqp_router.metrics import CHURN, CONNECTION_CHURN, GLOBAL, NODE, OVERVIEW, VHOST
+from amqp_router.version import VERSION
 from vhosts.exchanges.types import EXCHANGE_TYPES
 
 #: The version of RabbitMQ whose HTTP API and AMQP behaviour this broker has. Clients decide by it what to ask
 #: (Zabbix and Terraform parse it, rabbitmqadmin prints it), so it cannot be ours; ours is product_version.
 RABBITMQ_VERSION = "3.10.8"
 
+#: Figures of Mnesia, of RabbitMQ's message store, its file cache and its quorum queues.
+NO_COUNTERPART = (
+    "gc_bytes_reclaimed",
+    "io_seek_count",
+    "io_sync_count",
+    "io_reopen_count",
+    "mnesia_ram_tx_count",
+    "mnesia_disk_tx_count",
+    "msg_store_read_count",
+    "msg_store_write_count",
+    "queue_index_write_count",
+    "queue_index_read_count",
+)
+#: Means of times (ms) that nobody takes here.
+NO_TIMES = ("io_read_avg_time", "io_write_avg_time", "io_sync_avg_time", "io_seek_avg_time")
+#: What a node has as counters with rates.
+COUNTED = (
+    "mem_used",
+    "fd_used",
+    "sockets_used",
+    "disk_free",
+    "context_switches",
+    "io_read_count",
+    "io_read_bytes",
+    "io_write_count",
+    "io_write_bytes",
+    "cpu_us",
+)
+#: What RabbitMQ splits its memory into.
+MEMORY_PARTS = (
+    "connection_readers",
+    "connection_writers",
+    "connection_channels",
+    "connection_other",
+    "queue_procs",
+    "queue_slave_procs",
+    "quorum_queue_procs",
+    "quorum_queue_dlx_procs",
+    "stream_queue_procs",
+    "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs",
+    "plugins",
+    "other_proc",
+    "metrics",
+    "mgmt_db",
+    "mnesia",
+    "quorum_ets",
+    "other_ets",
+    "binary",
+    "msg_index",
+    "code",
+    "atom",
+    "other_system",
+    "allocated_unused",
+    "reserved_unallocated",
+)
+#: RabbitMQ's feature flags for what this broker does as well.
+FEATURES = {
+    "drop_unroutable_metric": "Count unroutable publishes that are dropped",
+    "empty_basic_get_metric": "Count basic.get on empty queues",
+    "implicit_default_bindings": "Bindings of the default exchange are not stored",
+}
 DESCRIPTIONS = {
     "direct": "exact routing key",
     "fanout": "copies to all",
@@ -63,3 +132,107 @@ def contexts(state: State) -> list[dict[str, Any]]:
 def runtime() -> str:
     """What runs the broker, where RabbitMQ names its Erlang."""
     return f"{platform.python_implementation()} {platform.python_version()}"
+
+
+def feature_flags() -> list[dict[str, Any]]:
+    """`FEATURES`, all enabled."""
+    return [
+        {
+            "name": name,
+            "desc": desc,
+            "doc_url": "",
+            "state": "enabled",
+            "stability": "stable",
+            "provided_by": "amqp_router",
+        }
+        for name, desc in FEATURES.items()
+    ]
+
+
+def document(state: State, stats: Stats) -> dict[str, Any]:
+    """This node. Figures of the process are as of the last sample."""
+    metrics, broker = state.metrics, state.broker
+    usage, row = metrics.usage, metrics.node.last
+    found: dict[str, Any] = {
+        "name": state.node,
+        "type": "disc",
+        "running": True,
+        "os_pid": str(os.getpid()),
+        "partitions": [],
+        "uptime": int((time.monotonic() - state.started_at) * 1000),
+        "processors": os.cpu_count() or 1,
+        "run_queue": 0,
+        "rates_mode": "basic",
+        "fd_total": usage.fd_total,
+        "sockets_total": state.options.connections_max,
+        # What the machine, or the control group, allows the process: there is no lower limit of our own.
+        "mem_limit": usage.mem_total,
+        "mem_alarm": False,
+        "mem_calculation_strategy": "rss",
+        "disk_free_limit": 0,
+        "disk_free_alarm": False,
+        # Erlang's processes there, threads here.
+        "proc_total": usage.threads_total,
+        "proc_used": _threads(),
+        "proc_used_details": {"rate": 0.0},
+        "exchange_types": exchange_types(),
+        "auth_mechanisms": mechanisms(),
+        "applications": [
+            {"name": "amqp_router", "description": "amqp-router", "version": VERSION},
+            {"name": "python", "description": runtime(), "version": platform.python_version()},
+        ],
+        "contexts": [
+            {name: value for name, value in context.items() if name not in ("node", "ssl_opts")}
+            for context in contexts(state)
+        ],
+        "log_files": ["standard error"],
+        "db_dir": str(broker.settings.data_dir),
+        "config_files": [],
+        "net_ticktime": 0,
+        # What monitors look for before they use this API; it is not a plug-in here.
+        "enabled_plugins": ["rabbitmq_management"],
+        "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
+        "gc_num": sum([generation["collections"] for generation in gc.get_stats()]),
+        "gc_num_details": {"rate": 0.0},
+        "cluster_links": [],
+        "metrics_gc_queue_length": {
+            "connection_closed": 0,
+            "channel_closed": 0,
+            "consumer_deleted": 0,
+            "exchange_deleted": 0,
+            "queue_deleted": 0,
+            "vhost_deleted": 0,
+            "node_node_deleted": 0,
+            "channel_consumer_deleted": 0,
+        },
+        # Ours: whether hot modules are compiled, and how late the event loop runs what is due.
+        "compiled": compiled.build.whole,
+        "loop_lag_ms": round(metrics.lag.last_s * 1000, 3),
+        "loop_lag_highest_ms": round(metrics.lag.highest_s * 1000, 3),
+    }
+    for name in NO_COUNTERPART:
+        found |= {name: 0, f"{name}_details": {"rate": 0.0}}
+    for name in NO_TIMES:
+        found |= {name: 0.0, f"{name}_details": {"rate": 0.0}}
+    values = {name: row[NODE.fields[name][0]] for name in COUNTED}
+    stats.put(found, values, metrics.node, NODE, "node_stats", GLOBAL)
+    rows = metrics.now().values()
+    churn = {name: sum([each[VHOST.fields[name][0]] for each in rows]) for name in CHURN}
+    registry = broker.registry
+    churn |= zip(CONNECTION_CHURN, (registry.opened_total, registry.closed_total), strict=True)
+    return stats.put(found, churn, metrics.overview, OVERVIEW, "node_stats", GLOBAL)
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0
+
+
+def memory(state: State) -> dict[str, Any]:
+    """Where the memory goes, as far as it is accounted for (bytes): waiting messages, and all else."""
+    rss = state.metrics.node.last[NODE.fields["mem_used"][0]]
+    messages = min(state.broker.budget.used, rss)
+    parts = dict.fromkeys(MEMORY_PARTS, 0) | {"binary": messages, "other_system": rss - messages}
+    return {**parts, "strategy": "rss", "total": {"erlang": 0, "rss": rss, "allocated": rss}}

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 from admin_ui.documents import connections
-from admin_ui.documents.stats import Stats, happened, with_deliver_get
+from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
 from admin_ui.documents.tables import table
-from amqp_router.metrics import INTERVAL_S, QUEUE, History
+from amqp_router.metrics import QUEUE
 
 #: What RabbitMQ tells of its processes and of policies, mirrors and single active consumers, and we have no
 #: counterpart of; shared by all documents and never changed.
 _NEUTRAL: dict[str, Any] = {
+    **NO_PROCESS,
     "effective_policy_definition": {},
-    # Of the Erlang process.
-    "garbage_collection": {
-        "fullsweep_after": 0,
-        "max_heap_size": 0,
-        "min_bin_vheap_size": 0,
-        "min_heap_size": 0,
-        "minor_gcs": 0,
-    },
-    "reductions": 0,
-    "reductions_details": {"rate": 0.0},
     # Would need a look into the first message's properties.
     "head_message_timestamp": None,
     "operator_policy": None,
@@ -118,9 +108,9 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     )
     if message_stats:
         found["message_stats"] = stats.put({}, message_stats, history, QUEUE, "msg_rates")
-    idle_since = _idle_since(history)
-    if idle_since and not ready:
-        found["idle_since"] = idle_since
+    since = idle_since(history)
+    if since is not None:
+        found["idle_since"] = since
     owner = queue.exclusive_owner
     if owner is not None:
         found["owner_pid_details"] = connections.details(owner)
@@ -141,15 +131,14 @@ def consumer(consumer: Any, node: str) -> dict[str, Any]:
     """A consumer on a channel."""
     channel, queue = consumer.delivery.listener, consumer.queue
     connection = connections.details(channel.connection)
-    name = connection["name"]
     return {
         "arguments": table(consumer.arguments),
         "ack_required": not consumer.no_ack,
         "active": True,
         "activity_status": "up",
         "channel_details": {
-            "connection_name": name,
-            "name": f"{name} ({channel.number})",
+            "connection_name": connection["name"],
+            "name": connections.channel_name(channel),
             "node": node,
             "number": channel.number,
             "peer_host": connection["peer_host"],
@@ -168,11 +157,3 @@ def _capacity(ready: int, consumers: list[Any]) -> float:
     if not consumers:
         return 0
     return 1.0 if not ready or any(consumer.ready() for consumer in consumers) else 0.0
-
-
-def _idle_since(history: History | None) -> str | None:
-    """When the newest change was seen, if that was not just now."""
-    if history is None or history.changed == history.seen:
-        return None
-    moment = datetime.datetime.fromtimestamp(history.changed * INTERVAL_S, datetime.UTC)
-    return moment.isoformat(timespec="milliseconds")

@@ -6,6 +6,7 @@ no ``message_stats`` at all.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from amqp_router.metrics import (
     BASIC,
     DELIVER_GET,
     DELIVERED,
+    INTERVAL_S,
     PUBLISHED,
     History,
     Kind,
@@ -22,6 +24,19 @@ from amqp_router.metrics import (
 )
 
 DELIVERED_FIELDS = ("deliver_get", *DELIVERED)
+
+#: What RabbitMQ tells of an object's Erlang process. Shared by documents and never changed.
+NO_PROCESS: dict[str, Any] = {
+    "garbage_collection": {
+        "fullsweep_after": 0,
+        "max_heap_size": 0,
+        "min_bin_vheap_size": 0,
+        "min_heap_size": 0,
+        "minor_gcs": 0,
+    },
+    "reductions": 0,
+    "reductions_details": {"rate": 0.0},
+}
 
 
 class Stats:
@@ -68,6 +83,14 @@ class Stats:
             document[name] = value
             document[f"{name}_details"] = self.details(history, fields[name], span_name, policy)
         return document
+
+
+def idle_since(history: History | None) -> str | None:
+    """When the newest change was seen, if that was not just now."""
+    if history is None or history.changed == history.seen:
+        return None
+    moment = datetime.datetime.fromtimestamp(history.changed * INTERVAL_S, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds")
 
 
 def with_deliver_get(values: dict[str, int]) -> dict[str, int]:

@@ -1,0 +1,165 @@
+"""Connections, channels and consumers. Below monitoring, everybody sees the own ones alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from admin_ui.auth import MONITORING
+from admin_ui.documents import connections, queues
+from admin_ui.documents.stats import Stats
+from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.replies import not_authorised, not_found
+from amqp_router.channel.states import ChannelState
+
+
+def _seen(call: Call) -> list[Any]:
+    """The connections that the caller sees, of those that are open on a virtual host."""
+    everything = call.identity.has(MONITORING)
+    only = call.request.headers.get("X-Vhost")
+    return [
+        transport
+        for transport in call.state.broker.registry
+        if (machine := transport.machine).vhost is not None
+        and (everything or machine.user.name == call.identity.name)
+        and (not only or machine.vhost.name == only)
+    ]
+
+
+def _stats(call: Call) -> Stats:
+    return Stats(call.state.metrics, call.query.spans)
+
+
+def _rows(call: Call, found: list[Any], make: Callable[[Any, str, Stats], Any]) -> Rows:
+    node, stats = call.state.node, _stats(call)
+    return Rows(found, lambda each: make(each, node, stats), name=connections.name)
+
+
+def every(call: Call) -> Rows:
+    """All connections."""
+    return _rows(call, _seen(call), connections.document)
+
+
+def of_vhost(call: Call) -> Rows:
+    """The connections of one virtual host."""
+    vhost = call.vhost()
+    found = [transport for transport in _seen(call) if transport.machine.vhost is vhost]
+    return _rows(call, found, connections.document)
+
+
+def of_user(call: Call) -> Rows:
+    """The connections of one user, in brief."""
+    user, node = call.part("user"), call.state.node
+    found = [transport for transport in _seen(call) if transport.machine.user.name == user]
+    return Rows(found, lambda transport: connections.brief(transport, node), name=connections.name)
+
+
+def _find(call: Call, name: str) -> Any:
+    """The connection of that name.
+
+    Raises:
+        ApiError: there is none (404), or the caller may not see it (401).
+    """
+    peer = name.partition(" -> ")[0]
+    for transport in call.state.broker.registry:
+        machine = transport.machine
+        if machine.peer == peer and machine.vhost is not None and connections.name(transport) == name:
+            if machine.user.name != call.identity.name and not call.identity.has(MONITORING):
+                raise not_authorised("User not authorised to access object")
+            return transport
+    raise not_found()
+
+
+def one(call: Call) -> dict[str, Any]:
+    """One connection."""
+    return connections.document(_find(call, call.part("connection")), call.state.node, _stats(call))
+
+
+# -- channels ---------------------------------------------------------------------------------------
+
+
+def _channels(call: Call, transports: Iterable[Any]) -> Rows:
+    node, stats = call.state.node, _stats(call)
+    found = [
+        channel
+        for transport in transports
+        for channel in transport.machine.channels.values()
+        if channel.state is ChannelState.OPEN
+    ]
+    return Rows(
+        found,
+        lambda channel: connections.channel_document(channel, node, stats),
+        name=connections.channel_name,
+    )
+
+
+def every_channel(call: Call) -> Rows:
+    """All channels."""
+    return _channels(call, _seen(call))
+
+
+def channels_of_vhost(call: Call) -> Rows:
+    """The channels of one virtual host."""
+    vhost = call.vhost()
+    return _channels(call, [transport for transport in _seen(call) if transport.machine.vhost is vhost])
+
+
+def channels_of_connection(call: Call) -> Rows:
+    """The channels of one connection."""
+    return _channels(call, [_find(call, call.part("connection"))])
+
+
+def one_channel(call: Call) -> dict[str, Any]:
+    """One channel, with its consumers."""
+    name, _, number = call.part("channel").rpartition(" ")
+    transport = _find(call, name)
+    for channel in transport.machine.channels.values():
+        if f"({channel.number})" == number and channel.state is ChannelState.OPEN:
+            node = call.state.node
+            found = connections.channel_document(channel, node, _stats(call))
+            found["consumer_details"] = [queues.consumer(each, node) for each in channel.consumers.values()]
+            # Filled in RabbitMQ's rates_mode "detailed" only.
+            found["deliveries"] = []
+            found["publishes"] = []
+            return found
+    raise not_found()
+
+
+# -- consumers --------------------------------------------------------------------------------------
+
+
+def _consumers(call: Call, vhosts: Iterable[Any]) -> Rows:
+    node, everything = call.state.node, call.identity.has(MONITORING)
+    found = [
+        consumer
+        for vhost in vhosts
+        for queue in vhost.queues.values()
+        if queue.consumers
+        for consumer in queue.consumers
+        if everything or consumer.delivery.listener.connection.user.name == call.identity.name
+    ]
+    return Rows(found, lambda each: queues.consumer(each, node), name=lambda each: str(each.tag))
+
+
+def every_consumer(call: Call) -> Rows:
+    """The consumers of all virtual hosts."""
+    return _consumers(call, call.vhosts())
+
+
+def consumers_of_vhost(call: Call) -> Rows:
+    """The consumers of one virtual host."""
+    return _consumers(call, [call.vhost()])
+
+
+ENDPOINTS = [
+    Endpoint("/connections", every),
+    Endpoint("/connections/username/{user}", of_user),
+    Endpoint("/connections/{connection}", one),
+    Endpoint("/connections/{connection}/channels", channels_of_connection),
+    Endpoint("/vhosts/{vhost}/connections", of_vhost),
+    Endpoint("/channels", every_channel),
+    Endpoint("/channels/{channel}", one_channel),
+    Endpoint("/vhosts/{vhost}/channels", channels_of_vhost),
+    Endpoint("/consumers", every_consumer),
+    Endpoint("/consumers/{vhost}", consumers_of_vhost),
+]

@@ -1,0 +1,172 @@
+"""Exchanges and bindings. The default exchange is ``amq.default`` in paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from admin_ui.documents import exchanges
+from admin_ui.documents.stats import Stats
+from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.replies import not_found
+from vhosts.bindings import Binding
+from vhosts.vhost import VirtualHost
+
+DEFAULT = "amq.default"
+
+
+def every(call: Call) -> Rows:
+    """The exchanges of all virtual hosts."""
+    return _exchanges(call, call.vhosts())
+
+
+def of_vhost(call: Call) -> Rows:
+    """The exchanges of one virtual host."""
+    return _exchanges(call, [call.vhost()])
+
+
+def _exchanges(call: Call, vhosts: list[VirtualHost]) -> Rows:
+    stats = Stats(call.state.metrics, call.query.spans)
+    found = [(vhost.name, vhost.exchanges[name]) for vhost in vhosts for name in sorted(vhost.exchanges)]
+    return Rows(
+        found,
+        lambda pair: exchanges.document(pair[1], pair[0], stats),
+        name=lambda pair: str(pair[1].name),
+        quick={"name": lambda pair: pair[1].name, "vhost": lambda pair: pair[0]},
+    )
+
+
+def _name(part: str) -> str:
+    return "" if part == DEFAULT else part
+
+
+def _exchange(call: Call, vhost: VirtualHost, part: str = "exchange") -> Any:
+    exchange = vhost.exchanges.get(_name(call.part(part)))
+    if exchange is None:
+        raise not_found()
+    return exchange
+
+
+def one(call: Call) -> dict[str, Any]:
+    """One exchange."""
+    vhost = call.vhost()
+    stats = Stats(call.state.metrics, call.query.spans)
+    return exchanges.single(_exchange(call, vhost), vhost.name, stats)
+
+
+# -- bindings ---------------------------------------------------------------------------------------
+
+
+class _Implicit:
+    """Stands for the default exchange's way to a queue, among the bindings that there are."""
+
+    def __init__(self, queue: Any) -> None:
+        self.destination = queue
+
+
+def _rows(found: list[tuple[str, Any]]) -> Rows:
+    return Rows(found, _document, name=lambda pair: str(pair[1].destination.name))
+
+
+def _document(pair: tuple[str, Any]) -> dict[str, Any]:
+    vhost, binding = pair
+    if isinstance(binding, _Implicit):
+        return exchanges.implicit_binding(binding.destination)
+    return exchanges.binding(binding, vhost)
+
+
+def every_binding(call: Call) -> Rows:
+    """The bindings of all virtual hosts."""
+    return _rows([pair for vhost in call.vhosts() for pair in _bindings(vhost)])
+
+
+def bindings_of_vhost(call: Call) -> Rows:
+    """The bindings of one virtual host."""
+    return _rows(list(_bindings(call.vhost())))
+
+
+def _bindings(vhost: VirtualHost) -> Iterator[tuple[str, Any]]:
+    for name in sorted(vhost.queues):
+        yield vhost.name, _Implicit(vhost.queues[name])
+    for binding in vhost.bindings:
+        yield vhost.name, binding
+
+
+def bindings_of_source(call: Call) -> Rows:
+    """What an exchange routes by."""
+    vhost = call.vhost()
+    exchange = _exchange(call, vhost)
+    found: list[Any] = [*vhost.bindings.of_source(exchange)]
+    if exchange.name == "":
+        found = [_Implicit(vhost.queues[name]) for name in sorted(vhost.queues)]
+    return _rows([(vhost.name, binding) for binding in found])
+
+
+def bindings_of_destination(call: Call) -> Rows:
+    """What leads to an exchange."""
+    vhost = call.vhost()
+    found = vhost.bindings.of_destination(_exchange(call, vhost))
+    return _rows([(vhost.name, binding) for binding in found])
+
+
+def bindings_of_queue(call: Call) -> Rows:
+    """What leads to a queue, the default exchange first."""
+    vhost = call.vhost()
+    queue = vhost.queues.get(call.part("queue"))
+    if queue is None:
+        raise not_found()
+    found = [_Implicit(queue), *vhost.bindings.of_destination(queue)]
+    return _rows([(vhost.name, binding) for binding in found])
+
+
+def _between(call: Call) -> tuple[str, list[Any]]:
+    """The bindings between the exchange and the queue (q) or exchange (e) of the path, if both exist."""
+    vhost = call.vhost()
+    kind = call.part("kind")
+    if kind not in ("q", "e"):
+        raise not_found()
+    ends: dict[str, Any] = vhost.queues if kind == "q" else vhost.exchanges
+    destination = ends.get(call.part("destination"))
+    source = vhost.exchanges.get(_name(call.part("source")))
+    if source is None or destination is None:
+        return vhost.name, []
+    found: list[Binding | _Implicit] = [
+        binding for binding in vhost.bindings.of_destination(destination) if binding.source is source
+    ]
+    if source.name == "" and kind == "q":
+        found.append(_Implicit(destination))
+    return vhost.name, found
+
+
+def bindings_between(call: Call) -> Rows:
+    """The bindings between two objects."""
+    vhost, found = _between(call)
+    return _rows([(vhost, binding) for binding in found])
+
+
+def one_binding(call: Call) -> dict[str, Any]:
+    """One of them, by its properties key."""
+    vhost, found = _between(call)
+    for binding in found:
+        document = _document((vhost, binding))
+        if document["properties_key"] == call.part("props"):
+            return document
+    raise not_found()
+
+
+#: An empty name stands for the default exchange, too.
+_PAIR = "/bindings/{vhost}/e/{source:[^/]*}/{kind}/{destination}"
+
+ENDPOINTS = [
+    Endpoint("/exchanges", every),
+    Endpoint("/exchanges/{vhost}", of_vhost),
+    Endpoint("/exchanges/{vhost}/{exchange}", one),
+    Endpoint("/exchanges/{vhost}/{exchange}/bindings/source", bindings_of_source),
+    Endpoint("/exchanges/{vhost}/{exchange}/bindings/destination", bindings_of_destination),
+    Endpoint("/exchanges/{vhost}/{exchange}/publish", None),
+    Endpoint("/queues/{vhost}/{queue}/bindings", bindings_of_queue),
+    Endpoint("/bindings", every_binding),
+    Endpoint("/bindings/{vhost}", bindings_of_vhost),
+    Endpoint(_PAIR, bindings_between),
+    Endpoint(_PAIR + "/{props}", one_binding),
+]

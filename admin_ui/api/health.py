@@ -1,0 +1,147 @@
+"""Is it alive, is it well: for monitors and load balancers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from admin_ui.documents import node
+from admin_ui.endpoints import Call, Endpoint
+from admin_ui.replies import ApiError, bad_request, not_authorised, not_found
+from amqp_router.protocol.errors import AccessRefused, AMQPError, NotAllowed
+from amqp_router.protocol.message import build_message
+
+QUEUE = "aliveness-test"
+#: Properties of a message that has none.
+NO_PROPERTIES = b"\x00\x00"
+#: What the listeners may be called.
+PROTOCOLS = {"amqp": "amqp", "amqp091": "amqp", "amqp0-9-1": "amqp", "http": "http"}
+
+
+def ok(call: Call) -> dict[str, Any]:
+    """Nothing that this check looks at can be wrong here."""
+    return {"status": "ok"}
+
+
+def alone(call: Call) -> dict[str, Any]:
+    """A check of replicas, on a node that has none."""
+    return {"status": "ok", "reason": "single node cluster"}
+
+
+def failed(reason: str, **more: Any) -> ApiError:
+    """A check that did not pass."""
+    error = ApiError(503)
+    error.body = {"status": "failed", "reason": reason, **more}
+    return error
+
+
+def node_of_name(call: Call) -> dict[str, Any]:
+    """The old form of the check, of a node by name."""
+    if call.part("node") != call.state.node:
+        raise not_found()
+    return ok(call)
+
+
+def virtual_hosts(call: Call) -> dict[str, Any]:
+    """Every virtual host serves; a queue that cannot is named."""
+    everything: list[Any] = [
+        queue for vhost in call.state.broker.vhosts.values() for queue in vhost.queues.values()
+    ]
+    broken = [
+        {"vhost": queue.vhost.name, "queue": queue.name, "reason": queue.error}
+        for queue in everything
+        if queue.error
+    ]
+    if broken:
+        raise failed("Some queues cannot be used", queues=broken[:10])
+    return ok(call)
+
+
+def port_listener(call: Call) -> dict[str, Any]:
+    """Whether something listens on a port."""
+    try:
+        port = int(call.part("port"))
+    except ValueError:
+        raise bad_request("not_int") from None
+    ports = [listener["port"] for listener in node.listeners(call.state)]
+    if port not in ports:
+        raise failed("No active listener", missing=port, ports=ports)
+    return {"status": "ok", "port": port}
+
+
+def protocol_listener(call: Call) -> dict[str, Any]:
+    """Whether a protocol is spoken."""
+    protocol = call.part("protocol")
+    protocols = [listener["protocol"] for listener in node.listeners(call.state)]
+    if PROTOCOLS.get(protocol.lower()) not in protocols:
+        raise failed("No active listener", missing=protocol, protocols=protocols)
+    return {"status": "ok", "protocol": protocol}
+
+
+def below_connection_limit(call: Call) -> dict[str, Any]:
+    """Whether another client would be let in."""
+    connections, limit = len(call.state.broker.registry), call.state.options.connections_max
+    if connections >= limit:
+        raise failed("node connection limit is reached", connections=connections, limit=limit)
+    return {"status": "ok", "connections": connections, "limit": limit}
+
+
+def certificate_expiration(call: Call) -> dict[str, Any]:
+    """There are no certificates that could expire; a unit that is none is refused all the same."""
+    if not call.part("within").isdigit():
+        raise bad_request("not_int")
+    if call.part("unit") not in ("days", "weeks", "months", "years"):
+        raise bad_request("Time unit not recognised: " + call.part("unit"))
+    return ok(call)
+
+
+def aliveness(call: Call) -> dict[str, Any]:
+    """Declare a queue, publish to it, get from it, as the caller may."""
+    vhost = call.vhost()
+    broker, user = call.state.broker, call.identity.user
+    outcome: list[str] = []
+
+    def try_it() -> None:
+        permissions = user.enter(vhost.name)
+        permissions.check("configure", "queue", QUEUE)
+        permissions.check("write", "exchange", "")
+        permissions.check("read", "queue", QUEUE)
+        queue: Any = vhost.declare_queue(QUEUE)[0]
+        route = b"\x00%c%b" % (len(QUEUE), QUEUE.encode())
+        if not queue.publish(build_message(route, NO_PROPERTIES, b"test_message")):
+            outcome.append(queue.error)
+        elif queue.get(True) is None:
+            outcome.append("the message did not arrive")
+
+    try:
+        broker.enter(try_it)
+    except NotAllowed:
+        raise not_authorised("User not authorised to access virtual host") from None
+    except AccessRefused:
+        raise not_authorised("Access refused.") from None
+    except AMQPError as error:
+        raise failed(error.reply_text) from None
+    if outcome:
+        raise failed(outcome[0])
+    return ok(call)
+
+
+ENDPOINTS = [
+    Endpoint("/aliveness-test/{vhost}", aliveness),
+    Endpoint("/healthchecks/node", ok),
+    Endpoint("/healthchecks/node/{node}", node_of_name),
+    # There are no alarms: the broker slows single publishers down, and says so of their connections.
+    Endpoint("/health/checks/alarms", ok),
+    Endpoint("/health/checks/local-alarms", ok),
+    Endpoint("/health/checks/virtual-hosts", virtual_hosts),
+    Endpoint("/health/checks/node-is-quorum-critical", alone),
+    Endpoint("/health/checks/node-is-mirror-sync-critical", alone),
+    Endpoint("/health/checks/port-listener/{port}", port_listener),
+    Endpoint("/health/checks/protocol-listener/{protocol}", protocol_listener),
+    Endpoint("/health/checks/certificate-expiration/{within}/{unit}", certificate_expiration),
+    # Of RabbitMQ 4.
+    Endpoint("/health/checks/is-in-service", ok),
+    Endpoint("/health/checks/ready-to-serve-clients", ok),
+    Endpoint("/health/checks/below-node-connection-limit", below_connection_limit),
+    Endpoint("/health/checks/reached-target-cluster-size", ok),
+    Endpoint("/health/checks/metadata-store/initialized", ok),
+]

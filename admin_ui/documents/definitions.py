@@ -1,0 +1,92 @@
+"""The definitions as RabbitMQ exports them, to be imported by either broker.
+
+Left out, as there: exclusive queues, exchanges that every virtual host has, the default exchange's bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from admin_ui.documents import node, vhosts
+from admin_ui.documents.tables import table
+from admin_ui.state import State
+from amqp_router.version import VERSION
+from vhosts.vhost import RESERVED_PREFIX, VirtualHost
+
+#: A section: a list, whose rows may be made when they are asked for, or a text.
+Sections = dict[str, Iterable[Any] | str]
+
+
+def document(state: State) -> Sections:
+    """Those of the whole broker, users with their password hashes included."""
+    broker = state.broker
+    users, found = broker.users, list(broker.vhosts.values())
+    return {
+        "rabbit_version": node.RABBITMQ_VERSION,
+        "rabbitmq_version": node.RABBITMQ_VERSION,
+        "product_name": broker.options.product,
+        "product_version": VERSION,
+        "users": [vhosts.user(row) for row in users.users.values()],
+        "vhosts": [{"name": vhost.name} for vhost in found],
+        "permissions": [vhosts.permission(row) for row in users.permissions.values()],
+        "topic_permissions": [],
+        "parameters": [],
+        "global_parameters": [],
+        "policies": [],
+        "queues": chain.from_iterable(_queues(vhost, {"vhost": vhost.name}) for vhost in found),
+        "exchanges": chain.from_iterable(_exchanges(vhost, {"vhost": vhost.name}) for vhost in found),
+        "bindings": chain.from_iterable(_bindings(vhost, {"vhost": vhost.name}) for vhost in found),
+    }
+
+
+def of_vhost(vhost: VirtualHost) -> Sections:
+    """Those of one virtual host; its items do not name it."""
+    return {
+        "rabbit_version": node.RABBITMQ_VERSION,
+        "parameters": [],
+        "policies": [],
+        "queues": _queues(vhost, {}),
+        "exchanges": _exchanges(vhost, {}),
+        "bindings": _bindings(vhost, {}),
+    }
+
+
+def _queues(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for queue in list(vhost.queues.values()):
+        if queue.exclusive_owner is None:
+            yield {
+                "name": queue.name,
+                **where,
+                "durable": bool(queue.durable),
+                "auto_delete": bool(queue.auto_delete),
+                "arguments": table(queue.arguments),
+            }
+
+
+def _exchanges(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for exchange in list(vhost.exchanges.values()):
+        if exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
+            yield {
+                "name": exchange.name,
+                **where,
+                "type": exchange.type,
+                "durable": exchange.durable,
+                "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal,
+                "arguments": table(exchange.arguments),
+            }
+
+
+def _bindings(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for binding in list(vhost.bindings):
+        if getattr(binding.destination, "exclusive_owner", None) is None:
+            yield {
+                "source": binding.source.name,
+                **where,
+                "destination": binding.destination.name,
+                "destination_type": binding.destination_type,
+                "routing_key": binding.routing_key,
+                "arguments": table(binding.arguments),
+            }

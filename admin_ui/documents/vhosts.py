@@ -1,0 +1,60 @@
+"""Virtual hosts, users and permissions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from admin_ui.documents.stats import DELIVERED_FIELDS, Stats, happened
+from amqp_router.metrics import OCTETS, PUBLISHED, VHOST, Row
+from persistence.definitions import PermissionRow, UserRow
+from vhosts.vhost import VirtualHost
+
+MESSAGES = ("messages", "messages_ready", "messages_unacknowledged")
+
+
+def document(vhost: VirtualHost, node: str, stats: Stats, row: Row) -> dict[str, Any]:
+    """A virtual host; ``row`` has its counters."""
+
+    def values(names: tuple[str, ...]) -> dict[str, int]:
+        return {name: sum([row[column] for column in VHOST.fields[name]]) for name in names}
+
+    history = stats.metrics.history(vhost)
+    found: dict[str, Any] = {
+        "cluster_state": {node: "running"},
+        "default_queue_type": "undefined",
+        # Virtual hosts have no description, tags or tracing here.
+        "description": "",
+        "metadata": {"description": "", "tags": []},
+        "name": vhost.name,
+        "tags": [],
+        "tracing": False,
+    }
+    stats.put(found, values(MESSAGES), history, VHOST, "lengths")
+    stats.put(found, values(OCTETS), history, VHOST, "data_rates")
+    message_stats = values((*PUBLISHED, *DELIVERED_FIELDS))
+    if happened(message_stats):
+        found["message_stats"] = stats.put({}, message_stats, history, VHOST, "msg_rates")
+    return found
+
+
+def user(row: UserRow) -> dict[str, Any]:
+    """A user, with the hash of its password as RabbitMQ's definitions have it."""
+    return {
+        "name": row.name,
+        "password_hash": row.password_hash,
+        "hashing_algorithm": row.hashing_algorithm,
+        "tags": list(row.tags),
+        # There are no limits of single users.
+        "limits": {},
+    }
+
+
+def permission(row: PermissionRow) -> dict[str, Any]:
+    """What a user may do in a virtual host."""
+    return {
+        "user": row.user,
+        "vhost": row.vhost,
+        "configure": row.configure,
+        "write": row.write,
+        "read": row.read,
+    }
