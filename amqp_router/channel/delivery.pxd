@@ -8,6 +8,7 @@ from vhosts.queues.queue cimport Queue
 cdef unsigned char _REDELIVERED
 cdef int _ACK
 cdef int _REJECT
+cdef long long _SETTLE_SLICE
 
 
 cdef class ChannelConsumer(Consumer):
@@ -30,6 +31,7 @@ cdef class Delivery:
     cdef public unsigned long long base
     cdef public unsigned long long next_tag
     cdef public long long outstanding
+    cdef public unsigned long long settling_to
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total
     cdef public unsigned long long get_total

@@ -23,6 +23,8 @@ from vhosts.queues.queue import Queue
 _REDELIVERED = 2
 _ACK = 1
 _REJECT = 2
+#: Deliveries settled by one call; about a millisecond.
+_SETTLE_SLICE = 4096
 
 
 class ChannelConsumer(Consumer):
@@ -87,6 +89,7 @@ class Delivery:
         "outstanding",
         "owners",
         "redeliver_total",
+        "settling_to",
     )
 
     def __init__(self) -> None:
@@ -102,6 +105,8 @@ class Delivery:
         self.next_tag = 1
         #: Deliveries not settled.
         self.outstanding = 0
+        #: Last tag of an ack or reject that was too much for one turn; 0 if there is none.
+        self.settling_to = 0
         #: With and without acknowledgement, to consumers and by basic.get.
         self.deliver_total = 0
         self.deliver_no_ack_total = 0
@@ -160,6 +165,8 @@ class Delivery:
     def ack(self, tag: int, multiple: bool) -> int:
         """Settle ``tag``, or all up to it (all there are, if it is 0); returns how many.
 
+        Stops after very many with ``settling_to`` set: the same call, made again, goes on.
+
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
         """
@@ -175,11 +182,17 @@ class Delivery:
             self._settle_one(tag, kind)
             self._advance()
             return 1
-        if tag == 0:
+        if self.settling_to > 0:
+            tag = self.settling_to  # what was delivered since is not meant
+            self.settling_to = 0
+        elif tag == 0:
             tag = self.next_tag - 1
         done = 0
         current = self.base
         while current <= tag:
+            if done == _SETTLE_SLICE:
+                self.settling_to = tag
+                break
             if self.messages[current & (len(self.messages) - 1)] is not None:
                 self._settle_one(current, kind)
                 done += 1

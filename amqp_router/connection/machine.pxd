@@ -46,6 +46,7 @@ cdef class Machine:
     cdef public Py_ssize_t need
     cdef public list late
     cdef public bint work_left
+    cdef public bint again
     cdef public long long units
     cdef public long assembling
     cdef public long hot_number

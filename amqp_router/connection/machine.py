@@ -58,6 +58,7 @@ class Machine:
     """
 
     __slots__ = (
+        "again",
         "assembling",
         "cache",
         "capabilities",
@@ -145,6 +146,8 @@ class Machine:
         self.need = 8
         self.late: list[bytes] = []
         self.work_left = False
+        #: Whether the frame just handled was too much work, and comes again in the next turn.
+        self.again = False
         self.units = 0
         #: Channels with a content under way.
         self.assembling = 0
@@ -306,9 +309,16 @@ class Machine:
                             (d[start + 8] << 24) | (d[start + 9] << 16) | (d[start + 10] << 8) | d[start + 11]
                         ) & 0xFFFFFFFF
                         self.units += self.hot_delivery.ack(tag * 4294967296 + low, d[start + 12] & 1 == 1)
+                        if self.hot_delivery.settling_to > 0:
+                            self.position = position  # the same frame again, in the next turn
+                            return True
                         continue
             self.position = end + 1
             self._frame(kind, number, data[start:end])
+            if self.again:
+                self.again = False
+                self.position = position
+                return True
         return False
 
     def _heat(self, number: int) -> bool:
@@ -408,6 +418,7 @@ class Machine:
         if isinstance(method, methods.ChannelCloseOk):
             return
         channel.receive(method)
+        self.again = channel.delivery.settling_to > 0
 
     def _closing_channel(self, kind: int, number: int, channel: Channel) -> None:
         """Everything is dropped until close-ok; a close that crossed ours is answered."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from amqp_router.channel.channel import RELEASE_SLICE
@@ -9,6 +11,7 @@ from amqp_router.connection import ticker
 from amqp_router.connection.machine import CHUNK_UNITS
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
+from amqp_router.protocol.message import build_message
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames, raw_frame
 
 FANOUT = m.BasicPublish("amq.fanout")
@@ -192,9 +195,41 @@ def test_multiple_ack_counts_for_what_it_settles() -> None:
     client.feed(b"".join(publish_frames(2, m.BasicPublish("", "q"), TRANSIENT, b"x") * 6000))
     client.send(m.BasicConsume("q", "t"))
     node.quiet()
-    client.machine.receive_data(m.frame(1, m.BasicAck(0, True)) + m.frame(1, m.BasicQos()))
+    client.machine.receive_data(m.frame(1, m.BasicAck(4000, True)) + m.frame(1, m.BasicQos()))
     assert client.machine.work_left
-    assert queue.unacked_count == 0
+    assert queue.unacked_count == 2000
+
+
+@pytest.mark.parametrize("tag", [0, 10_000])
+@pytest.mark.parametrize(
+    "method", [m.BasicAck(0, True), m.BasicNack(0, multiple=True, requeue=False)], ids=["ack", "nack"]
+)
+def test_very_many_are_settled_over_several_turns(method: m.BasicAck | m.BasicNack, tag: int) -> None:
+    # An ack of a million took the loop 0.15 s.
+    node = SimNode()
+    client = Client(node).open(1, 2)
+    queue = client.declare("q")
+    client.feed(b"".join(publish_frames(2, m.BasicPublish("", "q"), TRANSIENT, b"x") * 10_000))
+    client.send(m.BasicConsume("q", "t"))
+    node.quiet()
+    assert queue.unacked_count == 10_000
+    method = replace(method, delivery_tag=tag)
+    machine = client.machine
+    machine.receive_data(m.frame(1, method) + m.frame(1, m.BasicQos()))
+    left = [queue.unacked_count]
+    # What is delivered meanwhile is not meant by it.
+    node.vhost.queues["q"].publish(build_message(b"\x00\x01q", TRANSIENT, b"late"))
+    node.tick.wake()
+    node.turn()
+    assert queue.unacked_count == left[0] + 1
+    while machine.work_left:
+        machine.receive_more()
+        left.append(queue.unacked_count)
+    assert left[:2] == [5904, 1809]
+    assert left[-1] == 1
+    assert machine.channels[1].delivery.outstanding == 1
+    node.quiet()
+    assert client.take()[-1].method == m.BasicQosOk()
 
 
 def test_deliveries_of_a_tick_are_shared_out() -> None:
