@@ -10,7 +10,7 @@ import logging
 
 from aiohttp import web
 
-from admin_ui import endpoints
+from admin_ui import endpoints, live, sessions, ui
 from admin_ui.api import ENDPOINTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
@@ -84,5 +84,7 @@ def make_app(state: State) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
+    for part in (sessions, live, ui):
+        part.add_routes(app)
     add_index(app, ENDPOINTS)
     return app

@@ -1,8 +1,8 @@
 """How a function becomes a part of the API.
 
 A handler gets a `Call` and returns what the reply's JSON is made of: a document, or `Rows` when it is a list
-that may be filtered, sorted, paged and cut to columns. It may be a coroutine. Everything around it is
-done here, in RabbitMQ's order: the method (405), who calls (401), what it accepts (406), and then the object (404).
+that may be filtered, sorted, paged and cut to columns. It may be a coroutine. Everything around it is done
+here, in RabbitMQ's order: the method (405), who calls (401), what it accepts (406), then the object (404).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ async def reply(call: Call, result: Any) -> web.StreamResponse:
     return await send(call.request, [dumps(result)], call.headers)
 
 
-def _columns(result: Any, columns: list[list[str]]) -> Any:
+def _columns(result: Any, columns: query.Columns) -> Any:
     if isinstance(result, dict):
         return query.pick(result, columns)
     if isinstance(result, list):
@@ -203,7 +203,7 @@ async def _list(call: Call, rows: Rows) -> list[bytes]:
 
 
 def _documents(
-    things: Iterable[Any], document: Callable[[Any], Any], columns: list[list[str]] | None
+    things: Iterable[Any], document: Callable[[Any], Any], columns: query.Columns | None
 ) -> Iterator[Any]:
     for thing in things:
         made = document(thing)

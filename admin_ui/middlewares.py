@@ -34,6 +34,8 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     """Signal ``on_response_prepare``: reaches the replies that aiohttp makes as well."""
     response.headers.update(HEADERS)
     response.headers.setdefault("Vary", VARY)
+    if response.headers.get("Content-Length") == "0":
+        response.headers.pop("Content-Type", None)  # aiohttp names one for nothing, too
 
 
 @web.middleware
@@ -44,10 +46,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ApiError as error:
         body = b"" if error.body is None else dumps(error.body)
         headers = {"Content-Type": JSON, **error.headers} if body else error.headers
-        response = web.Response(status=error.status, body=body, headers=headers)
-        if not body:
-            del response.content_type
-        return response
+        return web.Response(status=error.status, body=body, headers=headers)
     except web.HTTPNotFound as error:
         if not request.path.startswith("/api"):
             raise

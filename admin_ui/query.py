@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from admin_ui.replies import bad_request
 from amqp_router.metrics import Span
@@ -21,6 +21,10 @@ NAME_MAX = 1000
 #: Parameters that ask for samples, as <name>_age and <name>_incr in seconds.
 SPANS = ("lengths", "msg_rates", "data_rates", "node_stats")
 NO_SPANS: dict[str, Span] = {}
+
+
+#: Wanted columns by name: with those inside, or None for all of it.
+Columns: TypeAlias = "dict[str, Columns | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Page:
 class Query:
     """What a request asks of a reply."""
 
-    columns: list[list[str]] | None = None
+    columns: Columns | None = None
     sort: list[str] | None = None
     sort_reverse: bool = False
     page: Page | None = None
@@ -61,7 +65,7 @@ def parse(query: Mapping[str, str]) -> Query:
     columns = query.get("columns")
     sort = query.get("sort")
     return Query(
-        columns=[column.split(".") for column in columns.split(",")] if columns else None,
+        columns=_columns(columns) if columns else None,
         sort=sort.split(".") if sort else None,
         sort_reverse=query.get("sort_reverse") == "true",
         page=_page(query) if "page" in query else None,
@@ -123,24 +127,36 @@ def envelope(page: Page, total: int, filtered: int, items: int) -> dict[str, Any
     }
 
 
-def pick(document: dict[str, Any], columns: list[list[str]]) -> Any:
+def pick(document: dict[str, Any], columns: Columns) -> Any:
     """The wanted columns of a document; ``[]`` if it has none of them, as RabbitMQ's encoder makes of it."""
+    return _picked(document, columns) or []
+
+
+def _picked(document: dict[str, Any], columns: Columns) -> dict[str, Any]:
     picked: dict[str, Any] = {}
-    for path in columns:
-        source: Any = document
-        for name in path:
-            if not isinstance(source, dict) or name not in source:
-                break
-            source = source[name]
+    for name, inner in columns.items():
+        if name in document:
+            value = document[name]
+            if inner is None:
+                picked[name] = value
+            elif isinstance(value, dict) and (part := _picked(value, inner)):
+                picked[name] = part
+    return picked
+
+
+def _columns(text: str) -> Columns:
+    columns: Columns = {}
+    for path in text.split(","):
+        level: Columns = columns
+        *outer, last = path.split(".")
+        for name in outer:
+            inner = level.setdefault(name, {})
+            if inner is None:
+                break  # all of it is wanted already
+            level = inner
         else:
-            target = picked
-            for name in path[:-1]:
-                inner = target.setdefault(name, {})
-                if inner is document.get(name):
-                    break
-                target = inner
-            target[path[-1]] = source
-    return picked or []
+            level[last] = None
+    return columns
 
 
 def sort_key(document: Any, path: list[str]) -> tuple[int, Any]:

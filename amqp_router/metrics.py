@@ -393,13 +393,11 @@ class Metrics:
 
     def now(self) -> dict[VirtualHost, Row]:
         """The columns of `VHOST` of each virtual host; on a large node as of the last tick."""
-        broker = self._broker
-        vhosts = list(broker.vhosts.values())
-        transports = list(broker.registry)
-        large = sum([len(vhost.queues) for vhost in vhosts]) + len(transports) > COUNTED_ANEW_MAX
-        if large or sum([len(each.machine.channels) for each in transports]) > COUNTED_ANEW_MAX:
+        vhosts = list(self._broker.vhosts.values())
+        if self.answers_from_tick():
             zero = (0,) * VHOST.width
             return {vhost: known.last if (known := self.history(vhost)) else zero for vhost in vhosts}
+        transports = list(self._broker.registry)
         sums = {vhost: _Sums() for vhost in vhosts}
         for vhost, found in sums.items():
             for queue in vhost.queues.values():
@@ -411,6 +409,14 @@ class Metrics:
                 for channel in transport.machine.channels.values():
                     found.add_channel(channel, _read_channel(channel))
         return {vhost: self._vhost_row(vhost, found) for vhost, found in sums.items()}
+
+    def answers_from_tick(self) -> bool:
+        """Whether there is so much to count that ``now`` tells what the last tick counted."""
+        broker = self._broker
+        queues = sum([len(vhost.queues) for vhost in broker.vhosts.values()])
+        if queues + len(broker.registry) > COUNTED_ANEW_MAX:
+            return True
+        return sum([len(each.machine.channels) for each in broker.registry]) > COUNTED_ANEW_MAX
 
     def combined(self, vhosts: Sequence[VirtualHost]) -> History:
         """The samples of several virtual hosts added up."""

@@ -44,6 +44,8 @@ def _node(call: Call) -> dict[str, Any]:
     found = node.document(call.state, Stats(call.state.metrics, call.query.spans))
     if call.request.query.get("memory") == "true":
         found["memory"] = node.memory(call.state)
+    if call.request.query.get("binary") == "true":
+        found["binary"] = node.binary(call.state)
     return found
 
 

@@ -76,6 +76,24 @@ MEMORY_PARTS = (
     "allocated_unused",
     "reserved_unallocated",
 )
+#: And what it splits large binaries into.
+BINARY_PARTS = (
+    "connection_readers",
+    "connection_writers",
+    "connection_channels",
+    "connection_other",
+    "queue_procs",
+    "queue_slave_procs",
+    "quorum_queue_procs",
+    "quorum_queue_dlx_procs",
+    "stream_queue_procs",
+    "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs",
+    "plugins",
+    "mgmt_db",
+    "msg_index",
+    "other",
+)
 #: RabbitMQ's feature flags for what this broker does as well.
 FEATURES = {
     "drop_unroutable_metric": "Count unroutable publishes that are dropped",
@@ -174,7 +192,7 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         # Erlang's processes there, threads here.
         "proc_total": usage.threads_total,
         "proc_used": _threads(),
-        "proc_used_details": {"rate": 0.0},
+        "proc_used_details": stats.zero("node_stats"),
         "exchange_types": exchange_types(),
         "auth_mechanisms": mechanisms(),
         "applications": [
@@ -193,7 +211,7 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         "enabled_plugins": ["rabbitmq_management"],
         "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
         "gc_num": sum([generation["collections"] for generation in gc.get_stats()]),
-        "gc_num_details": {"rate": 0.0},
+        "gc_num_details": stats.zero("node_stats"),
         "cluster_links": [],
         "metrics_gc_queue_length": {
             "connection_closed": 0,
@@ -211,9 +229,9 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         "loop_lag_highest_ms": round(metrics.lag.highest_s * 1000, 3),
     }
     for name in NO_COUNTERPART:
-        found |= {name: 0, f"{name}_details": {"rate": 0.0}}
+        found |= {name: 0, f"{name}_details": stats.zero("node_stats")}
     for name in NO_TIMES:
-        found |= {name: 0.0, f"{name}_details": {"rate": 0.0}}
+        found |= {name: 0.0, f"{name}_details": stats.zero("node_stats")}
     values = {name: row[NODE.fields[name][0]] for name in COUNTED}
     stats.put(found, values, metrics.node, NODE, "node_stats", GLOBAL)
     rows = metrics.now().values()
@@ -236,3 +254,8 @@ def memory(state: State) -> dict[str, Any]:
     messages = min(state.broker.budget.used, rss)
     parts = dict.fromkeys(MEMORY_PARTS, 0) | {"binary": messages, "other_system": rss - messages}
     return {**parts, "strategy": "rss", "total": {"erlang": 0, "rss": rss, "allocated": rss}}
+
+
+def binary(state: State) -> dict[str, int]:
+    """Who holds contents of messages in memory (bytes): the queues."""
+    return dict.fromkeys(BINARY_PARTS, 0) | {"queue_procs": state.broker.budget.used}

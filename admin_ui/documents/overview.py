@@ -91,7 +91,7 @@ def document(call: Call) -> dict[str, Any]:
     put("message_stats", (*PUBLISHED, *DELIVERED_FIELDS), "msg_rates")
     # RabbitMQ counts reads and writes of messages; our log writes batches and counts no reads.
     for name in ("disk_reads", "disk_writes"):
-        found["message_stats"] |= {name: 0, f"{name}_details": {"rate": 0.0}}
+        found["message_stats"] |= {name: 0, f"{name}_details": stats.zero("msg_rates")}
     put("churn_rates", CHURN, "data_rates")
     opened = {
         "connection_created": broker.registry.opened_total,

@@ -76,6 +76,7 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     found.update(_NEUTRAL)
     counts = {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
     stats.put(found, counts, history, QUEUE, "lengths")
+    found["reductions_details"] = stats.zero("lengths")
     capacity = _capacity(ready, consumers)
     found["backing_queue_status"] = {
         **_NO_BACKING,

@@ -35,7 +35,6 @@ NO_PROCESS: dict[str, Any] = {
         "minor_gcs": 0,
     },
     "reductions": 0,
-    "reductions_details": {"rate": 0.0},
 }
 
 
@@ -62,6 +61,12 @@ class Stats:
                 if at > since:
                     found["avg_rate"] = (newest - oldest) * 1000 / (at - since)
         return found
+
+    def zero(self, span_name: str) -> dict[str, Any]:
+        """Details of what there is none of."""
+        if span_name in self.spans:
+            return {"rate": 0.0, "samples": [], "avg": 0.0, "avg_rate": 0.0}
+        return {"rate": 0.0}
 
     def put(
         self,

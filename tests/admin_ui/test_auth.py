@@ -1,0 +1,188 @@
+"""Who may see what: tags, permission entries, guest from elsewhere; and how long a password is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from admin_ui.auth import REMEMBER_MAX, REMEMBER_S, Verifier
+from amqp_router.auth import LoginFailed, LoopbackOnly
+from tests.admin_ui.world import World, basic
+
+USERS = ("alice", "bob", "carol", "dave", "guest")
+
+
+@pytest.mark.parametrize(
+    ("path", "may"),
+    [
+        ("/overview", "alice bob carol guest"),
+        ("/whoami", "alice bob carol guest"),
+        ("/nodes", "bob guest"),
+        ("/nodes/router@test", "bob guest"),
+        ("/vhosts", "alice bob carol guest"),
+        ("/vhosts/shop", "guest"),
+        ("/users", "guest"),
+        ("/users/alice", "guest"),
+        ("/users/without-permissions", "guest"),
+        ("/permissions", "guest"),
+        ("/permissions/shop/alice", "guest"),
+        ("/users/alice/permissions", "guest"),
+        ("/vhosts/shop/permissions", "guest"),
+        ("/topic-permissions", "guest"),
+        ("/definitions", "guest"),
+        ("/definitions/shop", "guest"),
+        ("/queues/shop", "alice bob carol guest"),
+        ("/queues/staging", "bob guest"),
+        ("/queues/shop/emails", "alice bob carol guest"),
+        ("/policies", "alice bob carol guest"),
+        ("/parameters", "carol guest"),
+        ("/global-parameters", "carol guest"),
+        ("/feature-flags", "guest"),
+        ("/vhost-limits", "alice bob carol guest"),
+        ("/aliveness-test/shop", "alice bob carol guest"),
+    ],
+)
+async def test_tags(shop: World, path: str, may: str) -> None:
+    allowed = []
+    for user in USERS:
+        reply = await shop.call("GET", "/api" + path, user)
+        if reply.status == 200:
+            allowed.append(user)
+        else:
+            assert reply.status == 401
+            assert reply.json["error"] == "not_authorised"
+            assert "www-authenticate" not in reply.headers
+    assert " ".join(allowed) == may
+
+
+async def test_lists_show_what_the_caller_may_enter(shop: World) -> None:
+    async def vhosts(path: str, user: str) -> set[str]:
+        return {each["vhost"] for each in await shop.get(path, user)}
+
+    assert await vhosts("/exchanges", "alice") == {"shop"}
+    assert await vhosts("/exchanges", "guest") == {"/", "shop", "staging"}
+    assert [each["name"] for each in await shop.get("/vhosts", "alice")] == ["shop"]
+    assert len(await shop.get("/vhosts", "bob")) == 3
+    assert (await shop.get("/overview", "alice"))["object_totals"]["queues"] == 2
+    overview = await shop.get("/overview", "alice")
+    assert not {"node", "listeners", "contexts"} & overview.keys()
+    assert "consumers" not in overview["object_totals"]
+
+
+async def test_own_connections_below_monitoring(shop: World) -> None:
+    guests = await shop.connect("shop")
+    own = await shop.connect("shop", login="alice", password="alice-pw")
+    await guests.channel()
+    channel = await own.channel()
+    queue = await channel.declare_queue("mine")
+    await queue.consume(asyncio.Queue().put)
+    everything = await shop.get("/connections", "bob")
+    assert [each["user"] for each in everything] == ["guest", "alice"]
+    for path in ("/connections", "/channels", "/vhosts/shop/connections", "/vhosts/shop/channels"):
+        assert [each["user"] for each in await shop.get(path, "alice")] == ["alice"], path
+    assert await shop.get("/consumers", "carol") == []
+    assert len(await shop.get("/consumers/shop", "alice")) == 1
+    assert await shop.get("/connections/username/guest", "alice") == []
+    [brief] = await shop.get("/connections/username/guest", "bob")
+    assert sorted(brief) == ["name", "node", "user", "vhost"]
+    name = everything[0]["name"].replace(" ", "%20")
+    reply = await shop.call("GET", f"/api/connections/{name}", "alice")
+    assert (reply.status, reply.json["reason"]) == (401, "User not authorised to access object")
+    assert (await shop.get(f"/connections/{name}/channels", "bob"))[0]["user"] == "guest"
+    for path in (f"/connections/{name}x", "/connections/nosuch", f"/channels/{name}%20(9)", "/channels/x"):
+        assert (await shop.call("GET", "/api" + path)).status == 404, path
+
+
+async def test_password_or_tags_changed(shop: World) -> None:
+    assert (await shop.call("GET", "/api/nodes", "alice")).status == 401
+    shop.broker.users.set_tags("alice", ["monitoring"])
+    assert (await shop.call("GET", "/api/nodes", "alice")).status == 200
+    shop.broker.users.put_user("alice", b"other", ["monitoring"])
+    reply = await shop.call("GET", "/api/nodes", "alice")
+    assert (reply.status, reply.json["reason"]) == (401, "Login failed")
+    shop.broker.users.delete_user("alice")
+    assert (await shop.call("GET", "/api/nodes", "alice", "other")).status == 401
+
+
+async def test_a_page_is_not_asked_for_a_password(node: World) -> None:
+    """A browser would show its own dialog, and keep what is typed there for every call."""
+    for mode, asked in (("cors", False), ("same-origin", False), ("navigate", True)):
+        for header in ({}, {"Authorization": basic("guest", "wrong")}):
+            reply = await node.call("GET", "/api/whoami", None, **{"Sec-Fetch-Mode": mode}, **header)
+            assert reply.status == 401
+            assert ("www-authenticate" in reply.headers) == asked
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Counting:
+    """A broker that counts the logins it is asked for."""
+
+    def __init__(self, broker: Any) -> None:
+        self.users = broker.users
+        self.asked = 0
+        self._broker = broker
+
+    def login(self, *args: Any) -> Any:
+        self.asked += 1
+        return self._broker.login(*args)
+
+
+class Counted:
+    def __init__(self, broker: Any) -> None:
+        self.broker = Counting(broker)
+
+
+async def test_success_is_remembered_for_a_minute_and_failure_never(node: World) -> None:
+    state, clock = Counted(node.broker), Clock()
+    verifier = Verifier(state, clock)  # type: ignore[arg-type]
+    for _ in range(3):
+        assert verifier.verify(b"guest", b"guest", "127.0.0.1").name == "guest"
+    assert state.broker.asked == 1
+    for _ in range(2):
+        with pytest.raises(LoginFailed):
+            verifier.verify(b"guest", b"wrong", "127.0.0.1")
+    assert state.broker.asked == 3
+    clock.now = REMEMBER_S - 1
+    verifier.verify(b"guest", b"guest", "127.0.0.1")
+    assert state.broker.asked == 3
+    clock.now = REMEMBER_S + 1
+    verifier.verify(b"guest", b"guest", "127.0.0.1")
+    assert state.broker.asked == 4
+    node.add_user("zoe")
+    verifier.verify(b"guest", b"guest", "127.0.0.1")
+    assert state.broker.asked == 5
+
+
+async def test_guest_from_elsewhere(node: World) -> None:
+    verifier = Verifier(Counted(node.broker))  # type: ignore[arg-type]
+    verifier.verify(b"guest", b"guest", "127.0.0.1")
+    verifier.verify(b"guest", b"guest", "::1")
+    with pytest.raises(LoopbackOnly):
+        verifier.verify(b"guest", b"guest", "192.0.2.7")
+    with pytest.raises(LoginFailed, match="Login was refused"):
+        verifier.verify(b"guest", b"wrong", "192.0.2.7")
+
+
+async def test_remembered_logins_are_bounded(node: World) -> None:
+    verifier = Verifier(Counted(node.broker))  # type: ignore[arg-type]
+    for number in range(REMEMBER_MAX + 10):
+        verifier.verify(b"guest", b"guest", f"127.0.0.{number}")
+    assert len(verifier._known) <= REMEMBER_MAX
+
+
+async def test_guest_from_elsewhere_is_told_so(node: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiohttp.web import Request
+
+    monkeypatch.setattr(Request, "remote", "192.0.2.7")
+    reply = await node.call("GET", "/api/whoami")
+    assert reply.status == 401
+    assert reply.json == {"error": "not_authorised", "reason": "User can only log in via localhost"}

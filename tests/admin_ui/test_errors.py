@@ -1,0 +1,121 @@
+"""Status, headers and bodies of refusals, and rabbitmqadmin's calls, as recorded of RabbitMQ 3.10.8."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admin_ui.api import whole
+from admin_ui.middlewares import HEADERS
+from tests.admin_ui.world import World, basic
+
+REPLAYS: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("replays.json").read_text())
+#: Methods that RabbitMQ has and this API does not serve yet.
+NOT_SERVED = {"PUT", "DELETE", "POST"}
+
+
+@pytest.mark.parametrize("pair", REPLAYS["errors"], ids=lambda pair: f"{pair['method']} {pair['path']}")
+async def test_recorded_reply(shop: World, pair: dict[str, Any]) -> None:
+    password = "wrong" if pair.get("wrong_password") else None
+    reply = await shop.call(pair["method"], pair["path"], pair.get("user"), password)
+    assert reply.status == pair["status"]
+    expected = {name: value for name, value in pair.get("headers", {}).items() if name != "allow"}
+    assert {name: reply.headers.get(name) for name in expected} == expected
+    if "allow" in pair.get("headers", {}):
+        served = [each for each in pair["headers"]["allow"].split(", ") if each not in NOT_SERVED]
+        assert reply.headers["allow"] == ", ".join(served)
+    if "www-authenticate" not in pair.get("headers", {}):
+        assert "www-authenticate" not in reply.headers
+    if "body" in pair:
+        assert reply.json == pair["body"]
+    elif pair["status"] >= 400:
+        assert reply.body == b""
+        assert "content-type" not in reply.headers
+
+
+@pytest.mark.parametrize("call", REPLAYS["rabbitmqadmin"], ids=lambda call: call["path"])
+async def test_call_of_rabbitmqadmin(shop: World, call: dict[str, Any]) -> None:
+    reply = await shop.call("GET", call["path"])
+    assert reply.status == call["status"]
+    assert reply.json is not None
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "body"),
+    [
+        ("Basic !!!", 400, None),
+        ("Basic " + "bm9jb2xvbg==", 400, None),
+        ("Bearer abc", 401, {"error": "not_authorized", "reason": "Login failed"}),
+        (basic("nobody", "x"), 401, {"error": "not_authorized", "reason": "Login failed"}),
+        (basic("guest", ""), 401, {"error": "not_authorized", "reason": "Login failed"}),
+        (basic("gu\0est", "guest"), 401, {"error": "not_authorized", "reason": "Login failed"}),
+        (basic("guest", "guest"), 200, {"name": "guest", "tags": ["administrator"]}),
+        ("basic " + basic("guest", "guest").split()[1], 200, {"name": "guest", "tags": ["administrator"]}),
+    ],
+)
+async def test_authorization_header(node: World, header: str, status: int, body: Any) -> None:
+    reply = await node.call("GET", "/api/whoami", None, Authorization=header)
+    assert (reply.status, reply.json) == (status, body)
+    assert ("www-authenticate" in reply.headers) == (status == 401)
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("text/html", 406),
+        ("application/xml, text/plain;q=0.5", 406),
+        ("application/json", 200),
+        ("text/html, application/json;q=0.9", 200),
+        ("text/html, */*;q=0.1", 200),
+        ("application/*", 200),
+        ("", 200),
+    ],
+)
+async def test_accept(node: World, accept: str, status: int) -> None:
+    reply = await node.call("GET", "/api/overview", Accept=accept)
+    assert reply.status == status
+    if status == 406:
+        assert reply.body == b""
+
+
+async def test_method_is_looked_at_before_the_login(node: World) -> None:
+    assert (await node.call("DELETE", "/api/overview", None)).status == 405
+    reply = await node.call("OPTIONS", "/api/queues/%2F/x/get", None)
+    assert (reply.status, reply.headers["allow"]) == (200, "OPTIONS")
+    assert (await node.call("POST", "/api/queues/%2F/x/get", body='{"count":1}')).status == 405
+
+
+async def test_index_lists_what_there_is_without_a_login(node: World) -> None:
+    page = await node.call("GET", "/api/index.html", None)
+    assert page.status == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert b"/api/health/checks/alarms" in page.body
+    assert (await node.call("GET", "/api/auth", None)).json["enable_uaa"] is False
+
+
+@pytest.mark.parametrize("path", ["/api/whoami", "/api/nope", "/nothing/here", "/api/index.html"])
+async def test_every_reply_has_the_security_headers(node: World, path: str) -> None:
+    reply = await node.call("GET", path, None)
+    assert {name: reply.headers[name] for name in HEADERS} == HEADERS
+    assert "unsafe" not in reply.headers["content-security-policy"]
+    assert reply.headers["server"] == "amqp-router"
+
+
+async def test_unexpected_exception_is_a_500_and_the_node_lives_on(
+    node: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*args: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(whole.node, "document", fails)
+    with caplog.at_level(logging.ERROR):
+        reply = await node.call("GET", "/api/nodes")
+    assert reply.status == 500
+    assert reply.json == {"error": "internal_error", "reason": "an error of the server, see its log"}
+    assert "planted" in caplog.text
+    assert "GET /api/nodes" in caplog.text
+    assert await node.get("/whoami")

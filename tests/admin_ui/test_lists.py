@@ -1,0 +1,306 @@
+"""The parameters of lists: columns, order, pages, filters, samples, X-Vhost; how names stand in paths."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from admin_ui.replies import WRITE_BYTES
+from tests.admin_ui.world import World
+
+
+def declare(node: World, *names: str, vhost: str = "/") -> None:
+    for name in names:
+        node.broker.vhosts[vhost].declare_queue(name)
+
+
+async def names(node: World, path: str, **headers: str) -> list[str]:
+    found = await node.get(path, **headers)
+    return [each["name"] for each in (found["items"] if isinstance(found, dict) else found)]
+
+
+# -- columns ----------------------------------------------------------------------------------------
+
+
+async def test_columns_of_a_list_and_of_one_object(node: World) -> None:
+    declare(node, "a")
+    assert await node.get("/queues?columns=name,messages_details.rate,nope") == [
+        {"name": "a", "messages_details": {"rate": 0.0}}
+    ]
+    assert await node.get("/queues/%2F/a?columns=name,garbage_collection.minor_gcs") == {
+        "name": "a",
+        "garbage_collection": {"minor_gcs": 0},
+    }
+    assert await node.get("/overview?columns=object_totals.queues,node") == {
+        "object_totals": {"queues": 1},
+        "node": "router@test",
+    }
+
+
+async def test_columns_that_nothing_has(node: World) -> None:
+    """RabbitMQ's encoder makes ``[]`` of an empty object."""
+    declare(node, "a")
+    assert await node.get("/queues?columns=nope") == [[]]
+    assert await node.get("/queues/%2F/a?columns=nope.nope") == []
+
+
+async def test_columns_inside_one_another(node: World) -> None:
+    declare(node, "a")
+    both = "messages_details,messages_details.rate"
+    assert await node.get(f"/queues?columns={both}") == [{"messages_details": {"rate": 0.0}}]
+    [again] = await node.get("/queues")
+    assert again["messages_details"] == {"rate": 0.0}
+
+
+# -- order ------------------------------------------------------------------------------------------
+
+
+async def test_default_order_is_by_virtual_host_and_name(shop: World) -> None:
+    declare(shop, "b", "a")
+    declare(shop, "c", vhost="staging")
+    assert await names(shop, "/queues") == ["a", "b", "emails", "orders.eu", "c"]
+    assert await names(shop, "/queues?sort_reverse=true") == ["c", "orders.eu", "emails", "b", "a"]
+
+
+@pytest.mark.parametrize("key", ["messages", "backing_queue_status.len", "message_stats.publish"])
+async def test_sorted_by_a_number(node: World, key: str) -> None:
+    declare(node, "one", "three", "two", "none")
+    connection = await node.connect()
+    channel = await connection.channel()
+    import aio_pika
+
+    for name, count in (("one", 1), ("two", 2), ("three", 3)):
+        for _ in range(count):
+            await channel.default_exchange.publish(aio_pika.Message(b""), name)
+    assert await names(node, f"/queues?sort={key}") == ["none", "one", "two", "three"]
+    assert (await names(node, f"/queues?sort={key}&sort_reverse=true"))[0] == "three"
+    page = f"/queues?sort={key}&sort_reverse=true&page=2&page_size=2"
+    assert await names(node, page) == ["one", "none"]
+
+
+async def test_sorted_by_what_nothing_has_and_by_mixed_types(node: World) -> None:
+    declare(node, "b", "a")
+    assert await names(node, "/queues?sort=no.such.thing") == ["a", "b"]
+    assert await names(node, "/queues?sort=arguments") == ["a", "b"]
+    assert await names(node, "/exchanges?sort=durable&page=1&page_size=1") == [""]
+
+
+# -- pages ------------------------------------------------------------------------------------------
+
+
+async def test_page(node: World) -> None:
+    declare(node, "a", "b", "c", "d", "e")
+    found = await node.get("/queues?page=2&page_size=2&columns=name")
+    assert found == {
+        "filtered_count": 5,
+        "item_count": 2,
+        "items": [{"name": "c"}, {"name": "d"}],
+        "page": 2,
+        "page_count": 3,
+        "page_size": 2,
+        "total_count": 5,
+    }
+    assert (await node.get("/queues?page=1&page_size="))["page_size"] == 100
+    assert (await node.get("/queues?page=1&pagination=false"))["item_count"] == 5
+    assert isinstance(await node.get("/queues?pagination=true"), list)
+
+
+async def test_page_of_nothing(node: World) -> None:
+    found = await node.get("/queues?page=1")
+    assert found["items"] == []
+    assert (found["page_count"], found["total_count"]) == (1, 0)
+
+
+async def test_filter_by_name_and_by_expression(node: World) -> None:
+    declare(node, "orders.eu", "orders.us", "emails", "a+b")
+    assert await names(node, "/queues?page=1&name=orders") == ["orders.eu", "orders.us"]
+    assert await names(node, "/queues?page=1&name=%5Eo.*u%24&use_regex=true") == ["orders.eu"]
+    assert await names(node, "/queues?page=1&name=%5Eo.*u%24&use_regex=false") == []
+    assert await names(node, "/queues?page=1&name=a%2Bb") == ["a+b"]
+    found = await node.get("/queues?page=1&name=orders&page_size=1")
+    assert (found["total_count"], found["filtered_count"], found["page_count"]) == (4, 2, 2)
+    # Without a page there is no filter.
+    assert len(await names(node, "/queues?name=orders")) == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "reason"),
+    [
+        ("page=0", "invalid_pagination_parameters", "page number 0 page size 100"),
+        ("page=1&page_size=501", "invalid_pagination_parameters", "page number 1 page size 501"),
+        ("page=99&page_size=2", "page_out_of_range", "Page out of range, page: 99 page size: 2, len: 1"),
+        ("page=one", "bad_request", "Pagination parameters are invalid"),
+        ("page=1&page_size=x", "bad_request", "Pagination parameters are invalid"),
+        ("page=1&name=(&use_regex=true", "bad_request", "Pagination parameters are invalid"),
+        ("page=1&name=" + "x" * 1001, "bad_request", "Pagination parameters are invalid"),
+    ],
+)
+async def test_wrong_page(node: World, query: str, error: str, reason: str) -> None:
+    declare(node, "a")
+    reply = await node.call("GET", f"/api/queues?{query}")
+    assert reply.status == 400
+    assert reply.json["error"] == error
+    assert reason in reply.json["reason"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/exchanges",
+        "/vhosts",
+        "/connections",
+        "/channels",
+        "/bindings",
+        "/users",
+        "/permissions",
+        "/consumers",
+    ],
+)
+async def test_every_list_has_pages(node: World, path: str) -> None:
+    assert "items" in await node.get(f"{path}?page=1&page_size=5")
+
+
+# -- cheap lists, samples, virtual hosts ------------------------------------------------------------
+
+
+async def test_lists_without_stats(node: World) -> None:
+    declare(node, "a")
+    [cheap] = await node.get("/queues?disable_stats=true")
+    assert sorted(cheap) == [
+        "arguments", "auto_delete", "durable", "exclusive", "name", "node", "state", "type", "vhost"
+    ]  # fmt: skip
+    [totals] = await node.get("/queues?disable_stats=true&enable_queue_totals=true")
+    assert set(totals) - set(cheap) == {"messages", "messages_ready", "messages_unacknowledged"}
+
+
+async def test_samples_only_if_both_of_a_pair_are_numbers(node: World) -> None:
+    declare(node, "a")
+    node.sample()
+    for query in (
+        "lengths_age=60",
+        "lengths_incr=5",
+        "lengths_age=x&lengths_incr=5",
+        "lengths_age=0&lengths_incr=5",
+    ):
+        [queue] = await node.get(f"/queues?{query}")
+        assert queue["messages_details"] == {"rate": 0.0}, query
+    [queue] = await node.get("/queues?lengths_age=60&lengths_incr=5")
+    assert sorted(queue["messages_details"]) == ["avg", "avg_rate", "rate", "samples"]
+
+
+async def test_header_picks_a_virtual_host(shop: World) -> None:
+    declare(shop, "a")
+    headers = {"X-Vhost": "shop"}
+    assert await names(shop, "/queues", **headers) == ["emails", "orders.eu"]
+    assert {each["vhost"] for each in await shop.get("/exchanges", **headers)} == {"shop"}
+    assert {each["vhost"] for each in await shop.get("/bindings", **headers)} == {"shop"}
+    assert (await shop.get("/overview", **headers))["object_totals"]["queues"] == 2
+
+
+async def test_large_list_is_whole_and_compressed_if_asked_for(node: World) -> None:
+    declare(node, *(f"q{number:04}" for number in range(1500)))
+    plain = await node.call("GET", "/api/queues", **{"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert len(plain.body) == int(plain.headers["content-length"]) > WRITE_BYTES
+    assert [each["name"] for each in plain.json] == [f"q{number:04}" for number in range(1500)]
+    packed = await node.call("GET", "/api/queues", **{"Accept-Encoding": "gzip, deflate"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert json.loads(gzip.decompress(packed.body)) == plain.json
+    assert len(packed.body) < len(plain.body) / 8
+    for encoding in ("identity", "gzip"):
+        head = await node.call("HEAD", "/api/queues", **{"Accept-Encoding": encoding})
+        assert (head.status, head.body) == (200, b"")
+
+
+# -- paths ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("a/b", "a%2Fb"),
+        ("50%", "50%25"),
+        ("a b", "a%20b"),
+        ("a+b", "a+b"),
+        ("#:->", "%23:-%3E"),
+        ("grüße", "gr%C3%BC%C3%9Fe"),
+        ("a+b", "a%2Bb"),
+    ],
+)
+async def test_names_in_paths(node: World, name: str, path: str) -> None:
+    declare(node, name)
+    assert (await node.get(f"/queues/%2F/{path}"))["name"] == name
+    [binding] = await node.get(f"/queues/%2F/{path}/bindings")
+    key = binding["properties_key"].replace("%", "%25")
+    assert (await node.get(f"/bindings/%2F/e/amq.default/q/{path}/{key}"))["routing_key"] == name
+
+
+async def test_plus_is_no_space(node: World) -> None:
+    declare(node, "a b")
+    assert (await node.call("GET", "/api/queues/%2F/a+b")).status == 404
+
+
+async def test_slash_at_the_end(shop: World) -> None:
+    for path in ("/users/", "/queues/", "/exchanges/shop/", "/bindings/", "/permissions/", "/overview/"):
+        assert await shop.get(path), path
+
+
+async def test_default_exchange_in_paths(shop: World) -> None:
+    assert (await shop.get("/exchanges/shop/amq.default"))["name"] == ""
+    for source in ("amq.default", ""):
+        [binding] = await shop.get(f"/bindings/shop/e/{source}/q/emails")
+        assert binding["routing_key"] == "emails"
+    found = await shop.get("/exchanges/shop/amq.default/bindings/source")
+    assert [each["destination"] for each in found] == ["emails", "orders.eu"]
+    assert await shop.get("/exchanges/shop/amq.default/bindings/destination") == []
+
+
+async def test_bindings_between_two_objects(shop: World) -> None:
+    vhost = shop.broker.vhosts["shop"]
+    vhost.bind_queue("orders.eu", "orders", "", {"x-a": ("S", b"b")}, None)
+    vhost.bind_exchange("amq.fanout", "orders", "~", {})
+    keys = [each["properties_key"] for each in await shop.get("/bindings/shop/e/orders/q/orders.eu")]
+    assert keys[0] == "eu.%23"
+    assert keys[1].startswith("~")
+    assert len(keys[1]) == 7
+    one = await shop.get(f"/bindings/shop/e/orders/q/orders.eu/{keys[1]}")
+    assert one["arguments"] == {"x-a": "b"}
+    assert (await shop.get("/bindings/shop/e/orders/e/amq.fanout/%257E"))["routing_key"] == "~"
+    assert await shop.get("/bindings/shop/e/orders/q/nosuch") == []
+    for path in ("e/orders/q/orders.eu/nope", "e/orders/x/orders.eu"):
+        assert (await shop.call("GET", f"/api/bindings/shop/{path}")).status == 404
+
+
+async def test_name_that_is_no_utf8(node: World) -> None:
+    declare(node, "caf\udce9")
+    connection = await node.connect()
+    await connection.channel()
+    found = await names(node, "/queues")
+    assert found == ["Not UTF-8, base64 is: Y2Fm6Q=="]
+
+
+async def test_arguments_of_every_type(node: World) -> None:
+    arguments: dict[str, Any] = {
+        "x-text": ("S", "ü".encode()),
+        "x-octets": ("S", b"\xff"),
+        "x-int": ("l", 2**40),
+        "x-list": ("A", [("t", True), ("V", None)]),
+        "x-table": ("F", {"d": ("D", (2, 125))}),
+        "x-time": ("T", 1700000000),
+        "x-double": ("d", 0.5),
+        "x-huge": ("L", 2**63 - 1),
+    }
+    node.broker.vhosts["/"].declare_exchange("e", "headers", arguments=arguments)
+    assert (await node.get("/exchanges/%2F/e"))["arguments"] == {
+        "x-text": "ü",
+        "x-octets": "Not UTF-8, base64 is: /w==",
+        "x-int": 2**40,
+        "x-list": [True, "undefined"],
+        "x-table": {"d": 1.25},
+        "x-time": 1700000000,
+        "x-double": 0.5,
+        "x-huge": 2**63 - 1,
+    }
