@@ -12,7 +12,7 @@ BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhos
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 
-.PHONY: help install compile run test check demo chaos soak interop bench clean
+.PHONY: help install compile run test check demo recompute chaos soak interop bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -55,7 +55,11 @@ install: compile $(VENV)/installed ## set up .venv with the broker in it
 run: compile $(VENV)/installed ## the broker on 127.0.0.1:5672, its data in ./data
 	@exec $(VENV)/bin/amqp-router serve $(ARGS)
 
-test: compile $(VENV)/installed-test ## every test; those of compiled modules from source too
+$(VENV)/test-needs: tools/test_needs.sh $(VENV)/installed-test
+	@sh tools/test_needs.sh $(PY)
+	@touch $@
+
+test: compile $(VENV)/installed-test $(VENV)/test-needs ## every test; those of compiled modules from source too
 	@if [ -z "$(ARGS)" ] && $(PY) -c 'from amqp_router import compiled as c; raise SystemExit(not c.build.whole)'; then \
 	    echo "First the tests of compiled modules, run from source:" && \
 	    AMQP_ROUTER_UNCOMPILED=1 $(PY) -m pytest -q $(BOTH_WAYS) && \
@@ -69,7 +73,7 @@ check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
 	@$(VENV)/bin/lint-imports
 	@$(MAKE) --no-print-directory test
 
-demo: compile $(VENV)/installed-demo ## 336,776 real flights through a broker of its own, every count checked
+demo: compile $(VENV)/installed-demo ## 336,776 real flights: published, read by Spark, consumed; every figure checked
 	@$(PY) -m demo $(ARGS)
 
 chaos: compile $(VENV)/installed-test ## 50 rounds of kill -9 under confirmed load: nothing confirmed may be lost
@@ -77,6 +81,9 @@ chaos: compile $(VENV)/installed-test ## 50 rounds of kill -9 under confirmed lo
 
 soak: compile $(VENV)/installed-test ## minutes of every load that could starve the others, with a probe beside it
 	@$(PY) -m tests.faults.soak $(ARGS)
+
+recompute: compile $(VENV)/installed-test $(VENV)/test-needs ## the demo's figures three ways: data set, Spark, a plain decoder
+	@$(PY) -m tests.demo.recompute $(ARGS)
 
 interop: compile $(VENV)/installed-test ## other people's clients (pika, aio-pika, Celery ...), each in an environment of its own
 	@$(PY) -m tests.interop.suites.run $(ARGS)
