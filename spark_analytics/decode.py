@@ -39,14 +39,15 @@ class Records:
 
     def __init__(self, window: Window, fields: Sequence[tuple[str, str, int]]) -> None:
         headers = window.headers
-        size = headers[0].record_size
+        size = window.record_size
         self.window = window
-        self.counts = np.array([header.records for header in headers], np.int64)
+        self.counts = headers["records"].astype(np.int64)
+        #: Where each batch's heaps begin in the window's data.
+        self.heaps = np.array(window.starts, np.int64) + layout.HEADER_SIZE + size * self.counts
+        first = layout.HEADER_SIZE
+        ends = self.heaps.tolist()
         joined = b"".join(
-            [
-                window.data[start : start + size * header.records]
-                for header, (start, _) in zip(headers, window.spans, strict=True)
-            ]
+            [window.data[start + first : end] for start, end in zip(window.starts, ends, strict=True)]
         )
         self.rows = np.frombuffer(joined, record_dtype(fields, size))
         self.total = len(self.rows)
@@ -54,8 +55,8 @@ class Records:
         self.last = np.cumsum(self.counts) - 1
         self.first = self.last + 1 - self.counts
         self.batch = np.repeat(np.arange(len(headers)), self.counts)
-        self.base = np.array([header.base for header in headers], np.int64)
-        self.base_ts = np.array([header.base_ts for header in headers], np.int64)
+        self.base = headers["base"].astype(np.int64)
+        self.base_ts = headers["base_ts"].astype(np.int64)
 
     def times(self) -> Any:
         """Microseconds of each record."""
@@ -78,17 +79,14 @@ class Records:
     def heap(self, skipped: Any, sizes: Any) -> bytes:
         """One heap of all batches joined; ``skipped``: bytes of the heaps between it and the records."""
         data = self.window.data
-        size = self.window.headers[0].record_size
-        starts = [start for start, _ in self.window.spans] + self.counts * size + skipped
-        return b"".join(
-            [data[start : start + n] for start, n in zip(starts.tolist(), sizes.tolist(), strict=True)]
-        )
+        starts = self.heaps + skipped
+        ends = starts + sizes
+        return b"".join([data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
 
     def check_length(self, heaps: Any) -> None:
         """Records and heaps fill their batches exactly, or it is an error."""
-        size = self.window.headers[0].record_size
-        lengths = np.array([end - start for start, end in self.window.spans], np.int64)
-        wrong = np.flatnonzero(self.counts * size + heaps != lengths)
+        ends = np.array(self.window.starts, np.int64) + self.window.headers["length"]
+        wrong = np.flatnonzero(self.heaps + heaps != ends)
         if len(wrong):
             raise self.window.error(int(wrong[0]), "the heaps of the batch do not fit its length")
 
@@ -147,7 +145,7 @@ def decode_routing(
     records = Records(window, layout.ROUTING_FIELDS)
     rows = records.rows
     events, sizes = records.pieces("events_end")
-    expected = np.array([header.last - header.base + 1 for header in window.headers], np.int64)
+    expected = window.headers["last_delta"].astype(np.int64) + 1
     if (sizes != expected).any():
         batch = int(np.flatnonzero(sizes != expected)[0])
         raise window.error(batch, f"{sizes[batch]} events in its records, {expected[batch]} in its header")

@@ -78,7 +78,7 @@ def first_time(path: str) -> int:
     """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return parse_header(os.pread(file, layout.HEADER_SIZE, 0), 0, 0, path).base_ts
+        return parse_header(os.pread(file, layout.HEADER_SIZE, 0), 0, 0, path).base_ts()
     except BadBatch as error:
         raise CorruptLog(path, 0, layout.base_of(os.path.basename(path)) or 0, str(error)) from None
     finally:
@@ -145,13 +145,11 @@ def _walk(path: str, segment: Segment, first_ts: int, entries: list[Entry]) -> N
     expected = last.offset
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        for position, header, _, _ in iterate_batches(
-            file, path, last.position, segment.size, last.offset, payloads=False
-        ):
-            expected = header.last + 1
-            if position >= entries[-1].position + layout.INDEX_INTERVAL_BYTES:
-                rel_ms = min(max((header.base_ts - first_ts) // 1000, 0), layout.U32_MAX)
-                entries.append(Entry(position, header.base, rel_ms))
+        for batch in iterate_batches(file, path, last.position, segment.size, last.offset, payloads=False):
+            expected = batch.last + 1
+            if batch.position >= entries[-1].position + layout.INDEX_INTERVAL_BYTES:
+                rel_ms = min(max((batch.base_ts() - first_ts) // 1000, 0), layout.U32_MAX)
+                entries.append(Entry(batch.position, batch.base, rel_ms))
     except BadBatch as error:
         raise CorruptLog(path, error.position, expected, str(error)) from None
     finally:

@@ -23,9 +23,17 @@ NAME_DIGITS = 20
 
 # --- batches ----------------------------------------------------------------------------------------------
 BATCH_MAGIC = b"ARLB"
-#: magic, version, record_size, length, kind, attributes, payload crc, count, producer session, base sequence,
-#: last offset delta, max time delta, epoch, base offset, base time, unsynced_back, header crc.
-BATCH_HEADER = Struct("<4sHHIHHIIQIIIIQqII")
+#: What finds the next batch and says whether it is wanted: magic, version, record_size, length, kind,
+#: attributes, records, last offset delta, base offset, header crc.
+BATCH_HEADER = Struct("<4sHHIHH4xI12xI8xQ12xI")
+#: What decoders need: name, numpy type and place.
+HEADER_FIELDS = (
+    ("length", "<u4", 8),
+    ("records", "<u4", 20),
+    ("last_delta", "<u4", 36),
+    ("base", "<u8", 48),
+    ("base_ts", "<i8", 56),
+)
 HEADER_SIZE = 72
 KIND_MESSAGES, KIND_SETTLES, KIND_CONTROL, KIND_ROUTING = 1, 2, 3, 4
 MESSAGE_SIZE, ROUTING_SIZE = 32, 24

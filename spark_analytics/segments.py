@@ -8,28 +8,42 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
+
+import numpy as np
 
 from . import layout
 from .errors import CorruptLog, FormatVersionError
 
 WINDOW_BYTES = 4 << 20
+_HEADER_DTYPE = np.dtype(
+    {
+        "names": [name for name, _, _ in layout.HEADER_FIELDS],
+        "formats": [kind for _, kind, _ in layout.HEADER_FIELDS],
+        "offsets": [at for _, _, at in layout.HEADER_FIELDS],
+        "itemsize": layout.HEADER_SIZE,
+    }
+)
 
 
-class Header(NamedTuple):
-    """What a decoder or planner needs of a batch header. ``last`` is the batch's last offset."""
+class Batch(NamedTuple):
+    """Where a batch stands, and what decides whether it is wanted. ``last`` is its last offset."""
 
+    position: int
+    #: Where it begins in ``data``.
+    at: int
     length: int
     kind: int
     record_size: int
     records: int
     base: int
     last: int
-    base_ts: int
-    max_ts: int
-    payload_crc: int
-    attributes: int
+    data: memoryview
+
+    def base_ts(self) -> int:
+        """The time of its first record, microseconds."""
+        return int.from_bytes(self.data[self.at + 56 : self.at + 64], "little", signed=True)
 
 
 class Piece(NamedTuple):
@@ -53,22 +67,32 @@ class Piece(NamedTuple):
 
 
 class Window:
-    """Whole batches in ``data``; ``spans`` has where each one's payload begins and ends."""
+    """Whole batches in ``data``: where each begins, and their headers as an array."""
 
-    __slots__ = ("data", "headers", "path", "position", "spans")
+    __slots__ = ("_headers", "data", "path", "position", "record_size", "starts")
 
-    def __init__(self, path: str, position: int, data: memoryview) -> None:
+    def __init__(self, path: str, position: int, data: memoryview, record_size: int) -> None:
         self.path = path
         #: Where ``data`` begins in the file.
         self.position = position
         self.data = data
-        self.headers: list[Header] = []
-        self.spans: list[tuple[int, int]] = []
+        self.record_size = record_size
+        self.starts: list[int] = []
+        self._headers: Any = None
+
+    @property
+    def headers(self) -> Any:
+        """One entry per batch, fields as in ``layout.HEADER_FIELDS``."""
+        if self._headers is None:
+            size = layout.HEADER_SIZE
+            joined = b"".join([self.data[start : start + size] for start in self.starts])
+            self._headers = np.frombuffer(joined, _HEADER_DTYPE)
+        return self._headers
 
     def error(self, batch: int, text: str) -> CorruptLog:
         """The error for one of the batches."""
-        at = self.position + self.spans[batch][0] - layout.HEADER_SIZE
-        return CorruptLog(self.path, at, self.headers[batch].base, text)
+        offset = int(self.headers["base"][batch])
+        return CorruptLog(self.path, self.position + self.starts[batch], offset, text)
 
 
 class BadBatch(Exception):
@@ -88,93 +112,91 @@ class Gap(Exception):
         self.high = high
 
 
-def parse_header(data: memoryview | bytes, at: int, position: int, path: str) -> Header:
+def parse_header(data: memoryview | bytes, at: int, position: int, path: str) -> Batch:
     """The header at ``at`` of ``data``, which is byte ``position`` of a file.
 
     Raises:
         BadBatch: it is cut short, or its magic, checksum or length is wrong.
-        FormatVersionError: a header of another version.
+        FormatVersionError: a header of another version, or of a compressed batch.
     """
-    end = at + layout.HEADER_SIZE
-    if end > len(data):
-        raise BadBatch(position, "the file ends inside a batch header")
-    (
-        magic,
-        version,
-        record_size,
-        length,
-        kind,
-        attributes,
-        payload_crc,
-        count,
-        _,
-        _,
-        last_delta,
-        max_ts_delta,
-        _,
-        base,
-        base_ts,
-        _,
-        crc,
-    ) = layout.BATCH_HEADER.unpack_from(data, at)
-    if magic != layout.BATCH_MAGIC:
-        raise BadBatch(position, "no batch begins here")
-    if crc32(data[at : end - 4]) != crc:
-        raise BadBatch(position, "the checksum of the batch header is wrong")
-    if version != layout.FORMAT_VERSION:
-        raise FormatVersionError(path, version, layout.FORMAT_VERSION)
-    if length < layout.HEADER_SIZE + record_size * count:
-        raise BadBatch(position, "the batch is shorter than its records")
-    return Header(
-        length,
-        kind,
-        record_size,
-        count,
-        base,
-        base + last_delta,
-        base_ts,
-        base_ts + max_ts_delta,
-        payload_crc,
-        attributes,
-    )
+    view = memoryview(data)
+    for batch in _batches(view, at, position, position + layout.HEADER_SIZE, path):
+        return batch
+    raise BadBatch(position, "the file ends inside a batch header")
+
+
+def _batches(data: memoryview, at: int, position: int, end: int, path: str) -> Iterator[Batch]:
+    """Batches whose headers stand wholly in ``data``, one behind the other; their payloads need not.
+
+    The inner loop of reading small batches: a microsecond here is one per message.
+    """
+    unpack, crc_of, size = layout.BATCH_HEADER.unpack_from, crc32, layout.HEADER_SIZE
+    make = Batch._make
+    limit = len(data) - size
+    while position < end and at <= limit:
+        (
+            magic,
+            version,
+            record_size,
+            length,
+            kind,
+            attributes,
+            records,
+            last_delta,
+            base,
+            crc,
+        ) = unpack(data, at)
+        if magic != layout.BATCH_MAGIC:
+            raise BadBatch(position, "no batch begins here")
+        if crc_of(data[at : at + size - 4]) != crc:
+            raise BadBatch(position, "the checksum of the batch header is wrong")
+        if version != layout.FORMAT_VERSION:
+            raise FormatVersionError(path, version, layout.FORMAT_VERSION)
+        if attributes:
+            raise FormatVersionError(path, f"with attributes {attributes:#x}", "without any")
+        if length < size + record_size * records:
+            raise BadBatch(position, "the batch is shorter than its records")
+        yield make((position, at, length, kind, record_size, records, base, base + last_delta, data))
+        position += length
+        at += length
 
 
 def iterate_batches(
     file: int, path: str, start: int, end: int, first: int, *, payloads: bool
-) -> Iterator[tuple[int, Header, int, memoryview]]:
-    """(position, header, place of the batch in the buffer, buffer) of every batch in ``[start, end)``.
+) -> Iterator[Batch]:
+    """Every batch in ``[start, end)``, wholly in its buffer.
 
     ``first``: the base offset expected at ``start``, -1 = any. ``payloads``: verify their checksums.
 
     Raises:
         BadBatch: what stands at a position is no good batch; those before it have been yielded.
+        FormatVersionError: another version wrote it, or it is compressed.
     """
     position = start
     expected = first
-    buffer = memoryview(b"")
-    at = 0
+    least = layout.HEADER_SIZE
     while position < end:
-        if at + layout.HEADER_SIZE > len(buffer):
-            buffer, at = _read(file, min(WINDOW_BYTES, end - position), position), 0
-        header = parse_header(buffer, at, position, path)
-        if expected not in (-1, header.base):
-            raise BadBatch(position, f"base offset {header.base} where {expected} should follow")
-        if header.length > end - position:
-            raise BadBatch(position, "the batch reaches beyond the end")
-        if at + header.length > len(buffer):
-            buffer, at = _read(file, min(max(WINDOW_BYTES, header.length), end - position), position), 0
-            if header.length > len(buffer):
-                raise BadBatch(position, "the file ends inside a batch")
-        if payloads and crc32(buffer[at + layout.HEADER_SIZE : at + header.length]) != header.payload_crc:
-            raise BadBatch(position, "the checksum of the payload is wrong")
-        yield position, header, at, buffer
-        expected = header.last + 1
-        position += header.length
-        at += header.length
-
-
-def _read(file: int, count: int, position: int) -> memoryview:
-    return memoryview(os.pread(file, count, position))
+        buffer = memoryview(os.pread(file, min(max(WINDOW_BYTES, least), end - position), position))
+        size = len(buffer)
+        if size < least:
+            raise BadBatch(position, "the file ends inside a batch")
+        least = layout.HEADER_SIZE
+        for batch in _batches(buffer, 0, position, end, path):
+            at, length = batch.at, batch.length
+            if expected not in (batch.base, -1):
+                raise BadBatch(position, f"base offset {batch.base} where {expected} should follow")
+            if length > end - position:
+                raise BadBatch(position, "the batch reaches beyond the end")
+            if at + length > size:
+                least = length
+                break
+            if payloads:
+                crc = int.from_bytes(buffer[at + 16 : at + 20], "little")
+                if crc32(buffer[at + layout.HEADER_SIZE : at + length]) != crc:
+                    raise BadBatch(position, "the checksum of the payload is wrong")
+            yield batch
+            expected = batch.last + 1
+            position += length
 
 
 def read_windows(file: int, path: str, piece: Piece, kind: int, *, payloads: bool) -> Iterator[Window]:
@@ -187,26 +209,19 @@ def read_windows(file: int, path: str, piece: Piece, kind: int, *, payloads: boo
     """
     window: Window | None = None
     expected = piece.first
-    record_size = -1
     try:
-        for position, header, at, buffer in iterate_batches(
-            file, path, piece.start, piece.end, piece.first, payloads=payloads
-        ):
-            if header.base >= piece.high:
+        for batch in iterate_batches(file, path, piece.start, piece.end, piece.first, payloads=payloads):
+            if batch.base >= piece.high:
                 expected = piece.next
                 break
-            expected = header.last + 1
-            if header.kind != kind or header.last < piece.low or not header.records:
+            expected = batch.last + 1
+            if batch.kind != kind or batch.last < piece.low or not batch.records:
                 continue
-            if header.attributes:
-                raise FormatVersionError(path, f"with attributes {header.attributes:#x}", "without any")
-            if window is None or window.data is not buffer or record_size != header.record_size:
+            if window is None or window.data is not batch.data or window.record_size != batch.record_size:
                 if window is not None:
                     yield window
-                window = Window(path, position - at, buffer)
-                record_size = header.record_size
-            window.headers.append(header)
-            window.spans.append((at + layout.HEADER_SIZE, at + header.length))
+                window = Window(path, batch.position - batch.at, batch.data, batch.record_size)
+            window.starts.append(batch.at)
     except BadBatch as error:
         raise CorruptLog(path, error.position, expected, str(error)) from None
     if window is not None:

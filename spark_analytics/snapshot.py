@@ -230,8 +230,8 @@ def _walked(log: Log, segments: list[Segment]) -> Log:
     end, position = last.base, 0
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        for at, header, _, _ in iterate_batches(file, path, 0, last.size, last.base, payloads=True):
-            end, position = header.last + 1, at + header.length
+        for batch in iterate_batches(file, path, 0, last.size, last.base, payloads=True):
+            end, position = batch.last + 1, batch.position + batch.length
     except BadBatch:
         pass  # the tail that recovery will cut
     finally:

@@ -1,0 +1,49 @@
+"""The reader's constants against those the broker writes by."""
+
+from __future__ import annotations
+
+from amqp_router import datadir
+from persistence.log import index, record
+from persistence.log.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
+from spark_analytics import layout
+
+
+def test_batch_header() -> None:
+    assert layout.BATCH_MAGIC == record.MAGIC
+    assert layout.FORMAT_VERSION == record.VERSION
+    assert layout.HEADER_SIZE == record.HEADER_SIZE == layout.BATCH_HEADER.size
+    assert (layout.KIND_MESSAGES, layout.KIND_SETTLES, layout.KIND_CONTROL) == (
+        record.MESSAGES,
+        record.SETTLES,
+        record.CONTROL,
+    )
+    assert layout.MESSAGE_SIZE == record.MESSAGE_SIZE
+    batch = record.settles_batch([(1, 2, 1, 0)], 5, 7, 1_000, 3)
+    fields = layout.BATCH_HEADER.unpack(batch.pack_header(0))
+    assert fields[:-1] == (record.MAGIC, 0, record.SETTLE_SIZE, 96, record.SETTLES, 0, 1, 2, 5)
+
+
+def test_message_flags() -> None:
+    from amqp_router.protocol import message
+
+    assert layout.MESSAGE_PERSISTENT == message.PERSISTENT
+    assert layout.MESSAGE_REDELIVERED == message.REDELIVERED
+
+
+def test_file_names() -> None:
+    assert layout.file_name(12, layout.LOG_SUFFIX) == segment_name(12)
+    assert (layout.LOG_SUFFIX, layout.INDEX_SUFFIX) == (SUFFIX, INDEX_SUFFIX)
+    for name in ("00000000000000000012.log", "12.log", "00000000000000000012.index", "x.log"):
+        assert layout.base_of(name) == base_of(name)
+
+
+def test_index() -> None:
+    sparse = index.SparseIndex(1)
+    sparse.note(3, 4, 5)
+    packed = sparse.pack()
+    assert len(packed) == layout.INDEX_HEADER.size + layout.INDEX_ENTRY_SIZE
+    assert layout.INDEX_HEADER.unpack_from(packed)[:3] == (layout.INDEX_MAGIC, 0, 1)
+
+
+def test_data_directory_stamp() -> None:
+    assert (layout.STAMP, layout.DATA_LAYOUT) == (datadir.STAMP, datadir.LAYOUT)
