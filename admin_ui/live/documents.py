@@ -1,0 +1,173 @@
+"""Topics about one object, and the overview: what one event says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from admin_ui.auth import MONITORING, Identity
+from admin_ui.documents import connections, exchanges, overview, queues, vhosts
+from admin_ui.documents.stats import Stats
+from admin_ui.endpoints import Call
+from admin_ui.live.attention import Finding
+from admin_ui.live.rows import client_name
+from admin_ui.query import NO_SPANS, Query
+from admin_ui.state import STATE, State
+from amqp_router.metrics import INTERVAL_S, NODE
+from vhosts.vhost import VirtualHost
+
+#: Findings in one event; the pages say how many there are besides.
+FINDINGS_MAX = 8
+
+Event = dict[str, Any]
+
+
+def build(request: web.Request, identity: Identity, topic: str, findings: list[Finding]) -> Event:
+    """The event of a topic as ``identity`` may see it."""
+    kind, _, about = topic.partition(":")
+    event = KINDS[kind](request.app[STATE], request, identity, about, findings)
+    event.setdefault("at", _now())
+    return event
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _overview(
+    state: State, request: web.Request, identity: Identity, about: str, findings: list[Finding]
+) -> Event:
+    only = unquote(about)
+    if only and not (only in state.broker.vhosts and identity.lists(only)):
+        return {"gone": True}
+    seen = [
+        vhost for name, vhost in state.broker.vhosts.items() if identity.lists(name) and only in ("", name)
+    ]
+    names = {vhost.name for vhost in seen}
+    mine = [each for each in findings if each.get("vhost") in names or (not only and "vhost" not in each)]
+    watches_node = identity.has(MONITORING)
+    if not watches_node:
+        mine = [each for each in mine if each["kind"] != "blocked" or each["user"] == identity.name]
+        mine = [each for each in mine if "vhost" in each]
+    call = Call(request, identity, state, Query())
+    document = _of_vhost(state, seen[0]) if only else overview.document(call)
+    event = {
+        "overview": {key: document[key] for key in SHOWN if key in document},
+        **_counts(state, identity, seen),
+        "node": _node(state) if watches_node else None,
+        "attention": mine[:FINDINGS_MAX],
+        "attention_total": len(mine),
+    }
+    if state.metrics.answers_from_tick():
+        event["at"] = state.metrics.tick * INTERVAL_S * 1000
+    return event
+
+
+#: What the overview page reads of RabbitMQ's documents.
+SHOWN = (
+    "message_stats",
+    "queue_totals",
+    "messages",
+    "messages_ready",
+    "messages_unacknowledged",
+)
+
+
+def _of_vhost(state: State, vhost: VirtualHost) -> Event:
+    stats = Stats(state.metrics, NO_SPANS)
+    return vhosts.document(vhost, state.node, stats, state.metrics.now()[vhost])
+
+
+def _counts(state: State, identity: Identity, seen: list[VirtualHost]) -> dict[str, int]:
+    connected = [
+        transport.machine
+        for transport in state.broker.registry
+        if transport.machine.vhost in seen
+        and (identity.has(MONITORING) or transport.machine.user.name == identity.name)
+    ]
+    return {
+        "queues": sum([len(vhost.queues) for vhost in seen]),
+        "exchanges": sum([len(vhost.exchanges) for vhost in seen]),
+        "consumers": sum([len(queue.consumers) for vhost in seen for queue in vhost.queues.values()]),
+        "connections": len(connected),
+        "channels": sum([len(machine.channels) for machine in connected]),
+    }
+
+
+def _node(state: State) -> Event:
+    metrics = state.metrics
+    row = dict(zip(NODE.fields, metrics.node.last, strict=False))
+    return {
+        "mem_used": row["mem_used"],
+        "mem_limit": metrics.usage.mem_total,
+        "fd_used": row["fd_used"],
+        "fd_total": metrics.usage.fd_total,
+        "disk_free": row["disk_free"],
+        "loop_lag_ms": round(metrics.lag.last_s * 1000, 2),
+        "uptime": int((time.monotonic() - state.started_at) * 1000),
+    }
+
+
+def _queue(
+    state: State, request: web.Request, identity: Identity, about: str, findings: list[Finding]
+) -> Event:
+    vhost, name = _split(about)
+    found = state.broker.vhosts.get(vhost)
+    queue = found.queues.get(name) if found is not None and identity.sees(vhost) else None
+    if queue is None:
+        return {"gone": True}
+    clients = {}
+    for consumer in queue.consumers:
+        transport = consumer.delivery.listener.connection.output.owner
+        clients[connections.name(transport)] = client_name(transport)
+    return {"queue": queues.single(queue, state.node, Stats(state.metrics, NO_SPANS)), "clients": clients}
+
+
+def _exchange(
+    state: State, request: web.Request, identity: Identity, about: str, findings: list[Finding]
+) -> Event:
+    vhost, name = _split(about)
+    found = state.broker.vhosts.get(vhost)
+    name = "" if name == "amq.default" else name
+    exchange = found.exchanges.get(name) if found is not None and identity.sees(vhost) else None
+    if exchange is None:
+        return {"gone": True}
+    return {"exchange": exchanges.single(exchange, vhost, Stats(state.metrics, NO_SPANS))}
+
+
+def _connection(
+    state: State, request: web.Request, identity: Identity, about: str, findings: list[Finding]
+) -> Event:
+    name = unquote(about)
+    for transport in state.broker.registry:
+        machine = transport.machine
+        if machine.vhost is None or connections.name(transport) != name:
+            continue
+        if not identity.has(MONITORING) and machine.user.name != identity.name:
+            break
+        stats = Stats(state.metrics, NO_SPANS)
+        return {
+            "connection": connections.document(transport, state.node, stats),
+            "channels": [
+                connections.channel_document(channel, state.node, stats)
+                for _, channel in sorted(machine.channels.items())
+            ],
+        }
+    return {"gone": True}
+
+
+def _split(about: str) -> tuple[str, str]:
+    vhost, _, name = about.partition("/")
+    return unquote(vhost), unquote(name)
+
+
+KINDS: dict[str, Callable[[State, web.Request, Identity, str, list[Finding]], Event]] = {
+    "overview": _overview,
+    "queue": _queue,
+    "exchange": _exchange,
+    "connection": _connection,
+}

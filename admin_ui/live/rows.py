@@ -1,0 +1,214 @@
+"""Lists as their pages show them: one short row for each object, and what changed since the time before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from admin_ui.documents import connections, queues
+from admin_ui.replies import dumps
+from admin_ui.state import State
+from amqp_router.metrics import CONNECTION, EXCHANGE, INTERVAL_S, QUEUE
+
+#: A queue in which nothing happened for so many samples is called idle.
+IDLE_TICKS = 60 // INTERVAL_S
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Rows:
+    """The state of a list: rows by key, and what changed since the version before."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        self.version = 0
+        self.at = 0
+        self.rows: dict[str, Row] = {}
+        self.changed: list[Row] = []
+        self.gone: list[Row] = []
+        self._patch: bytes | None = None
+        self._whole: bytes | None = None
+
+    def replace(self, rows: dict[str, Row], at: int) -> None:
+        """The list as it is now."""
+        before = self.rows
+        self.changed = [row for key, row in rows.items() if before.get(key) != row]
+        self.gone = [row for key, row in before.items() if key not in rows]
+        self.at = at
+        if self.changed or self.gone or not self.version:
+            self.rows = rows
+            self.version += 1
+            self._patch = self._whole = None
+
+    def whole(self, sees: Callable[[Row], bool] | None) -> bytes:
+        """Every row that the viewer may see; None: all of them."""
+        if sees is not None:
+            return self._encode(True, [row for row in self.rows.values() if sees(row)], [])
+        if self._whole is None:
+            self._whole = self._encode(True, list(self.rows.values()), [])
+        return self._whole
+
+    def patch(self, sees: Callable[[Row], bool] | None) -> bytes:
+        """What changed since the version before."""
+        if sees is not None:
+            gone = [row for row in self.gone if sees(row)]
+            return self._encode(False, [row for row in self.changed if sees(row)], gone)
+        if self._patch is None:
+            self._patch = self._encode(False, self.changed, self.gone)
+        return self._patch
+
+    def _encode(self, full: bool, rows: list[Row], gone: list[Row]) -> bytes:
+        found: dict[str, Any] = {"at": self.at, "rows": rows}
+        if full:
+            found.update(full=True, columns=self.columns)
+        else:
+            found["gone"] = [row[0] for row in gone]
+        return dumps(found)
+
+
+QUEUE_COLUMNS = (
+    "key",
+    "vhost",
+    "name",
+    "type",
+    "state",
+    "ready",
+    "unacked",
+    "consumers",
+    "in",
+    "out",
+    "ack",
+    "durable",
+    "exclusive",
+    "auto_delete",
+)
+EXCHANGE_COLUMNS = (
+    "key",
+    "vhost",
+    "name",
+    "type",
+    "bindings",
+    "in",
+    "out",
+    "durable",
+    "internal",
+    "auto_delete",
+    "alternate",
+)
+CONNECTION_COLUMNS = (
+    "key",
+    "vhost",
+    "name",
+    "client",
+    "product",
+    "peer_host",
+    "peer_port",
+    "user",
+    "state",
+    "channels",
+    "in",
+    "out",
+    "connected_at",
+)
+USER = CONNECTION_COLUMNS.index("user")
+
+
+def _key(vhost: str, name: str) -> str:
+    return f"{len(vhost)}:{vhost}/{name}"
+
+
+def queue_rows(state: State) -> Iterator[Row]:
+    """Every queue."""
+    metrics = state.metrics
+    published, delivered, acked = (QUEUE.fields[name] for name in ("publish", "deliver_get", "ack"))
+    for vhost in list(state.broker.vhosts.values()):
+        for queue in list(vhost.queues.values()):
+            history = metrics.history(queue)
+            brief = queues.brief(queue, "", totals=False)
+            quiet = history is not None and history.seen - history.changed >= IDLE_TICKS
+            found = brief["state"]
+            yield (
+                _key(vhost.name, queue.name),
+                vhost.name,
+                queue.name,
+                brief["type"],
+                "idle" if quiet and found == "running" else found,
+                queue.message_count(),
+                queue.unacked_count,
+                len(queue.consumers),
+                metrics.rate(history, published),
+                metrics.rate(history, delivered),
+                metrics.rate(history, acked),
+                brief["durable"],
+                brief["exclusive"],
+                brief["auto_delete"],
+            )
+
+
+def exchange_rows(state: State) -> Iterator[Row]:
+    """Every exchange."""
+    metrics = state.metrics
+    came_in, went_out = EXCHANGE.fields["publish_in"], EXCHANGE.fields["publish_out"]
+    for vhost in list(state.broker.vhosts.values()):
+        for exchange in list(vhost.exchanges.values()):
+            history = metrics.history(exchange)
+            yield (
+                _key(vhost.name, exchange.name),
+                vhost.name,
+                exchange.name,
+                exchange.type,
+                len(vhost.bindings.of_source(exchange)),
+                metrics.rate(history, came_in),
+                metrics.rate(history, went_out),
+                exchange.durable,
+                exchange.internal,
+                exchange.auto_delete,
+                exchange.alternate,
+            )
+
+
+def connection_rows(state: State) -> Iterator[Row]:
+    """Every connection that is open on a virtual host."""
+    metrics = state.metrics
+    received, sent = CONNECTION.fields["recv_oct"], CONNECTION.fields["send_oct"]
+    for transport in state.broker.registry:
+        machine = transport.machine
+        if machine.vhost is None:
+            continue  # in its handshake
+        history = metrics.history(transport)
+        name = connections.name(transport)
+        properties = machine.client_properties
+        product = " ".join([_text(properties, "product"), _text(properties, "version")]).strip()
+        peer_host, peer_port = transport.peer_address
+        yield (
+            name,
+            machine.vhost.name,
+            name,
+            client_name(transport),
+            product,
+            peer_host,
+            peer_port,
+            machine.user.name,
+            connections.state_of(machine),
+            len(machine.channels),
+            metrics.rate(history, received),
+            metrics.rate(history, sent),
+            transport.connected_at_ms,
+        )
+
+
+def client_name(transport: Any) -> str:
+    """What a client calls its connection; empty if it does not."""
+    return _text(transport.machine.client_properties, "connection_name")
+
+
+def _text(properties: dict[str, Any], name: str) -> str:
+    tag, value = properties.get(name, ("V", None))
+    return value.decode(errors="replace") if tag == "S" else ""
+
+
+LISTS: dict[str, tuple[tuple[str, ...], Callable[[State], Iterator[Row]]]] = {
+    "queues": (QUEUE_COLUMNS, queue_rows),
+    "exchanges": (EXCHANGE_COLUMNS, exchange_rows),
+    "connections": (CONNECTION_COLUMNS, connection_rows),
+}

@@ -1,0 +1,132 @@
+"""The calls: the stream of events, and the sparklines of a page of queues."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from admin_ui.auth import MANAGEMENT, authenticate
+from admin_ui.live.documents import KINDS
+from admin_ui.live.hub import Hub, Viewer
+from admin_ui.live.rows import LISTS
+from admin_ui.replies import ApiError, bad_request, dumps
+from admin_ui.state import STATE
+from amqp_router.metrics import BASIC, QUEUE, Span
+
+#: Without an event for so long a viewer gets a heartbeat (s), by which it knows that the stream is alive.
+HEARTBEAT_S = 5.0
+#: Streams of one user at once, and topics of one stream.
+STREAMS_MAX = 24
+TOPICS_MAX = 8
+#: Handed to the socket at once (bytes).
+WRITE_BYTES = 64 << 10
+#: Queues one call may ask for, and their history: ten minutes in 30 steps.
+SPARKLINES_MAX = 100
+SPARKLINE = Span(600, 20)
+BODY_BYTES_MAX = 256 << 10
+
+#: ``queue:VHOST/NAME``, each part percent-encoded.
+TOPIC = re.compile(r"[a-z]+(:[\w.~!*'()%:-]+(/[\w.~!*'()%:-]*)?)?", re.ASCII)
+HUB: web.AppKey[Hub] = web.AppKey("hub", Hub)
+
+
+def add_routes(app: web.Application) -> None:
+    """Register the calls."""
+    hub = app[HUB] = Hub(app[STATE])
+    app.on_shutdown.append(hub.close)
+    app.router.add_get("/admin/v1/events", _events)
+    app.router.add_post("/admin/v1/sparklines", _sparklines)
+
+
+async def _events(request: web.Request) -> web.StreamResponse:
+    identity = await authenticate(request)
+    identity.require(MANAGEMENT)
+    topics = _topics(request.query.get("topics", ""))
+    hub = request.app[HUB]
+    if hub.count(identity.name) >= STREAMS_MAX:
+        raise ApiError(
+            429, "too_many_requests", f"more than {STREAMS_MAX} streams", headers={"Retry-After": "10"}
+        )
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+    await response.prepare(request)
+    viewer = Viewer(request, identity, topics)
+    hub.add(viewer)
+    try:
+        await _serve(hub, viewer, response)
+    except ConnectionError:
+        pass  # the page was closed
+    finally:
+        hub.remove(viewer)
+    return response
+
+
+def _topics(text: str) -> list[str]:
+    topics = list(dict.fromkeys(text.split(",")))
+    if len(topics) > TOPICS_MAX:
+        raise bad_request(f"more than {TOPICS_MAX} topics")
+    for topic in topics:
+        kind, about = topic.partition(":")[::2]
+        known = topic in LISTS or (kind in KINDS and (bool(about) or kind == "overview"))
+        if not known or not TOPIC.fullmatch(topic):
+            raise bad_request(f"unknown topic {topic[:100]!r}")
+    return topics
+
+
+async def _serve(hub: Hub, viewer: Viewer, response: web.StreamResponse) -> None:
+    while not viewer.ended:
+        try:
+            await asyncio.wait_for(viewer.wake.wait(), HEARTBEAT_S)
+        except TimeoutError:
+            await response.write(b"event: heartbeat\ndata: \n\n")
+            continue
+        viewer.wake.clear()
+        while viewer.news and not viewer.ended:
+            # What came up while the last piece was written is read anew: the viewer gets the newest state.
+            topic, _ = viewer.news.popitem()
+            message = hub.message(viewer, topic)
+            if message is not None:
+                await _write(response, b"event: %b\ndata: %b\n\n" % (topic.encode(), message))
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    for start in range(0, len(data), WRITE_BYTES):
+        await response.write(data[start : start + WRITE_BYTES])
+
+
+async def _sparklines(request: web.Request) -> web.Response:
+    """Messages in each of the queues named in the body, oldest first; null before anything is known."""
+    identity = await authenticate(request)
+    identity.require(MANAGEMENT)
+    state = request.app[STATE]
+    columns = QUEUE.fields["messages"]
+    series: list[list[int | None] | None] = []
+    for vhost, name in await _read_names(request):
+        found = state.broker.vhosts.get(vhost) if identity.sees(vhost) else None
+        history = state.metrics.history(found.queues.get(name)) if found is not None else None
+        if history is None:
+            series.append(None)
+            continue
+        samples = state.metrics.samples(history, columns, SPARKLINE, BASIC)
+        values: list[int | None] = [None] * (SPARKLINE.age_s // SPARKLINE.step_s + 1 - len(samples))
+        series.append(values + [value for value, _ in reversed(samples)])
+    return web.Response(body=dumps({"series": series}), content_type="application/json")
+
+
+async def _read_names(request: web.Request) -> list[tuple[str, str]]:
+    data = bytearray()
+    async for piece in request.content.iter_chunked(64 << 10):
+        data += piece
+        if len(data) > BODY_BYTES_MAX:
+            raise ApiError(413, "bad_request", "the body is too large")
+    try:
+        body: Any = orjson.loads(data)
+        names = [(str(vhost), str(name)) for vhost, name in body["queues"]]
+    except (ValueError, KeyError, TypeError):
+        raise bad_request("not_json") from None
+    if len(names) > SPARKLINES_MAX:
+        raise bad_request(f"more than {SPARKLINES_MAX} queues")
+    return names

@@ -1,0 +1,328 @@
+"""Sessions of the pages: ``/admin/v1/session``.
+
+A login gives the browser a random number in a cookie that scripts cannot read and that other sites' pages
+cannot send. What it stands for is kept here: the user, a second random number that every call which changes
+something must repeat in a header (``X-CSRF-Token``), and when it ends. It ends after 30 minutes without a
+call (an open stream of events counts as calls), after 8 hours in any case, and at once when the user's
+password or tags change.
+
+So that pages stay open over a restart of the broker, the sessions of the broker's own users are also kept in
+``admin-sessions.json`` in the data directory, as hashes: who reads the file can use none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import hdrs, web
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from admin_ui.auth import MANAGEMENT, SESSION, Identity, login
+from admin_ui.replies import ApiError, bad_request, dumps
+from admin_ui.state import STATE, State
+from admin_ui.throttle import Throttle
+from amqp_router import compiled
+from amqp_router.auth import BACKENDS, User
+from amqp_router.version import VERSION
+
+IDLE_S = 30 * 60.0
+LIFETIME_S = 8 * 3600.0
+#: Sessions at once; beyond, the one that was idle longest ends.
+SESSIONS_MAX = 1000
+BODY_BYTES_MAX = 4096
+FILE = "admin-sessions.json"
+CSRF_HEADER = "X-CSRF-Token"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Login(BaseModel):
+    """Body of ``POST /admin/v1/session``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    username: str = Field(min_length=1, max_length=255)
+    password: str = Field(max_length=1024)
+
+
+@dataclass
+class Session:
+    """One login. Times are seconds since 1970."""
+
+    user: User
+    csrf_token: str
+    created: float
+    seen: float
+    #: What of the user must not change: a hash over password and tags; empty for users of other directories.
+    proof: str
+
+
+class Sessions:
+    """All sessions of this node, by the hash of what is in the cookie."""
+
+    def __init__(self, state: State, clock: Callable[[], float] = time.time) -> None:
+        self._state = state
+        self._clock = clock
+        self._path = Path(state.broker.settings.data_dir) / FILE
+        self._sessions: dict[str, Session] = {}
+        self.throttle = Throttle()
+
+    def open(self, user: User) -> tuple[str, Session]:
+        """Begin a session; returns what goes into the cookie."""
+        self._drop_ended()
+        if len(self._sessions) >= SESSIONS_MAX:
+            del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].seen)]
+        number = secrets.token_urlsafe(32)
+        now = self._clock()
+        session = Session(user, secrets.token_urlsafe(32), now, now, self._proof(user.name))
+        self._sessions[_hash(number)] = session
+        self._store()
+        return number, session
+
+    def find(self, number: str) -> Session | None:
+        """The session of a cookie, which is in use now; None if there is none any more."""
+        key = _hash(number)
+        session = self._sessions.get(key)
+        if session is None:
+            return None
+        if self._ended(session):
+            del self._sessions[key]
+            self._store()
+            return None
+        session.seen = self._clock()
+        return session
+
+    def close(self, number: str) -> None:
+        """End a session."""
+        if self._sessions.pop(_hash(number), None) is not None:
+            self._store()
+
+    def load(self) -> None:
+        """Take over the sessions of the broker's last run; a file that is none of ours is left aside."""
+        try:
+            kept = json.loads(self._path.read_bytes())
+            for each in kept["sessions"]:
+                user = self._own_user(each["user"])
+                if user is not None:
+                    session = Session(user, each["csrf_token"], each["created"], self._clock(), each["proof"])
+                    self._sessions[each["hash"]] = session
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._sessions.clear()
+            self._state.broker.event(
+                logging.WARNING, "admin sessions not taken over", file=self._path, reason=error
+            )
+        self._drop_ended()
+
+    def _store(self) -> None:
+        """Write the file anew. Losing it costs a login, so it is not synced, and an error is only told."""
+        kept = [
+            {
+                "hash": key,
+                "user": each.user.name,
+                "csrf_token": each.csrf_token,
+                "created": each.created,
+                "proof": each.proof,
+            }
+            for key, each in self._sessions.items()
+            if each.proof
+        ]
+        fresh = self._path.with_suffix(".tmp")
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                json.dump({"sessions": kept}, file)
+            fresh.replace(self._path)
+        except OSError as error:
+            self._state.broker.event(
+                logging.WARNING, "admin sessions not stored", file=self._path, reason=error
+            )
+
+    def _ended(self, session: Session) -> bool:
+        now = self._clock()
+        if now - session.seen > IDLE_S or now - session.created > LIFETIME_S:
+            return True
+        return session.proof != self._proof(session.user.name)
+
+    def _drop_ended(self) -> None:
+        for key in [key for key, each in self._sessions.items() if self._ended(each)]:
+            del self._sessions[key]
+
+    def _own_user(self, name: str) -> User | None:
+        users = self._state.broker.users
+        row = users.users.get(name)
+        return None if row is None else User(name, row.tags, BACKENDS["internal"](users))
+
+    def _proof(self, name: str) -> str:
+        row = self._state.broker.users.users.get(name)
+        return "" if row is None else _hash(f"{row.password_hash}\0{' '.join(row.tags)}")
+
+
+SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
+
+
+def add_routes(app: web.Application) -> None:
+    """Register the calls, and cookies as a way to authenticate."""
+    sessions = app[SESSIONS] = Sessions(app[STATE])
+    sessions.load()
+    app[SESSION] = identity
+    app.router.add_get("/admin/v1/session", _show)
+    app.router.add_post("/admin/v1/session", _login)
+    app.router.add_delete("/admin/v1/session", _logout)
+
+
+async def identity(request: web.Request) -> Identity | None:
+    """Who the session of this request belongs to; None if it has none.
+
+    Raises:
+        ApiError: it would change something, and does not show that one of our pages sent it (403).
+    """
+    session = current(request)
+    if session is None:
+        return None
+    if request.method not in SAFE_METHODS:
+        check_origin(request)
+        if not hmac.compare_digest(request.headers.get(CSRF_HEADER, ""), session.csrf_token):
+            raise ApiError(403, "forbidden", f"the header {CSRF_HEADER} is missing or wrong")
+    return Identity(session.user)
+
+
+def current(request: web.Request) -> Session | None:
+    """The session whose cookie came with the request."""
+    number = request.cookies.get(cookie_name(request))
+    return request.app[SESSIONS].find(number) if number else None
+
+
+def cookie_name(request: web.Request) -> str:
+    """Cookies do not know ports: two brokers on a machine must not take each other's."""
+    return f"amqp-router-{request.app[STATE].address[1]}"
+
+
+def check_origin(request: web.Request) -> None:
+    """Refuse what a page of another site sent.
+
+    Raises:
+        ApiError: it did (403).
+    """
+    site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    origin = request.headers.get(hdrs.ORIGIN)
+    foreign = origin is not None and origin.partition("://")[2] != request.host
+    if site not in ("same-origin", "none") or foreign:
+        raise ApiError(403, "forbidden", "the request comes from a page of another site")
+
+
+async def _show(request: web.Request) -> web.Response:
+    """Who is logged in: not being so is an answer here, not an error."""
+    session = current(request)
+    return _answer({"name": None} if session is None else _document(request, session))
+
+
+async def _login(request: web.Request) -> web.Response:
+    check_origin(request)
+    body = await _read_login(request)
+    address = request.remote or ""
+    sessions = request.app[SESSIONS]
+    wait = sessions.throttle.wait_s(address, body.username)
+    if wait > 0:
+        seconds = str(int(wait) + 1)
+        raise ApiError(429, "too_many_requests", "too many failed logins", headers={"Retry-After": seconds})
+    try:
+        found = login(request, body.username.encode(), body.password.encode())
+        found.require(MANAGEMENT)
+    except ApiError:
+        sessions.throttle.failed(address, body.username)
+        raise
+    _check_host(request, found)
+    sessions.throttle.succeeded(address, body.username)
+    number, session = sessions.open(found.user)
+    response = _answer(_document(request, session))
+    response.set_cookie(
+        cookie_name(request), number, path="/", httponly=True, samesite="Strict", secure=request.secure
+    )
+    return response
+
+
+async def _logout(request: web.Request) -> web.Response:
+    await identity(request)
+    request.app[SESSIONS].close(request.cookies.get(cookie_name(request), ""))
+    response = web.Response(status=204)
+    response.del_cookie(cookie_name(request), path="/", httponly=True, samesite="Strict")
+    return response
+
+
+async def _read_login(request: web.Request) -> Login:
+    if request.content_type != "application/json":
+        raise ApiError(415, "bad_request", "the body must be application/json")
+    data = await request.content.read(BODY_BYTES_MAX + 1)
+    while len(data) <= BODY_BYTES_MAX and not request.content.at_eof():
+        data += await request.content.read(BODY_BYTES_MAX + 1)
+    if len(data) > BODY_BYTES_MAX:
+        raise ApiError(413, "bad_request", "the body is too large")
+    try:
+        return Login.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise bad_request(f"{place}: {first['msg']}" if place else "not_json") from None
+    except UnicodeEncodeError:
+        raise bad_request("not_json") from None
+
+
+def _check_host(request: web.Request, found: Identity) -> None:
+    """A user of this machine alone logs in under a name of this machine.
+
+    Otherwise a page of another site, whose name was made to lead here (DNS rebinding), could log in as guest.
+    """
+    broker = request.app[STATE].broker
+    loopback_only = broker.settings.guest_loopback_only and found.name == "guest"
+    if loopback_only and not is_local_name(request.host):
+        raise ApiError(401, "not_authorised", "User can only log in via localhost")
+
+
+def is_local_name(host: str) -> bool:
+    """Whether a Host header names this machine: localhost, or an address, which is no other site's name."""
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    if name == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _document(request: web.Request, session: Session) -> dict[str, Any]:
+    """What the pages need to know before they show anything."""
+    state = request.app[STATE]
+    found = Identity(session.user)
+    host, port = state.options.amqp_address
+    return {
+        "name": found.name,
+        "tags": list(found.tags),
+        "csrf_token": session.csrf_token,
+        "vhosts": sorted(name for name in state.broker.vhosts if found.lists(name)),
+        "node": state.node,
+        "version": VERSION,
+        "compiled": compiled.build.whole,
+        "amqp_host": host,
+        "amqp_port": port,
+    }
+
+
+def _answer(document: dict[str, Any]) -> web.Response:
+    headers = {"Cache-Control": "no-store"}
+    return web.Response(body=dumps(document), content_type="application/json", headers=headers)
+
+
+def _hash(number: str) -> str:
+    return hashlib.sha256(number.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,90 @@
+// The entry: who is logged in, and which page the address shows.
+import { html, render, useEffect, useState } from "./lib/html.mjs";
+import { Empty } from "./components/bits.mjs";
+import { Shell } from "./components/shell.mjs";
+import * as api from "./lib/api.mjs";
+import { go, param, takeClicks, useRoute } from "./lib/location.mjs";
+import { BASE, safeNext } from "./lib/routes.mjs";
+import { Connection } from "./pages/connection.mjs";
+import { Connections } from "./pages/connections.mjs";
+import { Exchange } from "./pages/exchange.mjs";
+import { Exchanges } from "./pages/exchanges.mjs";
+import { Login } from "./pages/login.mjs";
+import { Overview } from "./pages/overview.mjs";
+import { Queue } from "./pages/queue.mjs";
+import { Queues } from "./pages/queues.mjs";
+
+const PAGES = {
+  overview: Overview,
+  queues: Queues,
+  queue: Queue,
+  exchanges: Exchanges,
+  exchange: Exchange,
+  connections: Connections,
+  connection: Connection,
+  missing: Missing,
+};
+
+function Missing() {
+  return html`<${Empty} title="There is no such page"><p><a href=${`${BASE}/`}>Go to the overview</a></p><//>`;
+}
+
+function toLogin() {
+  const here = location.pathname + location.search;
+  if (!location.pathname.startsWith(`${BASE}/login`)) go(`${BASE}/login?next=${encodeURIComponent(here)}`, { replace: true });
+}
+
+function App() {
+  const route = useRoute();
+  const [me, setMe] = useState(null);
+  const [problem, setProblem] = useState(null);
+
+  const load = () =>
+    api.session().then(
+      (found) => {
+        setProblem(null);
+        setMe(found);
+        if (route.page === "login") go(safeNext(param("next")), { replace: true });
+      },
+      (error) => (error.status === 401 ? toLogin() : setProblem(error)),
+    );
+  useEffect(() => {
+    api.whenSignedOut(() => {
+      setMe(null);
+      toLogin();
+    });
+    load();
+  }, []);
+  useEffect(() => {
+    const name = route.name ?? (route.page === "overview" ? "" : route.page[0].toUpperCase() + route.page.slice(1));
+    document.title = name ? `${name} · amqp-router` : "amqp-router";
+  }, [route.page, route.name]);
+
+  const signedIn = (found) => {
+    setMe(found);
+    go(safeNext(param("next")), { replace: true });
+  };
+  const signOut = async () => {
+    await api.logout().catch(() => {});
+    setMe(null);
+    go(`${BASE}/login`);
+  };
+  if (route.page === "login") return html`<${Login} onLogin=${signedIn} />`;
+  if (problem) return html`<${Unreachable} error=${problem} retry=${load} />`;
+  if (!me) return null;
+  const Page = PAGES[route.page];
+  return html`<${Shell} route=${route} me=${me} onLogout=${signOut}>
+    <${Page} key=${route.path} route=${route} me=${me} />
+  <//>`;
+}
+
+function Unreachable({ error, retry }) {
+  useEffect(() => {
+    const timer = setInterval(retry, 3000);
+    return () => clearInterval(timer);
+  }, []);
+  return html`<main id="main" class="login"><${Empty} title=${error.message}><p>Trying again every 3 seconds.</p><//></main>`;
+}
+
+document.addEventListener("click", takeClicks);
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,0 +1,162 @@
+// What surrounds every page: navigation, virtual host, theme, connection light, keys.
+import { html, useEffect, useRef, useState } from "../lib/html.mjs";
+import { Icon, Logo, Pill } from "./bits.mjs";
+import { Palette } from "./palette.mjs";
+import { live, useConnection } from "../lib/live.mjs";
+import { go, href, param, setParams } from "../lib/location.mjs";
+import { BASE, listPath } from "../lib/routes.mjs";
+
+const PAGES = [
+  ["overview", "Overview", "o"],
+  ["queues", "Queues", "q"],
+  ["exchanges", "Exchanges", "e"],
+  ["connections", "Connections", "c"],
+];
+const PARENT = { queue: "queues", exchange: "exchanges", connection: "connections" };
+const KEYS = [
+  ["/", "jump to a queue, exchange, connection or page"],
+  ["f", "put the cursor into the filter of a list"],
+  ["g then o, q, e or c", "go to overview, queues, exchanges or connections"],
+  ["t", "next theme: system, light, dark"],
+  ["?", "this help"],
+  ["Esc", "close what is open"],
+];
+
+export function Shell({ route, me, onLogout, children }) {
+  const [palette, setPalette] = useState(false);
+  const [help, setHelp] = useState(false);
+  const [menu, setMenu] = useState(false);
+  const { theme, nextTheme } = useTheme();
+  useKeys({ openPalette: () => setPalette(true), openHelp: () => setHelp(true), nextTheme });
+  useEffect(() => live.start(), []);
+  useEffect(() => setMenu(false), [route.path]);
+  const active = PARENT[route.page] ?? route.page;
+  return html`<div class="shell">
+    <a class="skip" href="#main" onClick=${focusMain}>Skip to the content</a>
+    <header class="side" data-open=${menu}>
+      <a class="brand" href=${href(`${BASE}/`)}><${Logo} /><span>amqp-router</span></a>
+      <button type="button" class="icon-button menu-button" aria-expanded=${menu} aria-controls="side-more"
+        aria-label="Menu" onClick=${() => setMenu(!menu)}><${Icon} name=${menu ? "close" : "menu"} /></button>
+      <nav class="pages" aria-label="Pages">
+        ${PAGES.map(
+          ([page, label]) => html`<a key=${page} href=${href(listPath(page))} aria-current=${page === active ? "page" : undefined}>
+            <${Icon} name=${page} /><span>${label}</span></a>`,
+        )}
+      </nav>
+      <div class="side-more" id="side-more">
+        <${VhostPicker} vhosts=${me.vhosts} route=${route} />
+        <button type="button" class="side-row" onClick=${nextTheme}><${Icon} name=${theme} />Theme: ${theme}</button>
+        <button type="button" class="side-row" onClick=${() => setHelp(true)}><kbd>?</kbd>Keys</button>
+        <button type="button" class="side-row" onClick=${onLogout}><${Icon} name="out" />Log out ${me.name}</button>
+        <p class="build">
+          <span class="num">${me.version}</span>
+          ${me.compiled ? html`<${Pill}>compiled<//>` : html`<${Pill} kind="warn" title="The hot modules run from their source, many times slower. A C compiler and a new installation change that.">uncompiled<//>`}
+          <span class="node" title=${me.node}>${me.node}</span>
+        </p>
+      </div>
+    </header>
+    <div class="top">
+      <${Crumbs} route=${route} active=${active} />
+      <${Light} />
+      <button type="button" class="jump" onClick=${() => setPalette(true)} aria-keyshortcuts="/">
+        <${Icon} name="search" /><span>Jump to …</span><kbd>/</kbd>
+      </button>
+    </div>
+    <main id="main" tabindex="-1">${children}</main>
+    ${palette && html`<${Palette} onClose=${() => setPalette(false)} />`}
+    ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
+  </div>`;
+}
+
+function focusMain(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
+function Crumbs({ route, active }) {
+  const label = PAGES.find(([page]) => page === active)?.[1] ?? "Not found";
+  if (!(route.page in PARENT)) return html`<div class="crumbs"><h1>${label}</h1></div>`;
+  return html`<nav class="crumbs" aria-label="You are here">
+    <a href=${href(listPath(active))}>${label}</a><${Icon} name="right" />
+    <span class="here" aria-current="page" title=${route.name}>${route.name === "amq.default" && route.page === "exchange" ? "(default)" : route.name}</span>
+  </nav>`;
+}
+
+function Light() {
+  const { state, age } = useConnection();
+  const text = state === "live" ? "Live" : state === "connecting" ? "Connecting" : `Reconnecting, data ${age} s old`;
+  return html`<p class="light" data-state=${state} role="status"><i aria-hidden="true"></i><span>${text}</span></p>`;
+}
+
+function VhostPicker({ vhosts, route }) {
+  const chosen = route.vhost ?? param("vhost");
+  const change = (event) => {
+    const vhost = event.target.value;
+    if (route.page in PARENT) go(listPath(PARENT[route.page]) + (vhost ? `?vhost=${encodeURIComponent(vhost)}` : ""));
+    else setParams({ vhost, page: "" }, { replace: false });
+  };
+  return html`<label class="vhost">
+    <span>Virtual host</span>
+    <select value=${chosen} onChange=${change}>
+      <option value="" selected=${chosen === ""}>all</option>
+      ${vhosts.map((name) => html`<option key=${name} value=${name} selected=${chosen === name}>${name}</option>`)}
+    </select>
+  </label>`;
+}
+
+const THEMES = ["system", "light", "dark"];
+
+function useTheme() {
+  const [theme, setTheme] = useState(document.documentElement.dataset.theme ?? "system");
+  const nextTheme = () => {
+    const root = document.documentElement;
+    const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? "system") + 1) % THEMES.length];
+    if (next === "system") delete root.dataset.theme;
+    else root.dataset.theme = next;
+    try {
+      if (next === "system") localStorage.removeItem("theme");
+      else localStorage.setItem("theme", next);
+    } catch {
+      // not kept, then
+    }
+    setTheme(next);
+  };
+  return { theme, nextTheme };
+}
+
+function useKeys(actions) {
+  const latest = useRef(actions);
+  latest.current = actions;
+  useEffect(() => {
+    let leader = 0;
+    const pressed = (event) => {
+      if (event.metaKey || event.ctrlKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (event.target.closest?.("input, select, textarea")) return;
+      const target = PAGES.find(([, , key]) => key === event.key)?.[0];
+      if (target && event.timeStamp - leader < 1500) go(href(listPath(target)));
+      else if (event.key === "/") latest.current.openPalette();
+      else if (event.key === "?") latest.current.openHelp();
+      else if (event.key === "t") latest.current.nextTheme();
+      else if (event.key === "f" && document.getElementById("query")) document.getElementById("query").focus();
+      else {
+        leader = event.key === "g" ? event.timeStamp : 0;
+        return;
+      }
+      leader = 0;
+      event.preventDefault();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+}
+
+function Help({ onClose }) {
+  const dialog = useRef(null);
+  useEffect(() => dialog.current.showModal(), []);
+  return html`<dialog class="dialog" ref=${dialog} onClose=${onClose} aria-labelledby="help-title">
+    <header class="card-head"><h2 id="help-title">Keys</h2>
+      <button type="button" class="icon-button" aria-label="Close" onClick=${() => dialog.current.close()}><${Icon} name="close" /></button>
+    </header>
+    <dl class="keys">${KEYS.map(([key, text]) => html`<div key=${key}><dt>${key.split(" ").map((part, i) => (part.length === 1 || i === 0 ? html`<kbd>${part.replace(",", "")}</kbd> ` : `${part} `))}</dt><dd>${text}</dd></div>`)}</dl>
+  </dialog>`;
+}

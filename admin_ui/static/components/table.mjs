@@ -1,0 +1,132 @@
+// A list page: query box, sortable columns, paging, all of it in the address; the rows are live.
+import { html, useEffect, useMemo, useRef, useState } from "../lib/html.mjs";
+import { Empty, Icon, Loading } from "./bits.mjs";
+import { count } from "../lib/format.mjs";
+import { useTopic } from "../lib/live.mjs";
+import { param, setParams } from "../lib/location.mjs";
+import { compile, pageOf, sortRows } from "../lib/query.mjs";
+
+const PAGE = 50;
+
+/**
+ * `columns`: [{id, label, title?, get?: row => value, cell: row => content, numeric?, class?, first?: "desc"}], a column
+ * without `get` cannot be sorted by; `fields` as `compile` takes them; `examples` are queries that a click tries;
+ * `onVisible` hears of the rows on the page.
+ */
+export function ListPage({ topic, noun, columns, fields, examples, fixed, empty, onVisible, initialSort }) {
+  const list = useTopic(topic);
+  const vhost = param("vhost");
+  const written = param("q");
+  const [typed, setTyped] = useState(written);
+  const box = useRef(null);
+  const timer = useRef(0);
+
+  useEffect(() => {
+    if (document.activeElement !== box.current) setTyped(written);
+  }, [written]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const search = (text) => {
+    setTyped(text);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setParams({ q: text.trim(), page: "" }), 150);
+  };
+
+  const sorting = param("sort", initialSort);
+  const [sort, direction] = [sorting.replace(/^-/, ""), sorting.startsWith("-")];
+  const column = columns.find((one) => one.id === sort && one.get) ?? columns.find((one) => one.get);
+  const descending = column.id === sort && direction;
+
+  const { test, errors } = useMemo(() => compile(written, fields), [written, fields]);
+  const here = useMemo(() => (list ? list.rows.filter((row) => !vhost || row.vhost === vhost) : []), [list, vhost]);
+  const matching = useMemo(() => here.filter((row) => test(row) && (!fixed || fixed(row))), [here, test, fixed]);
+  const sorted = useMemo(() => sortRows(matching, column.get, descending), [matching, column, descending]);
+  const { page, pages, start, rows } = pageOf(sorted, Number(param("page", "1")), PAGE);
+
+  const keys = rows.map((row) => row.key).join("\n");
+  useEffect(() => onVisible?.(rows), [keys]);
+
+  if (list && !here.length) return empty;
+  return html`<div class="list">
+    <div class="toolbar">
+      <label class="query">
+        <${Icon} name="search" />
+        <span class="hidden">Filter ${noun}s</span>
+        <input ref=${box} id="query" type="search" value=${typed} autocomplete="off" spellcheck="false"
+          placeholder=${`Filter, for example ${examples[0]}`} aria-describedby="query-help"
+          onInput=${(event) => search(event.target.value)} />
+      </label>
+      <p class="total num" role="status">${list ? total(matching.length, here.length, noun) : ""}</p>
+    </div>
+    <div class="query-help" id="query-help">
+      ${errors.length
+        ? html`<p class="problem" role="alert"><${Icon} name="alert" />${errors[0]}</p>`
+        : html`<p>Try${examples.map(
+            (text) => html` <button type="button" class="chip" key=${text} onClick=${() => search(text)}>${text}</button>`,
+          )}</p>`}
+    </div>
+    ${!list
+      ? html`<${Loading} rows=${10} />`
+      : !sorted.length
+        ? html`<${Empty} title=${`No ${noun} matches`}>
+            <p>${count(here.length)} ${noun}${here.length === 1 ? "" : "s"} are there.
+              <button type="button" class="link" onClick=${() => search("")}>Clear the filter</button></p>
+          <//>`
+        : html`<div class="table-box">
+            <table class="table">
+              <thead><tr>${columns.map((one) => html`<${Head} key=${one.id} column=${one} active=${one === column} descending=${descending} />`)}</tr></thead>
+              <tbody>${rows.map(
+                (row) => html`<tr key=${row.key}>
+                  ${columns.map((one) => html`<td key=${one.id} class=${classes(one)}>${one.cell(row)}</td>`)}
+                </tr>`,
+              )}</tbody>
+            </table>
+          </div>
+          <${Pager} page=${page} pages=${pages} start=${start} shown=${rows.length} all=${sorted.length} />`}
+  </div>`;
+}
+
+function total(matching, all, noun) {
+  const nouns = all === 1 ? noun : `${noun}s`;
+  return matching === all ? `${count(all)} ${nouns}` : `${count(matching)} of ${count(all)} ${nouns}`;
+}
+
+function classes(column) {
+  return `${column.numeric ? "num right " : ""}${column.class ?? ""}`;
+}
+
+function Head({ column, active, descending }) {
+  if (!column.get) return html`<th scope="col" class=${classes(column)} title=${column.title}>${column.label}</th>`;
+  const next = active ? !descending : Boolean(column.numeric);
+  const order = active ? (descending ? "descending" : "ascending") : undefined;
+  return html`<th scope="col" class=${classes(column)} aria-sort=${order} title=${column.title}>
+    <button type="button" onClick=${() => setParams({ sort: (next ? "-" : "") + column.id, page: "" })}>
+      ${column.label}<i class="sort" aria-hidden="true">${active ? (descending ? "▼" : "▲") : ""}</i>
+    </button>
+  </th>`;
+}
+
+function Pager({ page, pages, start, shown, all }) {
+  if (pages < 2) return null;
+  const turn = (to) => setParams({ page: to === 1 ? "" : String(to) }, { replace: false });
+  return html`<nav class="pager" aria-label="Pages">
+    <span class="num">${count(start + 1)}–${count(start + shown)} of ${count(all)}</span>
+    <button type="button" aria-label="Page before" disabled=${page === 1} onClick=${() => turn(page - 1)}><${Icon} name="left" /></button>
+    <span class="num">${page} / ${pages}</span>
+    <button type="button" aria-label="Next page" disabled=${page === pages} onClick=${() => turn(page + 1)}><${Icon} name="right" /></button>
+  </nav>`;
+}
+
+/** A plain table inside a card. */
+export function Table({ columns, rows, rowKey, caption }) {
+  return html`<div class="table-box">
+    <table class="table">
+      <caption class="hidden">${caption}</caption>
+      <thead><tr>${columns.map((one) => html`<th key=${one.label} scope="col" class=${classes(one)} title=${one.title}>${one.label}</th>`)}</tr></thead>
+      <tbody>${rows.map(
+        (row, index) => html`<tr key=${rowKey ? rowKey(row) : index}>
+          ${columns.map((one) => html`<td key=${one.label} class=${classes(one)}>${one.cell(row)}</td>`)}
+        </tr>`,
+      )}</tbody>
+    </table>
+  </div>`;
+}

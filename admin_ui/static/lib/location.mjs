@@ -1,0 +1,60 @@
+// The address bar as state: every filter, sort, page and range is in it.
+import { useEffect, useState } from "./html.mjs";
+import { parse, withParams } from "./routes.mjs";
+
+const watchers = new Set();
+
+function current() {
+  return { ...parse(location.pathname), path: location.pathname, search: location.search };
+}
+
+/** Show another address of ours. `replace` leaves no step in the history. */
+export function go(url, { replace = false } = {}) {
+  if (url === location.pathname + location.search) return;
+  const samePage = new URL(url, location.href).pathname === location.pathname;
+  history[replace ? "replaceState" : "pushState"](null, "", url);
+  for (const watcher of watchers) watcher();
+  if (!samePage) {
+    scrollTo(0, 0);
+    document.getElementById("main")?.focus({ preventScroll: true });
+  }
+}
+
+/** The present route, and again at every change of the address. */
+export function useRoute() {
+  const [route, setRoute] = useState(current);
+  useEffect(() => {
+    const update = () => setRoute(current());
+    watchers.add(update);
+    addEventListener("popstate", update);
+    return () => {
+      watchers.delete(update);
+      removeEventListener("popstate", update);
+    };
+  }, []);
+  return route;
+}
+
+/** One parameter of the address, and a function that changes some of them. */
+export function param(name, otherwise = "") {
+  return new URLSearchParams(location.search).get(name) ?? otherwise;
+}
+
+export function setParams(changes, { replace = true } = {}) {
+  go(location.pathname + withParams(location.search, changes), { replace });
+}
+
+/** An address with the chosen virtual host carried along. */
+export function href(path, changes = {}) {
+  const vhost = param("vhost");
+  return path + withParams("", { ...(vhost ? { vhost } : {}), ...changes });
+}
+
+/** Clicks on links to our pages change the address without loading; those with a modifier key do what they do. */
+export function takeClicks(event) {
+  if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const link = event.target.closest?.("a[href]");
+  if (!link || link.target || link.origin !== location.origin || !link.pathname.startsWith("/ui/")) return;
+  event.preventDefault();
+  go(link.pathname + link.search);
+}

@@ -1,0 +1,52 @@
+// Addresses of the pages. No DOM here: tested by node.
+
+export const BASE = "/ui";
+
+const LISTS = { queues: "queue", exchanges: "exchange", connections: "connection" };
+
+/** What an address shows: {page, vhost?, name?}; page is "missing" for an unknown one. */
+export function parse(pathname) {
+  const parts = pathname.replace(/^\/ui\/?/, "").split("/").filter((part) => part !== "").map(decode);
+  const [kind, ...rest] = parts;
+  if (kind === undefined) return { page: "overview" };
+  if (kind === "login" && !rest.length) return { page: "login" };
+  if (!(kind in LISTS)) return { page: "missing" };
+  if (!rest.length) return { page: kind };
+  if (kind === "connections") return rest.length === 1 ? { page: "connection", name: rest[0] } : { page: "missing" };
+  if (rest.length !== 2) return { page: "missing" };
+  return { page: LISTS[kind], vhost: rest[0], name: rest[1] };
+}
+
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** A name as one path segment. */
+export function segment(name) {
+  return encodeURIComponent(name).replace(/%3A/g, ":");
+}
+
+export const queuePath = (vhost, name) => `${BASE}/queues/${segment(vhost)}/${segment(name)}`;
+export const exchangePath = (vhost, name) => `${BASE}/exchanges/${segment(vhost)}/${segment(name || "amq.default")}`;
+export const connectionPath = (name) => `${BASE}/connections/${segment(name)}`;
+export const listPath = (kind) => (kind === "overview" ? `${BASE}/` : `${BASE}/${kind}`);
+
+/** The address after login: only one of ours, never another site's. */
+export function safeNext(next) {
+  return typeof next === "string" && /^\/ui(\/|$|\?)/.test(next) && !/^\/ui\/login/.test(next) ? next : `${BASE}/`;
+}
+
+/** A query string with `changes` merged in; empty values are left out. */
+export function withParams(search, changes) {
+  const params = new URLSearchParams(search);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null || value === undefined || value === "") params.delete(name);
+    else params.set(name, value);
+  }
+  const text = params.toString().replace(/%3A/g, ":").replace(/%3E/g, ">").replace(/%7E/g, "~");
+  return text ? `?${text}` : "";
+}

@@ -1,0 +1,133 @@
+// Time series for charts and sparklines. No DOM here: tested by node.
+
+/** The last `capacity` readings of several counters or levels, oldest first. */
+export class Ring {
+  constructor(names, capacity) {
+    this.names = names;
+    this.capacity = capacity;
+    this.times = [];
+    this.columns = new Map(names.map((name) => [name, []]));
+  }
+
+  /** Add a reading; one that is not later than the last is left out, and a gap in time starts anew. */
+  push(time, values) {
+    const last = this.times[this.times.length - 1];
+    if (last !== undefined && time <= last) return;
+    this.times.push(time);
+    for (const [name, column] of this.columns) column.push(values[name] ?? null);
+    if (this.times.length > this.capacity) {
+      this.times.shift();
+      for (const column of this.columns.values()) column.shift();
+    }
+  }
+
+  clear() {
+    this.times.length = 0;
+    for (const column of this.columns.values()) column.length = 0;
+  }
+
+  /** Levels as [seconds, values...], as uPlot takes them. */
+  levels(names) {
+    return [this.times.map((time) => time / 1000), ...names.map((name) => [...this.columns.get(name)])];
+  }
+
+  /** Counters as changes per second over `window` ms: [seconds, rates...]. */
+  rates(names, window = 3000) {
+    const columns = names.map((name) => perSecond(this.times, this.columns.get(name), window));
+    return [this.times.map((time) => time / 1000), ...columns];
+  }
+
+  /** The present rate of one counter, over about `window` ms. */
+  rate(name, window = 5000) {
+    const rates = perSecond(this.times, this.columns.get(name), window);
+    return rates.length ? rates[rates.length - 1] : null;
+  }
+}
+
+/** Change per second of a counter at each time, looking back about `window` ms; null where that is not known. */
+export function perSecond(times, counts, window) {
+  const rates = [];
+  let from = 0;
+  for (let i = 0; i < times.length; i += 1) {
+    while (from < i - 1 && times[i] - times[from + 1] >= window) from += 1;
+    const span = (times[i] - times[from]) / 1000;
+    const change = counts[i] === null || counts[from] === null ? NaN : counts[i] - counts[from];
+    // A counter that fell belongs to a broker that was started again.
+    if (change < 0) from = i;
+    rates.push(span > 0 && change >= 0 ? change / span : null);
+  }
+  return rates;
+}
+
+/**
+ * RabbitMQ's samples (newest first) of several `_details` as levels: {times: [ms], columns: [[...]...]}.
+ * A document without samples gives an empty series.
+ */
+export function levelsOf(document, keys) {
+  const longest = keys.map((key) => document?.[`${key}_details`]?.samples ?? []).sort((a, b) => b.length - a.length)[0];
+  const times = (longest ?? []).map((sample) => sample.timestamp).reverse();
+  const columns = keys.map((key) => {
+    const found = new Map((document?.[`${key}_details`]?.samples ?? []).map((s) => [s.timestamp, s.sample]));
+    return times.map((time) => found.get(time) ?? null);
+  });
+  return { times, columns };
+}
+
+/** The same samples as changes per second, for counters. The first point has no rate and is left out. */
+export function ratesOf(document, keys) {
+  const { times, columns } = levelsOf(document, keys);
+  return { times: times.slice(1), columns: columns.map((column) => perSecond(times, column, 0).slice(1)) };
+}
+
+/** {times, columns} as uPlot takes it: seconds first. */
+export function aligned({ times, columns }) {
+  return [times.map((time) => time / 1000), ...columns];
+}
+
+/** Two series of uPlot's form as one: of the older one what lies before the newer. */
+export function follow(older, newer) {
+  // A first rate is not known yet; then the older series reaches up to there.
+  let first = 0;
+  while (first < newer[0].length && newer.length > 1 && newer.slice(1).every((column) => column[first] === null)) first += 1;
+  const begin = newer[0][first];
+  if (begin === undefined) return older;
+  let end = older[0].length;
+  while (end > 0 && older[0][end - 1] >= begin) end -= 1;
+  return older.map((column, i) => [...column.slice(0, end), ...newer[i].slice(first)]);
+}
+
+/** What changed between the first and the last known value. */
+export function growth(values) {
+  const known = values.filter((value) => value !== null);
+  return known.length < 2 ? null : known[known.length - 1] - known[0];
+}
+
+/** The path of a sparkline in a box; the line starts anew after a gap. A flat series lies at the bottom if it is 0. */
+export function sparkPath(values, width, height, inset = 1.5) {
+  const known = values.filter((value) => value !== null);
+  if (known.length < 2) return { line: "", area: "" };
+  const low = Math.min(...known, 0);
+  const high = Math.max(...known, low + 1e-9);
+  const x = (i) => round((i / (values.length - 1)) * (width - 2 * inset) + inset);
+  const y = (value) => round(height - inset - ((value - low) / (high - low)) * (height - 2 * inset));
+  let line = "";
+  let area = "";
+  let start = -1;
+  values.forEach((value, i) => {
+    if (value !== null) {
+      if (start < 0) start = i;
+      line += `${start === i ? "M" : "L"}${x(i)} ${y(value)}`;
+    }
+    const ends = start >= 0 && (value === null || i === values.length - 1);
+    if (ends) {
+      const last = value === null ? i - 1 : i;
+      area += `${line.slice(line.lastIndexOf("M"))}L${x(last)} ${height}L${x(start)} ${height}Z`;
+      start = -1;
+    }
+  });
+  return { line, area };
+}
+
+function round(value) {
+  return Math.round(value * 10) / 10;
+}

@@ -1,0 +1,90 @@
+import { html } from "../lib/html.mjs";
+import { Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
+import { Chart } from "../components/chart.mjs";
+import { Figures, Title, Waiting } from "../components/detail.mjs";
+import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
+import { Table } from "../components/table.mjs";
+import { bytes, clock, count, duration, rate } from "../lib/format.mjs";
+import { useTopic } from "../lib/live.mjs";
+import { connectionPath, segment } from "../lib/routes.mjs";
+
+const COUNTERS = ["recv_oct", "send_oct"];
+const SERIES = [
+  { label: "from the client", colour: "blue", area: true },
+  { label: "to the client", colour: "violet" },
+];
+
+export function Connection({ route }) {
+  const { name } = route;
+  const topic = `connection:${segment(name)}`;
+  const path = `/api/connections/${segment(name)}`;
+  const event = useTopic(topic);
+  const points = usePoints({
+    topic,
+    pick: (data) => data.connection,
+    path,
+    ranges: SHORT,
+    kinds: ["data_rates"],
+    levels: [],
+    counters: COUNTERS,
+  });
+  const connection = event?.connection;
+  if (!connection) return html`<${Waiting} event=${event} noun="connection" name=${name} list="connections" />`;
+  const now = (key) => bytes(points.rate(key) ?? connection[`${key}_details`]?.rate ?? 0);
+  const client = connection.user_provided_name || connection.client_properties?.connection_name;
+  return html`<div class="detail">
+    <${Title} kind="Connection" name=${client || name} pills=${[connection.protocol, connection.vhost !== "/" && `vhost ${connection.vhost}`]}>
+      <${State} state=${connection.state} />
+    <//>
+    <${Figures} figures=${[
+      ["From the client", now("recv_oct"), "/s"],
+      ["To the client", now("send_oct"), "/s"],
+      ["Channels", count(connection.channels)],
+      ["Open for", duration(event.at - connection.connected_at)],
+    ]} />
+    <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${SHORT} path=${connectionPath(name)} /></div>
+    <${Chart} id="data-rates" title="Data" unit="bytes per second" series=${SERIES} data=${points.rates} span=${points.span} format=${bytes} axis=${bytes} />
+    <${Channels} channels=${event.channels} />
+    <div class="two">
+      <${Card} title="Connection" id="facts">
+        <${Facts} facts=${[
+          ["Address", name],
+          ["User", connection.user],
+          ["Virtual host", connection.vhost],
+          ["Since", clock(connection.connected_at, { day: true })],
+          ["Logged in with", connection.auth_mechanism],
+          ["Heartbeat", connection.timeout ? `${connection.timeout} s` : "none"],
+          ["Largest frame", bytes(connection.frame_max)],
+          ["Channels at most", count(connection.channel_max)],
+          ["Received", `${bytes(connection.recv_oct)} in ${count(connection.recv_cnt)} reads`],
+          ["Sent", `${bytes(connection.send_oct)} in ${count(connection.send_cnt)} writes`],
+        ]} />
+      <//>
+      <${Card} title="What the client says of itself" id="client">
+        <${Arguments} table=${connection.client_properties} />
+        ${!Object.keys(connection.client_properties ?? {}).length && html`<p class="none">Nothing.</p>`}
+      <//>
+    </div>
+  </div>`;
+}
+
+function Channels({ channels }) {
+  const per = (row, key) => rate(row.message_stats?.[`${key}_details`]?.rate ?? 0);
+  const columns = [
+    { label: "Channel", numeric: true, class: "n", cell: (row) => row.number },
+    { label: "State", class: "mid", cell: (row) => html`<${State} state=${row.state} />` },
+    { label: "Mode", class: "mid", cell: (row) => html`${row.confirm && html`<${Pill}>confirms<//>`}${row.transactional && html`<${Pill}>transactions<//>`}` },
+    { label: "Consumers", numeric: true, class: "n", cell: (row) => count(row.consumer_count) },
+    { label: "Prefetch", title: "0: no limit", numeric: true, class: "n wide", cell: (row) => count(row.prefetch_count || row.global_prefetch_count) },
+    { label: "Unacked", numeric: true, class: "n", cell: (row) => count(row.messages_unacknowledged) },
+    { label: "Unconfirmed", numeric: true, class: "n wide", cell: (row) => count(row.messages_unconfirmed) },
+    { label: "Published/s", numeric: true, class: "n", cell: (row) => per(row, "publish") },
+    { label: "Delivered/s", numeric: true, class: "n", cell: (row) => per(row, "deliver_get") },
+    { label: "Acked/s", numeric: true, class: "n wide", cell: (row) => per(row, "ack") },
+  ];
+  return html`<${Card} title="Channels" id="channels" extra=${html`<${Pill}>${count(channels.length)}<//>`}>
+    ${channels.length
+      ? html`<${Table} columns=${columns} rows=${channels} caption="Channels" rowKey=${(row) => row.number} />`
+      : html`<p class="none">No channel is open.</p>`}
+  <//>`;
+}

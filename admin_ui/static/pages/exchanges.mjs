@@ -1,0 +1,60 @@
+import { html } from "../lib/html.mjs";
+import { Empty, Pill } from "../components/bits.mjs";
+import { ListPage } from "../components/table.mjs";
+import { count, rate } from "../lib/format.mjs";
+import { href } from "../lib/location.mjs";
+import { exchangePath } from "../lib/routes.mjs";
+
+const FIELDS = {
+  name: { kind: "text", get: (row) => row.name || "(default)" },
+  vhost: { kind: "text", get: (row) => row.vhost },
+  type: { kind: "text", get: (row) => row.type },
+  in: { kind: "number", get: (row) => row.in },
+  out: { kind: "number", get: (row) => row.out },
+  bindings: { kind: "number", get: (row) => row.bindings },
+  durable: { kind: "flag", get: (row) => row.durable },
+  internal: { kind: "flag", get: (row) => row.internal },
+  autodelete: { kind: "flag", get: (row) => row.auto_delete },
+};
+const EXAMPLES = ["-name:amq.*", "type:topic", "bindings:0", "in:>0"];
+
+export function exchangeFeatures(row) {
+  return [
+    row.durable ? null : "transient",
+    row.internal ? "internal" : null,
+    row.auto_delete ? "auto-delete" : null,
+    row.alternate ? `alternate ${row.alternate}` : null,
+  ].filter(Boolean);
+}
+
+export function Exchanges({ me }) {
+  const several = me.vhosts.length > 1;
+  const columns = [
+    {
+      id: "name",
+      label: "Exchange",
+      get: (row) => row.name,
+      class: "first",
+      cell: (row) => html`<div class="cell-name">
+        <a class="name" href=${href(exchangePath(row.vhost, row.name))} title=${row.name || "the default exchange"}>${row.name || "(default)"}</a>
+        ${several && row.vhost !== "/" && html`<${Pill} kind="plain">${row.vhost}<//>`}
+        ${exchangeFeatures(row).map((text) => html`<${Pill} key=${text}>${text}<//>`)}
+      </div>`,
+    },
+    { id: "type", label: "Type", get: (row) => row.type, class: "type-column", cell: (row) => row.type },
+    {
+      id: "bindings",
+      label: "Bindings",
+      title: "Bindings from it",
+      numeric: true,
+      get: (row) => row.bindings,
+      class: "n",
+      cell: (row) => (row.name === "" ? html`<span class="muted" title="Reaches every queue by its name">all</span>` : count(row.bindings)),
+    },
+    { id: "in", label: "In/s", title: "Messages published to it per second", numeric: true, get: (row) => row.in, class: "n", cell: (row) => rate(row.in) },
+    { id: "out", label: "Out/s", title: "Copies that went on to queues per second", numeric: true, get: (row) => row.out, class: "n", cell: (row) => rate(row.out) },
+  ];
+  const empty = html`<${Empty} title="No exchanges here"><p>This virtual host shows none to you.</p><//>`;
+  return html`<${ListPage} topic="exchanges" noun="exchange" columns=${columns} fields=${FIELDS} examples=${EXAMPLES}
+    empty=${empty} initialSort="name" />`;
+}

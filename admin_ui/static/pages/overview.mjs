@@ -1,0 +1,181 @@
+import { html, useMemo } from "../lib/html.mjs";
+import { Card, Empty, Facts, firstSteps, Icon, Loading, Meter, Pill, Snippet, Spark } from "../components/bits.mjs";
+import { Chart } from "../components/chart.mjs";
+import { ALL, RangePicker, SHORT, useRange, usePoints } from "../components/ranges.mjs";
+import { useGet } from "../lib/api.mjs";
+import { bytes, count, duration, plural, rate, signed } from "../lib/format.mjs";
+import { useTopic } from "../lib/live.mjs";
+import { href, param } from "../lib/location.mjs";
+import { connectionPath, listPath, queuePath, segment } from "../lib/routes.mjs";
+import { growth, levelsOf, ratesOf } from "../lib/series.mjs";
+
+const LEVELS = ["messages_ready", "messages_unacknowledged"];
+const COUNTERS = ["publish", "deliver_get", "ack", "confirm", "redeliver", "unroutable"];
+const LENGTH_SERIES = [
+  { label: "ready", colour: "blue", area: true },
+  { label: "unacked", colour: "amber" },
+];
+const RATE_SERIES = [
+  { label: "publish", colour: "blue" },
+  { label: "deliver", colour: "violet" },
+  { label: "ack", colour: "green" },
+  { label: "confirm", colour: "teal" },
+  { label: "redeliver", colour: "amber" },
+  { label: "unroutable", colour: "red" },
+];
+
+/** RabbitMQ counts what was returned and what was dropped apart; here both are what no queue wanted. */
+function withUnroutable(document) {
+  const stats = document?.message_stats;
+  if (!stats) return document;
+  const unroutable = (stats.return_unroutable ?? 0) + (stats.drop_unroutable ?? 0);
+  const returned = stats.return_unroutable_details?.samples ?? [];
+  const dropped = new Map((stats.drop_unroutable_details?.samples ?? []).map((s) => [s.timestamp, s.sample]));
+  const samples = returned.map((s) => ({ timestamp: s.timestamp, sample: s.sample + (dropped.get(s.timestamp) ?? 0) }));
+  return { ...document, message_stats: { ...stats, unroutable, unroutable_details: { samples } } };
+}
+
+export function Overview({ me }) {
+  const vhost = param("vhost");
+  const topic = vhost ? `overview:${segment(vhost)}` : "overview";
+  const event = useTopic(topic);
+  const path = vhost ? `/api/vhosts/${segment(vhost)}` : "/api/overview";
+  const ranges = vhost ? SHORT : ALL;
+  const points = usePoints({
+    topic,
+    pick: (data) => withUnroutable(data.overview),
+    path,
+    ranges,
+    kinds: ["lengths", "msg_rates"],
+    levels: LEVELS,
+    counters: COUNTERS,
+    refine: withUnroutable,
+  });
+  const history = useGet(`${path}?lengths_age=600&lengths_incr=20&msg_rates_age=600&msg_rates_incr=20`, 10).data;
+  const range = useRange(ranges);
+  if (!event) return html`<${Loading} rows=${12} />`;
+  const overview = event.overview;
+  const quiet = event.queues === 0 && event.connections === 0;
+  return html`<div class="overview">
+    <${Tiles} event=${event} overview=${overview} points=${points} history=${history} />
+    ${quiet && html`<${Welcome} port=${me.amqp_port} />`}
+    <div class="overview-grid">
+      <div class="charts">
+        <div class="charts-bar"><h2>Messages</h2><${RangePicker} path=${listPath("overview")} ranges=${ranges} /></div>
+        <${Chart} id="lengths" title="Queued messages" series=${LENGTH_SERIES} data=${points.levels} span=${points.span}
+          format=${count} group="overview" />
+        <${Chart} id="rates" title="Message rates" unit="per second" series=${RATE_SERIES} data=${points.rates}
+          span=${points.span} format=${rate} group="overview" />
+        ${range !== "live" && html`<p class="note">Times before the broker started are empty. Drag to zoom, double-click to go back.</p>`}
+      </div>
+      <div class="aside">
+        <${Attention} event=${event} />
+        <${Node} node=${event.node} me=${me} />
+      </div>
+    </div>
+  </div>`;
+}
+
+function Tiles({ event, overview, points, history }) {
+  const totals = overview.queue_totals ?? overview;
+  const stats = overview.message_stats ?? {};
+  const flat = useMemo(() => ({ ...history, ...history?.queue_totals, ...history?.message_stats }), [history]);
+  const levels = useMemo(() => levelsOf(flat, LEVELS).columns, [flat]);
+  const rates = useMemo(() => ratesOf(flat, ["publish", "deliver_get"]).columns, [flat]);
+  const now = (key) => points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0;
+  const change = (values) => {
+    const grown = growth(values);
+    if (grown === null) return "\u00a0";
+    return grown ? `${signed(grown)} in 10 min` : "steady for 10 min";
+  };
+  return html`<div class="tiles">
+    <${Tile} label="Ready" value=${count(totals.messages_ready ?? 0)} note=${change(levels[0])} values=${levels[0]} kind="c-blue" />
+    <${Tile} label="Unacked" value=${count(totals.messages_unacknowledged ?? 0)} note=${change(levels[1])} values=${levels[1]} kind="c-amber" />
+    <${Tile} label="Published" value=${rate(now("publish"))} unit="/s" note=${`${count(stats.publish ?? 0)} since the start`} values=${rates[0]} kind="c-blue" />
+    <${Tile} label="Delivered" value=${rate(now("deliver_get"))} unit="/s" note=${`${count(stats.deliver_get ?? 0)} since the start`} values=${rates[1]} kind="c-violet" />
+    <${Tile} label="Queues" value=${count(event.queues)} note=${plural(event.consumers, "consumer")} link=${listPath("queues")} />
+    <${Tile} label="Connections" value=${count(event.connections)} note=${plural(event.channels, "channel")} link=${listPath("connections")} />
+  </div>`;
+}
+
+function Tile({ label, value, unit, note, values, kind, link }) {
+  const body = html`<span class="tile-label">${label}</span>
+    <span class="tile-value num">${value}${unit && html`<small>${unit}</small>`}</span>
+    <span class="tile-note num">${note}</span>
+    ${values && html`<${Spark} values=${values} kind=${kind} label=${`${label}, the last 10 minutes`} />`}`;
+  return link ? html`<a class="tile" href=${href(link)}>${body}</a>` : html`<div class="tile">${body}</div>`;
+}
+
+function Welcome({ port }) {
+  return html`<section class="card welcome">
+    <div>
+      <h2>The broker is ready, and nothing is connected yet</h2>
+      <p>Any AMQP 0-9-1 client will do. This one declares a queue, publishes a message and takes it back; run it, and this page moves.</p>
+      <p><code>pip install pika</code>, then:</p>
+    </div>
+    <${Snippet} text=${firstSteps(port)} label="A first program with pika" />
+  </section>`;
+}
+
+const WORDS = {
+  growing: (one) => ({
+    title: one.name,
+    text: `${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready${one.consumers ? "" : ", nobody consumes"}`,
+    path: queuePath(one.vhost, one.name),
+  }),
+  no_consumers: (one) => ({
+    title: one.name,
+    text: `${count(one.ready)} ready, nobody consumes`,
+    path: queuePath(one.vhost, one.name),
+  }),
+  failed: (one) => ({ title: one.name, text: one.reason, path: queuePath(one.vhost, one.name) }),
+  unroutable: (one) => ({
+    title: "Unroutable messages",
+    text: `${rate(one.rate)}/s match no binding${one.vhost === "/" ? "" : ` in ${one.vhost}`}`,
+    path: listPath("exchanges"),
+  }),
+  blocked: (one) => ({
+    title: one.client || one.name,
+    text: `publishes faster than the disk takes it, and is made to wait`,
+    path: connectionPath(one.name),
+  }),
+  memory: () => ({ title: "Memory", text: "is above its limit" }),
+  disk: () => ({ title: "Disk", text: "has less free space than its limit" }),
+  files: (one) => ({ title: "File descriptors", text: `${count(one.used)} of ${count(one.total)} in use` }),
+};
+
+function Attention({ event }) {
+  const found = event.attention;
+  const more = event.attention_total - found.length;
+  return html`<${Card} title="Needs attention" id="attention" extra=${found.length > 0 && html`<${Pill} kind="warn">${event.attention_total}<//>`}>
+    ${!found.length
+      ? html`<p class="all-well"><${Icon} name="check" />Nothing grows, waits or fails.</p>`
+      : html`<ul class="attention">${found.map((one) => {
+          const { title, text, path } = WORDS[one.kind](one);
+          const serious = ["failed", "memory", "disk", "files", "blocked"].includes(one.kind);
+          const body = html`<${Icon} name="alert" /><span class="name" title=${title}>${title}</span><span class="why num">${text}</span>`;
+          return html`<li key=${one.kind + (one.vhost ?? "") + (one.name ?? "")} class=${serious ? "bad" : "warn"}>
+            ${path ? html`<a href=${href(path)}>${body}</a>` : html`<div>${body}</div>`}</li>`;
+        })}</ul>
+        ${more > 0 && html`<p class="note"><a href=${href(listPath("queues"), { q: "ready:>0 consumers:0", sort: "-ready" })}>${count(more)} more</a></p>`}`}
+  <//>`;
+}
+
+function Node({ node, me }) {
+  return html`<${Card} title="Node" id="node">
+    ${node &&
+    html`<div class="meters">
+      <${Meter} name="Memory" used=${node.mem_used} total=${node.mem_limit} text=${`${bytes(node.mem_used)} of ${bytes(node.mem_limit)}`} />
+      <${Meter} name="File descriptors" used=${node.fd_used} total=${node.fd_total} text=${`${count(node.fd_used)} of ${count(node.fd_total)}`} />
+    </div>`}
+    <${Facts} facts=${[
+      ["Name", me.node],
+      ["Version", me.version],
+      ["Build", me.compiled ? "compiled" : html`<${Pill} kind="warn">uncompiled<//>`],
+      node && ["Up for", duration(node.uptime)],
+      node && ["Disk free", bytes(node.disk_free)],
+      node && ["Loop lag", `${node.loop_lag_ms < 10 ? node.loop_lag_ms.toFixed(1) : Math.round(node.loop_lag_ms)} ms`],
+      ["AMQP", `${me.amqp_host}:${me.amqp_port}`],
+    ]} />
+  <//>`;
+}

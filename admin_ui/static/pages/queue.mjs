@@ -1,0 +1,118 @@
+import { html } from "../lib/html.mjs";
+import { Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
+import { Bindings } from "../components/bindings.mjs";
+import { Chart } from "../components/chart.mjs";
+import { Figures, Title, Waiting } from "../components/detail.mjs";
+import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
+import { Table } from "../components/table.mjs";
+import { useGet } from "../lib/api.mjs";
+import { bytes, clock, count, rate } from "../lib/format.mjs";
+import { useTopic } from "../lib/live.mjs";
+import { href } from "../lib/location.mjs";
+import { connectionPath, queuePath, segment } from "../lib/routes.mjs";
+import { features } from "./queues.mjs";
+
+const LEVELS = ["messages_ready", "messages_unacknowledged"];
+const COUNTERS = ["publish", "deliver_get", "ack", "redeliver"];
+const LENGTH_SERIES = [
+  { label: "ready", colour: "blue", area: true },
+  { label: "unacked", colour: "amber" },
+];
+const RATE_SERIES = [
+  { label: "in", colour: "blue" },
+  { label: "out", colour: "violet" },
+  { label: "ack", colour: "green" },
+  { label: "redeliver", colour: "amber" },
+];
+
+export function Queue({ route }) {
+  const { vhost, name } = route;
+  const topic = `queue:${segment(vhost)}/${segment(name)}`;
+  const path = `/api/queues/${segment(vhost)}/${segment(name)}`;
+  const event = useTopic(topic);
+  const points = usePoints({
+    topic,
+    pick: (data) => data.queue,
+    path,
+    ranges: SHORT,
+    kinds: ["lengths", "msg_rates"],
+    levels: LEVELS,
+    counters: COUNTERS,
+  });
+  const bindings = useGet(`${path}/bindings`, 10);
+  const queue = event?.queue;
+  if (!queue) return html`<${Waiting} event=${event} noun="queue" name=${name} list="queues" />`;
+  const stats = queue.message_stats ?? {};
+  const now = (key) => rate(points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0);
+  return html`<div class="detail">
+    <${Title} kind="Queue" name=${name} pills=${[queue.durable ? "durable" : null, ...features(queue), vhost === "/" ? null : `vhost ${vhost}`]}>
+      <${State} state=${queue.state} />
+    <//>
+    <${Figures} figures=${[
+      ["Ready", count(queue.messages_ready)],
+      ["Unacked", count(queue.messages_unacknowledged)],
+      ["In", now("publish"), "/s"],
+      ["Out", now("deliver_get"), "/s"],
+      ["Acked", now("ack"), "/s"],
+      ["Consumers", count(queue.consumers)],
+    ]} />
+    <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${SHORT} path=${queuePath(vhost, name)} /></div>
+    <div class="two">
+      <${Chart} id="queue-lengths" title="Messages" series=${LENGTH_SERIES} data=${points.levels} span=${points.span} format=${count} group=${topic} />
+      <${Chart} id="queue-rates" title="Rates" unit="per second" series=${RATE_SERIES} data=${points.rates} span=${points.span} format=${rate} group=${topic} />
+    </div>
+    <${Consumers} queue=${queue} clients=${event.clients} />
+    <${Bindings} id="bindings" title="Bindings to it" side="source" bindings=${bindings.data} error=${bindings.error}
+      none="No exchange is bound to it." />
+    <${Settings} queue=${queue} />
+  </div>`;
+}
+
+function Consumers({ queue, clients }) {
+  const consumers = queue.consumer_details ?? [];
+  const columns = [
+    {
+      label: "Client",
+      cell: (row) => {
+        const { connection_name: name, peer_host: host, peer_port: port } = row.channel_details;
+        return html`<a class="name" href=${href(connectionPath(name))} title=${name}>${clients[name] || `${host}:${port}`}</a>`;
+      },
+    },
+    { label: "Channel", numeric: true, class: "n mid", cell: (row) => row.channel_details.number },
+    { label: "Tag", cell: (row) => html`<code class="name" title=${row.consumer_tag}>${row.consumer_tag}</code>` },
+    { label: "User", class: "wide", cell: (row) => row.channel_details.user },
+    { label: "Prefetch", numeric: true, class: "n", cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "none") },
+    {
+      label: "Mode",
+      class: "mid",
+      cell: (row) => html`<${Pill}>${row.ack_required ? "acknowledges" : "automatic"}<//>${row.exclusive && html`<${Pill}>exclusive<//>`}`,
+    },
+  ];
+  return html`<${Card} title="Consumers" id="consumers" extra=${html`<${Pill}>${count(queue.consumers)}<//>`}>
+    ${consumers.length
+      ? html`<${Table} columns=${columns} rows=${consumers} caption="Consumers" rowKey=${(row) => row.channel_details.name + row.consumer_tag} />`
+      : html`<p class="none">${queue.messages_ready > 0 ? `Nobody consumes; ${count(queue.messages_ready)} messages wait.` : "Nobody consumes."}</p>`}
+  <//>`;
+}
+
+/** What holds for the queue, and where each setting comes from. */
+function Settings({ queue }) {
+  const yes = (value) => (value ? "yes" : "no");
+  return html`<${Card} title="Effective settings" id="settings">
+    <${Facts} facts=${[
+      ["Durable", yes(queue.durable)],
+      ["Exclusive", queue.owner_pid_details ? `yes, of ${queue.owner_pid_details.name}` : yes(queue.exclusive)],
+      ["Deleted with its last consumer", yes(queue.auto_delete)],
+      ["Type", queue.type],
+      queue.policy && ["Policy", queue.policy],
+      queue.operator_policy && ["Operator policy", queue.operator_policy],
+      ["Held in memory", `${count(queue.messages_ram)} messages, ${bytes(queue.memory)}`],
+      ["Kept in its log", queue.durable ? `${count(queue.messages_persistent)} messages` : "no: the queue is transient"],
+      queue.idle_since && ["Idle since", clock(Date.parse(queue.idle_since), { day: true })],
+      ["Node", queue.node],
+    ]} />
+    <${Arguments} table=${queue.arguments} source="from its declaration" />
+    <${Arguments} table=${queue.effective_policy_definition} source="from policy" />
+    ${!Object.keys(queue.arguments ?? {}).length && html`<p class="none">Declared without arguments.</p>`}
+  <//>`;
+}

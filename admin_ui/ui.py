@@ -1,0 +1,106 @@
+"""The pages: one HTML document for every address under ``/ui/``, and the files it loads.
+
+There is no build step. The address of a file contains the hash of all files together
+(``/ui/static/<hash>/app.mjs``); modules import each other by relative path, so all stay under that hash and a
+browser may keep them for ever. Another version of the pages has other addresses. The document itself is asked
+for each time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from aiohttp import web
+
+STATIC = Path(__file__).resolve().parent / "static"
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+#: Smaller files, and fonts, which are compressed already, go out as they are.
+COMPRESS_BYTES_MIN = 512
+
+
+class Asset:
+    """One file in memory, with its compressed form."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self.data = data
+        self.content_type = TYPES[path.suffix]
+        self.etag = hashlib.sha256(data).hexdigest()[:20]
+        worth = len(data) >= COMPRESS_BYTES_MIN and path.suffix != ".woff2"
+        self.compressed = gzip.compress(data, 9, mtime=0) if worth else None
+
+
+class Assets:
+    """All files of the pages by their path below ``static``; read once."""
+
+    def __init__(self, folder: Path) -> None:
+        files = {
+            path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.suffix in TYPES
+        }
+        contents = {name: files[name].read_bytes() for name in sorted(files)}
+        whole = hashlib.sha256()
+        for name, data in contents.items():
+            whole.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
+        self.version = whole.hexdigest()[:12]
+        page = contents.pop("index.html").replace(b"{static}", f"/ui/static/{self.version}".encode())
+        self.page = Asset(files["index.html"], page)
+        self.files = {name: Asset(files[name], data) for name, data in contents.items()}
+
+
+@cache
+def assets() -> Assets:
+    """The files as they were when the first page was asked for."""
+    return Assets(STATIC)
+
+
+def add_routes(app: web.Application) -> None:
+    """Register the pages with the admin server."""
+    app.router.add_get("/", _to_pages)
+    app.router.add_get("/ui", _to_pages)
+    app.router.add_get("/favicon.ico", _favicon)
+    app.router.add_get("/ui/static/{version}/{path:.+}", _file)
+    app.router.add_get("/ui/{page:.*}", _page)
+
+
+async def _to_pages(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("/ui/")
+
+
+async def _favicon(request: web.Request) -> web.StreamResponse:
+    return _answer(request, assets().files["icon.svg"], "max-age=86400")
+
+
+async def _page(request: web.Request) -> web.StreamResponse:
+    return _answer(request, assets().page, "no-cache")
+
+
+async def _file(request: web.Request) -> web.StreamResponse:
+    known = assets()
+    asset = known.files.get(request.match_info["path"])
+    if asset is None:
+        raise web.HTTPNotFound(text="There is no such file.\n")
+    # A page open while the broker was replaced asks with the old hash: it gets what there is, unkept.
+    current = request.match_info["version"] == known.version
+    return _answer(request, asset, "public, max-age=31536000, immutable" if current else "no-cache")
+
+
+def _answer(request: web.Request, asset: Asset, caching: str) -> web.Response:
+    headers = {"ETag": f'"{asset.etag}"', "Cache-Control": caching, "Vary": "Accept-Encoding"}
+    if any(tag.value in (asset.etag, "*") for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    body = asset.data
+    if asset.compressed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        body = asset.compressed
+    return web.Response(body=body, headers={**headers, "Content-Type": asset.content_type})
