@@ -31,22 +31,22 @@ compile: $(VENV)/build-tools ## compile the hot modules if there is a C compiler
 
 $(VENV)/installed: $(SETUP) | compile
 	@echo "Installing the broker into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -e .
+	@$(PIP) install --no-build-isolation -C editable_mode=compat -e .
 	@touch $@
 
 $(VENV)/installed-test: $(SETUP) | compile
 	@echo "Installing the broker and what its tests need into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -e '.[test]'
+	@$(PIP) install --no-build-isolation -C editable_mode=compat -e '.[test]'
 	@touch $(VENV)/installed $@
 
 $(VENV)/installed-dev: $(SETUP) | compile
 	@echo "Installing the broker and its development tools into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -e '.[dev]'
+	@$(PIP) install --no-build-isolation -C editable_mode=compat -e '.[dev]'
 	@touch $(VENV)/installed $(VENV)/installed-test $@
 
 $(VENV)/installed-demo: $(SETUP) | compile
 	@echo "Installing the broker and what the demonstration needs into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -e '.[demo]'
+	@$(PIP) install --no-build-isolation -C editable_mode=compat -e '.[demo]'
 	@touch $(VENV)/installed $@
 
 install: compile $(VENV)/installed ## set up .venv with the broker in it
