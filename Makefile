@@ -7,6 +7,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input -q
 SETUP := pyproject.toml setup.py
+# Spark looks for data sources in the folders of sys.path, where an editable install does not stand by itself.
+ON_PATH := $(PY) -c 'import os, site; open(site.getsitepackages()[0] + "/amqp_router_tree.pth", "w").write(os.getcwd() + "\n")'
 # Tests of what is compiled: run from source as well.
 BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhosts tests/persistence tests/model)
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
@@ -31,22 +33,22 @@ compile: $(VENV)/build-tools ## compile the hot modules if there is a C compiler
 
 $(VENV)/installed: $(SETUP) | compile
 	@echo "Installing the broker into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -C editable_mode=compat -e .
+	@$(PIP) install --no-build-isolation -e . && $(ON_PATH)
 	@touch $@
 
 $(VENV)/installed-test: $(SETUP) | compile
 	@echo "Installing the broker and what its tests need into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -C editable_mode=compat -e '.[test]'
+	@$(PIP) install --no-build-isolation -e '.[test]' && $(ON_PATH)
 	@touch $(VENV)/installed $@
 
 $(VENV)/installed-dev: $(SETUP) | compile
 	@echo "Installing the broker and its development tools into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -C editable_mode=compat -e '.[dev]'
+	@$(PIP) install --no-build-isolation -e '.[dev]' && $(ON_PATH)
 	@touch $(VENV)/installed $(VENV)/installed-test $@
 
 $(VENV)/installed-demo: $(SETUP) | compile
 	@echo "Installing the broker and what the demonstration needs into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -C editable_mode=compat -e '.[demo]'
+	@$(PIP) install --no-build-isolation -e '.[demo]' && $(ON_PATH)
 	@touch $(VENV)/installed $@
 
 install: compile $(VENV)/installed ## set up .venv with the broker in it
