@@ -52,7 +52,9 @@ class AmqpRouterSource(DataSource):
         caller = sys._getframe(1).f_globals
         spec = caller.get("__spec__")
         is_pushing = _PUSHDOWN_WORKER in (caller.get("__name__"), getattr(spec, "name", None))
-        # A reader with pushFilters is an error where the session's setting is off, so there are two.
+        # A reader with pushFilters is an error where the session's setting is off, so there are two. And it
+        # is only used if asked for: Spark 4.3 keeps the last plan of a table, so that its next query (or a
+        # second scan in the same one) with other filters, or none, would get the rows of these filters.
         kind = PushingReader if is_pushing and self._asked.pushdown else Reader
         return kind(logs, self._asked, schema)
 

@@ -38,7 +38,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "splitBytes": ("134217728", "most bytes of log in one task"),
     "batchRows": ("65536", "most rows in one Arrow batch"),
     "verify": ("all", "checksums: `all`, `tail` (payloads of each log's last segment), `none`"),
-    "pushdown": ("true", "let Spark hand its filters to the reader, where the session allows it"),
+    "pushdown": ("false", "let Spark hand its filters to the reader; only for a table that is used once"),
     "failOnDataLoss": ("true", "error if records are gone that the table had when it was loaded"),
 }
 _CANONICAL = {name.lower(): name for name in OPTIONS}
@@ -118,8 +118,8 @@ def parse_options(options: Mapping[str, Any]) -> ReadOptions:
         split_bytes=_whole(given, "splitBytes", 128 << 20, 1 << 16),
         batch_rows=_whole(given, "batchRows", 1 << 16, 1),
         verify=_one_of(given, "verify", VERIFY),
-        pushdown=_flag(given, "pushdown"),
-        fail_on_data_loss=_flag(given, "failOnDataLoss"),
+        pushdown=_flag(given, "pushdown", "false"),
+        fail_on_data_loss=_flag(given, "failOnDataLoss", "true"),
     )
 
 
@@ -162,8 +162,8 @@ def _whole(given: Mapping[str, Any], name: str, default: int, least: int) -> int
     return int(value)
 
 
-def _flag(given: Mapping[str, Any], name: str) -> bool:
-    value = str(given.get(name, "true")).lower()
+def _flag(given: Mapping[str, Any], name: str, default: str) -> bool:
+    value = str(given.get(name, default)).lower()
     if value not in ("true", "false"):
         raise OptionError(f"option {name!r} takes true or false, not {given[name]!r}")
     return value == "true"

@@ -65,10 +65,10 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Let an existing session know the source and push filters to it; returns it.
+    """Let an existing session know the source, and allow option ``pushdown``; returns it.
 
     Without this the source is found by itself wherever ``pyspark_amqp_router`` stands in a folder of
-    ``sys.path``, which an editable installation does not give; and filters are then not pushed.
+    ``sys.path``, which an editable installation does not give.
     """
     spark.conf.set(PUSHDOWN_CONF, "true")
     with warnings.catch_warnings():

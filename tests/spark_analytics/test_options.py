@@ -24,7 +24,7 @@ def test_defaults() -> None:
     assert (options.table, options.verify, options.pushdown, options.fail_on_data_loss) == (
         "routing",
         "all",
-        True,
+        False,
         True,
     )
     assert (options.starting, options.ending) == (EARLIEST, LATEST)
