@@ -38,6 +38,8 @@ COMPILED = [
     "amqp_router.protocol.fields",
     "amqp_router.protocol.properties",
     "vhosts.counters",
+    "persistence.log.record",
+    "persistence.log.routing_log",
     "vhosts.queues.handle",
     "vhosts.queues.consumers",
     "vhosts.queues.queue",
@@ -51,7 +53,6 @@ COMPILED = [
     "persistence.log.memory",
     "persistence.log._flush",
     "persistence.log.settles",
-    "persistence.log.record",
     "persistence.log.queue_log",
 ]
 

@@ -38,9 +38,11 @@ from persistence.files import RealDisk
 from persistence.log._flush import Flusher
 from persistence.log.catalog import Catalog
 from persistence.log.memory import MemoryBudget
+from persistence.log.routing import RoutingLogs, RoutingOptions
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 from vhosts.counters import MessageTotals
+from vhosts.exchanges.route_names import RouteNames
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
@@ -131,6 +133,8 @@ class Broker:
         self._caches: dict[tuple[str, str], RouteCache] = {}
         #: Durable queues whose definition is not committed yet.
         self._unstored: list[Queue] = []
+        #: None if it is switched off.
+        self.routing: RoutingLogs | None = None
         self.sync: LogSync
         self.ticker: Ticker
         self._flusher: Flusher
@@ -169,6 +173,20 @@ class Broker:
         self.ticker = Ticker(
             self.tick, self.sync.start_round, _unknown if ready is None else ready.__len__, self.unexpected
         )
+        if settings.routing_log:
+            self.routing = RoutingLogs(
+                disk,
+                self._data_dir,
+                RoutingOptions(
+                    partitions=settings.routing_partitions,
+                    bytes_max=settings.routing_log_bytes,
+                    days=settings.routing_log_days,
+                ),
+                tick=self.tick,
+                marks=self.sync.marks,
+                post=self._post,
+                call_later=loop.call_later,
+            )
         self._load()
 
     def _load(self) -> None:
@@ -187,6 +205,8 @@ class Broker:
             )
             for binding in lost:
                 self.event(logging.WARNING, "binding without an end left out", binding=binding)
+        for vhost_name, number, what in self.routing.reports if self.routing is not None else ():
+            self.event(logging.WARNING, "routing log", vhost=vhost_name, partition=number, found=what)
         for left in self.catalog.quarantine_unknown({row.incarnation for row in snapshot.queues}):
             self.event(logging.WARNING, "log without a queue set aside", directory=left)
 
@@ -198,6 +218,9 @@ class Broker:
             generate_name=self.generate_name,
         )
         self.vhosts[row.name] = vhost
+        routing = self.routing.open(row.name) if self.routing is not None else None
+        if routing is not None:
+            vhost.table.names = RouteNames(routing)
         return vhost
 
     async def stop(self) -> None:
@@ -213,6 +236,8 @@ class Broker:
         while self.tick.scheduled:
             await asyncio.sleep(0)
         self._loop.remove_reader(self._flusher.fileno())
+        if self.routing is not None:
+            self.routing.stop()
         self.catalog.stop()
         self.definitions.flush_and_stop()
 

@@ -73,6 +73,7 @@ _admin = partial(option, "Admin")
 _connection = partial(option, "Connections")
 _message = partial(option, "Messages and memory")
 _log = partial(option, "Queue logs on disk")
+_routing = partial(option, "Routing log")
 
 
 class Settings(BaseSettings):
@@ -157,6 +158,15 @@ class Settings(BaseSettings):
     settle_sync_ms: int = _log(
         200, "ms", "longest time until acknowledgements alone are synced to disk", ge=1, le=60_000
     )
+
+    routing_log: bool = _routing(True, "", "record what is published and where it goes; never a body")
+    routing_partitions: int = _routing(
+        4, "partitions", "of a virtual host's routing log, by exchange; fixed once it is made", ge=1, le=64
+    )
+    routing_log_bytes: Bytes = _routing(
+        GIB, "bytes", "kept of all routing logs together; the oldest segments go", ge=16 * MIB
+    )
+    routing_log_days: float = _routing(7.0, "days", "kept of the routing logs", gt=0)
 
     @classmethod
     def settings_customise_sources(

@@ -5,10 +5,18 @@ from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.frames cimport ContentScan
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
+from persistence.log.routing_log cimport RouteEntry
 from vhosts.exchanges.router cimport Route, RouteCache, RoutingTable
 from vhosts.queues.handle cimport QueueHandle, Run
 
 cdef unsigned char _PERSISTENT
+cdef unsigned char _MANDATORY
+cdef unsigned int _NOTED_PERSISTENT
+cdef unsigned int _NOTED_MANDATORY
+cdef unsigned int _NOTED_UNROUTABLE
+cdef unsigned int _NOTED_RETURNED
+cdef unsigned int _NOTED_CONFIRMED
+cdef unsigned int _NOTED_REFUSED
 cdef unsigned int _HEADERS
 cdef unsigned int _REPLY_TO
 cdef unsigned int _CHECKED
@@ -42,12 +50,13 @@ cdef class Publishing:
     cdef public unsigned long long publish_total
     cdef public unsigned long long return_total
     cdef public unsigned long long drop_total
-    @cython.locals(route=Route, message=Message)
+    @cython.locals(route=Route, message=Message, flags="unsigned int")
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
-    @cython.locals(persistent=bint, size="long long", taken=bint, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t)
-    cdef Py_ssize_t _distribute(self, Route route, Message message) except -1
+    @cython.locals(persistent=bint, size="long long", taken=bint, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t,
+                   entry=RouteEntry)
+    cdef Py_ssize_t _distribute(self, Route route, Message message, unsigned int flags) except -1
     @cython.locals(original=Message, message=Message)
-    cdef Py_ssize_t _publish_without_bcc(self, Route route, object content, ContentScan scan) except -1
+    cdef Py_ssize_t _publish_without_bcc(self, Route route, object content, ContentScan scan, unsigned int flags) except -1
     @cython.locals(run=Run)
     cdef void _wait(self, Route route, long long size)
     @cython.locals(run=Run, queues=list, index=Py_ssize_t, queue=QueueHandle)

@@ -22,6 +22,14 @@ from vhosts.queues.handle import QueueHandle, Run
 
 # C integers where compiled (see publishing.pxd).
 _PERSISTENT = 1
+_MANDATORY = 1
+# Flags of a record in the routing log (persistence/log/FORMAT.md).
+_NOTED_PERSISTENT = 1
+_NOTED_MANDATORY = 2
+_NOTED_UNROUTABLE = 4
+_NOTED_RETURNED = 8
+_NOTED_CONFIRMED = 16
+_NOTED_REFUSED = 32
 _HEADERS = 1 << 13
 _REPLY_TO = 1 << 9
 _CHECKED = (1 << 8) | (1 << 4)  # expiration, user id
@@ -127,8 +135,9 @@ class Publishing:
             else:
                 self.last_args = args
                 self.last_route = route
+        flags = _NOTED_MANDATORY if args[len(args) - 1] & _MANDATORY else 0
         if route.has_bcc:
-            return self._publish_without_bcc(route, content, scan)
+            return self._publish_without_bcc(route, content, scan, flags)
         message = Message()
         message.content = content
         message.route = route.route
@@ -139,9 +148,10 @@ class Publishing:
         message.channel = self.number
         if scan.persistent:
             message.flags = _PERSISTENT
-        return self._distribute(route, message)
+        return self._distribute(route, message, flags)
 
-    def _distribute(self, route: Route, message: Message) -> int:
+    def _distribute(self, route: Route, message: Message, flags: int) -> int:
+        """Give the message to its queues; ``flags`` are what the routing log will say of the publish."""
         self.publish_total += 1
         persistent = message.flags & _PERSISTENT != 0
         size = message.body_size
@@ -158,12 +168,26 @@ class Publishing:
                 if not queue.publish(message if index == count - 1 else message.copy()):
                     taken = False
             if count == 0:
+                flags |= _NOTED_UNROUTABLE
                 if route.mandatory:
+                    flags |= _NOTED_RETURNED
                     self._return(route, message)
                 else:
                     self.drop_total += 1
         route.counters.publish_in += 1
         route.counters.publish_out += count
+        entry = route.entry
+        if entry is None:
+            entry = self.table.default_entry(route)
+        if entry is not None:
+            if persistent:
+                flags |= _NOTED_PERSISTENT
+            if self.confirming:
+                flags |= _NOTED_CONFIRMED
+            if not taken:
+                flags |= _NOTED_REFUSED
+            if entry.recorder.note(entry, size, flags):
+                entry.recorder.backlog.hold(self.inflow)
         if persistent and taken and len(route.durable_queues) > 0:
             self._wait(route, size)
         elif self.confirming:
@@ -173,7 +197,7 @@ class Publishing:
             self.next_sequence += 1
         return count
 
-    def _publish_without_bcc(self, route: Route, content: Any, scan: ContentScan) -> int:
+    def _publish_without_bcc(self, route: Route, content: Any, scan: ContentScan, flags: int) -> int:
         """The header BCC chose queues and must not be seen by them: frame the message anew."""
         original = Message()
         original.content = content
@@ -182,7 +206,7 @@ class Publishing:
         message = build_message(route.route, properties, original.body(), max(int(scan.frame_payload), 4088))
         if scan.persistent:
             message.flags = _PERSISTENT
-        return self._distribute(route, message)
+        return self._distribute(route, message, flags)
 
     def _wait(self, route: Route, size: int) -> None:
         run = self.run

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Hashable
 from hashlib import sha256
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from ..files import Disk, Mapping, join
+from ..files import Disk, Mapping, join, read_file
 
 if TYPE_CHECKING:
     from .queue_log import QueueLog
@@ -42,6 +42,33 @@ def log_id(name: str) -> bytes:
     except ValueError:
         octets = b""
     return octets if len(octets) == 16 else sha256(name.encode()).digest()[:16]
+
+
+class Mark(NamedTuple):
+    """A slot as read."""
+
+    epoch: int
+    end: int
+    segment: int
+    position: int
+    start: int
+
+
+def read_marks(disk: Disk, data_dir: str) -> dict[tuple[bytes, int], Mark]:
+    """The marks that the last process left, by log id and partition; what is not whole is left out."""
+    try:
+        data = read_file(disk, join(data_dir, FILE_NAME))
+    except OSError:
+        return {}
+    found = {}
+    for at in range(HEADER_SIZE, len(data) - SLOT_SIZE + 1, SLOT_SIZE):
+        body = data[at : at + SLOT_SIZE - 4]
+        if crc32(body).to_bytes(4, "little") != data[at + SLOT_SIZE - 4 : at + SLOT_SIZE]:
+            continue
+        name, partition, epoch, end, segment, position, start, flags = _SLOT.unpack(body)
+        if flags & IN_USE:
+            found[name, partition] = Mark(epoch, end, segment, position, start)
+    return found
 
 
 class Marks:

@@ -2,6 +2,8 @@
 
 cimport cython
 
+from persistence.log.routing_log cimport RouteEntry
+
 from vhosts.counters cimport ExchangeCounters
 from vhosts.queues.handle cimport QueueHandle
 
@@ -16,12 +18,15 @@ cdef class RoutingTable:
     cdef public unsigned long long generation
     cdef public dict default_routes
     cdef public dict exchanges
+    cdef public object names
+    cpdef RouteEntry default_entry(self, Route route)
 
 
 cdef class Route:
     cdef public list queues
     cdef public QueueHandle single
     cdef public list durable_queues
+    cdef public RouteEntry entry
     cdef public ExchangeCounters counters
     cdef public bytes route
     cdef public str exchange
@@ -46,7 +51,7 @@ cdef class RouteCache:
     @cython.locals(table=RoutingTable, route=Route, known=Route, has_cc=bint, has_bcc=bint, decided_by=int, flags=int)
     cdef Route _resolve(self, bytes args, bytes properties, bytes headers, bytes by_headers)
     @cython.locals(table=RoutingTable, decided_by=int, queues=dict, seen=dict, to_visit=list, position=Py_ssize_t)
-    cdef int _walk(self, object exchange, object message, Route route) except -1
+    cdef int _walk(self, object exchange, object message, Route route, dict matched) except -1
     cdef object _forget(self, unsigned long long generation)
 
 

@@ -18,6 +18,7 @@ Source: semantics 2.5; DESIGN 4.4.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
 from amqp_router.protocol.properties import header_range
@@ -26,6 +27,11 @@ from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
 from vhosts.exchanges.sender_selected import further_keys
 from vhosts.queues.handle import QueueHandle
+
+if TYPE_CHECKING:
+    from persistence.log.routing_log import RouteEntry
+    from vhosts.bindings import Binding
+    from vhosts.exchanges.route_names import RouteNames
 
 #: How many routes a cache holds of each kind before it is emptied.
 ROUTES_MAX = 10_000
@@ -42,7 +48,7 @@ _IMMEDIATE = 2
 class RoutingTable:
     """What the routes of a virtual host depend on. The virtual host changes it, route caches read it."""
 
-    __slots__ = ("default_routes", "exchanges", "generation", "vhost")
+    __slots__ = ("default_routes", "exchanges", "generation", "names", "vhost")
 
     def __init__(self) -> None:
         #: Name of the virtual host.
@@ -51,6 +57,14 @@ class RoutingTable:
         #: The route to each queue by its name in octets.
         self.default_routes: dict[bytes, Route] = {}
         self.exchanges: dict[str, Exchange] = {}
+        #: Makes the routes' entries in the routing log; None if there is none.
+        self.names: RouteNames | None = None
+
+    def default_entry(self, route: Route) -> RouteEntry | None:
+        """Give the route to a queue by its name its entry in the routing log, if there is one."""
+        if self.names is not None and route.single is not None:
+            route.entry = self.names.default_entry(route.route, route.single)
+        return route.entry
 
 
 class Route:
@@ -60,6 +74,7 @@ class Route:
         "cacheable",
         "counters",
         "durable_queues",
+        "entry",
         "exchange",
         "generation",
         "has_bcc",
@@ -82,6 +97,8 @@ class Route:
         self.route = b""
         self.exchange = ""
         self.routing_key = ""
+        #: What the routing log calls it and its key; None until it is asked for, or if there is no log.
+        self.entry: RouteEntry | None = None
         #: The publisher wants the message back if it goes nowhere; always False where it goes to a queue
         #: by the default exchange.
         self.mandatory = False
@@ -185,7 +202,8 @@ class RouteCache:
             if known is not None:
                 return known
         route = Route()
-        decided_by = self._walk(exchange, message, route)
+        matched: dict[Binding, None] = {}
+        decided_by = self._walk(exchange, message, route, matched)
         route.counters = exchange.counters
         route.exchange = exchange_name
         route.routing_key = key
@@ -193,6 +211,10 @@ class RouteCache:
         route.mandatory = flags & _MANDATORY != 0
         route.has_bcc = has_bcc
         route.generation = table.generation
+        if table.names is not None:
+            route.entry = table.names.entry(
+                exchange_name, route.route, route.queues, matched, table.generation
+            )
         if decided_by == BY_KEY and not has_cc and not has_bcc:
             route.cacheable = True
             if len(self._by_args) >= _ROUTES_MAX:
@@ -204,8 +226,10 @@ class RouteCache:
             self._by_headers[by_headers] = route
         return route
 
-    def _walk(self, exchange: Exchange, message: Routable, route: Route) -> int:
-        """Fill the queues of ``route``; returns what decided them, the least repeatable exchange counting.
+    def _walk(self, exchange: Exchange, message: Routable, route: Route, matched: dict[Binding, None]) -> int:
+        """Fill the queues of ``route``, and ``matched`` with the bindings that led there.
+
+        Returns what decided them, the least repeatable exchange counting.
 
         Follows bindings between exchanges, each exchange once, so cycles end. The alternate exchange of an
         exchange comes in when no binding of it matched, as in RabbitMQ: also if what matched led nowhere.
@@ -221,6 +245,8 @@ class RouteCache:
             position += 1
             decided_by = max(decided_by, source.decided_by)
             bindings = source.route(message)
+            if source.name != "":
+                matched.update(dict.fromkeys(bindings))
             for binding in bindings:
                 destination = binding.destination
                 if isinstance(destination, QueueHandle):

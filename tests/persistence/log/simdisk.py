@@ -95,11 +95,9 @@ class SimFile:
 
 
 class SimMapping:
-    def __init__(self, disk: SimDisk, inode: Inode) -> None:
-        self._disk = disk
+    def __init__(self, inode: Inode) -> None:
         self._inode = inode
         self._open = True
-        disk.open_files += 1
 
     def store(self, data: bytes, position: int) -> None:
         assert self._open
@@ -110,7 +108,6 @@ class SimMapping:
     def close(self) -> None:
         assert self._open
         self._open = False
-        self._disk.open_files -= 1
 
 
 class SimDisk:
@@ -162,7 +159,7 @@ class SimDisk:
         file.close()
         inode = self.names[path]
         assert inode is not None
-        return SimMapping(self, inode)
+        return SimMapping(inode)
 
     def make_directory(self, path: str) -> None:
         if path not in self.names:

@@ -1,0 +1,463 @@
+"""All routing logs of a node: when what is recorded gets to the disk, and when it goes again.
+
+Recorders close batches on the event loop. One thread of its own writes them, so that no confirm waits for
+statistics: once a second, with a sync, or as soon as a mebibyte waits. One job is under way at a time. When
+the disk falls far behind, publishers wait; when it fails, that partition stops recording and is tried again
+later.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from amqp_router.protocol.tick import Tick
+
+from ..errors import PersistenceError
+from ..files import Disk, FileCache, join, read_file
+from .marks import Marks, log_id, read_marks
+from .record import Batch
+from .routing_files import (
+    DIRECTORY,
+    Recovered,
+    RoutingWriter,
+    closed_segments,
+    partition_of,
+    recover,
+    remove_segment,
+    routing_id,
+    segments_of,
+)
+from .routing_log import DAY_US, Backlog, Recorder, RouteEntry
+from .sync import Timer
+from .worker import ThreadWorker, Worker
+
+logger = logging.getLogger(__name__)
+
+SYNC_S = 1.0
+#: A partition whose disk failed is tried again after this.
+RETRY_S = 60.0
+#: Between two looks for segments that are too old.
+RETENTION_S = 3600.0
+SEGMENT_BYTES_MAX = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingOptions:
+    """Options of the routing log, handed down by the composition root."""
+
+    #: Partitions of a virtual host that has no routing log yet.
+    partitions: int = 4
+    #: All routing logs together; the oldest segments go.
+    bytes_max: int = 1 << 30
+    #: ... and those whose events are older.
+    days: float = 7.0
+    #: Waiting to be written before publishers wait.
+    backlog_bytes_max: int = 32 << 20
+
+    @property
+    def segment_bytes_max(self) -> int:
+        """So small that removing one is no large part of all."""
+        return min(SEGMENT_BYTES_MAX, max(1 << 20, self.bytes_max // 16))
+
+
+class Waiter(Protocol):
+    """What a publisher's connection counts unsynced bytes with (``channel.publishing.Inflow``)."""
+
+    limit: int
+
+    def add(self, size: int) -> None: ...
+
+    def remove(self, size: int) -> None: ...
+
+
+class RoutingLog:
+    """The routing log of one virtual host."""
+
+    def __init__(self, vhost: str, name: str, recorders: list[Recorder]) -> None:
+        self.vhost = vhost
+        #: The name of its directory.
+        self.id = name
+        self.recorders = recorders
+
+    def entry(self, exchange: str, key: bytes, names: bytes) -> RouteEntry:
+        """What a ``Route`` keeps, to be noted: ``names`` is the payload of its entry in the file of names."""
+        return RouteEntry(self.recorders[partition_of(exchange, len(self.recorders))], key, names)
+
+
+class _Partition:
+    """What belongs to a recorder beside itself."""
+
+    def __init__(self, log_name: str, number: int, vhost: str, writer: RoutingWriter) -> None:
+        self.log_name = log_name
+        self.number = number
+        self.vhost = vhost
+        self.writer = writer
+        #: Its end, segment and position as the last process left them.
+        self.mark = (0, 0, 0)
+        self.retry: Timer | None = None
+
+
+class _Job:
+    """One turn of the thread."""
+
+    def __init__(self, *, sync: bool) -> None:
+        self.sync = sync
+        self.items: list[tuple[Recorder, list[tuple[Batch, list[bytes]]]]] = []
+        self.size = 0
+        #: Recorders whose segment is closed although nothing new came.
+        self.idle: list[Recorder] = []
+        self.retention: dict[str, int] | None = None
+        # What came of it.
+        self.failed: list[tuple[Recorder, Exception]] = []
+        self.synced: list[Recorder] = []
+        self.removed: dict[str, int] = {}
+
+
+class RoutingLogs:
+    """Everything but the jobs runs on the event loop; ``post`` puts a call onto it from the thread."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_dir: str,
+        options: RoutingOptions,
+        *,
+        tick: Tick,
+        marks: Marks,
+        post: Callable[[Callable[[], None]], Any],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        worker: Worker | None = None,
+    ) -> None:
+        self.logs: dict[str, RoutingLog] = {}
+        self.backlog = Backlog()
+        self.backlog.bytes_max = options.backlog_bytes_max
+        self.backlog.hold = self.hold
+        self.backlog.on_dirty = self._dirty
+        self.backlog.on_bytes = self._write_soon
+        #: Bytes cut and segments set aside at start: (virtual host, partition, what).
+        self.reports: list[tuple[str, int, str]] = []
+        self._disk = disk
+        self._data_dir = data_dir
+        self._root = join(data_dir, DIRECTORY)
+        self._options = options
+        self._tick = tick
+        self._marks = marks
+        self._post = post
+        self._call_later = call_later
+        self._wall_us = wall_us
+        self._worker = worker or ThreadWorker("routing-log")
+        self._files = FileCache(disk, 64, write=True)
+        self._old_marks = read_marks(disk, data_dir)
+        self._job: _Job | None = None
+        self._sync_timer: Timer | None = None
+        self._sync_due = False
+        self._retention_timer: Timer | None = None
+        self._retention_due = True
+        self._held: dict[Waiter, int] = {}
+        #: Recorders of which something is written and not synced.
+        self._written: dict[Recorder, None] = {}
+        self._stopped = False
+
+    # -- virtual hosts --------------------------------------------------------------------------------
+
+    def open(self, vhost: str) -> RoutingLog | None:
+        """The routing log of a virtual host, recovered or new; None if it cannot be had, which is logged."""
+        name = routing_id(vhost)
+        directory = join(self._root, name)
+        try:
+            partitions = self._partitions(directory)
+        except PersistenceError as error:
+            logger.error("no routing log for virtual host '%s': %s", vhost, error)
+            return None
+        description = {"version": 0, "kind": "routing", "vhost": vhost, "partitions": partitions}
+        recorders = []
+        for number in range(partitions):
+            place = join(directory, str(number))
+            recorder = Recorder(place, self._tick, self.backlog, self._options.segment_bytes_max)
+            writer = RoutingWriter(self._disk, self._files, place, description)
+            recorder.owner = _Partition(name, number, vhost, writer)
+            recorders.append(recorder)
+            self._recover(recorder)
+        log = self.logs[vhost] = RoutingLog(vhost, name, recorders)
+        if self._retention_timer is None:
+            self._retention_timer = self._call_later(SYNC_S, self._retain)
+        return log
+
+    def _partitions(self, directory: str) -> int:
+        """How many partitions a routing log has, or gets.
+
+        Raises:
+            PersistenceError: its description is not of this version, or cannot be read.
+        """
+        path = join(directory, "log.json")
+        try:
+            description = json.loads(read_file(self._disk, path))
+            version, partitions = description["version"], int(description["partitions"])
+        except FileNotFoundError:
+            return self._options.partitions
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PersistenceError(f"{path} cannot be read: {error}") from error
+        if version != 0 or partitions < 1:
+            raise PersistenceError(f"{path}: format version {version}, not 0")
+        return partitions
+
+    def _recover(self, recorder: Recorder) -> None:
+        owner: _Partition = recorder.owner
+        mark = self._old_marks.get((log_id(owner.log_name), owner.number))
+        if mark is not None:
+            owner.mark = (mark.end, mark.segment, mark.position)
+        try:
+            found = recover(self._disk, recorder.directory, owner.mark)
+        except OSError as error:
+            self._fail(recorder, error)
+            return
+        if found.damaged:
+            self.reports.append((owner.vhost, owner.number, f"a segment is set aside: {found.damaged}"))
+        if found.cut_bytes:
+            self.reports.append((owner.vhost, owner.number, f"{found.cut_bytes} torn bytes cut"))
+        self._begin(recorder, found)
+
+    def _begin(self, recorder: Recorder, found: Recovered) -> None:
+        segment = found.segment
+        recorder.owner.writer.take_over(found)
+        if segment.written:
+            recorder.begin(segment, found.ids, found.names, found.last_us)
+        else:
+            recorder.begin(segment, {}, 0, found.last_us)
+            recorder.roll()
+        if segment.end:
+            self._mark(recorder)
+
+    def _mark(self, recorder: Recorder) -> None:
+        owner: _Partition = recorder.owner
+        writer = owner.writer
+        base = writer.segment.base if writer.segment is not None else writer.synced_end
+        position = writer.synced if writer.segment is not None else 0
+        self._marks.put(
+            recorder, owner.log_name, owner.number, 0, writer.synced_end, base, position, writer.start
+        )
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    def hold(self, waiter: Waiter) -> None:
+        """Let a publisher wait until the disk has caught up."""
+        if waiter not in self._held:
+            size = waiter.limit + 1
+            self._held[waiter] = size
+            waiter.add(size)
+
+    def _dirty(self) -> None:
+        """There is something to write and sync within a second."""
+        if self._sync_timer is None and not self._stopped:
+            self._sync_timer = self._call_later(SYNC_S, self._second_is_over)
+
+    def _second_is_over(self) -> None:
+        self._sync_timer = None
+        self._sync_due = True
+        self._next_job()
+
+    def _write_soon(self) -> None:
+        if self._job is None:
+            self._next_job()
+
+    def _next_job(self) -> None:
+        """Hand to the thread what there is, unless it has a job."""
+        if self._job is not None:
+            return
+        backlog = self.backlog
+        if not (self._sync_due or self._retention_due or backlog.bytes >= backlog.write_bytes):
+            return
+        job = self._job = _Job(sync=self._sync_due)
+        dirty, backlog.dirty = backlog.dirty, []
+        self._sync_due = False
+        for recorder in dirty:
+            recorder.dirty = False
+            if job.sync:
+                # A batch that is still open grows until the second is over.
+                recorder.close()
+            elif recorder.is_open:
+                recorder.dirty = True
+                backlog.dirty.append(recorder)
+            if recorder.closed:
+                items, recorder.closed = recorder.closed, []
+                job.items.append((recorder, items))
+                job.size += sum([batch.length for batch, _ in items])
+                self._written[recorder] = None
+                if items[0][0].segment is not recorder.segment:
+                    self._retention_due = True
+        if self._retention_due:
+            self._retention_due = False
+            self._plan_retention(job)
+        self._worker.submit(partial(self._run, job))
+
+    def _plan_retention(self, job: _Job) -> None:
+        now_us = self._wall_us()
+        job.retention = {}
+        for log in self.logs.values():
+            for recorder in log.recorders:
+                segment = recorder.segment
+                if (
+                    not recorder.stopped
+                    and not recorder.dirty
+                    and not recorder.closed
+                    and segment.size
+                    and now_us - segment.first_ts >= DAY_US
+                ):
+                    recorder.roll()
+                    job.idle.append(recorder)
+                # The segments below this base are closed, and written when this job comes to retention.
+                job.retention[recorder.directory] = recorder.segment.base
+
+    def _run(self, job: _Job) -> None:
+        """In the thread."""
+        for recorder, items in job.items:
+            self._attempt(job, recorder, partial(recorder.owner.writer.write, items))
+        for recorder in job.idle:
+            self._attempt(job, recorder, recorder.owner.writer.close_segment)
+        if job.sync:
+            for recorder in list(self._written):
+                if self._attempt(job, recorder, recorder.owner.writer.sync):
+                    job.synced.append(recorder)
+        if job.retention is not None:
+            try:
+                self._remove_old(job, job.retention)
+            except Exception as error:
+                logger.warning("cannot remove old segments of the routing log: %s", error)
+        self._post(partial(self._done, job))
+
+    def _attempt(self, job: _Job, recorder: Recorder, act: Callable[[], None]) -> bool:
+        try:
+            act()
+        except Exception as error:
+            if not any(failed is recorder for failed, _ in job.failed):
+                job.failed.append((recorder, error))
+            return False
+        return True
+
+    def _remove_old(self, job: _Job, active: dict[str, int]) -> None:
+        closed, total = closed_segments(self._disk, self._root, active)
+        # A segment's last event is at the most a day after its first.
+        oldest_us = self._wall_us() - int((self._options.days + 1) * DAY_US)
+        for segment in closed:
+            if total <= self._options.bytes_max and segment.first_ts >= oldest_us:
+                continue
+            remove_segment(self._disk, segment)
+            total -= segment.size
+            bases = segments_of(self._disk, segment.directory)
+            job.removed[segment.directory] = bases[0] if bases else -1
+
+    def _done(self, job: _Job) -> None:
+        """A job is over, on the loop."""
+        if self._job is not job:
+            return
+        self._job = None
+        self.backlog.remove(job.size)
+        if job.sync:
+            self._written.clear()
+        for recorder, error in job.failed:
+            self._fail(recorder, error)
+        for recorder in job.synced:
+            if not recorder.stopped:
+                self._mark(recorder)
+        if job.removed:
+            self._move_starts(job.removed)
+        if self._held and not self.backlog.full:
+            held, self._held = self._held, {}
+            for waiter, size in held.items():
+                waiter.remove(size)
+        if self._written:
+            self._dirty()
+        self._next_job()
+
+    def _move_starts(self, removed: dict[str, int]) -> None:
+        """Segments were removed: partition directory to the base of the first that is left, -1 if none is."""
+        for log in self.logs.values():
+            for recorder in log.recorders:
+                start = removed.get(recorder.directory)
+                if start is not None and not recorder.stopped:
+                    writer: RoutingWriter = recorder.owner.writer
+                    writer.start = writer.synced_end if start < 0 else start
+                    self._mark(recorder)
+
+    # -- failures -------------------------------------------------------------------------------------
+
+    def _fail(self, recorder: Recorder, error: Exception) -> None:
+        """Stop recording in a partition, and try again in a while."""
+        owner: _Partition = recorder.owner
+        if owner.retry is not None:
+            return
+        # What is written and not synced will be cut.
+        recorder.lost += recorder.stop() + recorder.end - owner.writer.synced_end
+        recorder.end = owner.writer.synced_end
+        self._written.pop(recorder, None)
+        logger.error(
+            "the routing log of virtual host '%s' stops in partition %d, nothing else does; "
+            "next try in %d s: %s",
+            owner.vhost,
+            owner.number,
+            RETRY_S,
+            error,
+        )
+        if not self._stopped:
+            owner.retry = self._call_later(RETRY_S, partial(self._try_again, recorder))
+
+    def _try_again(self, recorder: Recorder) -> None:
+        found: list[Recovered | Exception] = []
+        self._worker.submit(partial(self._reopen, recorder, found))
+
+    def _reopen(self, recorder: Recorder, found: list[Recovered | Exception]) -> None:
+        """In the thread."""
+        try:
+            found.append(recorder.owner.writer.reopen(recorder.owner.mark))
+        except Exception as error:
+            found.append(error)
+        self._post(partial(self._reopened, recorder, found))
+
+    def _reopened(self, recorder: Recorder, found: list[Recovered | Exception]) -> None:
+        owner: _Partition = recorder.owner
+        owner.retry = None
+        result = found[0]
+        if isinstance(result, Exception):
+            self._fail(recorder, result)
+            return
+        logger.warning(
+            "the routing log of virtual host '%s' goes on in partition %d; %d events are not in it",
+            owner.vhost,
+            owner.number,
+            recorder.lost,
+        )
+        recorder.lost = 0
+        self._begin(recorder, result)
+        self._mark(recorder)
+
+    # -- retention and the end ------------------------------------------------------------------------
+
+    def _retain(self) -> None:
+        """Once an hour, for segments that have become too old."""
+        self._retention_timer = self._call_later(RETENTION_S, self._retain)
+        self._retention_due = True
+        self._next_job()
+
+    def stop(self) -> None:
+        """Write and sync everything; blocks."""
+        self._stopped = True
+        for timer in (self._sync_timer, self._retention_timer):
+            if timer is not None:
+                timer.cancel()
+        self._retention_due = False
+        while self._job is not None or self._written or self.backlog.dirty:
+            self._sync_due = True
+            self._next_job()
+            job = self._job
+            self._worker.wait_idle()
+            if job is not None:
+                self._done(job)
+        self._worker.stop()
+        self._files.close()

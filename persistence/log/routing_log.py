@@ -1,0 +1,346 @@
+"""The recorder of published events: one open batch of the routing log per partition.
+
+On the way of every publish, so: an event like the one before it raises a counter, any other closes the run
+and begins a record; nothing allocates. Batches are closed into a list that ``routing.RoutingLogs`` hands to
+its thread. Layouts are those of FORMAT.md ("Routing log").
+
+Invariants:
+- ``_run`` events of the record being made are not in ``_records`` yet; its key is in ``_keys``.
+- Ids of ``RouteEntry`` hold for the segment whose number they carry; a batch has ids of its own segment.
+
+Compiled: see ``routing_log.pxd``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amqp_router.protocol._buf import Buf
+from amqp_router.protocol.tick import Tick
+
+from .index import SparseIndex
+from .record import Batch
+from .segment import Segment
+
+ROUTING = 4
+RECORD_SIZE = 24
+PERSISTENT, MANDATORY, UNROUTABLE, RETURNED, CONFIRMED, REFUSED = 1, 2, 4, 8, 16, 32
+SAME_KEY = 0x8000
+#: A batch is closed before it would have more.
+RECORDS_MAX = 4096
+BATCH_BYTES_MAX = 256 * 1024
+#: A segment is closed once its names have more.
+NAMES_BYTES_MAX = 16 * 1024 * 1024
+DAY_US = 86_400_000_000
+
+# C integers where compiled (see routing_log.pxd).
+_RECORDS_MAX = 4096
+_BATCH_BYTES_MAX = 256 * 1024
+_SAME_KEY = 0x8000
+_U32_MAX = 0xFFFFFFFF
+_ROUTING = 4
+_RECORD_SIZE = 24
+_HEADER_SIZE = 72
+
+
+class Backlog:
+    """What all recorders of a node have closed and the disk does not have yet."""
+
+    __slots__ = ("bytes", "bytes_max", "dirty", "full", "hold", "on_bytes", "on_dirty", "write_bytes")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        #: So many are written at once, without waiting for the second to end: ``on_bytes()``.
+        self.write_bytes = 1 << 20
+        #: Above it publishers wait.
+        self.bytes_max = 32 << 20
+        self.full = False
+        #: Called with what a publisher's connection counts its unsynced bytes in, for it to wait.
+        self.hold: Callable[[Any], None] = _nothing
+        #: Recorders with events since they were closed; ``on_dirty()`` is called for the first.
+        self.dirty: list[Recorder] = []
+        self.on_dirty: Callable[[], None] = _nothing
+        self.on_bytes: Callable[[], None] = _nothing
+
+    def add(self, size: int) -> None:
+        """A batch of ``size`` bytes waits."""
+        self.bytes += size
+        if self.bytes > self.bytes_max:
+            self.full = True
+        if self.bytes >= self.write_bytes:
+            self.on_bytes()
+
+    def remove(self, size: int) -> None:
+        """``size`` bytes are written, or given up."""
+        self.bytes -= size
+        if self.bytes <= self.bytes_max // 2:
+            self.full = False
+
+
+def _nothing(*_: object) -> None:
+    """Nobody listens."""
+
+
+class RouteEntry:
+    """A route and a routing key as the log knows them. The router keeps it with its ``Route``."""
+
+    __slots__ = ("id", "key", "names", "recorder", "segment")
+
+    def __init__(self, recorder: Recorder, key: bytes, names: bytes) -> None:
+        self.recorder = recorder
+        #: The routing key as received.
+        self.key = key
+        #: The payload of the route's entry in the file of names.
+        self.names = names
+        #: The id there, in the segment of that number.
+        self.id = 0
+        self.segment = 0
+
+
+class Recorder:
+    """The open batch of one partition."""
+
+    __slots__ = (
+        "_base_ts",
+        "_count",
+        "_entry",
+        "_events",
+        "_flags",
+        "_ids",
+        "_key",
+        "_keys",
+        "_last_us",
+        "_names",
+        "_names_bytes",
+        "_next_id",
+        "_now_us",
+        "_records",
+        "_run",
+        "_same",
+        "_segment_bytes_max",
+        "_serial",
+        "_size",
+        "_tick",
+        "_tick_us",
+        "backlog",
+        "closed",
+        "directory",
+        "dirty",
+        "end",
+        "lost",
+        "owner",
+        "segment",
+        "stopped",
+    )
+
+    def __init__(self, directory: str, tick: Tick, backlog: Backlog, segment_bytes_max: int) -> None:
+        self.directory = directory
+        self.backlog = backlog
+        #: What goes with it elsewhere; not looked at here.
+        self.owner: Any = None
+        #: Closed batches, each with the payloads of the names that are new in it.
+        self.closed: list[tuple[Batch, list[bytes]]] = []
+        #: In the backlog's list.
+        self.dirty = False
+        #: The offset of the next batch.
+        self.end = 0
+        #: Nothing is recorded, as the disk has failed; and how many events were not.
+        self.stopped = True
+        self.lost = 0
+        self.segment = Segment(directory, 0)
+        self._tick = tick
+        self._segment_bytes_max = segment_bytes_max
+        # The segment's number in this process, from 1; its ids by payload, and the size of all names.
+        self._serial = 0
+        self._ids: dict[bytes, int] = {}
+        self._next_id = 0
+        self._names: list[bytes] = []
+        self._names_bytes = 0
+        # The open batch.
+        self._records = Buf()
+        self._keys = Buf()
+        self._count = 0
+        self._events = 0
+        self._base_ts = 0
+        self._key = b""
+        # The run being extended: its event, the tick's time and the one that is written for it.
+        self._entry: RouteEntry | None = None
+        self._size = 0
+        self._flags = 0
+        self._same = 0
+        self._run = 0
+        self._tick_us = 0
+        self._now_us = 0
+        self._last_us = 0
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    def note(self, entry: RouteEntry, size: int, flags: int) -> bool:
+        """Record one publish of ``size`` body bytes, now; True if the publisher should wait for the disk."""
+        if (
+            entry is self._entry
+            and size == self._size
+            and flags == self._flags
+            and self._tick.now_us == self._tick_us
+        ):
+            self._run += 1
+            return False
+        self._begin_run(entry, size, flags)
+        return self.backlog.full
+
+    def _begin_run(self, entry: RouteEntry, size: int, flags: int) -> None:
+        if self._run:
+            self._end_run()
+        if self.stopped:
+            self.lost += 1
+            return
+        now_us = self._tick.now_us
+        self._tick_us = now_us
+        if now_us < self._last_us:
+            now_us = self._last_us
+        self._last_us = now_us
+        key = entry.key
+        if self._count and self._is_full(len(key), now_us):
+            self.close()
+        if self._count == 0:
+            if self._is_segment_due(now_us):
+                self.roll()
+            self._base_ts = now_us
+        if entry.segment != self._serial:
+            self._enter(entry)
+        if self._count and key == self._key:
+            self._same = _SAME_KEY
+        else:
+            self._same = 0
+            self._keys.put(key)
+            self._key = key
+        self._count += 1
+        self._entry = entry
+        self._size = size
+        self._flags = flags
+        self._now_us = now_us
+        self._run = 1
+        if not self.dirty:
+            self.dirty = True
+            backlog = self.backlog
+            backlog.dirty.append(self)
+            if len(backlog.dirty) == 1:
+                backlog.on_dirty()
+
+    def _end_run(self) -> None:
+        entry = self._entry
+        records = self._records
+        self._entry = None
+        self._events += self._run
+        self._run = 0
+        records.le32(self._events)
+        records.le32(self._keys.size)
+        records.le32(self._now_us - self._base_ts)
+        records.le32(entry.id)  # type: ignore[union-attr]  # there is a run, so there is its entry
+        records.le32(self._size if self._size < _U32_MAX else _U32_MAX)
+        records.le32(self._flags | self._same)
+
+    def _is_full(self, key_size: int, now_us: int) -> bool:
+        size = _HEADER_SIZE + (self._count + 1) * _RECORD_SIZE + self._keys.size + key_size
+        return (
+            self._count >= _RECORDS_MAX
+            or size > _BATCH_BYTES_MAX
+            or now_us - self._base_ts > _U32_MAX
+            or self._names_bytes > NAMES_BYTES_MAX
+        )
+
+    def _is_segment_due(self, now_us: int) -> bool:
+        segment = self.segment
+        size: int = segment.size
+        return size > 0 and (
+            size + _BATCH_BYTES_MAX > self._segment_bytes_max
+            or self._names_bytes > NAMES_BYTES_MAX
+            or now_us - segment.first_ts >= DAY_US
+        )
+
+    def _enter(self, entry: RouteEntry) -> None:
+        """Give ``entry`` its id in this segment."""
+        number = self._ids.get(entry.names)
+        if number is None:
+            number = self._next_id
+            self._next_id += 1
+            self._ids[entry.names] = number
+            self._names.append(entry.names)
+            self._names_bytes += len(entry.names) + 12
+        entry.id = number
+        entry.segment = self._serial
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a batch is being made."""
+        return self._count > 0
+
+    # -- batches and segments -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the open batch, if there is one."""
+        if self._run:
+            self._end_run()
+        if self._count == 0:
+            return
+        segment = self.segment
+        batch = Batch()
+        batch.kind = _ROUTING
+        batch.record_size = _RECORD_SIZE
+        batch.base = self.end
+        self.end += self._events
+        batch.last = self.end - 1
+        batch.count = self._count
+        batch.base_ts = self._base_ts
+        batch.max_ts_delta = self._now_us - self._base_ts
+        batch.length = _HEADER_SIZE + self._records.size + self._keys.size
+        batch.pieces = [self._records.take(), self._keys.take()]
+        batch.segment = segment
+        batch.position = segment.size
+        if segment.first_ts < 0:
+            segment.first_ts = batch.base_ts
+        if segment.index is not None:
+            since_ms = (batch.base_ts - segment.first_ts) // 1000
+            segment.index.note(min(batch.base - segment.base, _U32_MAX), since_ms, segment.size)
+        segment.size += batch.length
+        segment.end = self.end
+        self._count = 0
+        self._events = 0
+        names, self._names = self._names, []
+        self.closed.append((batch, names))
+        self.backlog.add(batch.length)
+
+    def roll(self) -> None:
+        """Begin a new segment at ``end``; no batch is open."""
+        segment = Segment(self.directory, self.end)
+        segment.index = SparseIndex(64 * 1024)
+        self.begin(segment, {}, 0, 0)
+
+    def begin(self, segment: Segment, ids: dict[bytes, int], names: int, last_us: int) -> None:
+        """Go on in ``segment``, which has ``names`` names with these ids and a last event at ``last_us``."""
+        self.segment = segment
+        self.end = segment.end
+        self.stopped = False
+        self._serial += 1
+        self._ids = ids
+        self._next_id = names
+        self._names = []
+        self._names_bytes = sum([len(payload) + 12 for payload in ids])
+        if last_us > self._last_us:
+            self._last_us = last_us
+
+    def stop(self) -> int:
+        """Record nothing until ``begin``, and give up what waits; returns the events of the open batch."""
+        if self._run:
+            self._end_run()
+        for batch, _ in self.closed:
+            self.backlog.remove(batch.length)
+        self.closed = []
+        lost = self._events
+        self._records.clear()
+        self._keys.clear()
+        self._count = 0
+        self._events = 0
+        self.stopped = True
+        return lost
