@@ -7,18 +7,7 @@ has its own list (``tests/persistence/log/planted.py``).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Planted(NamedTuple):
-    name: str
-    file: str
-    old: str
-    new: str
-    #: What finds it: a test file, or nothing for the model, which walks this many seeds at most.
-    test: str = ""
-    seeds: int = 60
-
+from tests.planting import Planted
 
 QUEUE = "vhosts/queues/queue.py"
 DELIVERY = "amqp_router/channel/delivery.py"

@@ -6,20 +6,7 @@ fails. One that survives means that the model has gone blind somewhere.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Planted(NamedTuple):
-    name: str
-    file: str
-    old: str
-    new: str
-    #: Seeds to walk at most, and the mix of moves that reaches it best (-1 = all in turn).
-    seeds: int = 200
-    mix: int = -1
-    #: A test module that finds it, where the walks would take too long.
-    test: str = ""
-
+from tests.planting import Planted
 
 LOG = "persistence/log/"
 
@@ -83,8 +70,8 @@ PLANTED = [
         LOG + "journal.py",
         "            if not oldest.is_kept:",
         "            if True:",
-        400,
-        1,
+        seeds=400,
+        mix=1,
     ),
     Planted(
         "a dirty descriptor is closed without a sync",
@@ -109,8 +96,7 @@ PLANTED = [
         LOG + "recovery.py",
         "        _rewrite(disk, active, report.synced_position)",
         "        pass",
-        200,
-        1,
+        mix=1,
     ),
     Planted(
         "after a crash nothing is marked redelivered",
@@ -165,23 +151,22 @@ PLANTED = [
         LOG + "queue_log.py",
         "        if generation != self.generation or self.failed is not None:",
         "        if self.failed is not None:",
-        200,
-        4,
+        mix=4,
     ),
     Planted(
         "a truncated tail comes back from the journal",
         LOG + "recovery.py",
         "        if header.base < log.end or header.epoch < epoch:",
         "        if header.base < log.end:",
-        400,
-        4,
+        seeds=400,
+        mix=4,
     ),
     Planted(
         "a rewritten segment does not wait for the checkpoint of its settles",
         LOG + "cleaner.py",
         "self.is_written and self.log.checkpoints_durable >= self._checkpoint",
         "self.is_written",
-        test="test_cleaner.py",
+        test="tests/persistence/log/test_cleaner.py",
     ),
     Planted(
         "a torn tail is taken for rot",

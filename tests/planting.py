@@ -1,0 +1,81 @@
+"""Plants a bug into a copy of the sources and sees whether the tests find it.
+
+The lists of bugs stand beside what must find them: ``tests/model/planted.py``,
+``tests/persistence/log/planted.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from amqp_router import compiled
+
+#: From source it runs anyway: once is enough.
+ONCE = pytest.mark.skipif(
+    os.environ.get(compiled.UNCOMPILED_VARIABLE, "") not in ("", "0"),
+    reason="runs from source anyway: once is enough",
+)
+
+
+class Planted(NamedTuple):
+    """A textual change that must be noticed."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    #: A test file that finds it; nothing for the model, which walks.
+    test: str = ""
+    #: Seeds the model walks at most (0: as usual), and the mix of moves that reaches it best (-1: all).
+    seeds: int = 0
+    mix: int = -1
+
+
+def run(tree: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Python in the tree, from source."""
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(tree),
+        compiled.UNCOMPILED_VARIABLE: "1",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def check_is_found(tree: Path, planted: Planted, walk: Sequence[str]) -> None:
+    """With the bug in place its test, or the model's ``walk``, fails, and for no silly reason."""
+    path = tree / planted.file
+    source = path.read_text()
+    assert source.count(planted.old) == 1, "the source has moved on: plant the bug anew"
+    test = ["pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:asyncio", planted.test]
+    path.write_text(source.replace(planted.old, planted.new))
+    try:
+        done = run(tree, test if planted.test else walk)
+    finally:
+        path.write_text(source)
+    assert done.returncode == 1, f"survived: {planted.name}\n{done.stdout}{done.stderr}"
+    assert "SyntaxError" not in done.stderr
+    assert "ModuleNotFoundError" not in done.stderr
+    print(done.stdout[-300:])
+
+
+def check_nothing_is_found(tree: Path, walk: Sequence[str]) -> None:
+    """Without a bug the model is content; what it did is printed."""
+    done = run(tree, walk)
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(done.stdout)
