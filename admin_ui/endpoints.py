@@ -16,7 +16,7 @@ from aiohttp import web
 
 from admin_ui import query
 from admin_ui.auth import MANAGEMENT, NOBODY, Identity, authenticate
-from admin_ui.replies import ApiError, Pieces, Turns, dumps, encode_rows, not_authorised, not_found, send
+from admin_ui.replies import ApiError, Body, Turns, dumps, not_authorised, not_found, send
 from admin_ui.state import STATE, State
 from vhosts.vhost import VirtualHost
 
@@ -35,6 +35,11 @@ class Call:
     query: query.Query
     #: Added to the reply's.
     headers: dict[str, str] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
+
+    def new_body(self) -> Body:
+        """The reply's body, still empty."""
+        return Body(compress="gzip" in self.request.headers.get("Accept-Encoding", ""))
 
     def part(self, name: str) -> str:
         """A part of the path, decoded."""
@@ -145,13 +150,14 @@ def _check_accept(accept: str | None) -> None:
 
 async def reply(call: Call, result: Any) -> web.StreamResponse:
     """Make what a handler returned into a response."""
-    if isinstance(result, Pieces):
+    if isinstance(result, Body):
         return await send(call.request, result, call.headers)
+    body = call.new_body()
     if isinstance(result, Rows):
-        return await send(call.request, await _list(call, result), call.headers)
-    if call.query.columns is not None:
-        result = _columns(result, call.query.columns)
-    return await send(call.request, [dumps(result)], call.headers)
+        await _list(call, result, body)
+    else:
+        body.add(dumps(result if call.query.columns is None else _columns(result, call.query.columns)))
+    return await send(call.request, body, call.headers)
 
 
 def _columns(result: Any, columns: query.Columns) -> Any:
@@ -162,8 +168,8 @@ def _columns(result: Any, columns: query.Columns) -> Any:
     return result
 
 
-async def _list(call: Call, rows: Rows) -> list[bytes]:
-    wanted, turns = call.query, Turns()
+async def _list(call: Call, rows: Rows, body: Body) -> None:
+    wanted, turns = call.query, call.turns
     page = wanted.page
     things = rows.things
     total = len(things)
@@ -183,23 +189,23 @@ async def _list(call: Call, rows: Rows) -> list[bytes]:
             if quick is not None:
                 keyed.append((query.order(quick(thing)), thing))
             else:
-                made = document(thing)
-                keyed.append((query.sort_key(made, wanted.sort), made))
+                # The document is not kept: thousands of them would take long to free.
+                keyed.append((query.sort_key(document(thing), wanted.sort), thing))
             if count % 16 == 15:
                 await turns.next()
         keyed.sort(key=_key, reverse=wanted.sort_reverse)
+        await turns.next()
         things = [thing for _, thing in keyed]
-        if quick is None:
-            document = _same
     elif wanted.sort_reverse:
         things = things[::-1]
     if page is None:
-        return await encode_rows(_documents(things, document, wanted.columns), turns)
+        await body.add_rows(_documents(things, document, wanted.columns), turns)
+        return
     filtered = len(things)
     things = query.cut(page, things)
-    around = dumps(query.envelope(page, total, filtered, len(things)))
-    items = await encode_rows(_documents(things, document, wanted.columns), turns)
-    return [around[:-1] + b',"items":', *items, b"}"]
+    body.add(dumps(query.envelope(page, total, filtered, len(things)))[:-1] + b',"items":')
+    await body.add_rows(_documents(things, document, wanted.columns), turns)
+    body.add(b"}")
 
 
 def _documents(
@@ -212,7 +218,3 @@ def _documents(
 
 def _key(keyed: tuple[Any, Any]) -> Any:
     return keyed[0]
-
-
-def _same(thing: Any) -> Any:
-    return thing

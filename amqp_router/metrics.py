@@ -439,9 +439,10 @@ class Metrics:
     def start(self) -> None:
         """Take the first sample and go on."""
         self._offset_s = time.time() - self._loop.time()
-        self._begin()
-        while self._work is not None:  # whole at once: nobody is served yet
-            self._slice()
+        now = self._loop.time()
+        for _ in self._sample(self._next_tick(now)):
+            pass  # whole at once: nobody is served yet
+        self._sampled_at = now
 
     def stop(self) -> None:
         """Sample no more."""
@@ -450,14 +451,18 @@ class Metrics:
             self._timer = None
         self._work = None
 
-    def _begin(self) -> None:
-        now = self._loop.time()
+    def _next_tick(self, now: float) -> int:
+        """The number of the tick that is due; sets the timer for the one after it."""
         tick = int((now + self._offset_s) // INTERVAL_S)
         self._timer = self._loop.call_at((tick + 1) * INTERVAL_S - self._offset_s + 0.001, self._begin)
+        return tick
+
+    def _begin(self) -> None:
+        now = self._loop.time()
+        tick = self._next_tick(now)
         if self._work is not None or tick <= self.tick:
             return  # the last tick is not through yet: this one is skipped
-        if self.tick:
-            self.elapsed_s = now - self._sampled_at
+        self.elapsed_s = now - self._sampled_at
         self._sampled_at = now
         self._work = self._sample(tick)
         self._slice()
@@ -467,10 +472,13 @@ class Metrics:
         if work is None:
             return
         end = time.perf_counter() + SLICE_S
-        for _ in work:
-            if time.perf_counter() > end:
-                self._loop.call_soon(self._slice)
-                return
+        try:
+            for _ in work:
+                if time.perf_counter() > end:
+                    self._loop.call_soon(self._slice)
+                    return
+        except Exception as error:  # ours: this tick is lost, the next may do better
+            self._broker.unexpected("sampling", error)
         self._work = None
 
     def _sample(self, tick: int) -> Iterator[None]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from admin_ui.documents import exchanges
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
 from admin_ui.replies import not_found
-from vhosts.bindings import Binding
+from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
 
 DEFAULT = "amq.default"
@@ -57,22 +56,29 @@ def one(call: Call) -> dict[str, Any]:
 # -- bindings ---------------------------------------------------------------------------------------
 
 
-class _Implicit:
-    """Stands for the default exchange's way to a queue, among the bindings that there are."""
-
-    def __init__(self, queue: Any) -> None:
-        self.destination = queue
+#: A virtual host's name, and a binding there; or a queue, for the default exchange's way to it.
+_Pair: TypeAlias = tuple[str, Any]
 
 
-def _rows(found: list[tuple[str, Any]]) -> Rows:
-    return Rows(found, _document, name=lambda pair: str(pair[1].destination.name))
+def _rows(found: list[_Pair]) -> Rows:
+    return Rows(found, _document, name=lambda pair: str(getattr(pair[1], "destination", pair[1]).name))
 
 
-def _document(pair: tuple[str, Any]) -> dict[str, Any]:
+def _document(pair: _Pair) -> dict[str, Any]:
     vhost, binding = pair
-    if isinstance(binding, _Implicit):
-        return exchanges.implicit_binding(binding.destination)
+    if isinstance(binding, QueueHandle):
+        return exchanges.implicit_binding(binding)
     return exchanges.binding(binding, vhost)
+
+
+def _implicit(vhost: VirtualHost) -> list[_Pair]:
+    name, queues = vhost.name, vhost.queues
+    return [(name, queues[queue]) for queue in sorted(queues)]
+
+
+def _bindings(vhost: VirtualHost) -> list[_Pair]:
+    name = vhost.name
+    return _implicit(vhost) + [(name, binding) for binding in vhost.bindings]
 
 
 def every_binding(call: Call) -> Rows:
@@ -82,24 +88,16 @@ def every_binding(call: Call) -> Rows:
 
 def bindings_of_vhost(call: Call) -> Rows:
     """The bindings of one virtual host."""
-    return _rows(list(_bindings(call.vhost())))
-
-
-def _bindings(vhost: VirtualHost) -> Iterator[tuple[str, Any]]:
-    for name in sorted(vhost.queues):
-        yield vhost.name, _Implicit(vhost.queues[name])
-    for binding in vhost.bindings:
-        yield vhost.name, binding
+    return _rows(_bindings(call.vhost()))
 
 
 def bindings_of_source(call: Call) -> Rows:
     """What an exchange routes by."""
     vhost = call.vhost()
     exchange = _exchange(call, vhost)
-    found: list[Any] = [*vhost.bindings.of_source(exchange)]
     if exchange.name == "":
-        found = [_Implicit(vhost.queues[name]) for name in sorted(vhost.queues)]
-    return _rows([(vhost.name, binding) for binding in found])
+        return _rows(_implicit(vhost))
+    return _rows([(vhost.name, binding) for binding in vhost.bindings.of_source(exchange)])
 
 
 def bindings_of_destination(call: Call) -> Rows:
@@ -115,7 +113,7 @@ def bindings_of_queue(call: Call) -> Rows:
     queue = vhost.queues.get(call.part("queue"))
     if queue is None:
         raise not_found()
-    found = [_Implicit(queue), *vhost.bindings.of_destination(queue)]
+    found = [queue, *vhost.bindings.of_destination(queue)]
     return _rows([(vhost.name, binding) for binding in found])
 
 
@@ -130,11 +128,11 @@ def _between(call: Call) -> tuple[str, list[Any]]:
     source = vhost.exchanges.get(_name(call.part("source")))
     if source is None or destination is None:
         return vhost.name, []
-    found: list[Binding | _Implicit] = [
+    found: list[Any] = [
         binding for binding in vhost.bindings.of_destination(destination) if binding.source is source
     ]
     if source.name == "" and kind == "q":
-        found.append(_Implicit(destination))
+        found.append(destination)
     return vhost.name, found
 
 

@@ -37,10 +37,15 @@ def _sorted(found: dict[str, Any]) -> list[Any]:
 def rows(call: Call, found: list[Any]) -> Rows:
     """A list of queues."""
     node, query = call.state.node, call.query
-    if query.disable_stats:
-        return Rows(found, lambda queue: queues.brief(queue, node, totals=query.enable_queue_totals))
     stats = Stats(call.state.metrics, query.spans)
-    return Rows(found, lambda queue: queues.document(queue, node, stats), quick=_quick(stats))
+    quick = _quick(stats)
+    if query.disable_stats:
+        totals = query.enable_queue_totals
+        return Rows(found, lambda queue: queues.brief(queue, node, totals=totals), quick=quick)
+    if query.columns is not None and query.columns.keys() <= queues.BRIEF:
+        # `rabbitmqadmin list queues name messages`, and most who ask for columns.
+        return Rows(found, lambda queue: queues.brief(queue, node, totals=True), quick=quick)
+    return Rows(found, lambda queue: queues.document(queue, node, stats), quick=quick)
 
 
 def _quick(stats: Stats) -> dict[str, Callable[[Any], Any]]:

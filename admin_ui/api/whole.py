@@ -13,7 +13,7 @@ from admin_ui.auth import ADMINISTRATOR, MONITORING
 from admin_ui.documents import definitions, node, overview
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
-from admin_ui.replies import Pieces, Turns, dumps, encode_rows, not_found
+from admin_ui.replies import Body, dumps, not_found
 
 INDEX = "/api/index.html"
 #: What may not stand in the name of a file to download.
@@ -76,26 +76,31 @@ def feature_flags(call: Call) -> Rows:
     return Rows(node.feature_flags(), dict, name=lambda flag: str(flag["name"]))
 
 
-async def all_definitions(call: Call) -> Pieces:
+async def all_definitions(call: Call) -> Body:
     """Everything that is declared."""
     return await _definitions(call, definitions.document(call.state))
 
 
-async def definitions_of_vhost(call: Call) -> Pieces:
+async def definitions_of_vhost(call: Call) -> Body:
     """What is declared in one virtual host."""
     return await _definitions(call, definitions.of_vhost(call.vhost()))
 
 
-async def _definitions(call: Call, sections: definitions.Sections) -> Pieces:
-    turns, pieces = Turns(), Pieces()
+async def _definitions(call: Call, sections: definitions.Sections) -> Body:
+    body = call.new_body()
+    before = b"{"
     for name, content in sections.items():
-        pieces.append(b"%b%b:" % (b"," if pieces else b"{", dumps(name)))
-        pieces += [dumps(content)] if isinstance(content, str) else await encode_rows(content, turns)
-    pieces.append(b"}")
+        body.add(before + dumps(name) + b":")
+        before = b","
+        if isinstance(content, str):
+            body.add(dumps(content))
+        else:
+            await body.add_rows(content, call.turns)
+    body.add(b"}")
     file = call.request.query.get("download")
     if file:
         call.headers["Content-Disposition"] = f"attachment; filename={UNSAFE.sub('_', file)}"
-    return pieces
+    return body
 
 
 ENDPOINTS = [

@@ -43,6 +43,12 @@ _NO_BACKING: dict[str, Any] = {
     "version": 1,
 }
 
+MESSAGES = ("messages", "messages_ready", "messages_unacknowledged")
+#: What `brief` has, messages included.
+BRIEF = frozenset(
+    ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "state", "type", "vhost", *MESSAGES)
+)
+
 
 def brief(queue: Any, node: str, *, totals: bool) -> dict[str, Any]:
     """What ``disable_stats`` leaves; ``totals`` (``enable_queue_totals``) adds the messages."""
