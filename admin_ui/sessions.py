@@ -107,7 +107,7 @@ class Sessions:
         if self._sessions.pop(_hash(number), None) is not None:
             self._store()
 
-    def load(self) -> None:
+    async def load(self, app: web.Application) -> None:
         """Take over the sessions of the broker's last run; a file that is none of ours is left aside."""
         try:
             kept = json.loads(self._path.read_bytes())
@@ -174,7 +174,7 @@ SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
 def add_routes(app: web.Application) -> None:
     """Register the calls, and cookies as a way to authenticate."""
     sessions = app[SESSIONS] = Sessions(app[STATE])
-    sessions.load()
+    app.on_startup.append(sessions.load)
     app[SESSION] = identity
     app.router.add_get("/admin/v1/session", _show)
     app.router.add_post("/admin/v1/session", _login)

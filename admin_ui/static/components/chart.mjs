@@ -128,7 +128,7 @@ function options(node, series, latest, group, zoomed, setAt, write) {
       y: { range: (u, low, high) => [0, uPlot.rangeNum(0, Math.max(high ?? 0, 4), 0.08, true)[1]] },
     },
     axes: [
-      { ...common, size: 28, gap: 6, space: 84, values: (u, splits) => times(splits) },
+      { ...common, size: 28, gap: 6, space: 84, values: (u, splits) => inside(u, splits, times(splits)) },
       { ...common, size: 54, gap: 6, space: 34, values: (u, splits) => splits.map((n) => write(n)) },
     ],
     series: [
@@ -162,6 +162,11 @@ function shade(u, base) {
   fade.addColorStop(0, base.replace("rgb(", "rgba(").replace(")", ", 0.22)"));
   fade.addColorStop(1, base.replace("rgb(", "rgba(").replace(")", ", 0.02)"));
   return fade;
+}
+
+/** Labels but for one that the right edge would cut. */
+function inside(u, splits, labels) {
+  return labels.map((label, i) => (u.valToPos(splits[i], "x") > u.bbox.width / devicePixelRatio - 18 ? "" : label));
 }
 
 /** Clock times with as much as the distance between two needs. */

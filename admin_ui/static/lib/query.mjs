@@ -61,7 +61,7 @@ function compileTerm(term, fields) {
   if (!match) return contains(fields.name, term);
   const [, written, operator, value] = match;
   const name = written.toLowerCase();
-  const field = fields[name];
+  const field = Object.hasOwn(fields, name) ? fields[name] : null;
   if (!field) throw new Error(`there is no field “${written}”; there are ${Object.keys(fields).join(", ")}`);
   if (value === "") throw new Error(`“${name}${operator}” needs a value`);
   if (operator === "~") return contains(field, value);

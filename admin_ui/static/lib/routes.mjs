@@ -10,7 +10,7 @@ export function parse(pathname) {
   const [kind, ...rest] = parts;
   if (kind === undefined) return { page: "overview" };
   if (kind === "login" && !rest.length) return { page: "login" };
-  if (!(kind in LISTS)) return { page: "missing" };
+  if (!Object.hasOwn(LISTS, kind)) return { page: "missing" };
   if (!rest.length) return { page: kind };
   if (kind === "connections") return rest.length === 1 ? { page: "connection", name: rest[0] } : { page: "missing" };
   if (rest.length !== 2) return { page: "missing" };

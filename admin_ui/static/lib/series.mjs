@@ -96,6 +96,11 @@ export function follow(older, newer) {
   return older.map((column, i) => [...column.slice(0, end), ...newer[i].slice(first)]);
 }
 
+/** `values` with nulls before, so that there are `length` of them: the past that is not known. */
+export function padded(values, length) {
+  return [...Array(Math.max(0, length - values.length)).fill(null), ...values];
+}
+
 /** What changed between the first and the last known value. */
 export function growth(values) {
   const known = values.filter((value) => value !== null);
@@ -108,7 +113,7 @@ export function sparkPath(values, width, height, inset = 1.5) {
   if (known.length < 2) return { line: "", area: "" };
   const low = Math.min(...known, 0);
   const high = Math.max(...known, low + 1e-9);
-  const x = (i) => round((i / (values.length - 1)) * (width - 2 * inset) + inset);
+  const x = (i) => round((i / (values.length - 1)) * width);
   const y = (value) => round(height - inset - ((value - low) / (high - low)) * (height - 2 * inset));
   let line = "";
   let area = "";

@@ -7,10 +7,12 @@ import { bytes, count, duration, plural, rate, signed } from "../lib/format.mjs"
 import { useTopic } from "../lib/live.mjs";
 import { href, param } from "../lib/location.mjs";
 import { connectionPath, listPath, queuePath, segment } from "../lib/routes.mjs";
-import { growth, levelsOf, ratesOf } from "../lib/series.mjs";
+import { growth, levelsOf, padded, ratesOf } from "../lib/series.mjs";
 
 const LEVELS = ["messages_ready", "messages_unacknowledged"];
 const COUNTERS = ["publish", "deliver_get", "ack", "confirm", "redeliver", "unroutable"];
+/** Ten minutes in steps of 20 seconds. */
+const SPARK_POINTS = 31;
 const LENGTH_SERIES = [
   { label: "ready", colour: "blue", area: true },
   { label: "unacked", colour: "amber" },
@@ -80,8 +82,9 @@ function Tiles({ event, overview, points, history }) {
   const totals = overview.queue_totals ?? overview;
   const stats = overview.message_stats ?? {};
   const flat = useMemo(() => ({ ...history, ...history?.queue_totals, ...history?.message_stats }), [history]);
-  const levels = useMemo(() => levelsOf(flat, LEVELS).columns, [flat]);
-  const rates = useMemo(() => ratesOf(flat, ["publish", "deliver_get"]).columns, [flat]);
+  const spark = (columns) => columns.map((column) => padded(column, SPARK_POINTS));
+  const levels = useMemo(() => spark(levelsOf(flat, LEVELS).columns), [flat]);
+  const rates = useMemo(() => spark(ratesOf(flat, ["publish", "deliver_get"]).columns), [flat]);
   const now = (key) => points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0;
   const change = (values) => {
     const grown = growth(values);

@@ -1,4 +1,4 @@
-"""A small airport's worth of traffic by pika: publishers, consumers quick and slow, and what goes wrong every day."""
+"""A small airport's worth of traffic by pika: publishers, consumers quick and slow, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TICK_S = 0.1
 
 
 class Load:
-    """Runs from ``start`` to ``stop`` in threads; ``rate`` is messages a second of each of three publishers."""
+    """Runs from ``start`` to ``stop`` in threads; ``rate``: messages a second of each of three publishers."""
 
     def __init__(self, port: int, *, rate: int = 60) -> None:
         self.port = port
@@ -100,7 +100,9 @@ def publish(channel: BlockingChannel, origin: str, chance: random.Random) -> Non
     """One flight."""
     key = f"{chance.choice(CARRIERS)}.{origin}.{chance.choice(DESTINATIONS)}"
     month = chance.randint(1, 12)
-    properties = pika.BasicProperties(delivery_mode=2, headers={"month": month, "delay": chance.randint(-5, 90)})
+    properties = pika.BasicProperties(
+        delivery_mode=2, headers={"month": month, "delay": chance.randint(-5, 90)}
+    )
     channel.basic_publish(TOPIC, key, b'{"flight": 1545, "tailnum": "N14228", "distance": 1400}', properties)
 
 

@@ -1,0 +1,272 @@
+"""The stream of events: what it says, to whom, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse
+from yarl import URL
+
+from admin_ui.live.stream import HUB, SPARKLINES_MAX, STREAMS_MAX, TOPICS_MAX
+from tests.admin_ui.world import World, basic
+
+
+class Stream:
+    """The events of a stream as they come."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self.response = response
+        self._rest = b""
+
+    async def next(self) -> tuple[str, Any] | None:
+        """Topic and data of the next event; None at the end."""
+        while b"\n\n" not in self._rest:
+            piece = await self.response.content.readany()
+            if not piece:
+                return None
+            self._rest += piece
+        event, _, self._rest = self._rest.partition(b"\n\n")
+        topic, data = (line.partition(": ")[2] for line in event.decode().split("\n"))
+        return topic, json.loads(data) if data else None
+
+    async def of(self, topic: str) -> Any:
+        """The next event of a topic."""
+        async with asyncio.timeout(10):
+            while True:
+                event = await self.next()
+                assert event is not None, "the stream ended"
+                if event[0] == topic:
+                    return event[1]
+
+
+@contextlib.asynccontextmanager
+async def stream(node: World, topics: str, user: str = "guest") -> AsyncIterator[Stream]:
+    password = "guest" if user == "guest" else f"{user}-pw"
+    url = URL(f"{node.base}/admin/v1/events?topics={topics}", encoded=True)
+    async with node.http.get(url, headers={"Authorization": basic(user, password)}) as response:
+        assert response.status == 200, await response.text()
+        assert response.headers["Content-Type"] == "text/event-stream"
+        yield Stream(response)
+
+
+async def _ignore(message: Any) -> None:
+    pass
+
+
+async def test_overview_counts(shop: World) -> None:
+    connection = await shop.connect("shop")
+    channel = await connection.channel()
+    await channel.default_exchange.publish(__import__("aio_pika").Message(b"x"), "emails")
+    async with stream(shop, "overview,overview:shop,overview:staging") as events:
+        event = await events.of("overview")
+        assert event["queues"] == 2
+        assert event["connections"] == event["channels"] == 1
+        assert event["overview"]["queue_totals"]["messages_ready"] == 1
+        assert event["overview"]["message_stats"]["publish"] == 1
+        assert event["node"]["mem_used"] > 0
+        assert event["node"]["uptime"] < 60_000
+        assert event["attention"] == [{"kind": "no_consumers", "vhost": "shop", "name": "emails", "ready": 1}]
+        one = await events.of("overview:shop")
+        assert (one["queues"], one["overview"]["messages_ready"]) == (2, 1)
+        none = await events.of("overview:staging")
+        assert (none["queues"], none["connections"], none["attention"]) == (0, 0, [])
+    await connection.close()
+
+
+async def test_lists_come_whole_then_as_changes(shop: World) -> None:
+    async with stream(shop, "queues") as events:
+        whole = await events.of("queues")
+        assert whole["full"] is True
+        names = whole["columns"].index("name")
+        assert sorted(row[names] for row in whole["rows"]) == ["emails", "orders.eu"]
+        shop.broker.vhosts["shop"].declare_queue("late")
+        change = await events.of("queues")
+        assert "full" not in change
+        assert [row[names] for row in change["rows"]] == ["late"]
+        shop.broker.vhosts["shop"].delete_queue("late")
+        gone = await events.of("queues")
+        assert (gone["rows"], len(gone["gone"])) == ([], 1)
+
+
+async def test_exchanges_and_connections(shop: World) -> None:
+    connection = await shop.connect("shop", client_properties={"connection_name": "checkout"})
+    async with stream(shop, "exchanges,connections") as events:
+        found = await events.of("exchanges")
+        rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+        orders = next(row for row in rows if row["name"] == "orders")
+        assert (orders["type"], orders["bindings"], orders["durable"]) == ("topic", 1, True)
+    async with stream(shop, "connections") as events:
+        found = await events.of("connections")
+        row = dict(zip(found["columns"], found["rows"][0], strict=True))
+        assert (row["user"], row["vhost"], row["state"]) == ("guest", "shop", "running")
+    await connection.close()
+
+
+async def test_one_object_and_none(shop: World) -> None:
+    connection = await shop.connect("shop")
+    channel = await connection.channel()
+    queue = await channel.get_queue("orders.eu")
+    await queue.consume(_ignore)
+    topics = "queue:shop%2Forders.eu,exchange:shop%2Forders,exchange:shop%2Famq.default,queue:shop%2Fnone"
+    async with stream(shop, topics) as events:
+        event = await events.of("queue:shop/orders.eu")
+        assert event["queue"]["consumers"] == 1
+        name = event["queue"]["consumer_details"][0]["channel_details"]["connection_name"]
+        assert list(event["clients"]) == [name]
+        assert (await events.of("exchange:shop/orders"))["exchange"]["type"] == "topic"
+        assert (await events.of("exchange:shop/amq.default"))["exchange"]["name"] == ""
+        assert (await events.of("queue:shop/none"))["gone"] is True
+    topic = f"connection:{URL.build(path=name).raw_path}".replace(">", "%3E").replace("%", "%25")
+    async with stream(shop, topic) as events:
+        found = await events.next()
+        assert found is not None
+        assert [channel["number"] for channel in found[1]["channels"]] == [1]
+        await connection.close()
+        for _ in range(5):
+            found = await events.next()
+            assert found is not None
+            if "gone" in found[1]:
+                break
+        else:
+            raise AssertionError("the connection is still shown")
+
+
+async def test_each_sees_its_own(shop: World) -> None:
+    shop.broker.vhosts["staging"].declare_queue("secret")
+    shop.broker.vhosts["staging"].declare_exchange("secret", "topic")
+    connection = await shop.connect("shop")
+    topics = "queues,exchanges,connections,overview,queue:staging%2Fsecret,exchange:staging%2Fsecret"
+    async with stream(shop, topics, "alice") as events:
+        found = [await events.next() for _ in range(6)]
+        assert "secret" not in json.dumps([event for event in found if ":" not in event[0]])  # type: ignore[index]
+        assert all(event[1].get("gone") for event in found if ":" in event[0])  # type: ignore[index]
+        by_topic = dict(found)  # type: ignore[arg-type]
+        assert by_topic["connections"]["rows"] == []
+        assert by_topic["overview"]["node"] is None
+        assert by_topic["overview"]["queues"] == 2
+        assert by_topic["overview"]["connections"] == 0
+    async with stream(shop, "connections", "bob") as events:
+        assert len((await events.of("connections"))["rows"]) == 1
+    await connection.close()
+
+
+async def test_names_that_are_hostile_travel(shop: World) -> None:
+    names = ["<img src=x onerror=alert(1)>", "line\nbreak", "a/b%2Fc,d:e", "é" * 120, "data: x\n\nevent: y"]
+    for name in names:
+        shop.broker.vhosts["shop"].declare_queue(name)
+    async with stream(shop, "queues") as events:
+        whole = await events.of("queues")
+        assert set(names) <= {row[2] for row in whole["rows"]}
+
+
+async def test_a_change_of_users_ends_the_stream(shop: World) -> None:
+    async with stream(shop, "overview", "alice") as events:
+        await events.of("overview")
+        shop.broker.users.put_user("alice", b"other", ("management",))
+        async with asyncio.timeout(5):
+            while await events.next() is not None:
+                pass
+
+
+async def test_nothing_is_read_without_viewers(node: World) -> None:
+    hub = node.admin._runner.app[HUB]
+    async with stream(node, "queues") as events:
+        await events.of("queues")
+        assert hub._task is not None
+    async with asyncio.timeout(10):
+        while hub._task is not None:
+            await asyncio.sleep(0.05)
+    assert hub._lists == {}
+
+
+async def test_a_viewer_that_does_not_read_gets_the_newest_whole(node: World) -> None:
+    hub = node.admin._runner.app[HUB]
+    vhost = node.broker.vhosts["/"]
+    for number in range(3000):
+        vhost.declare_queue(f"queue-{number:04}-{'x' * 200}")
+    async with stream(node, "queues") as events:
+        await asyncio.sleep(0.3)
+        viewer = next(iter(hub._viewers))
+        for number in range(30):  # more than the sockets between the two hold
+            for queue in vhost.queues.values():
+                queue.publish_total += 1
+            vhost.declare_queue(f"late-{number}")
+            hub._hurry.set()
+            await asyncio.sleep(0.05)
+        assert len(viewer.news) <= 1
+        found: dict[str, Any] = {}
+        wholes = 0
+        async with asyncio.timeout(20):
+            while "late-29" not in {row[2] for row in found.values()}:
+                event = await events.of("queues")
+                wholes += bool(event.get("full"))
+                found = ({} if event.get("full") else found) | {row[0]: row for row in event["rows"]}
+        assert wholes >= 1
+        assert len(found) == 3030
+
+
+async def test_streams_of_one_user_are_bounded(node: World) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(STREAMS_MAX):
+            await stack.enter_async_context(stream(node, "overview"))
+        reply = await node.call("GET", "/admin/v1/events?topics=overview")
+        assert (reply.status, reply.headers["Retry-After"]) == (429, "10")
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        "",
+        "none",
+        "queue",
+        "queue:",
+        "queues:x",
+        "overview,",
+        "queue:a%0Ab",
+        ",".join(["overview:a"] * 1) + ",x",
+    ],
+)
+async def test_unknown_topics(node: World, topics: str) -> None:
+    reply = await node.call("GET", f"/admin/v1/events?topics={topics}")
+    assert reply.status == 400
+    assert "unknown topic" in reply.json["reason"]
+
+
+async def test_too_many_topics(node: World) -> None:
+    topics = ",".join(f"overview:v{number}" for number in range(TOPICS_MAX + 1))
+    assert (await node.call("GET", f"/admin/v1/events?topics={topics}")).status == 400
+
+
+async def test_the_stream_needs_a_login(node: World) -> None:
+    assert (await node.call("GET", "/admin/v1/events?topics=overview", None)).status == 401
+
+
+async def test_sparklines(shop: World) -> None:
+    vhost = shop.broker.vhosts["shop"]
+    shop.sample()
+    vhost.queues["emails"].publish_total += 1
+    for _ in range(5):
+        shop.sample()
+    body = json.dumps({"queues": [["shop", "emails"], ["shop", "none"], ["none", "none"], ["staging", "x"]]})
+    reply = await shop.call("POST", "/admin/v1/sparklines", "alice", body=body)
+    emails, *others = reply.json["series"]
+    assert len(emails) == 31
+    assert emails[0] is None
+    assert emails[-1] == 0
+    assert others == [None, None, None]
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", '{"queues": [1]}', '{"queues": 3}', "\xff"])
+async def test_sparklines_of_nonsense(node: World, body: str) -> None:
+    assert (await node.call("POST", "/admin/v1/sparklines", body=body)).status == 400
+
+
+async def test_sparklines_of_too_many(node: World) -> None:
+    body = json.dumps({"queues": [["/", "x"]] * (SPARKLINES_MAX + 1)})
+    assert (await node.call("POST", "/admin/v1/sparklines", body=body)).status == 400
+    assert (await node.call("POST", "/admin/v1/sparklines", body="x" * 300_000)).status == 413
