@@ -46,12 +46,12 @@ class Call:
         return self.request.match_info[name]
 
     def vhost(self, name: str = "vhost") -> VirtualHost:
-        """The virtual host that the path names.
+        """The virtual host that the path names; ``/`` if it is empty.
 
         Raises:
             ApiError: there is none (404), or the caller may not see it (401).
         """
-        wanted = self.part(name)
+        wanted = self.part(name) or "/"
         vhost = self.state.broker.vhosts.get(wanted)
         if vhost is None:
             raise not_found()

@@ -71,7 +71,8 @@ def _quick(stats: Stats) -> dict[str, Callable[[Any], Any]]:
 
 ENDPOINTS = [
     Endpoint("/queues", every),
-    Endpoint("/queues/{vhost}", of_vhost),
+    # Flower leaves the name of virtual host "/" unescaped, which makes it empty.
+    Endpoint("/queues/{vhost:[^/]*}", of_vhost),
     Endpoint("/queues/{vhost}/{queue}", one),
     Endpoint("/queues/{vhost}/{queue}/contents", None),
     Endpoint("/queues/{vhost}/{queue}/actions", None),

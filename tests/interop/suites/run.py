@@ -37,6 +37,8 @@ class Client(NamedTuple):
     options: tuple[str, ...] = ()
     #: A program that must be there already; without it the client is left out.
     program: str = ""
+    #: Whether it needs the HTTP API, which RabbitMQ is started without.
+    admin: bool = False
 
 
 CELERY = ("celery==5.7.0", "kombu==5.7.0")
@@ -53,6 +55,7 @@ CLIENTS = [
     Client("kombu, product RabbitMQ", KOMBU, "check_kombu.py", AS_RABBITMQ),
     Client("celery", CELERY, "check_celery.py"),
     Client("celery, product RabbitMQ", CELERY, "check_celery.py", AS_RABBITMQ),
+    Client("flower", ("flower==2.2.0", *CELERY), "check_flower.py", admin=True),
     Client("rabbitpy", ("rabbitpy==3.0.2",), "check_rabbitpy.py"),
     Client("amqp-tools (C)", (), "check_amqp_tools.py", program="amqp-publish"),
 ]
@@ -99,6 +102,7 @@ def check(client: Client, broker: Broker) -> Row:
         str(SCRIPTS / client.script),
         broker.host,
         str(broker.port),
+        str(getattr(broker, "admin_port", 0)),
     ]
     passed, problems, ended = 0, [], ""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -197,6 +201,10 @@ def main() -> int:
         if client.program and shutil.which(client.program) is None:
             rows.append(Row(client.name, 0, 0, 1, 0.0, []))
             print(f"{client.name}: left out, there is no {client.program}", flush=True)
+            continue
+        if client.admin and arguments.rabbitmq:
+            rows.append(Row(client.name, 0, 0, 1, 0.0, []))
+            print(f"{client.name}: left out, RabbitMQ runs without its HTTP API", flush=True)
             continue
         options = () if arguments.rabbitmq else client.options
         row = with_broker(arguments, options, lambda broker, client=client: check(client, broker))

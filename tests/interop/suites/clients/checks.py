@@ -1,7 +1,7 @@
 """What the scripts beside this file share, each of which runs in a client's own environment.
 
-A script registers its checks with ``@check`` and calls ``main()``; it is started as ``SCRIPT HOST PORT`` and
-prints one line per check: PASS or FAIL, the name, and why, separated by tabs.
+A script registers its checks with ``@check`` and calls ``main()``; it is started as ``SCRIPT HOST PORT
+ADMIN_PORT`` and prints one line per check: PASS or FAIL, the name, and why, separated by tabs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable
 CHECK_SECONDS = 40
 HOST = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1"
 PORT = int(sys.argv[2]) if len(sys.argv) > 2 else 5672
+#: Of the HTTP API; 0 if the broker has none.
+ADMIN_PORT = int(sys.argv[3]) if len(sys.argv) > 3 else 0
 #: More than two body frames at the usual frame_max of 131,072.
 LARGE = bytes(range(256)) * 1200
 
