@@ -290,3 +290,45 @@ def test_slow_handshake_is_cut(tmp_path: Path) -> None:
             assert slow.recv(1) == b""
         assert 0.2 < time.monotonic() - begin < 2
     assert broker.stop() == 0
+
+
+def test_other_event_loop(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path, options=["--event-loop", "uvloop"])
+    broker.start()
+    body = os.urandom(3 << 20)
+    parameters = pika.ConnectionParameters("127.0.0.1", broker.port)
+    try:
+        with pika.BlockingConnection(parameters) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("q", durable=True)
+            for content in (b"small", body):
+                channel.basic_publish("", "q", content, pika.BasicProperties(delivery_mode=2))
+        broker.kill9()
+        broker.start()
+        with pika.BlockingConnection(parameters) as connection:
+            channel = connection.channel()
+            got = []
+            for method, _, content in channel.consume("q", inactivity_timeout=5):
+                got.append((content, method.redelivered))
+                channel.basic_ack(method.delivery_tag)
+                if len(got) == 2:
+                    break
+            assert got == [(b"small", True), (body, True)]
+            channel.cancel()
+    finally:
+        assert broker.stop() == 0
+    assert "Traceback" not in broker.log()
+
+
+def test_event_loop_that_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "uvloop.py").write_text("raise ImportError('no')")
+    result = subprocess.run(
+        [sys.executable, "-m", "amqp_router.main", "serve", "--event-loop", "uvloop"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[1]}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "event_loop is uvloop, which is not installed: " in result.stderr
