@@ -14,7 +14,7 @@ BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhos
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 
-.PHONY: help install compile run test check demo recompute chaos soak interop bench clean
+.PHONY: help install compile run test check analytics demo recompute chaos soak interop bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -51,6 +51,11 @@ $(VENV)/installed-demo: $(SETUP) | compile
 	@$(PIP) install --no-build-isolation -e '.[demo]' && $(ON_PATH)
 	@touch $(VENV)/installed $@
 
+$(VENV)/installed-analytics: $(SETUP) | compile
+	@echo "Installing the broker and Spark into $(VENV) ..."
+	@$(PIP) install --no-build-isolation -e '.[analytics]' && $(ON_PATH)
+	@touch $(VENV)/installed $@
+
 install: compile $(VENV)/installed ## set up .venv with the broker in it
 	@$(VENV)/bin/amqp-router --version
 
@@ -74,6 +79,10 @@ check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
 	@$(MAKE) --no-print-directory test
+
+analytics: compile $(VENV)/installed-analytics ## set up Spark (and Java, if there is none) beside the broker
+	@$(PY) -m spark_analytics.java
+	@$(VENV)/bin/amqp-router analytics doctor $(ARGS)
 
 demo: compile $(VENV)/installed-demo ## 336,776 real flights: published, read by Spark, consumed; every figure checked
 	@$(PY) -m demo $(ARGS)
