@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         NotADataDirectory,
         OptionError,
     )
-    from .routing_stats import RoutingStats, routing_stats
-    from .session import register, session, write_executor_zip
+    from .spark_session import register, session, write_executor_zip
+    from .statistics import RoutingStats, routing_stats
 
 __all__ = [
     "AnalyticsError",
@@ -50,8 +50,8 @@ __all__ = [
 
 _MODULES = {
     "arrow": ("end_offsets", "read_arrow", "read_batches"),
-    "routing_stats": ("RoutingStats", "routing_stats"),
-    "session": ("register", "session", "write_executor_zip"),
+    "statistics": ("RoutingStats", "routing_stats"),
+    "spark_session": ("register", "session", "write_executor_zip"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -61,6 +61,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
-    # Over the submodule of the same name, which the import has just put there.
     globals()[name] = value
     return value

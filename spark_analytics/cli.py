@@ -209,8 +209,8 @@ def _stats(args: argparse.Namespace) -> int:
 
 def _figures(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
     """The totals and the wanted tables as plain lists of rows."""
-    from .routing_stats import routing_stats  # noqa: PLC0415
-    from .session import session  # noqa: PLC0415
+    from .spark_session import session  # noqa: PLC0415
+    from .statistics import routing_stats  # noqa: PLC0415
 
     options = {"vhosts": args.vhost, "startingTimestamp": args.since, "endingTimestamp": args.until}
     spark = session("amqp-router analytics stats", log_file=log_file)

@@ -87,7 +87,7 @@ def _data(path: str) -> Finding:
 
 
 def _spark(path: str | None) -> Iterator[Finding]:
-    from .session import session  # noqa: PLC0415 - takes a second
+    from .spark_session import session  # noqa: PLC0415 - takes a second
 
     with tempfile.NamedTemporaryFile(prefix="amqp-router-spark-", suffix=".log") as log:
         try:

@@ -97,15 +97,13 @@ SLOT_SIZE = 64
 SLOT_IN_USE = 1
 
 
-def routing_log_id(vhost: str) -> str:
-    """The directory name of a virtual host's routing log."""
-    return hashlib.sha256(b"routing\0" + octets(vhost)).hexdigest()[:32]
-
-
 def mark_id(log_id: str) -> str:
     """The id under which a log has its mark: its directory's name, or if that is no id of ours, its hash."""
-    is_hex = len(log_id) == 32 and not set(log_id) - set("0123456789abcdef")
-    return log_id if is_hex else hashlib.sha256(log_id.encode()).hexdigest()[:32]
+    try:
+        number = bytes.fromhex(log_id)
+    except ValueError:
+        number = b""
+    return number.hex() if len(number) == 16 else hashlib.sha256(log_id.encode()).hexdigest()[:32]
 
 
 def routing_partition(exchange: str, partitions: int) -> int:

@@ -37,7 +37,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
     ),
     "splitBytes": ("134217728", "most bytes of log in one task"),
     "batchRows": ("65536", "most rows in one Arrow batch"),
-    "verify": ("all", "checksums: `all`, `tail` (payloads of each log's last segment), `none`"),
+    "verify": ("all", "checksums: `all`; `tail`, of each log's last segment; `none`, of batch headers alone"),
     "pushdown": ("false", "let Spark hand its filters to the reader; only for a table that is used once"),
     "failOnDataLoss": ("true", "error if records are gone that the table had when it was loaded"),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_analytics.session import session
+from spark_analytics.spark_session import session
 
 ROOT = Path(__file__).resolve().parents[2]
 

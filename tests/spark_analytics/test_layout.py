@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amqp_router import datadir
-from persistence.log import index, record
+from persistence.log import index, marks, record, routing_files, routing_log
 from persistence.log.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
 from spark_analytics import layout
 
@@ -17,7 +17,9 @@ def test_batch_header() -> None:
         record.SETTLES,
         record.CONTROL,
     )
+    assert layout.KIND_ROUTING == routing_log.ROUTING
     assert layout.MESSAGE_SIZE == record.MESSAGE_SIZE
+    assert layout.ROUTING_SIZE == routing_log.RECORD_SIZE
     batch = record.settles_batch([(1, 2, 1, 0)], 5, 7, 1_000, 3)
     fields = layout.BATCH_HEADER.unpack(batch.pack_header(0))
     assert fields[:-1] == (record.MAGIC, 0, record.SETTLE_SIZE, 96, record.SETTLES, 0, 1, 2, 5)
@@ -47,3 +49,40 @@ def test_index() -> None:
 
 def test_data_directory_stamp() -> None:
     assert (layout.STAMP, layout.DATA_LAYOUT) == (datadir.STAMP, datadir.LAYOUT)
+
+
+def test_event_flags() -> None:
+    assert (
+        layout.EVENT_PERSISTENT,
+        layout.EVENT_MANDATORY,
+        layout.EVENT_UNROUTABLE,
+        layout.EVENT_RETURNED,
+        layout.EVENT_CONFIRMED,
+        layout.EVENT_REFUSED,
+        layout.EVENT_SAME_KEY,
+    ) == (
+        routing_log.PERSISTENT,
+        routing_log.MANDATORY,
+        routing_log.UNROUTABLE,
+        routing_log.RETURNED,
+        routing_log.CONFIRMED,
+        routing_log.REFUSED,
+        routing_log.SAME_KEY,
+    )
+
+
+def test_names() -> None:
+    for exchange in ("", "flights", "grün", "\udcff"):
+        assert layout.routing_partition(exchange, 7) == routing_files.partition_of(exchange, 7)
+    assert (layout.ROUTING, layout.NAMES_SUFFIX) == (routing_files.DIRECTORY, routing_files.NAMES_SUFFIX)
+    assert layout.NAMES_MAGIC == routing_files._NAMES_MAGIC
+    assert layout.NAMES_HEADER.size == routing_files._NAMES_HEADER.size
+    assert layout.NAMES_ENTRY.format == routing_files._NAME.format
+
+
+def test_marks() -> None:
+    assert (layout.SYNCED, layout.SYNCED_MAGIC) == (marks.FILE_NAME, marks.MAGIC)
+    assert (layout.SLOT_SIZE, layout.SYNCED_HEADER_SIZE) == (marks.SLOT_SIZE, marks.HEADER_SIZE)
+    assert layout.SLOT_IN_USE == marks.IN_USE
+    for log_id in ("ab" * 16, "not-hex", "AB" * 16):
+        assert bytes.fromhex(layout.mark_id(log_id)) == marks.log_id(log_id)

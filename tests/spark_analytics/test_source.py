@@ -17,7 +17,7 @@ import spark_analytics
 from amqp_router.protocol.fields import encode_plain
 from spark_analytics.doctor import first_line
 from spark_analytics.schema import TABLES, arrow_schema, ddl
-from spark_analytics.session import PUSHDOWN_CONF
+from spark_analytics.spark_session import PUSHDOWN_CONF
 
 from .encoder import (
     Run,

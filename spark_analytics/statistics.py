@@ -24,7 +24,7 @@ class RoutingStats:
 
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str], **options: Any) -> None:
         self._spark = spark
-        self._path = os.fspath(path)
+        self._path = os.path.abspath(path)
         self._options: Mapping[str, str] = {name: _as_option(value) for name, value in options.items()}
         self._ends = {table: end_offsets(self._path, table) for table in ("routing", "messages")}
 
