@@ -8,6 +8,7 @@ here, in RabbitMQ's order: the method (405), who calls (401), what it accepts (4
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -113,8 +114,10 @@ def add_routes(app: web.Application, endpoints: Iterable[Endpoint]) -> None:
     """Register ``endpoints``, each with and without a slash at its end."""
     for endpoint in endpoints:
         answer = _answerer(endpoint)
-        app.router.add_route("*", "/api" + endpoint.path, answer)
-        app.router.add_route("*", "/api" + endpoint.path + "/", answer)
+        # aiohttp's own pattern for a part of a path refuses braces, which names may have.
+        path = "/api" + re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", endpoint.path)
+        app.router.add_route("*", path, answer)
+        app.router.add_route("*", path + "/", answer)
 
 
 def _answerer(endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

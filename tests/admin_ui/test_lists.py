@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -304,3 +305,10 @@ async def test_arguments_of_every_type(node: World) -> None:
         "x-double": 0.5,
         "x-huge": 2**63 - 1,
     }
+
+
+@pytest.mark.parametrize("name", ["{braces}", "%2F", "a/b", "a b", "%", "é?#&=+", "<img>"])
+async def test_names_of_any_letters_have_a_path(node: World, name: str) -> None:
+    node.broker.vhosts["/"].declare_queue(name)
+    found = await node.get(f"/queues/%2F/{quote(name, safe='')}")
+    assert found["name"] == name

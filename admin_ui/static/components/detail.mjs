@@ -7,7 +7,7 @@ import { listPath } from "../lib/routes.mjs";
 export function Title({ kind, name, pills, children }) {
   return html`<header class="title">
     <p class="title-kind">${kind}</p>
-    <h1>${name}</h1>
+    <p class="title-name">${name}</p>
     <div class="pills">${pills.filter(Boolean).map((text) => html`<${Pill} key=${text}>${text}<//>`)}${children}</div>
   </header>`;
 }

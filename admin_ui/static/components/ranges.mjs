@@ -35,7 +35,7 @@ export function RangePicker({ path, ranges }) {
 
 /**
  * The points of a page's charts. `topic` is its live event, `pick` takes the document of RabbitMQ's shape out of that,
- * `path` is where the same document has samples, `kinds` their parameters (lengths, msg_rates, data_rates).
+ * `path` is where the same document has samples (null: not yet known whether it is there), `kinds` their parameters (lengths, msg_rates, data_rates).
  * `ranges` are those to choose from, `levels` and `counters` name keys: {levels: [...], counters: [...]}; a key may be inside `message_stats`.
  *
  * `refine` is applied to the document with samples. Returns {levels, rates, span, rate(key)} with uPlot's columns.
@@ -63,7 +63,7 @@ export function usePoints({ topic, pick, path, ranges, kinds, levels, counters, 
   // Live, too, begins with what the server remembers.
   const isLive = range === "live";
   const wanted = kinds.map((kind) => `${kind}_age=${age}&${kind}_incr=${Math.max(5, step)}`).join("&");
-  const stored = useGet(`${path}?${wanted}`, isLive ? 0 : Math.min(60, step)).data;
+  const stored = useGet(path && `${path}?${wanted}`, isLive ? 0 : Math.min(60, step)).data;
 
   return useMemo(() => {
     const rate = (key) => ring.current?.rate(key) ?? null;

@@ -33,7 +33,7 @@ export function Shell({ route, me, onLogout, children }) {
   const active = PARENT[route.page] ?? route.page;
   return html`<div class="shell">
     <a class="skip" href="#main" onClick=${focusMain}>Skip to the content</a>
-    <header class="side" data-open=${menu}>
+    <aside class="side" data-open=${menu} aria-label="Navigation">
       <a class="brand" href=${href(`${BASE}/`)}><${Logo} /><span>amqp-router</span></a>
       <button type="button" class="icon-button menu-button" aria-expanded=${menu} aria-controls="side-more"
         aria-label="Menu" onClick=${() => setMenu(!menu)}><${Icon} name=${menu ? "close" : "menu"} /></button>
@@ -54,14 +54,14 @@ export function Shell({ route, me, onLogout, children }) {
           <span class="node" title=${me.node}>${me.node}</span>
         </p>
       </div>
-    </header>
-    <div class="top">
+    </aside>
+    <header class="top">
       <${Crumbs} route=${route} active=${active} />
       <${Light} />
-      <button type="button" class="jump" onClick=${() => setPalette(true)} aria-keyshortcuts="/">
+      <button type="button" class="jump" aria-label="Jump to …" onClick=${() => setPalette(true)} aria-keyshortcuts="/">
         <${Icon} name="search" /><span>Jump to …</span><kbd>/</kbd>
       </button>
-    </div>
+    </header>
     <main id="main" tabindex="-1">${children}</main>
     ${palette && html`<${Palette} onClose=${() => setPalette(false)} />`}
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
@@ -78,7 +78,7 @@ function Crumbs({ route, active }) {
   if (!(route.page in PARENT)) return html`<div class="crumbs"><h1>${label}</h1></div>`;
   return html`<nav class="crumbs" aria-label="You are here">
     <a href=${href(listPath(active))}>${label}</a><${Icon} name="right" />
-    <span class="here" aria-current="page" title=${route.name}>${route.name === "amq.default" && route.page === "exchange" ? "(default)" : route.name}</span>
+    <h1 class="here" title=${route.name}>${route.name === "amq.default" && route.page === "exchange" ? "(default)" : route.name}</h1>
   </nav>`;
 }
 

@@ -19,16 +19,18 @@ export function Connection({ route }) {
   const topic = `connection:${segment(name)}`;
   const path = `/api/connections/${segment(name)}`;
   const event = useTopic(topic);
+  const connection = event?.connection;
+  // Nothing is asked about what is not there: that would be an error in the browser's console.
+  const known = connection ? path : null;
   const points = usePoints({
     topic,
     pick: (data) => data.connection,
-    path,
+    path: known,
     ranges: SHORT,
     kinds: ["data_rates"],
     levels: [],
     counters: COUNTERS,
   });
-  const connection = event?.connection;
   if (!connection) return html`<${Waiting} event=${event} noun="connection" name=${name} list="connections" />`;
   const now = (key) => bytes(points.rate(key) ?? connection[`${key}_details`]?.rate ?? 0);
   const client = connection.user_provided_name || connection.client_properties?.connection_name;

@@ -20,19 +20,21 @@ export function Exchange({ route }) {
   const topic = `exchange:${segment(vhost)}/${segment(name)}`;
   const path = `/api/exchanges/${segment(vhost)}/${segment(name)}`;
   const event = useTopic(topic);
+  const exchange = event?.exchange;
+  // Nothing is asked about what is not there: that would be an error in the browser's console.
+  const known = exchange ? path : null;
   const points = usePoints({
     topic,
     pick: (data) => data.exchange,
-    path,
+    path: known,
     ranges: SHORT,
     kinds: ["msg_rates"],
     levels: [],
     counters: COUNTERS,
   });
   const isDefault = name === "amq.default";
-  const from = useGet(`${path}/bindings/source`, 10);
-  const to = useGet(isDefault ? null : `${path}/bindings/destination`, 10);
-  const exchange = event?.exchange;
+  const from = useGet(known && `${path}/bindings/source`, 10);
+  const to = useGet(known && !isDefault ? `${path}/bindings/destination` : null, 10);
   if (!exchange) return html`<${Waiting} event=${event} noun="exchange" name=${name} list="exchanges" />`;
   const stats = exchange.message_stats ?? {};
   const now = (key) => rate(points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0);

@@ -30,17 +30,19 @@ export function Queue({ route }) {
   const topic = `queue:${segment(vhost)}/${segment(name)}`;
   const path = `/api/queues/${segment(vhost)}/${segment(name)}`;
   const event = useTopic(topic);
+  const queue = event?.queue;
+  // Nothing is asked about what is not there: that would be an error in the browser's console.
+  const known = queue ? path : null;
   const points = usePoints({
     topic,
     pick: (data) => data.queue,
-    path,
+    path: known,
     ranges: SHORT,
     kinds: ["lengths", "msg_rates"],
     levels: LEVELS,
     counters: COUNTERS,
   });
-  const bindings = useGet(`${path}/bindings`, 10);
-  const queue = event?.queue;
+  const bindings = useGet(known && `${path}/bindings`, 10);
   if (!queue) return html`<${Waiting} event=${event} noun="queue" name=${name} list="queues" />`;
   const stats = queue.message_stats ?? {};
   const now = (key) => rate(points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0);

@@ -1,0 +1,296 @@
+"""Every page in Chromium: clean console under the policy, in both themes, on a phone, by keyboard."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.admin_ui.ui.site import PHONE, WIDE, Site, Visit, queue_path
+
+Visits = Callable[..., Visit]
+
+#: Address, and what must be seen there.
+PAGES = [
+    ("/ui/", "h2:has-text('Queued messages')"),
+    ("/ui/?range=10m", "a[aria-current]:has-text('10 min')"),
+    ("/ui/queues", "td a:has-text('flights.newark')"),
+    (queue_path("flights.newark"), "td:has-text('*.EWR.#')"),
+    ("/ui/exchanges", "td a:has-text('flights.kennedy')"),
+    ("/ui/exchanges/%2F/flights", "td:has-text('*.JFK.*')"),
+    ("/ui/exchanges/%2F/amq.default", ".note:has-text('default exchange')"),
+    ("/ui/connections", "td a:has-text('newark-board')"),
+    ("/ui/nothing", "h2:has-text('no such page')"),
+    (queue_path("gone"), "h2:has-text('no queue of this name')"),
+]
+TRANSFERRED = """performance.getEntriesByType("resource")
+    .filter((entry) => entry.name.includes("/static/")).map((entry) => entry.transferSize)"""
+CONNECTION = "h2:has-text('What the client says of itself')"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "size"), [("light", WIDE), ("dark", WIDE), ("light", PHONE)], ids=["light", "dark", "phone"]
+)
+def test_every_page(site: Site, visit: Visits, scheme: str, size: tuple[int, int]) -> None:
+    one = visit(site, scheme=scheme, size=size)
+    faults = []
+
+    def look(path: str, sign: str) -> None:
+        one.page.wait_for_selector(sign)
+        faults.extend(f"{path}: {fault}" for fault in one.axe())
+        if one.overflows():
+            faults.append(f"{path}: wider than the window")
+        if one.page.evaluate(
+            "[...document.querySelectorAll('[style]')].some((e) => e.closest('td, .card-head'))"
+        ):
+            faults.append(f"{path}: styles in attributes")
+
+    for path, sign in PAGES:
+        one.open(path)
+        look(path, sign)
+    one.open("/ui/connections")
+    one.page.click("td a:has-text('feed JFK')")
+    look("connection", CONNECTION)
+    one.page.keyboard.press("/")
+    one.page.keyboard.type("fl")
+    look("palette", "li[role=option]:has-text('flights.newark')")
+    one.page.keyboard.press("Escape")
+    one.page.keyboard.press("?")
+    look("help", "dialog :text('Keys')")
+    assert faults == [], "\n".join(faults)
+
+
+def test_dark_on_a_phone_and_a_menu(site: Site, visit: Visits) -> None:
+    one = visit(site, scheme="dark", size=PHONE)
+    assert one.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 16, 21)"
+    one.page.wait_for_selector("h2:has-text('Queued messages')")
+    one.page.click("button[aria-label=Menu]")
+    one.page.click("button:has-text('Theme: system')")
+    one.page.click("button:has-text('Theme: light')")  # now it says dark
+    one.page.click("button:has-text('Theme: dark')")
+    assert one.axe() == []
+    one.page.click(".pages a:has-text('Queues')")
+    one.page.wait_for_selector("td a:has-text('flights.newark')")
+    assert not one.overflows()
+
+
+def test_login(site: Site, visit: Visits) -> None:
+    one = visit(site, log_in=False)
+    one.open("/ui/queues?q=ready:>0")
+    one.page.wait_for_selector("input[name=username]")
+    assert one.axe() == []
+    one.page.keyboard.type("guest")
+    one.page.keyboard.press("Tab")
+    one.page.keyboard.type("wrong")
+    one.page.keyboard.press("Enter")
+    one.page.wait_for_selector("[role=alert] :text('User or password is wrong.')")
+    one.expect_requests_to_fail("401")
+    one.page.keyboard.type("guest")  # the wrong password is selected
+    one.page.keyboard.press("Enter")
+    one.page.wait_for_selector("td a:has-text('flights.archive')")
+    assert unquote(one.path()) == "/ui/queues?q=ready:>0"
+    cookies = one.context.cookies()
+    assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in cookies] == [(True, "Strict")]
+    assert one.page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]") == ["", 0, 0]
+    one.page.click("button:has-text('Log out')")
+    one.page.wait_for_selector("input[name=username]")
+    one.open("/ui/queues")
+    one.page.wait_for_selector("input[name=username]")
+
+
+def test_too_many_wrong_passwords(site: Site, visit: Visits) -> None:
+    one = visit(site, log_in=False)
+    one.open("/ui/login")
+    for _ in range(4):
+        one.page.fill("input[name=username]", "mallory")
+        one.page.fill("input[name=password]", "guess")
+        one.page.click("button[type=submit]:enabled")
+        one.page.wait_for_selector("[role=alert] p")
+    one.page.wait_for_selector("button[type=submit]:has-text('Wait')")
+    one.expect_requests_to_fail("401|429")
+    one.page.wait_for_selector("button[type=submit]:has-text('Log in'):enabled")
+
+
+def test_from_login_to_a_queue_by_keyboard(site: Site, visit: Visits) -> None:
+    one = visit(site, log_in=False)
+    one.open("/ui/")
+    one.page.wait_for_selector("input[name=username]:focus")
+    keyboard = one.page.keyboard
+    for keys in ("guest", "Tab", "guest", "Enter"):
+        keyboard.press(keys) if keys in ("Tab", "Enter") else keyboard.type(keys)
+    one.page.wait_for_selector("h2:has-text('Queued messages')")
+    keyboard.press("/")
+    keyboard.type("newark")
+    one.page.wait_for_selector("li[aria-selected=true]:has-text('flights.newark')")
+    keyboard.press("Enter")
+    one.page.wait_for_selector("h1:has-text('flights.newark')")
+    assert one.path() == queue_path("flights.newark")
+    keyboard.press("g")
+    keyboard.press("e")
+    one.page.wait_for_selector("td a:has-text('flights.kennedy')")
+    keyboard.press("f")
+    keyboard.type("type:headers")
+    one.page.wait_for_selector(".total:has-text('of')")
+    keyboard.press("Tab")
+    for _ in range(30):
+        if one.page.evaluate("document.activeElement.textContent") == "flights.by-headers":
+            break
+        keyboard.press("Tab")
+        outline = one.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", one.page.evaluate("document.activeElement.outerHTML")
+    keyboard.press("Enter")
+    one.page.wait_for_selector("h1:has-text('flights.by-headers')")
+    one.page.go_back()
+    one.page.wait_for_selector(".total:has-text('of')")
+    assert one.page.input_value("#query") == "type:headers"
+
+
+def test_filter_sort_and_range_stand_in_the_address(site: Site, visit: Visits) -> None:
+    one = visit(site)
+    one.open("/ui/queues")
+    one.page.click("th button:has-text('Ready')")
+    one.page.fill("#query", "name~kennedy")
+    one.page.wait_for_selector(".total:has-text('2 of ')")
+    assert unquote(one.path()) == "/ui/queues?sort=-ready&q=name~kennedy"
+    one.page.wait_for_selector("th[aria-sort=descending]:has-text('Ready')")
+    first = "tbody tr:first-child td:first-child"
+    assert one.page.text_content(first).strip() == "flights.kennedy-2"
+    one.page.reload()
+    one.page.wait_for_selector(first)
+    assert one.page.text_content(first).strip() == "flights.kennedy-2"
+    assert one.page.input_value("#query") == "name~kennedy"
+    one.page.fill("#query", "colour:red")
+    one.page.wait_for_selector(".problem:has-text('no field “colour”')")
+    one.page.click("th button:has-text('Consumers')")
+    one.open(queue_path("flights.newark"))
+    one.page.click(".segments a:has-text('1 h')")
+    assert one.path().endswith("?range=1h")
+    one.page.click("button:has-text('redeliver')")
+    assert one.page.get_attribute("button:has-text('redeliver')", "aria-pressed") == "false"
+
+
+def test_figures_move(quiet_site: Site, visit: Visits) -> None:
+    with quiet_site.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("orders", durable=True)
+        one = visit(quiet_site)
+        one.open("/ui/queues")
+        one.page.wait_for_selector("td:has-text('orders')")
+        for _ in range(1234):
+            channel.basic_publish("", "orders", b"x")
+        connection.process_data_events(0)
+        one.page.wait_for_selector("tr:has-text('orders') td:has-text('1,234')", timeout=5000)
+        one.page.click("td a:has-text('orders')")
+        one.page.wait_for_selector(".figures dd:has-text('1,234')")
+        one.page.wait_for_selector(".none:has-text('1,234 messages wait')")
+        channel.queue_delete("orders")
+        one.page.wait_for_selector("h2:has-text('no queue of this name')", timeout=5000)
+
+
+def test_a_new_broker_says_what_to_do_next(quiet_site: Site, visit: Visits) -> None:
+    one = visit(quiet_site)
+    one.page.wait_for_selector("h2:has-text('nothing is connected yet')")
+    program = one.page.text_content(".welcome pre")
+    for path, sign in (("/ui/queues", "No queues yet"), ("/ui/connections", "Nobody is connected")):
+        one.open(path)
+        one.page.wait_for_selector(f"h2:has-text('{sign}')")
+        assert one.page.text_content("pre") == program
+        assert one.axe() == []
+    exec(compile(program, "the program on the page", "exec"), {})
+    one.open("/ui/queues")
+    one.page.wait_for_selector("td a:has-text('hello')")
+
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    '"><script>alert(1)</script>',
+    "${alert(1)} {{7*7}} %s %2F",
+    "a/b/../c?d=e#f&g",
+    "naïve ünïcödé 队列 🐇",
+    "x" * 255,
+    "\u202eright to left",
+]
+
+
+def test_hostile_names_are_text(quiet_site: Site, visit: Visits) -> None:
+    with quiet_site.connect() as connection:
+        channel = connection.channel()
+        channel.exchange_declare(HOSTILE[0], "topic")
+        for name in HOSTILE:
+            channel.queue_declare(name)
+            channel.queue_bind(name, HOSTILE[0], HOSTILE[1])
+        one = visit(quiet_site, size=PHONE)
+        one.page.on("dialog", lambda dialog: one.complaints.append("a script ran"))
+        one.open("/ui/queues")
+        one.page.wait_for_selector("td a")
+        found = one.page.eval_on_selector_all("td a", "links => links.map((link) => link.textContent)")
+        assert set(found) == set(HOSTILE)
+        assert not one.overflows()
+        for name in HOSTILE:
+            one.open(queue_path(name))
+            one.page.wait_for_selector("h1")
+            assert one.page.text_content(".title-name") == name
+            assert not one.overflows()
+        one.open("/ui/exchanges/%2F/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
+        one.page.wait_for_selector(f"td a:has-text('{'x' * 255}')")
+        assert not one.overflows()
+        assert one.page.query_selector("main img, main script, main b[onclick]") is None
+
+
+def test_pages_come_back_after_a_restart(quiet_site: Site, visit: Visits) -> None:
+    with quiet_site.connect() as connection:
+        connection.channel().queue_declare("kept", durable=True)
+    one = visit(quiet_site)
+    one.open("/ui/queues")
+    one.page.wait_for_selector("td a:has-text('kept')")
+    quiet_site.stop()
+    one.page.wait_for_selector(".light[data-state=reconnecting]:has-text('data')")
+    one.page.get_by_text(re.compile("data [1-9][0-9]* s old")).wait_for()
+    assert one.page.is_visible("td a:has-text('kept')")
+    quiet_site.start()
+    with quiet_site.connect() as connection:
+        connection.channel().queue_declare("new", durable=True)
+    one.page.wait_for_selector("td a:has-text('new')")
+    one.page.wait_for_selector(".light[data-state=live]")
+    one.expect_requests_to_fail(
+        "net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED|CONNECTION_RESET|EMPTY_RESP)"
+    )
+
+
+def test_thousands_of_queues(quiet_site: Site, visit: Visits) -> None:
+    with quiet_site.connect() as connection:
+        channel = connection.channel()
+        for number in range(3000):
+            channel.queue_declare(f"q-{number}", exclusive=True)
+        one = visit(quiet_site)
+        began = time.monotonic()
+        one.open("/ui/queues?sort=-name&page=60")
+        one.page.wait_for_selector("td a:has-text('q-0')")
+        assert time.monotonic() - began < 10
+        assert one.page.text_content(".total") == "3,000 queues"
+        assert one.page.locator("tbody tr").count() == 50
+        one.page.click("button[aria-label='Page before']")
+        one.page.wait_for_selector("td a:has-text('q-99')")
+        one.page.fill("#query", "q-299")
+        one.page.wait_for_selector(".total:has-text('11 of 3,000')")
+        assert unquote(one.path()) == "/ui/queues?sort=-name&q=q-299"
+
+
+def test_every_file_is_ours(site: Site, visit: Visits) -> None:
+    """Nothing is loaded from elsewhere, and what may be kept is not asked for again."""
+    one = visit(site, log_in=False)
+    asked: list[Any] = []
+    one.page.on("request", asked.append)
+    one.log_in()
+    one.page.wait_for_selector("h2:has-text('Queued messages')")
+    assert asked
+    assert {request.url.split("/")[2] for request in asked} == {one.site.base.split("/")[2]}
+    sizes = one.page.evaluate(TRANSFERRED)
+    assert sum(sizes) < 160_000
+    one.page.reload()
+    one.page.wait_for_selector("h2:has-text('Queued messages')")
+    assert sum(one.page.evaluate(TRANSFERRED)) == 0
