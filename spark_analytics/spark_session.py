@@ -57,9 +57,9 @@ def session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in {**CONFS, **(conf or {})}.items():
         builder = builder.config(key, str(value))
-    with warnings.catch_warnings(), _standard_error_to(log_file):
-        # PySpark's about pandas 3, which is not used here.
-        warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\..*")
+    # Of PySpark, at every turn; nothing here uses pandas.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    with _standard_error_to(log_file):
         spark = builder.getOrCreate()
     return register(spark)
 

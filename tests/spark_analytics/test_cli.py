@@ -1,0 +1,150 @@
+"""``amqp-router analytics``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp_router.main import main
+from spark_analytics import spark_session
+
+from .encoder import Run, name, routing_batch, routing_log, stamp, write_marks
+
+ROOT = Path(__file__).resolve().parents[2]
+T0 = 1_700_000_000_000_000
+NAMES = [name("flights", "all", "ua"), name("none")]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    stamp(tmp_path)
+    (log,) = routing_log(tmp_path, "/", NAMES)
+    log.append(routing_batch(0, [Run(0, b"UA.EWR.IAH", T0, 1200, 7), Run(1, b"x", T0 + 1, 2, flags=4)]))
+    write_marks(tmp_path, [log])
+    return tmp_path
+
+
+class Kept:
+    """The session of all tests, which a command must not stop."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self.stopped = 0
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._spark, attribute)
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.fixture
+def kept(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    kept = Kept(spark)
+    monkeypatch.setattr(spark_session, "session", lambda *_, **__: kept)
+    return kept
+
+
+def test_stats(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analytics", "stats", "--data", str(data)]) == 0
+    output = capsys.readouterr().out
+    assert "1,202 messages published, 2,400 copies routed to queues, 2 unroutable (0 returned)" in output
+    assert "\x1b" not in output  # not a terminal
+    for text in ("UA.EWR.IAH", "2023-11-14 22:00:00", "Messages that went to no queue"):
+        assert text in output
+    assert kept.stopped == 1
+
+
+def test_stats_as_json_and_picture(
+    kept: Kept, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "p.png"
+    command = [
+        "analytics",
+        "stats",
+        "--data",
+        str(data),
+        "--json",
+        "--by",
+        "queue",
+        "--by",
+        "hour",
+        "--top",
+        "1",
+    ]
+    assert main([*command, "--plot", str(picture)]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["totals"]["messages"] == 1202
+    assert figures["queue"] == [{"vhost": "/", "queue": "all", "messages": 1200, "bytes": 8400}]
+    assert figures["cut"] == ["queue"]
+    assert figures["hour"][0]["hour"] == "2023-11-14T22:00:00Z"
+    assert "exchange" not in figures
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_limits_in_time(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["analytics", "stats", "--data", str(data), "--json", "--by", "key"]
+    assert main([*command, "--since", "2023-11-14T22:13:20.000001Z", "--vhost", "/"]) == 0
+    assert json.loads(capsys.readouterr().out)["totals"]["messages"] == 2
+
+
+def test_doctor(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analytics", "doctor", "--data", str(data)]) == 0
+    output = capsys.readouterr().out
+    assert "WRONG" not in output
+    assert "routing: 1 partitions" in output
+    assert "read: exchange 'flights', routing key 'UA.EWR.IAH'" in output
+    assert output.endswith("Spark can read the logs.\n")
+    assert main(["analytics", "doctor", "--data", str(data / "x")]) == 1
+    assert "WRONG data" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--data", "/nowhere"], "/nowhere does not exist; name the folder"),
+        (["--queue", "q"], "--queue belongs to --timestamp amqp"),
+        (["--by", "colour"], "invalid choice: 'colour'"),
+        (["--top", "0"], "not a number above 0"),
+    ],
+)
+def test_refused_before_spark_starts(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["analytics", "stats", *arguments])
+    except SystemExit as error:
+        code = int(str(error.code))
+    assert code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_the_broker_runs_without_the_extra() -> None:
+    """The command line loads nothing of it, and says what to install when it is asked for."""
+    code = """
+import sys
+hidden = ("numpy", "pyarrow", "pyspark", "rich", "pandas", "matplotlib")
+for name in hidden:
+    sys.modules[name] = None
+from amqp_router.main import main
+assert not [name for name in hidden if sys.modules[name] is not None]
+sys.exit(main(["analytics", "stats"]))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 3
+    assert "pyspark, rich not installed (the extra `analytics`" in result.stderr
+    assert "-m pip install 'numpy" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["analytics", "stats", "--help"])
+    assert "amqp-router analytics stats --by queue" in capsys.readouterr().out
