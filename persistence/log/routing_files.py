@@ -410,6 +410,11 @@ class RoutingWriter:
         self.end = last.last + 1
 
     def _begin_segment(self, segment: Segment) -> None:
+        self.segment = segment
+        self.position = self.synced = 0
+        self.end = self.synced_end = segment.base
+        self._names = 0
+        self._names_position = _NAMES_HEADER.size
         names = self._files.get(names_path(segment), create=True)
         names.truncate(0)
         names.write([names_header(segment.base)], 0)
@@ -417,11 +422,6 @@ class RoutingWriter:
         # Nothing of an older file of that name may follow our bytes.
         self._files.get(segment.path, create=True).truncate(0)
         self._disk.sync_directory(segment.directory)
-        self.segment = segment
-        self.position = self.synced = 0
-        self.end = self.synced_end = segment.base
-        self._names = 0
-        self._names_position = _NAMES_HEADER.size
 
     def _create(self) -> None:
         """Put the directories and ``log.json`` in place, durably."""
