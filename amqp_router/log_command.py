@@ -1,4 +1,4 @@
-"""``amqp-router log``: what the queue logs of a data directory hold, and whether every byte is as written.
+"""``amqp-router log``: what the logs of a data directory hold, and whether every byte is as written.
 
 Nothing is changed, so both work on the directory of a running broker too. ``inspect`` opens the logs exactly
 as a starting broker would, over a disk that keeps what recovery writes to itself; its counts are those a
@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from persistence.errors import CorruptLog
-from persistence.files import File, RealDisk
+from persistence.files import File, RealDisk, join
 from persistence.log.catalog import Catalog
+from persistence.log.marks import log_id, read_marks
 from persistence.log.memory import MemoryBudget
 from persistence.log.queue_log import QueueLog
-from persistence.log.reader import ROT, Summary, describe, find_logs, verify
+from persistence.log.reader import ROT, Problem, Summary, describe, find_logs, verify
+from persistence.log.routing_files import recover, segments_of
+from persistence.log.routing_reader import RoutingSummary, find_routing_logs, verify_routing
+from persistence.log.segment import segment_name
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 
@@ -82,6 +86,14 @@ class ShadowDisk(RealDisk):
     def map(self, path: str, size: int) -> ShadowMapping:  # type: ignore[override]  # any Mapping
         return ShadowMapping()
 
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+        file = super().open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
     def make_directory(self, path: str) -> None:
         """Left out."""
 
@@ -128,7 +140,37 @@ def inspect(path: Path) -> tuple[list[str], bool]:
         report = catalog.reports.get(incarnation)
         note = f"{report.cut_bytes} torn bytes at the end" if report is not None and report.cut_bytes else ""
         rows.append((*names, *_figures(log), note))
-    return _table(rows), whole
+    lines = _table(rows, "no durable queue has a log yet")
+    routing = _inspect_routing(path, disk)
+    return lines + ([""] + routing if routing else []), whole
+
+
+def _inspect_routing(path: Path, disk: ShadowDisk) -> list[str]:
+    """Lines of a table of the routing logs; empty if there is none."""
+    directories = find_routing_logs(str(path))
+    if not directories:
+        return []
+    marks = read_marks(disk, str(path))
+    rows = [("virtual host", "routing log", "events", "offsets", "segments", "size", "")]
+    for directory in directories:
+        about = describe(directory)
+        number = directory.rpartition("/")[2]
+        name = directory.split("/")[-2]
+        mark = marks.get((log_id(name), int(number)))
+        try:
+            found = recover(disk, directory, mark[1:4] if mark is not None else (0, 0, 0))
+        except OSError as error:
+            rows.append((str(about.get("vhost", "?")), f"partition {number}", "", "", "", "", str(error)))
+            continue
+        note = f"{found.cut_bytes} torn bytes at the end" if found.cut_bytes else ""
+        if found.damaged:
+            note = f"a segment will be set aside: {found.damaged}"
+        end = found.segment.end
+        bases = segments_of(disk, directory)
+        size = sum(disk.size(join(directory, segment_name(base))) for base in bases)
+        figures = (str(end - found.start), f"{found.start}..{end}", str(len(bases)), size_text(size))
+        rows.append((str(about.get("vhost", "?")), f"partition {number}", *figures, note))
+    return _table(rows, "")
 
 
 def _never(*_: object) -> Any:
@@ -141,9 +183,9 @@ def _figures(log: QueueLog) -> tuple[str, str, str, str]:
     return str(log.live), f"{log.start}..{log.end}", str(len(segments)), size_text(size)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+def _table(rows: Sequence[Sequence[str]], empty: str) -> list[str]:
     if len(rows) == 1:
-        return ["no durable queue has a log yet"]
+        return [empty]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -161,12 +203,15 @@ def check(path: Path) -> tuple[list[str], bool]:
     Raises:
         LogDirectoryError: there is no log at or below `path`.
     """
-    directories = find_logs(str(path))
-    if not directories:
+    routing = find_routing_logs(str(path))
+    directories = [directory for directory in find_logs(str(path)) if directory not in routing]
+    lines = []
+    if not directories and not routing:
         if (path / "queues").is_dir():
             return ["no durable queue has a log yet"], True
-        raise LogDirectoryError(f"{path}: has no queue logs; name a data directory or a folder in its queues")
-    lines = []
+        raise LogDirectoryError(
+            f"{path}: has no logs; name a data directory, or a folder in its queues or routing"
+        )
     whole = True
     for directory in directories:
         about = describe(directory)
@@ -178,10 +223,29 @@ def check(path: Path) -> tuple[list[str], bool]:
             continue
         lines.append(f"{_verdict(summary)}  {name}: {_counts(summary)}")
         whole = whole and not (summary.problem is not None and summary.problem.kind == ROT)
+    for directory in routing:
+        name = (
+            f"{describe(directory).get('vhost', '?')} routing log, partition {directory.rpartition('/')[2]}"
+        )
+        try:
+            found = verify_routing(directory)
+        except FileNotFoundError as error:  # a running broker removes what is too old
+            lines.append(f"changed  {name}: {error.filename} went away meanwhile; check again")
+            continue
+        lines.append(f"{_verdict(found)}  {name}: {_routing_counts(found)}")
+        whole = whole and not (found.problem is not None and found.problem.kind == ROT)
     return lines, whole
 
 
-def _verdict(summary: Summary) -> str:
+def _routing_counts(summary: RoutingSummary) -> str:
+    text = (
+        f"{summary.segments} segments, {summary.batches} batches, {summary.events} events, "
+        f"{summary.routes} routes, {size_text(summary.bytes)} good"
+    )
+    return text + _problem_text(summary.problem)
+
+
+def _verdict(summary: Summary | RoutingSummary) -> str:
     if summary.problem is None:
         return "ok      "
     return "DAMAGED " if summary.problem.kind == ROT else "torn    "
@@ -192,10 +256,13 @@ def _counts(summary: Summary) -> str:
         f"{summary.segments} segments, {summary.batches} batches, {summary.messages} messages, "
         f"{size_text(summary.bytes)} good"
     )
-    problem = summary.problem
+    return text + _problem_text(summary.problem)
+
+
+def _problem_text(problem: Problem | None) -> str:
     if problem is None:
-        return text
-    return f"{text}; {problem.path} at byte {problem.position}, {problem.bytes} bytes: {problem.text}"
+        return ""
+    return f"; {problem.path} at byte {problem.position}, {problem.bytes} bytes: {problem.text}"
 
 
 def size_text(size: int) -> str:

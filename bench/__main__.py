@@ -19,6 +19,14 @@ from bench.loadgen import BUILD, DEFAULT, LoadGenerator, NoLoadGenerator
 from tests.brokers import Broker, RabbitProcess, RouterProcess
 
 BACKLOG = "backlog"
+#: Scenarios of our own: a load far below what the broker can do, as in ordinary life.
+STEADY = {
+    "g-20k": "--size 16 --auto-ack --rate 20000",
+    "g-20k-safe": "--size 1024 --durable --persistent --confirm 1000 --ack-every 100"
+    " --prefetch 1000 --rate 20000",
+}
+#: What ``--routing`` compares in.
+ROUTING = ["a16", "b1k", "d-fanout10", "e-topic1000-q10", *STEADY]
 #: Scenarios of the load generator that need what is not there yet.
 LEFT_OUT = ("b1k-quorum", "b1k-quorum-sync")
 Row = dict[str, Any]
@@ -29,6 +37,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("scenario", nargs="*", help="names; without them all, and the backlog")
     parser.add_argument("--rabbitmq", action="store_true", help="also Debian's RabbitMQ, taking turns")
+    parser.add_argument(
+        "--routing",
+        action="store_true",
+        help="what the routing log costs: our broker with and without it, taking turns, in those scenarios",
+    )
     parser.add_argument("--uncompiled", action="store_true", help="run our broker from source")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8, help="for each run")
@@ -42,6 +55,7 @@ def main() -> int:
     except NoLoadGenerator as error:
         print(error, file=sys.stderr)
         return 2
+    loadgen.scenarios.update(STEADY)
     names = [name for name in loadgen.scenarios if name not in LEFT_OUT] + [BACKLOG]
     if args.list:
         print("\n".join(names))
@@ -49,10 +63,16 @@ def main() -> int:
     unknown = set(args.scenario) - set(names)
     if unknown:
         parser.error(f"no scenario {', '.join(sorted(unknown))}; --list names them")
-    chosen = args.scenario or names
+    chosen = args.scenario or (ROUTING if args.routing else names)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         brokers: list[Broker] = [RouterProcess(directory / "router", uncompiled=args.uncompiled)]
+        if args.routing:
+            without = RouterProcess(
+                directory / "without", uncompiled=args.uncompiled, options=["--routing-log", "false"]
+            )
+            without.name = "no routing log"
+            brokers.append(without)
         if args.rabbitmq:
             brokers.append(RabbitProcess(directory / "rabbitmq"))
         for broker in brokers:
@@ -128,7 +148,7 @@ def scenario_table(rows: list[Row], brokers: list[Broker]) -> str:
         ratio = ""
         if reference and broker != reference:
             theirs, ours = _cost(groups[scenario, reference]), _cost(group)
-            ratio = f"{theirs / ours:.1f}x" if theirs and ours else ""
+            ratio = f"{theirs / ours:.2f}x" if theirs and ours else ""
         good = sum(not row["problem"] for row in group)
         lines.append(
             f"| {scenario} | {broker} | " + " | ".join(cells) + f" | {ratio} | {good}/{len(group)} |"

@@ -22,7 +22,7 @@ def connect(broker: RouterProcess) -> pika.BlockingConnection:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RouterProcess]:
     """A broker with ten confirmed messages in queue "ten", three of them acknowledged."""
-    process = RouterProcess(tmp_path)
+    process = RouterProcess(tmp_path, options=["--admin", "false", "--routing-log", "false"])
     process.start()
     connection = connect(process)
     channel = connection.channel()
@@ -120,6 +120,60 @@ def test_several_queues_are_a_table(broker: RouterProcess) -> None:
     assert len(lines) == 3
     assert len({line.index("/") for line in lines[1:]}) == 1
     assert lines[0].split("  ")[0] == "virtual host"
+
+
+@pytest.fixture
+def routed(tmp_path: Path) -> RouterProcess:
+    """A broker that has stopped after 25 publishes to one exchange."""
+    process = RouterProcess(tmp_path, options=["--admin", "false", "--routing-partitions", "1"])
+    process.start()
+    with connect(process) as connection:
+        channel = connection.channel()
+        for number in range(25):
+            channel.basic_publish("amq.direct", f"{number % 5}", b"x" * number)
+    process.stop()
+    return process
+
+
+def test_routing_logs_are_told_of(routed: RouterProcess) -> None:
+    before = fingerprint(routed.data_dir)
+    lines, whole = inspect(routed.data_dir)
+    assert whole
+    assert lines[0] == "no durable queue has a log yet"
+    assert lines[2].split() == ["virtual", "host", "routing", "log", "events", "offsets", "segments", "size"]
+    assert lines[3].split()[:6] == ["/", "partition", "0", "25", "0..25", "1"]
+    [line], good = check(routed.data_dir)
+    assert good
+    assert line.startswith(
+        "ok        / routing log, partition 0: 1 segments, 1 batches, 25 events, 1 routes, "
+    )
+    [log] = routed.data_dir.glob("routing/*/0")
+    for path in (log, log.parent, log.parent.parent):
+        assert check(path) == ([line], True)
+    assert fingerprint(routed.data_dir) == before
+
+
+def test_damage_of_a_routing_log_is_told_of(routed: RouterProcess) -> None:
+    [path] = routed.data_dir.glob("routing/*/0/*.log")
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"ARLB torn")
+    lines, good = inspect(routed.data_dir)
+    assert good
+    assert lines[3].endswith("9 torn bytes at the end")
+    [line], good = check(routed.data_dir)
+    assert good
+    assert line.startswith("torn ")
+    path.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    lines, good = inspect(routed.data_dir)
+    assert "will be set aside" in lines[3]
+    assert good, "the next start goes on without it"
+    path.write_bytes(whole)
+    [names] = routed.data_dir.glob("routing/*/0/*.names")
+    names.write_bytes(names.read_bytes()[:-1])
+    [line], good = check(routed.data_dir)
+    assert not good
+    assert line.startswith("DAMAGED ")
+    assert "route 0 has no name" in line
 
 
 def test_directory_without_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,13 +164,9 @@ def read_names(data: bytes, base: int) -> list[Any]:
     return found
 
 
-def _read_batch(
-    data: bytes, at: int, expected: int, names: list[Any], found: list[Read]
-) -> tuple[int, int]:
+def _read_batch(data: bytes, at: int, expected: int, names: list[Any], found: list[Read]) -> tuple[int, int]:
     assert data[at : at + 4] == b"ARLB"
-    version, record_size, length, kind, attributes, payload_crc, count = unpack_from(
-        "<HHIHHII", data, at + 4
-    )
+    version, record_size, length, kind, attributes, payload_crc, count = unpack_from("<HHIHHII", data, at + 4)
     assert (version, record_size, kind, attributes) == (0, 24, 4, 0)
     assert length <= 256 * 1024
     assert 0 < count <= 4096

@@ -1,4 +1,4 @@
-"""The routing log: what is written, bit by bit; that it gives back what was noted; when it gets to the disk."""
+"""The routing log: what is written, bit by bit; that it gives back what was noted; failures and recovery."""
 
 from __future__ import annotations
 

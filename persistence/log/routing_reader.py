@@ -1,0 +1,99 @@
+"""A routing log from outside: read-only, for ``amqp-router log``. Changes nothing (as ``reader``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import CorruptLog
+from ..files import Disk, RealDisk, join
+from .reader import ROT, TORN_TAIL, Problem, describe
+from .recovery import later_witness
+from .routing_files import DIRECTORY, iterate_batches, iterate_events, read_names, segments_of
+from .segment import Segment
+
+
+@dataclass(slots=True)
+class RoutingSummary:
+    """What a partition holds, as far as it is good."""
+
+    directory: str
+    segments: int = 0
+    batches: int = 0
+    routes: int = 0
+    bytes: int = 0
+    start: int = 0
+    end: int = 0
+    problem: Problem | None = None
+
+    @property
+    def events(self) -> int:
+        """Published messages that are told of."""
+        return self.end - self.start
+
+
+def is_routing(directory: str, disk: Disk | None = None) -> bool:
+    """Whether a partition's directory is a routing log's and not a queue's."""
+    return describe(directory, disk).get("kind") == "routing"
+
+
+def find_routing_logs(path: str, disk: Disk | None = None) -> list[str]:
+    """Partition directories at or below a data directory, ``routing``, a virtual host's or a partition's."""
+    disk = disk or RealDisk()
+    if segments_of(disk, path):
+        return [path] if is_routing(path, disk) else []
+    if disk.exists(join(path, DIRECTORY)):
+        path = join(path, DIRECTORY)
+    above = [path, *[join(path, name) for name in disk.list(path)]]
+    logs = [log for log in above if disk.exists(join(log, "log.json"))]
+    found = [join(log, number) for log in logs for number in disk.list(log) if number.isdecimal()]
+    return [directory for directory in found if is_routing(directory, disk)]
+
+
+def verify_routing(directory: str, disk: Disk | None = None) -> RoutingSummary:
+    """Read all of a partition; ``problem`` says what is wrong with it, if anything."""
+    disk = disk or RealDisk()
+    summary = RoutingSummary(directory)
+    bases = segments_of(disk, directory)
+    if bases:
+        summary.start = summary.end = bases[0]
+    for base in bases:
+        summary.problem = _verify_segment(disk, Segment(directory, base), summary, is_last=base == bases[-1])
+        if summary.problem is not None:
+            break
+    return summary
+
+
+def _verify_segment(
+    disk: Disk, segment: Segment, summary: RoutingSummary, *, is_last: bool
+) -> Problem | None:
+    path = segment.path
+    if segment.base != summary.end:
+        return Problem(ROT, path, 0, 0, f"the segment should begin at offset {summary.end}")
+    file = disk.open(path)
+    try:
+        size = file.size()
+        names = len(read_names(disk, segment)) if size else 0
+        end = 0
+        for position, header, payload in iterate_batches(file, segment.base, size):
+            try:
+                routes = max(event.route for event in iterate_events(header, payload))
+            except ValueError as error:
+                return Problem(ROT, path, position, header.length, str(error))
+            if routes >= names:
+                text = f"route {routes} has no name, there are {names}"
+                return Problem(ROT, path, position, header.length, text)
+            summary.batches += 1
+            summary.bytes += header.length
+            summary.end = header.last + 1
+            end = position + header.length
+        if end < size:
+            witness = later_witness(file, end, size, summary.end)
+            kind = TORN_TAIL if is_last and witness < 0 else ROT
+            return Problem(kind, path, end, size - end, "no good batch")
+    except CorruptLog as error:
+        return Problem(ROT, error.path, error.position, 0, str(error))
+    finally:
+        file.close()
+    summary.segments += 1
+    summary.routes += names
+    return None

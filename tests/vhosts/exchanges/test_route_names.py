@@ -1,0 +1,156 @@
+"""What the routing log calls a route: exchange, queues, and the bindings that led there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from amqp_router.protocol.tick import Tick
+from persistence.log.routing_log import Backlog, Recorder, RouteEntry
+from tests.vhosts.exchanges.test_router import House, carrying
+from vhosts.exchanges.route_names import NAMED_MAX, RouteNames
+from vhosts.exchanges.router import HEADERS_BYTES_MAX
+
+
+class Log:
+    """Remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder("d", Tick(lambda call: None), Backlog(), 1 << 20)
+        self.exchanges: list[str] = []
+
+    def entry(self, exchange: str, key: bytes, names: bytes) -> RouteEntry:
+        self.exchanges.append(exchange)
+        return RouteEntry(self.recorder, key, names)
+
+
+@pytest.fixture
+def house() -> House:
+    house = House()
+    house.vhost.table.names = RouteNames(Log())
+    return house
+
+
+def about(house: House, *args: Any, **kwargs: Any) -> tuple[bytes, dict[str, Any]]:
+    route = house.route(*args, **kwargs)
+    entry = house.vhost.table.default_entry(route) if route.entry is None else route.entry
+    assert entry is not None
+    assert entry is route.entry
+    return entry.key, json.loads(entry.names)
+
+
+def test_without_a_routing_log_a_route_has_no_entry() -> None:
+    house = House()
+    house.bind("q", "amq.direct", "k")
+    route = house.route("amq.direct", "k")
+    assert house.vhost.table.default_entry(route) is None
+
+
+def test_bindings_between_exchanges_and_an_alternate(house: House) -> None:
+    house.exchange("first", "topic", alternate="other")
+    house.exchange("second", "fanout")
+    house.exchange("other", "fanout")
+    house.vhost.bind_exchange("second", "first", "a.#", {})
+    house.queue("kept", durable=True)
+    house.bind("kept", "second")
+    house.bind("kept", "first", "*.b")
+    house.bind("spare", "other", "anything")
+    key, names = about(house, "first", "a.b")
+    assert key == b"a.b"
+    assert names == {
+        "exchange": "first",
+        "queues": ["kept"],
+        "bindings": [
+            ["first", "*.b", "kept", "queue"],
+            ["first", "a.#", "second", "exchange"],
+            ["second", "", "kept", "queue"],
+        ],
+        "durable": 1,
+        "fanout": 1,
+    }
+    _, names = about(house, "first", "nowhere")
+    assert names["queues"] == ["spare"]
+    assert names["bindings"] == [["other", "anything", "spare", "queue"]]
+
+
+def test_unroutable(house: House) -> None:
+    _, names = about(house, "amq.direct", "nobody")
+    assert names == {"exchange": "amq.direct", "queues": [], "bindings": [], "durable": 0, "fanout": 0}
+    key, names = about(house, "", "nobody")
+    assert key == b"nobody"
+    assert names == {"exchange": "", "queues": [], "bindings": [], "durable": 0, "fanout": 0}
+
+
+def test_the_default_exchange_has_no_bindings(house: House) -> None:
+    house.queue("q", durable=True)
+    wanted = {"exchange": "", "queues": ["q"], "bindings": [], "durable": 1, "fanout": 1}
+    assert about(house, "", "q") == (b"q", wanted)
+    assert about(house, "", "q") == (b"q", wanted), "by the short way, too"
+    house.queue("r")
+    _, names = about(house, "", "q", carrying(CC=["r"]))
+    assert names == {"exchange": "", "queues": ["q", "r"], "bindings": [], "durable": 1, "fanout": 2}
+
+
+def test_reply_queues_are_one_route(house: House) -> None:
+    for name in ("amq.gen-1", "amq.gen-2"):
+        house.bind(name, "amq.direct", name)
+        house.bind(name, "amq.fanout")
+    house.queue("mine", exclusive=True)
+    house.bind("mine", "amq.direct", "mine")
+    one, two, three = [about(house, "amq.direct", name)[1] for name in ("amq.gen-1", "amq.gen-2", "mine")]
+    assert one == two == three
+    assert one["queues"] == ["amq.gen-*"]
+    assert one["bindings"] == [["amq.direct", "amq.gen-*", "amq.gen-*", "queue"]]
+    assert about(house, "", "amq.gen-1")[1]["queues"] == ["amq.gen-*"]
+    key, _ = about(house, "", "amq.gen-2")
+    assert key == b"amq.gen-2", "the key is the real one"
+    _, names = about(house, "amq.fanout")
+    assert (names["queues"], names["fanout"]) == (["amq.gen-*"], 2)
+    assert names["bindings"] == [["amq.fanout", "", "amq.gen-*", "queue"]]
+    house.bind("mine", "amq.topic", "news.#")
+    assert about(house, "amq.topic", "news.x")[1]["bindings"] == [
+        ["amq.topic", "news.#", "amq.gen-*", "queue"]
+    ]
+
+
+def test_what_headers_decide_and_what_is_not_remembered(house: House) -> None:
+    house.bind("q", "amq.headers", a=1)
+    assert about(house, "amq.headers", "k", carrying(a=1))[1]["queues"] == ["q"]
+    large = carrying(a=1, filler="x" * HEADERS_BYTES_MAX)
+    one = house.route("amq.headers", "k", large)
+    two = house.route("amq.headers", "k", large)
+    assert one is not two
+    assert one.entry is not None
+    assert two.entry is not None
+    assert one.entry.names is two.entry.names, "described once"
+
+
+def test_many_queues_are_cut_short(house: House) -> None:
+    for number in range(NAMED_MAX + 5):
+        house.bind(f"q{number}", "amq.fanout")
+    _, names = about(house, "amq.fanout")
+    assert names["queues"] == [f"q{number}" for number in range(NAMED_MAX)]
+    assert len(names["bindings"]) == NAMED_MAX
+    assert names["fanout"] == NAMED_MAX + 5
+
+
+def test_names_of_any_octets(house: House) -> None:
+    house.bind("\udcff", "amq.direct", "\udc80é")
+    key, names = about(house, "amq.direct", "\udc80é")
+    assert key == b"\x80\xc3\xa9"
+    assert names["bindings"] == [["amq.direct", "\udc80é", "\udcff", "queue"]]
+
+
+def test_a_queue_declared_again_is_described_anew(house: House) -> None:
+    house.queue("q")
+    assert about(house, "", "q")[1]["durable"] == 0
+    house.vhost.delete_queue("q")
+    house.queue("q", durable=True)
+    assert about(house, "", "q")[1]["durable"] == 1
+    house.bind("q", "amq.fanout")
+    assert about(house, "amq.fanout")[1]["durable"] == 1
+    house.vhost.delete_queue("q")
+    house.bind("q", "amq.fanout")
+    assert about(house, "amq.fanout")[1]["durable"] == 0
