@@ -24,6 +24,8 @@ class AdminOptions:
     amqp_address: tuple[str, int]
     #: Connections that AMQP clients may open.
     connections_max: int
+    #: Connections that HTTP clients may open; more are refused.
+    http_connections_max: int = 512
 
 
 @dataclass

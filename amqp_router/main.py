@@ -48,6 +48,9 @@ examples:
   amqp-router analytics stats                    what was routed where, by Spark
 """
 
+#: Connections to the HTTP API and the pages: a page holds one and uses up to six.
+HTTP_CONNECTIONS_MAX = 512
+
 #: Shown when the broker serves.
 BANNER = """\
 amqp-router {version} serves.
@@ -216,10 +219,11 @@ async def _serve(
     from amqp_router.metrics import Metrics  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
+    http_connections = min(HTTP_CONNECTIONS_MAX, open_files // 8) if settings.admin else 0
     options = ServerOptions(
         bind=settings.bind,
         amqp_port=settings.amqp_port,
-        connections_max=connections_allowed(settings.connections_max, open_files),
+        connections_max=connections_allowed(settings.connections_max, open_files - http_connections),
     )
     broker = Broker(settings, loop, logger, store_id=directory.store_id)
     server = Server(options, broker, logger)
@@ -232,6 +236,7 @@ async def _serve(
             port=settings.admin_port,
             amqp_address=server.address,
             connections_max=options.connections_max,
+            http_connections_max=http_connections,
         )
         admin = Admin(admin_options, broker, metrics, logger)
     stop = asyncio.Event()
@@ -248,8 +253,13 @@ async def _serve(
     with signals(loop, stop=on_stop, reload=reload):
         await server.start()
         metrics.start()
-        if admin is not None:
-            await admin.start()
+        try:
+            if admin is not None:
+                await admin.start()
+        except ListenError:
+            metrics.stop()
+            await server.stop()
+            raise
         collector.start()
         lag.start()
         admin_address = admin.address if admin is not None else None

@@ -68,15 +68,18 @@ def connections_allowed(wish: int, open_files: int) -> int:
 
 
 class Refusal(asyncio.Protocol):
-    """A connection above the cap: closed before a byte is read, so that it costs nothing."""
+    """A connection above the cap: closed before a byte is read, so that it costs nothing.
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    ``refused`` is told who it was.
+    """
+
+    def __init__(self, refused: Callable[[object], None]) -> None:
+        self._refused = refused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close it at once."""
         transport = cast(asyncio.Transport, transport)  # not by inheritance, if it is uvloop's
-        self._server.refused(transport.get_extra_info("peername"))
+        self._refused(transport.get_extra_info("peername"))
         transport.abort()
 
 
@@ -137,7 +140,7 @@ class Server:
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self._node.connection_count >= self._options.connections_max:
-            return Refusal(self)
+            return Refusal(self.refused)
         return self._node.connection_factory()
 
 

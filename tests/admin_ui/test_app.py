@@ -1,0 +1,154 @@
+"""The admin server as a listener: its address, its cap, its end; and what reaches it that is no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aio_pika
+import pytest
+
+from admin_ui.app import Admin, AdminOptions
+from amqp_router.server import ListenError
+from tests.admin_ui.world import LOGGER, World, basic, world
+
+REQUEST = f"GET /api/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('guest', 'guest')}\r\n\r\n".encode()
+
+
+def another(node: World, port: int, most: int = 512) -> Admin:
+    options = AdminOptions("127.0.0.1", port, node.amqp, 1000, most)
+    return Admin(options, node.broker, node.metrics, LOGGER)
+
+
+async def test_port_taken_between_bind_and_listen(node: World) -> None:
+    """With SO_REUSEADDR two may bind; only one may listen."""
+    first = another(node, 0)
+    second = another(node, first.address[1])
+    await first.start()
+    with pytest.raises(
+        ListenError, match=rf"^port {first.address[1]} on 127.0.0.1 is in use .* --admin-port"
+    ):
+        await second.start()
+    await first.stop()
+    third = another(node, first.address[1])
+    await third.start()
+    await third.stop()
+
+
+async def test_nobody_is_served_after_the_stop(node: World) -> None:
+    admin = another(node, 0)
+    host, port = admin.address
+    await admin.start()
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(REQUEST)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    await admin.stop()
+    await reader.read()
+    assert reader.at_eof()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(host, port)
+    writer.close()
+
+
+async def test_connections_above_the_cap_are_closed(node: World, caplog: pytest.LogCaptureFixture) -> None:
+    admin = another(node, 0, most=2)
+    await admin.start()
+    held = [await asyncio.open_connection(*admin.address) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    reader, writer = await asyncio.open_connection(*admin.address)
+    writer.write(REQUEST)
+    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+        await reader.readexactly(5)
+    assert "admin connection refused" in caplog.text
+    held[0][1].close()
+    await asyncio.sleep(0.05)
+    reader, writer = await asyncio.open_connection(*admin.address)
+    writer.write(REQUEST)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+    held[1][1].close()
+    await admin.stop()
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        b"AMQP\x00\x00\x09\x01",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+        b"GET /" + b"x" * 70_000,
+    ],
+)
+async def test_what_is_no_http(node: World, octets: bytes) -> None:
+    reader, writer = await asyncio.open_connection(*node.admin.address)
+    writer.write(octets + b"\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(2000), 5)
+    assert b" 400 " in answer.split(b"\r\n")[0]
+    assert b"aiohttp" not in answer.lower()
+    assert b"python" not in answer.lower()
+    writer.close()
+    assert await node.get("/whoami")
+
+
+@pytest.fixture
+async def quiet(tmp_path: Path) -> AsyncIterator[World]:
+    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
+    async with world(tmp_path) as found:
+        yield found
+    logging.getLogger("aiormq").setLevel(logging.NOTSET)
+
+
+async def test_lists_while_everything_comes_and_goes(quiet: World) -> None:
+    """A list is made over many turns; what it shows may be gone by then."""
+    node, stop = quiet, asyncio.Event()
+    vhost = node.broker.vhosts["/"]
+    for number in range(800):
+        vhost.declare_queue(f"q{number}")
+
+    async def churn(name: str) -> None:
+        while not stop.is_set():
+            connection = await node.connect()
+            channel = await connection.channel(publisher_confirms=False)
+            queue = await channel.declare_queue(name, auto_delete=True)
+            await queue.bind("amq.topic", name)
+            await queue.consume(asyncio.Queue().put, no_ack=True)
+            for _ in range(20):
+                await channel.default_exchange.publish(aio_pika.Message(b"x"), name)
+            await (await connection.channel()).close()
+            await connection.close()
+
+    async def delete() -> None:
+        number = 0
+        while not stop.is_set():
+            vhost.delete_queue(f"q{number % 800}")
+            vhost.declare_queue(f"q{number % 800}", durable=number % 2 == 0)
+            number += 1
+            if number % 10 == 0:
+                node.sample()
+                await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(churn(f"c{number}")) for number in range(3)] + [
+        asyncio.create_task(delete())
+    ]
+    paths = [
+        "/queues",
+        "/connections",
+        "/channels",
+        "/consumers",
+        "/bindings",
+        "/overview",
+        "/vhosts",
+        "/definitions",
+    ]
+    paths += [
+        "/queues?sort=backing_queue_status.len",
+        "/queues?page=1&page_size=500&lengths_age=60&lengths_incr=5",
+    ]
+    for _ in range(4):
+        for path in paths:
+            assert await node.get(path) is not None
+    stop.set()
+    await asyncio.gather(*tasks)
