@@ -39,6 +39,7 @@ COMPILED = [
     "amqp_router.protocol.properties",
     "vhosts.counters",
     "persistence.log.record",
+    "persistence.log.messages",
     "persistence.log.routing_log",
     "vhosts.queues.handle",
     "vhosts.queues.consumers",

@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 
 from ..files import Disk
+from .messages import live_batch
 from .partition import Cursor
 from .queue_log import QueueLog
-from .record import HEADER_SIZE, MESSAGES, Batch, live_batch
+from .record import HEADER_SIZE, MESSAGES, Batch
 from .segment import Segment
 
 

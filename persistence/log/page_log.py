@@ -17,7 +17,8 @@ from amqp_router.protocol.message import Message
 from ..errors import LogFailed
 from ..files import Disk, File, join
 from ..options import LogOptions
-from .record import Batch, BatchView, MessagesBuilder, parse_header
+from .messages import BatchView, MessagesBuilder
+from .record import Batch, parse_header
 from .worker import Worker
 
 _LOGGED, _PERSISTENT = 4, 1

@@ -15,15 +15,8 @@ from ..errors import CorruptLog
 from ..files import File, FileCache
 from ..options import LogOptions
 from .index import SparseIndex
-from .record import (
-    FRAME_PAYLOAD_MAX,
-    HEADER_SIZE,
-    MESSAGES,
-    Batch,
-    BatchHeader,
-    BatchView,
-    parse_header,
-)
+from .messages import FRAME_PAYLOAD_MAX, BatchView
+from .record import HEADER_SIZE, MESSAGES, Batch, BatchHeader, parse_header
 from .segment import Segment
 from .stored import StoredFrames
 

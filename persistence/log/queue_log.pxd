@@ -1,7 +1,8 @@
 cimport cython
 
 from amqp_router.protocol.message cimport Message
-from persistence.log.record cimport Batch, BatchView, MessagesBuilder
+from persistence.log.messages cimport BatchView, MessagesBuilder
+from persistence.log.record cimport Batch
 from persistence.log.settles cimport SettleState
 
 cdef unsigned int _RETURN

@@ -25,6 +25,7 @@ from amqp_router.protocol.message import Message
 from ..errors import CorruptLog, LogFailed
 from ..options import LogOptions
 from .checkpoint import LogState, SegmentState, pack_log
+from .messages import MessagesBuilder, message_offsets
 from .partition import Cursor, Partition
 from .record import (
     CONTROL,
@@ -36,12 +37,10 @@ from .record import (
     SETTLES,
     Batch,
     BatchHeader,
-    MessagesBuilder,
     checkpoint_note,
     control_batch,
     epoch_start,
     iterate_settles,
-    message_offsets,
     parse_control,
     purge,
     settles_batch,

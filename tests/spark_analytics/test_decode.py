@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from amqp_router.protocol import properties as wire
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import encode_plain
-from persistence.log.record import BatchView, parse_header
+from persistence.log.messages import BatchView
+from persistence.log.record import parse_header
 from spark_analytics.arrow import read_arrow
 from spark_analytics.errors import CorruptLog
 from spark_analytics.properties import header_texts

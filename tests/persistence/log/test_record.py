@@ -6,18 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_router.protocol.message import Message, build_message
+from persistence.log.messages import NO_EXPIRY, BatchView, MessagesBuilder, live_batch, message_offsets
 from persistence.log.record import (
     HEADER_SIZE,
     MESSAGES,
-    NO_EXPIRY,
     Batch,
-    BatchView,
-    MessagesBuilder,
     control_batch,
     epoch_start,
     iterate_settles,
-    live_batch,
-    message_offsets,
     parse_control,
     parse_header,
     purge,

@@ -1,0 +1,437 @@
+"""MESSAGES batches as bytes: building them from raw frames, and raw frames from them.
+
+Layouts are those of FORMAT.md. A message is copied into its batch straight from the frames it came in; on
+the way back its frames are made anew on channel 0. Nothing here touches a file.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from amqp_router.protocol._buf import Buf
+from amqp_router.protocol.message import Message
+
+from .record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader
+
+if TYPE_CHECKING:
+    from .settles import SettleState
+
+#: The cumulative ends at the head of a MESSAGES record.
+_ENDS = Struct("<III")
+
+#: ``expire_ms`` of a message without an expiration.
+NO_EXPIRY = 0xFFFFFFFF
+_NO_EXPIRY = 0xFFFFFFFF
+#: Largest payload of the body frames made on the way back: frame_max 131,072 less the envelope.
+FRAME_PAYLOAD_MAX = 131064
+_FRAME_PAYLOAD_MAX = 131064
+_JOINED_BYTES_MAX = 1 << 20
+
+
+def be32(d: bytes, p: int) -> int:
+    """A big-endian u32."""
+    return d[p] << 24 | d[p + 1] << 16 | d[p + 2] << 8 | d[p + 3]
+
+
+def le32(d: bytes, p: int) -> int:
+    """A little-endian u32."""
+    return d[p] | d[p + 1] << 8 | d[p + 2] << 16 | d[p + 3] << 24
+
+
+class MessagesBuilder:
+    """The open MESSAGES batch of a log: an ``add`` per message, ``close`` when full or the tick ends."""
+
+    __slots__ = (
+        "_bodies",
+        "_properties",
+        "_records",
+        "_routes",
+        "base",
+        "base_ts",
+        "body_pieces",
+        "count",
+        "last_route",
+        "max_ts",
+        "message",
+        "size",
+    )
+
+    def __init__(self) -> None:
+        self._records = Buf()
+        self._routes = Buf()
+        self._properties = Buf()
+        self._bodies = Buf()
+        self.count = 0
+        #: Bytes so far, header not counted.
+        self.size = 0
+        self.base = 0
+        self.base_ts = 0
+        self.max_ts = 0
+        self.last_route = b""
+        self.body_pieces: list[bytes | memoryview] | None = None
+        self.message: Message | None = None
+
+    def begin(self, base: int, now_us: int) -> None:
+        """Start a batch whose first own offset is ``base``."""
+        self.base = base
+        self.base_ts = now_us
+        self.max_ts = now_us
+        self.last_route = b""
+
+    def add(self, message: Message, offset: int, now_us: int) -> None:
+        """Copy a message whose content is one ``bytes``."""
+        content: bytes = message.content  # type: ignore[assignment]
+        d = content
+        header_size = message.header_size
+        properties_start = 19
+        properties_end = header_size - 1
+        route = message.route
+        if route != self.last_route:
+            self._routes.put(route)
+            self.last_route = route
+        self._properties.put_range(content, properties_start, properties_end)
+        bodies = self._bodies
+        position = header_size
+        end = len(content)
+        while position < end:
+            size = be32(d, position + 3)
+            bodies.put_range(content, position + 7, position + 7 + size)
+            position += size + 8
+        expire_ms = _NO_EXPIRY
+        priority = 0
+        # Bits 11 (priority) and 8 (expiration) of the property flags.
+        if d[properties_start] & 9:
+            expire_ms, priority = _expire_priority(content, properties_start, properties_end)
+        self._record(message, offset, now_us, bodies.size, expire_ms, priority)
+        self.size = self._records.size + self._routes.size + self._properties.size + bodies.size
+
+    def add_large(self, message: Message, offset: int, now_us: int) -> None:
+        """Reference a message whose content is a tuple of frames; the batch holds nothing else."""
+        frames: tuple[bytes, ...] = message.content  # type: ignore[assignment]
+        header = frames[0]
+        self.last_route = message.route
+        self._routes.put(message.route)
+        self._properties.put_range(header, 19, message.header_size - 1)
+        self.body_pieces = [memoryview(frame)[7 : len(frame) - 1] for frame in frames[1:]]
+        # A copy, for the queue takes the content off its own message once that is delivered.
+        self.message = message.copy()
+        self.message.offset = offset
+        expire_ms, priority = _expire_priority(header, 19, message.header_size - 1)
+        self._record(message, offset, now_us, message.body_size, expire_ms, priority)
+        self.size = self._records.size + self._routes.size + self._properties.size + message.body_size
+
+    def _record(
+        self, message: Message, offset: int, now_us: int, body_end: int, expire_ms: int, priority: int
+    ) -> None:
+        records = self._records
+        records.le32(self._routes.size)
+        records.le32(self._properties.size)
+        records.le32(body_end)
+        records.le32(now_us - self.base_ts)
+        records.le32(offset - self.base)
+        records.le32(expire_ms)
+        records.le32(priority | (message.flags & 3) << 8 | message.delivery_count << 16)
+        records.le32(0)
+        self.max_ts = now_us
+        self.count += 1
+
+    def close(self, last: int, epoch: int) -> Batch:
+        """The batch with offsets up to ``last``; the builder is empty afterwards."""
+        batch = Batch()
+        batch.kind = MESSAGES
+        batch.record_size = MESSAGE_SIZE
+        batch.base = self.base
+        batch.last = last
+        batch.count = self.count
+        batch.base_ts = self.base_ts
+        batch.max_ts_delta = self.max_ts - self.base_ts
+        batch.epoch = epoch
+        batch.length = HEADER_SIZE + self.size
+        pieces: list[bytes | memoryview] = [self._records.take(), self._routes.take()]
+        pieces.append(self._properties.take())
+        if self.body_pieces is None:
+            pieces.append(self._bodies.take())
+        else:
+            pieces.extend(self.body_pieces)
+            batch.message = self.message
+            self.body_pieces = None
+            self.message = None
+        batch.pieces = pieces
+        self.count = 0
+        self.size = 0
+        return batch
+
+
+def _short_string_end(data: bytes, position: int) -> int:
+    return position + 1 + data[position]
+
+
+def _expire_priority(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """``expiration`` in ms and ``priority`` out of raw properties; values that make no sense count as absent.
+
+    The properties come from a client and were not decoded before.
+    """
+    expire_ms = NO_EXPIRY
+    priority = 0
+    try:
+        flags = data[start] << 8 | data[start + 1]
+        position = start + 2
+        if flags & 0x8000:
+            position = _short_string_end(data, position)
+        if flags & 0x4000:
+            position = _short_string_end(data, position)
+        if flags & 0x2000:
+            position += 4 + int.from_bytes(data[position : position + 4], "big")
+        if flags & 0x1000:
+            position += 1
+        if flags & 0x0800:
+            priority = data[position] if position < end else 0
+            position += 1
+        if flags & 0x0400:
+            position = _short_string_end(data, position)
+        if flags & 0x0200:
+            position = _short_string_end(data, position)
+        if flags & 0x0100:
+            text = data[position + 1 : _short_string_end(data, position)]
+            if text.isdigit() and len(text) < 20 and position < end:
+                expire_ms = min(int(text), NO_EXPIRY - 1)
+    except IndexError:
+        pass
+    return expire_ms, priority
+
+
+def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: int) -> Batch:
+    """What is left of a MESSAGES batch without its settled messages; its range begins at ``base`` now."""
+    size = header.record_size
+    routes = size * header.records
+    last_ends = _ENDS.unpack_from(payload, routes - size)
+    properties = routes + last_ends[0]
+    bodies = properties + last_ends[1]
+    heaps: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
+    records = []
+    sizes = [0, 0, 0]
+    starts = (0, 0, 0)
+    route = last_route = b""
+    for at in range(0, routes, size):
+        ends = _ENDS.unpack_from(payload, at)
+        if ends[0] != starts[0]:
+            route = payload[routes + starts[0] : routes + ends[0]]
+        offset = header.base + int.from_bytes(payload[at + 16 : at + 20], "little")
+        if not state.is_settled(offset):
+            parts = (
+                b"" if route == last_route else route,
+                payload[properties + starts[1] : properties + ends[1]],
+                payload[bodies + starts[2] : bodies + ends[2]],
+            )
+            last_route = route
+            for number, part in enumerate(parts):
+                heaps[number].append(part)
+                sizes[number] += len(part)
+            records.append(
+                _ENDS.pack(*sizes)
+                + payload[at + 12 : at + 16]
+                + (offset - base).to_bytes(4, "little")
+                + payload[at + 20 : at + size]
+            )
+        starts = ends
+    batch = Batch()
+    batch.kind = MESSAGES
+    batch.record_size = size
+    batch.base = base
+    batch.last = header.last
+    batch.count = len(records)
+    batch.base_ts = header.base_ts
+    batch.max_ts_delta = header.max_ts_delta
+    batch.epoch = header.epoch
+    batch.pieces = [b"".join(records), *[b"".join(heap) for heap in heaps]]
+    batch.length = HEADER_SIZE + size * len(records) + sum(sizes)
+    return batch
+
+
+def message_offsets(payload: bytes, record_size: int, base: int, count: int) -> list[int]:
+    """The offsets a MESSAGES batch names."""
+    return [base + le32(payload, index * record_size + 16) for index in range(count)]
+
+
+class BatchView:
+    """A MESSAGES batch being read, forward, one record at a time.
+
+    The four parts may be four buffers (a batch not yet written) or one with four positions (read from disk).
+    Frames are made anew on channel 0 with payloads of ``FRAME_PAYLOAD_MAX``.
+    """
+
+    __slots__ = (
+        "_bodies",
+        "_bodies_at",
+        "_body_start",
+        "_index",
+        "_out",
+        "_properties",
+        "_properties_at",
+        "_properties_start",
+        "_record_at",
+        "_records",
+        "_records_at",
+        "_route",
+        "_route_start",
+        "_routes",
+        "_routes_at",
+        "base",
+        "base_ts",
+        "count",
+        "last",
+        "record_size",
+    )
+
+    def __init__(self) -> None:
+        self._out = Buf()
+        self._records = b""
+        self._records_at = 0
+        self._routes = b""
+        self._routes_at = 0
+        self._properties = b""
+        self._properties_at = 0
+        self._bodies = b""
+        self._bodies_at = 0
+        self._record_at = 0
+        self._index = 0
+        self._route = b""
+        self._route_start = 0
+        self._properties_start = 0
+        self._body_start = 0
+        self.record_size = MESSAGE_SIZE
+        self.base = 1
+        self.base_ts = 0
+        self.last = 0
+        self.count = 0
+
+    def open_pieces(self, batch: Batch) -> None:
+        """Read a batch that is still in memory (and not one of a large message)."""
+        records, routes, properties, bodies = batch.pieces
+        self._records = records  # type: ignore[assignment]
+        self._routes = routes  # type: ignore[assignment]
+        self._properties = properties  # type: ignore[assignment]
+        self._bodies = bodies  # type: ignore[assignment]
+        self._records_at = self._routes_at = self._properties_at = self._bodies_at = 0
+        self._start(batch.base, batch.last, batch.count, batch.base_ts, batch.record_size)
+
+    def open_data(self, data: bytes, position: int, header: BatchHeader) -> None:
+        """Read the whole batch at ``position`` of ``data``; ``ValueError`` if its ends do not fit."""
+        records = position + HEADER_SIZE
+        routes = records + header.records * header.record_size
+        self._records = self._routes = self._properties = self._bodies = data
+        self._records_at = records
+        self._routes_at = routes
+        if header.records:
+            last = routes - header.record_size
+            self._properties_at = routes + le32(data, last)
+            self._bodies_at = self._properties_at + le32(data, last + 4)
+            if self._bodies_at + le32(data, last + 8) > position + header.length:
+                raise ValueError("the heaps of a batch do not fit its length")
+        self._start(header.base, header.last, header.records, header.base_ts, header.record_size)
+
+    def close(self) -> None:
+        """Hold no bytes and cover no offset."""
+        self._records = self._routes = self._properties = self._bodies = b""
+        self._start(1, 0, 0, 0, MESSAGE_SIZE)
+
+    def _start(self, base: int, last: int, count: int, base_ts: int, record_size: int) -> None:
+        self.base = base
+        self.last = last
+        self.count = count
+        self.base_ts = base_ts
+        self.record_size = record_size
+        self._rewind()
+
+    def _rewind(self) -> None:
+        self._index = 0
+        self._record_at = self._records_at
+        self._route = b""
+        self._route_start = 0
+        self._properties_start = 0
+        self._body_start = 0
+
+    def message_at(self, offset: int) -> Message | None:
+        """The message at ``offset``, framed anew, or None if no record names that offset."""
+        delta = offset - self.base
+        d = self._records
+        if self._index > 0 and le32(d, self._record_at - self.record_size + 16) >= delta:
+            self._rewind()
+        while self._index < self.count:
+            at = self._record_at
+            found = le32(d, at + 16)
+            if found > delta:
+                return None
+            route_end = le32(d, at)
+            properties_end = le32(d, at + 4)
+            body_end = le32(d, at + 8)
+            message = None
+            if route_end != self._route_start:
+                self._route = self._routes[self._routes_at + self._route_start : self._routes_at + route_end]
+            if found == delta:
+                message = self._build(properties_end, body_end)
+                message.offset = offset
+                message.route = self._route
+                # flags at 25: persistent, redelivered; delivery_count at 26
+                message.flags = d[at + 25] | 5
+                message.delivery_count = d[at + 26] | d[at + 27] << 8
+            self._index += 1
+            self._record_at = at + self.record_size
+            self._route_start = route_end
+            self._properties_start = properties_end
+            self._body_start = body_end
+            if found == delta:
+                return message
+        return None
+
+    def expire_ms(self) -> int:
+        """``expire_ms`` of the message returned last."""
+        return le32(self._records, self._record_at - self.record_size + 20)
+
+    def timestamp_us(self) -> int:
+        """Time of the append of the message returned last."""
+        return self.base_ts + le32(self._records, self._record_at - self.record_size + 12)
+
+    def _build(self, properties_end: int, body_end: int) -> Message:
+        out = self._out
+        message = Message()
+        properties_size = properties_end - self._properties_start
+        size = body_end - self._body_start
+        out.u8(2)
+        out.u16(0)
+        out.u32(12 + properties_size)
+        out.u32(0x003C0000)
+        out.u64(size)
+        at = self._properties_at + self._properties_start
+        out.put_range(self._properties, at, at + properties_size)
+        out.u8(0xCE)
+        message.header_size = 20 + properties_size
+        message.body_size = size
+        start = self._bodies_at + self._body_start
+        if size <= _FRAME_PAYLOAD_MAX:
+            message.frame_payload = size
+            if size > 0:
+                out.u8(3)
+                out.u16(0)
+                out.u32(size)
+                out.put_range(self._bodies, start, start + size)
+                out.u8(0xCE)
+                message.frame_count = 1
+            message.content = out.take()
+            return message
+        message.frame_payload = _FRAME_PAYLOAD_MAX
+        frames = [out.take()]
+        end = start + size
+        while start < end:
+            part = min(end - start, _FRAME_PAYLOAD_MAX)
+            out.u8(3)
+            out.u16(0)
+            out.u32(part)
+            out.put_range(self._bodies, start, start + part)
+            out.u8(0xCE)
+            frames.append(out.take())
+            start += part
+        message.frame_count = len(frames) - 1
+        message.content = tuple(frames) if size > _JOINED_BYTES_MAX else b"".join(frames)
+        return message
