@@ -87,11 +87,12 @@ def _data(path: str) -> Finding:
 
 
 def _spark(path: str | None) -> Iterator[Finding]:
-    from .spark_session import session  # noqa: PLC0415 - takes a second
+    from .spark_session import SHORT_LIVED_JAVA, session  # noqa: PLC0415 - takes a second
 
+    conf = {"spark.driver.extraJavaOptions": SHORT_LIVED_JAVA, "spark.driver.memory": "1g"}
     with tempfile.NamedTemporaryFile(prefix="amqp-router-spark-", suffix=".log") as log:
         try:
-            spark = session("amqp-router doctor", log_file=log.name, master="local[1]")
+            spark = session("amqp-router doctor", log_file=log.name, master="local[1]", conf=conf)
         except Exception as error:
             log.seek(0)
             text = log.read().decode(errors="replace").strip().splitlines()[-12:]

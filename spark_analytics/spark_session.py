@@ -19,6 +19,8 @@ from .data_source import AmqpRouterSource
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
+#: For what runs seconds: the compiler that is done sooner, the collector without threads.
+SHORT_LIVED_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 #: Why each is set: analytics measurements in docs/analytics.md, "Sessions".
 CONFS = {
     PUSHDOWN_CONF: "true",
@@ -54,6 +56,8 @@ def session(
     # Spark's own default is `python3` of PATH, which need not be this environment's.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # The first of two Javas, which only makes the command line of the second.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JAVA)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in {**CONFS, **(conf or {})}.items():
         builder = builder.config(key, str(value))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_analytics.spark_session import session
+from spark_analytics.spark_session import SHORT_LIVED_JAVA, session
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +26,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         conf={
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": SHORT_LIVED_JAVA,
         },
     )
     yield spark

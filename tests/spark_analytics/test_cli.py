@@ -93,6 +93,7 @@ def test_limits_in_time(kept: Kept, data: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)["totals"]["messages"] == 2
 
 
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_doctor(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analytics", "doctor", "--data", str(data)]) == 0
     output = capsys.readouterr().out
