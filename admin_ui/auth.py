@@ -5,7 +5,7 @@ the API are open, a permission entry decides on a virtual host.
 
 A success is remembered for a minute under an HMAC with a secret of this process, so that agents which send
 their password with each call do not cost a verification each time; it is forgotten as soon as any user or
-permission changes.
+permission changes. All algorithms of passwords there are cost a microsecond, so nothing needs a thread.
 
 Source: RabbitMQ's access control guide and its HTTP API, 3.10, as measured.
 """

@@ -252,14 +252,14 @@ async def _serve(
 
     with signals(loop, stop=on_stop, reload=reload):
         await server.start()
-        metrics.start()
-        try:
-            if admin is not None:
+        if admin is not None:
+            metrics.start()
+            try:
                 await admin.start()
-        except ListenError:
-            metrics.stop()
-            await server.stop()
-            raise
+            except ListenError:
+                metrics.stop()
+                await server.stop()
+                raise
         collector.start()
         lag.start()
         admin_address = admin.address if admin is not None else None
@@ -287,7 +287,7 @@ async def _serve(
         collector.stop()
         if admin is not None:
             await admin.stop()
-        metrics.stop()
+            metrics.stop()
         await server.stop()
     logs.event(logger, logging.INFO, "stopped")
     return OK
