@@ -2,7 +2,7 @@
 import { html } from "../lib/html.mjs";
 import { Card, Loading, Pill, Problem } from "./bits.mjs";
 import { Table } from "./table.mjs";
-import { count } from "../lib/format.mjs";
+import { count, value as text } from "../lib/format.mjs";
 import { href } from "../lib/location.mjs";
 import { exchangePath, queuePath } from "../lib/routes.mjs";
 
@@ -14,7 +14,7 @@ export function Bindings({ id, title, side, bindings, error, none }) {
   const columns = [
     { label: side === "source" ? "From exchange" : "To", cell: (row) => html`<${End} binding=${row} side=${side} />` },
     { label: "Routing key", cell: (row) => (row.routing_key === "" ? html`<span class="muted">(empty)</span>` : html`<code>${row.routing_key}</code>`) },
-    some && { label: "Arguments", class: "mid", cell: (row) => Object.entries(row.arguments).map(([name, value]) => html`<${Pill} key=${name} kind="mono">${name} = ${typeof value === "string" ? value : JSON.stringify(value)}<//>`) },
+    some && { label: "Arguments", class: "mid", cell: (row) => Object.entries(row.arguments).map(([name, value]) => html`<${Pill} key=${name} kind="mono">${name} = ${text(value)}<//>`) },
   ].filter(Boolean);
   const rows = bindings?.slice(0, SHOWN);
   return html`<${Card} title=${title} id=${id} extra=${bindings && html`<${Pill}>${count(bindings.length)}<//>`}>

@@ -1,5 +1,6 @@
 // Small parts that every page uses.
 import { html, useEffect, useRef, useState } from "../lib/html.mjs";
+import { value as text } from "../lib/format.mjs";
 import { sparkPath } from "../lib/series.mjs";
 
 const ICONS = {
@@ -138,7 +139,7 @@ export function Arguments({ table, source }) {
       const nested = value !== null && typeof value === "object" && !Array.isArray(value);
       return html`<div key=${name}>
         <dt>${name}</dt>
-        <dd>${nested ? html`<${Arguments} table=${value} />` : html`<code>${typeof value === "string" ? value : JSON.stringify(value)}</code>`}
+        <dd>${nested ? html`<${Arguments} table=${value} />` : html`<code>${text(value)}</code>`}
           ${source && html`<span class="source">${source}</span>`}</dd>
       </div>`;
     })}

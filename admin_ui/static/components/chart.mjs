@@ -5,6 +5,8 @@ import { clock, short } from "../lib/format.mjs";
 
 const FONT = '11.5px Inter, "Segoe UI", system-ui, sans-serif';
 const HEIGHT = 208;
+/** Distances between ticks for octets. */
+const POWERS = Array.from({ length: 44 }, (_, i) => 2 ** i);
 /** Series that somebody switched off, by name; kept while the tab is open. */
 const hidden = new Set();
 
@@ -26,10 +28,11 @@ function colour(name) {
 }
 
 /**
- * `series`: [{label, colour, area?}], `data`: [seconds, values...], `span`: [from, to] in seconds, `format`: number to
- * text, `axis`: the same for the axis, `group`: charts of one group share the cursor.
+ * `series`: [{label, colour, area?, dash?}], `data`: [seconds, values...], `span`: [from, to] in seconds, `format`: number to
+ * text, `axis`: the same for the axis, `binary`: ticks at powers of two,
+ * `group`: charts of one group share the cursor.
  */
-export function Chart({ id, title, unit, series, data, span, format, axis = short, group }) {
+export function Chart({ id, title, unit, series, data, span, format, axis = short, binary = false, group }) {
   const box = useRef(null);
   const plot = useRef(null);
   const zoomed = useRef(false);
@@ -47,7 +50,7 @@ export function Chart({ id, title, unit, series, data, span, format, axis = shor
 
   useLayoutEffect(() => {
     const node = box.current;
-    const chart = new uPlot(options(node, series, latest, group, zoomed, setAt, axis), data, node);
+    const chart = new uPlot(options(node, series, latest, group, zoomed, setAt, axis, binary), data, node);
     plot.current = chart;
     series.forEach((one, i) => {
       if (hidden.has(`${id}/${one.label}`)) chart.setSeries(i + 1, { show: false });
@@ -95,7 +98,7 @@ export function Chart({ id, title, unit, series, data, span, format, axis = shor
         const off = hidden.has(`${id}/${one.label}`);
         return html`<button type="button" key=${one.label} class="legend-item" aria-pressed=${!off}
           title=${off ? `Show ${one.label}` : `Hide ${one.label}`} onClick=${() => toggle(i, one.label)}>
-          <i class=${`swatch c-${one.colour}`} aria-hidden="true"></i><span>${one.label}</span>
+          <i class=${`swatch c-${one.colour} ${one.dash ? "dash" : ""}`} aria-hidden="true"></i><span>${one.label}</span>
           <b class="num">${format(read(i))}</b>
         </button>`;
       })}
@@ -106,7 +109,7 @@ export function Chart({ id, title, unit, series, data, span, format, axis = shor
   </section>`;
 }
 
-function options(node, series, latest, group, zoomed, setAt, write) {
+function options(node, series, latest, group, zoomed, setAt, write, binary) {
   const grid = { stroke: colour("grid"), width: 1 };
   const common = { stroke: colour("muted"), font: FONT, grid, ticks: { show: false } };
   return {
@@ -129,7 +132,7 @@ function options(node, series, latest, group, zoomed, setAt, write) {
     },
     axes: [
       { ...common, size: 28, gap: 6, space: 84, values: (u, splits) => inside(u, splits, times(splits)) },
-      { ...common, size: 54, gap: 6, space: 34, values: (u, splits) => splits.map((n) => write(n)) },
+      { ...common, size: 54, gap: 6, space: 34, incrs: binary ? POWERS : undefined, values: (u, splits) => splits.map((n) => write(n)) },
     ],
     series: [
       {},
@@ -137,6 +140,7 @@ function options(node, series, latest, group, zoomed, setAt, write) {
         label: one.label,
         stroke: colour(one.colour),
         width: 1.75,
+        dash: one.dash ? [5, 4] : undefined,
         fill: one.area ? (u) => shade(u, colour(one.colour)) : undefined,
         points: { show: (u, i) => u.data[i].filter((value) => value !== null).length < 2, size: 4 },
         spanGaps: false,

@@ -13,7 +13,7 @@ const PAGE = 50;
  * without `get` cannot be sorted by; `fields` as `compile` takes them; `examples` are queries that a click tries;
  * `onVisible` hears of the rows on the page.
  */
-export function ListPage({ topic, noun, columns, fields, examples, fixed, empty, onVisible, initialSort }) {
+export function ListPage({ topic, noun, columns, fields, examples, empty, onVisible, initialSort }) {
   const list = useTopic(topic);
   const vhost = param("vhost");
   const written = param("q");
@@ -38,7 +38,7 @@ export function ListPage({ topic, noun, columns, fields, examples, fixed, empty,
 
   const { test, errors } = useMemo(() => compile(written, fields), [written, fields]);
   const here = useMemo(() => (list ? list.rows.filter((row) => !vhost || row.vhost === vhost) : []), [list, vhost]);
-  const matching = useMemo(() => here.filter((row) => test(row) && (!fixed || fixed(row))), [here, test, fixed]);
+  const matching = useMemo(() => here.filter(test), [here, test]);
   const sorted = useMemo(() => sortRows(matching, column.get, descending), [matching, column, descending]);
   const { page, pages, start, rows } = pageOf(sorted, Number(param("page", "1")), PAGE);
 

@@ -45,7 +45,7 @@ export function Connection({ route }) {
       ["Open for", duration(event.at - connection.connected_at)],
     ]} />
     <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${SHORT} path=${connectionPath(name)} /></div>
-    <${Chart} id="data-rates" title="Data" unit="bytes per second" series=${SERIES} data=${points.rates} span=${points.span} format=${bytes} axis=${bytes} />
+    <${Chart} id="data-rates" title="Data" unit="bytes per second" series=${SERIES} data=${points.rates} span=${points.span} format=${bytes} axis=${bytes} binary />
     <${Channels} channels=${event.channels} />
     <div class="two">
       <${Card} title="Connection" id="facts">
@@ -76,13 +76,13 @@ function Channels({ channels }) {
     { label: "Channel", numeric: true, class: "n", cell: (row) => row.number },
     { label: "State", class: "mid", cell: (row) => html`<${State} state=${row.state} />` },
     { label: "Mode", class: "mid", cell: (row) => html`${row.confirm && html`<${Pill}>confirms<//>`}${row.transactional && html`<${Pill}>transactions<//>`}` },
-    { label: "Consumers", numeric: true, class: "n", cell: (row) => count(row.consumer_count) },
+    { label: "Consumers", numeric: true, class: "n mid", cell: (row) => count(row.consumer_count) },
     { label: "Prefetch", title: "0: no limit", numeric: true, class: "n wide", cell: (row) => count(row.prefetch_count || row.global_prefetch_count) },
     { label: "Unacked", numeric: true, class: "n", cell: (row) => count(row.messages_unacknowledged) },
     { label: "Unconfirmed", numeric: true, class: "n wide", cell: (row) => count(row.messages_unconfirmed) },
-    { label: "Published/s", numeric: true, class: "n", cell: (row) => per(row, "publish") },
-    { label: "Delivered/s", numeric: true, class: "n", cell: (row) => per(row, "deliver_get") },
-    { label: "Acked/s", numeric: true, class: "n wide", cell: (row) => per(row, "ack") },
+    { label: "Publish/s", numeric: true, class: "n", cell: (row) => per(row, "publish") },
+    { label: "Deliver/s", numeric: true, class: "n", cell: (row) => per(row, "deliver_get") },
+    { label: "Ack/s", numeric: true, class: "n wide", cell: (row) => per(row, "ack") },
   ];
   return html`<${Card} title="Channels" id="channels" extra=${html`<${Pill}>${count(channels.length)}<//>`}>
     ${channels.length

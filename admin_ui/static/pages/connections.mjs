@@ -35,8 +35,8 @@ export function Connections({ me }) {
     { id: "product", label: "Program", title: "What the client says of itself", get: (row) => row.product, class: "wide", cell: (row) => html`<span class="name" title=${row.product}>${row.product}</span>` },
     { id: "user", label: "User", get: (row) => row.user, class: "mid type-column", cell: (row) => html`<span class="name" title=${row.user}>${row.user}</span>` },
     { id: "channels", label: "Channels", numeric: true, get: (row) => row.channels, class: "n", cell: (row) => count(row.channels) },
-    { id: "in", label: "From client/s", numeric: true, get: (row) => row.in, class: "n", cell: (row) => bytes(row.in) },
-    { id: "out", label: "To client/s", numeric: true, get: (row) => row.out, class: "n mid", cell: (row) => bytes(row.out) },
+    { id: "in", label: "In/s", title: "Octets from the client per second", numeric: true, get: (row) => row.in, class: "n", cell: (row) => bytes(row.in) },
+    { id: "out", label: "Out/s", title: "Octets to the client per second", numeric: true, get: (row) => row.out, class: "n mid", cell: (row) => bytes(row.out) },
     {
       id: "age",
       label: "Open for",

@@ -1,5 +1,5 @@
 import { html, useMemo } from "../lib/html.mjs";
-import { Card, Empty, Facts, firstSteps, Icon, Loading, Meter, Pill, Snippet, Spark } from "../components/bits.mjs";
+import { Card, Facts, firstSteps, Icon, Loading, Meter, Pill, Snippet, Spark } from "../components/bits.mjs";
 import { Chart } from "../components/chart.mjs";
 import { ALL, RangePicker, SHORT, useRange, usePoints } from "../components/ranges.mjs";
 import { useGet } from "../lib/api.mjs";
@@ -20,7 +20,7 @@ const LENGTH_SERIES = [
 const RATE_SERIES = [
   { label: "publish", colour: "blue" },
   { label: "deliver", colour: "violet" },
-  { label: "ack", colour: "green" },
+  { label: "ack", colour: "green", dash: true },
   { label: "confirm", colour: "teal" },
   { label: "redeliver", colour: "amber" },
   { label: "unroutable", colour: "red" },
@@ -89,7 +89,8 @@ function Tiles({ event, overview, points, history }) {
   const change = (values) => {
     const grown = growth(values);
     if (grown === null) return "\u00a0";
-    return grown ? `${signed(grown)} in 10 min` : "steady for 10 min";
+    const since = values.includes(null) ? "since the start" : "in 10 min";
+    return grown ? `${signed(grown)} ${since}` : `steady ${since}`;
   };
   return html`<div class="tiles">
     <${Tile} label="Ready" value=${count(totals.messages_ready ?? 0)} note=${change(levels[0])} values=${levels[0]} kind="c-blue" />

@@ -21,7 +21,7 @@ const LENGTH_SERIES = [
 const RATE_SERIES = [
   { label: "in", colour: "blue" },
   { label: "out", colour: "violet" },
-  { label: "ack", colour: "green" },
+  { label: "ack", colour: "green", dash: true },
   { label: "redeliver", colour: "amber" },
 ];
 

@@ -22,12 +22,12 @@ BINDINGS = [
     ("flights.archive", "*.*.ATL"),
     ("flights.archive", "*.*.ORD"),
 ]
-#: Queue, consumer's name, prefetch, seconds it holds a message.
+#: Queue, consumer's name, prefetch, and 1 if it is so slow that it falls behind now and then.
 CONSUMERS = [
     ("flights.united", "united-desk", 100, 0.0),
     ("flights.united", "united-mobile", 100, 0.0),
     ("flights.california", "west-coast", 50, 0.0),
-    ("flights.newark", "newark-board", 20, 0.08),
+    ("flights.newark", "newark-board", 20, 1.0),
     ("flights.kennedy-1", "kennedy-board", 100, 0.0),
     ("flights.december", "holiday-report", 200, 0.0),
 ]
@@ -48,7 +48,11 @@ class Load:
         with self._connect("topology") as connection:
             declare(connection.channel())
         jobs: list[Callable[[], None]] = [lambda origin=origin: self._publish(origin) for origin in ORIGINS]
-        jobs += [lambda each=each: self._consume(*each) for each in CONSUMERS]
+        hold_s = 1 / (self.rate * 0.85)
+        jobs += [
+            lambda q=queue, n=name, p=prefetch, h=hold_s * slow: self._consume(q, n, p, h)
+            for queue, name, prefetch, slow in CONSUMERS
+        ]
         self._threads = [threading.Thread(target=job, daemon=True) for job in jobs]
         for thread in self._threads:
             thread.start()
