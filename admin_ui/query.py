@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from admin_ui import patterns
 from admin_ui.replies import bad_request
 from amqp_router.metrics import Span
 
@@ -36,11 +37,18 @@ class Page:
     name: str
     pattern: re.Pattern[str] | None
 
-    def admits(self, name: str) -> bool:
-        """Whether the filter lets an object of that name through."""
-        if self.pattern is not None:
-            return self.pattern.search(name) is not None
-        return self.name in name
+    def admits(self, names: list[str]) -> list[bool]:
+        """Whether the filter lets objects of these few names through.
+
+        Raises:
+            ApiError: the expression takes too long to match (400).
+        """
+        if self.pattern is None:
+            return [self.name in name for name in names]
+        try:
+            return patterns.search(self.pattern, names)
+        except patterns.TooSlow:
+            raise bad_request("The regular expression takes too long to match") from None
 
 
 @dataclass(frozen=True, slots=True)

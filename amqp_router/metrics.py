@@ -373,7 +373,9 @@ class Metrics:
 
     def rate(self, history: History | None, columns: tuple[int, ...]) -> float:
         """How much a field grows per second, over the last interval."""
-        return 0.0 if history is None else round(history.change(columns) / self.elapsed_s, 1)
+        if history is None:
+            return 0.0
+        return round(history.change(columns) / self.elapsed_s, 1) + 0.0  # never -0.0
 
     def samples(
         self, history: History | None, columns: tuple[int, ...], span: Span, policy: Policy
@@ -462,7 +464,8 @@ class Metrics:
         tick = self._next_tick(now)
         if self._work is not None or tick <= self.tick:
             return  # the last tick is not through yet: this one is skipped
-        self.elapsed_s = now - self._sampled_at
+        # The first interval may be short, and a rate made of milliseconds says nothing.
+        self.elapsed_s = max(1.0, now - self._sampled_at)
         self._sampled_at = now
         self._work = self._sample(tick)
         self._slice()
