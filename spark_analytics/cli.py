@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from .errors import AnalyticsError, MissingExtra, NoJava
@@ -226,12 +226,12 @@ def _figures(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
         }
         figures: dict[str, Any] = {
             "data": os.path.abspath(args.data),
-            "totals": stats.totals().collect()[0].asDict(),
+            "totals": _plain(stats.totals().collect()[0]),
         }
         for name in args.by or TABLES:
             # One more, to know whether there are more.
             rows = tables[name]().limit(args.top + 1).collect()
-            figures[name] = [row.asDict() for row in rows[: args.top]]
+            figures[name] = [_plain(row) for row in rows[: args.top]]
             if len(rows) > args.top:
                 figures.setdefault("cut", []).append(name)
         return figures
@@ -239,9 +239,17 @@ def _figures(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
         spark.stop()
 
 
+def _plain(row: Any) -> dict[str, Any]:
+    """A row by name; its times, which Spark gives in this machine's zone and without saying so, as UTC."""
+    return {
+        name: value.astimezone(UTC) if isinstance(value, datetime) else value
+        for name, value in row.asDict().items()
+    }
+
+
 def _as_json(value: Any) -> str:
     if isinstance(value, datetime):
-        return value.isoformat() + ("" if value.tzinfo else "Z")
+        return value.isoformat().replace("+00:00", "Z")
     raise TypeError(f"{type(value).__name__} is no figure")
 
 
@@ -259,7 +267,8 @@ def _print(figures: dict[str, Any], top: int) -> None:
         soft_wrap=True,
     )
     if totals["first"] is not None:
-        console.print(f"from {totals['first']} to {totals['last']} UTC", highlight=False, soft_wrap=True)
+        first, last = _cell("", totals["first"]), _cell("", totals["last"])
+        console.print(f"from {first} to {last} UTC", highlight=False, soft_wrap=True)
     for name in TABLES:
         if name not in figures:
             continue
@@ -280,6 +289,8 @@ def _print(figures: dict[str, Any], top: int) -> None:
 def _cell(column: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, datetime):
+        return str(value.replace(tzinfo=None))
     if column == "exchange" and value == "":
         return "(default)"
     return "-" if value is None else str(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -91,7 +92,9 @@ class RoutingStats:
             counts = _counts()
         else:
             raise ValueError(f"timestamp is 'broker' or 'amqp', not {timestamp!r}")
-        hour = sql.date_trunc("hour", "timestamp").alias("hour")
+        # Not date_trunc, which goes by the session's time zone.
+        second = "unix_seconds(timestamp)"
+        hour = sql.expr(f"timestamp_seconds({second} - pmod({second}, 3600))").alias("hour")
         return rows.groupBy("vhost", hour).agg(*counts).orderBy("vhost", "hour")
 
     def unroutable(self) -> DataFrame:
@@ -125,7 +128,9 @@ def routing_stats(spark: SparkSession, path: str | os.PathLike[str], **options: 
 
 
 def _as_option(value: Any) -> str:
-    """Lists as JSON, the rest as text."""
+    """Times in ISO 8601, lists as JSON, text as it is."""
+    if isinstance(value, datetime):
+        return value.isoformat()
     return value if isinstance(value, str) else json.dumps(value)
 
 

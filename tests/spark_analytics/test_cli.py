@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,21 @@ def test_stats_as_json_and_picture(
     assert figures["hour"][0]["hour"] == "2023-11-14T22:00:00Z"
     assert "exchange" not in figures
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_times_are_utc_whatever_the_machine_says(
+    kept: Kept, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert main(["analytics", "stats", "--data", str(data), "--json", "--by", "hour"]) == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["hour"][0]["hour"] == "2023-11-14T22:00:00Z"
+    assert figures["totals"]["last"] == "2023-11-14T22:13:20.000001Z"
 
 
 def test_limits_in_time(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
