@@ -1,4 +1,4 @@
-"""Regular expressions of callers: ordinary ones match, exponential ones are ended, a late timer harms nobody."""
+"""Regular expressions of callers: ordinary ones match, exponential ones end, a late timer harms nobody."""
 
 from __future__ import annotations
 
