@@ -10,7 +10,8 @@ import glob
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from . import layout
@@ -42,13 +43,15 @@ class Log:
     partition: int
     #: Partitions of the whole log.
     partitions: int
-    segments: tuple[Segment, ...]
-    end: int
+    segments: tuple[Segment, ...] = ()
+    #: What the mark says may still be read.
+    lowest: int = 0
+    end: int = 0
 
     @property
     def start(self) -> int:
         """The lowest offset that may still be read."""
-        return self.segments[0].base if self.segments else self.end
+        return max(self.segments[0].base, self.lowest) if self.segments else self.end
 
     def __str__(self) -> str:
         name = f"queue {self.queue!r}" if self.queue else "the routing log"
@@ -135,7 +138,7 @@ def _discover(directory: str, options: ReadOptions) -> Iterator[Log]:
                 if selection.partitions is None or number in selection.partitions:
                     path = os.path.join(root, log_id, name)
                     count = int(about.get("partitions", 1))
-                    yield Log(path, log_id, layout.text(vhost), layout.text(queue), number, count, (), 0)
+                    yield Log(path, log_id, layout.text(vhost), layout.text(queue), number, count)
 
 
 def _listed(directory: str) -> list[str]:
@@ -172,10 +175,10 @@ def _fill(log: Log, marks: Marks | None, data_directory: str) -> Log | None:
             return _walked(log, segments)
         mark = marks.get((layout.mark_id(log.id), log.partition))
         if mark is None or mark.end == 0:
-            return _with(log, (), 0)
+            return log
         kept = _up_to(segments, mark)
         if kept is not None:
-            return _with(log, kept, mark.end)
+            return replace(log, segments=kept, lowest=mark.start, end=mark.end)
         # The broker rolled or emptied it between the two looks.
         missing = mark
         marks = read_marks(data_directory)
@@ -186,10 +189,6 @@ def _fill(log: Log, marks: Marks | None, data_directory: str) -> Log | None:
         missing.end,
         "the log is durable up to here, but the file is not there or shorter",
     )
-
-
-def _with(log: Log, segments: tuple[Segment, ...], end: int) -> Log:
-    return Log(log.directory, log.id, log.vhost, log.queue, log.partition, log.partitions, segments, end)
 
 
 def _segments(directory: str) -> list[Segment] | None:
@@ -212,7 +211,11 @@ def _segments(directory: str) -> list[Segment] | None:
 
 def _up_to(segments: list[Segment], mark: Mark) -> tuple[Segment, ...] | None:
     """The segments that hold offsets below the mark; None if the marked one is not as it says."""
-    kept = [segment for segment in segments if mark.start <= segment.base < mark.base]
+    kept = [
+        segment
+        for segment, following in pairwise([*segments, Segment(mark.end, 0, 0)])
+        if segment.base < mark.base and following.base > mark.start
+    ]
     if not mark.position:
         return tuple(kept)
     for segment in segments:
@@ -224,7 +227,7 @@ def _up_to(segments: list[Segment], mark: Mark) -> tuple[Segment, ...] | None:
 def _walked(log: Log, segments: list[Segment]) -> Log:
     """Without marks: up to the first bad batch of the last segment."""
     if not segments:
-        return _with(log, (), 0)
+        return log
     last = segments[-1]
     path = os.path.join(log.directory, layout.file_name(last.base, layout.LOG_SUFFIX))
     end, position = last.base, 0
@@ -237,7 +240,7 @@ def _walked(log: Log, segments: list[Segment]) -> Log:
     finally:
         os.close(file)
     kept = segments[:-1] + ([Segment(last.base, last.inode, position)] if position else [])
-    return _with(log, tuple(kept), end)
+    return replace(log, segments=tuple(kept), end=end)
 
 
 def end_offsets_of(logs: list[Log]) -> dict[str, dict[str, int]]:

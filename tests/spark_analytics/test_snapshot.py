@@ -195,9 +195,10 @@ def test_a_mark_that_stays_wrong(tmp_path: Path, log: LogFiles) -> None:
 
 
 def test_a_log_start_above_old_segments(tmp_path: Path, log: LogFiles) -> None:
-    log.start = 10
-    write_marks(tmp_path, [log])
-    assert offsets(tmp_path) == list(range(10, 30))
+    for start in (10, 13):
+        log.start = start
+        write_marks(tmp_path, [log])
+        assert offsets(tmp_path) == list(range(start, 30))
 
 
 # --- versions and places ----------------------------------------------------------------------------------
