@@ -374,7 +374,8 @@ class RoutingLogs:
                 waiter.remove(size)
         if self._written:
             self._dirty()
-        self._next_job()
+        if not self._stopped:
+            self._next_job()
 
     def _move_starts(self, removed: dict[str, int]) -> None:
         """Segments were removed: partition directory to the base of the first that is left, -1 if none is."""
@@ -421,6 +422,8 @@ class RoutingLogs:
         self._post(partial(self._reopened, recorder, found))
 
     def _reopened(self, recorder: Recorder, found: list[Recovered | Exception]) -> None:
+        if self._stopped:
+            return
         owner: _Partition = recorder.owner
         owner.retry = None
         result = found[0]
@@ -451,13 +454,21 @@ class RoutingLogs:
         for timer in (self._sync_timer, self._retention_timer):
             if timer is not None:
                 timer.cancel()
+        for log in self.logs.values():
+            for recorder in log.recorders:
+                if recorder.owner.retry is not None:
+                    recorder.owner.retry.cancel()
+        self._finish_job()
         self._retention_due = False
-        while self._job is not None or self._written or self.backlog.dirty:
-            self._sync_due = True
-            self._next_job()
-            job = self._job
-            self._worker.wait_idle()
-            if job is not None:
-                self._done(job)
+        self._sync_due = True
+        self._next_job()
+        self._finish_job()
         self._worker.stop()
         self._files.close()
+
+    def _finish_job(self) -> None:
+        """Wait for the job under way, if there is one, and take its result in."""
+        job = self._job
+        self._worker.wait_idle()
+        if job is not None:
+            self._done(job)

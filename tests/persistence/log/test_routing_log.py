@@ -443,6 +443,29 @@ def test_publishers_wait_for_a_slow_disk() -> None:
     assert inflow.unsynced == 0
 
 
+def test_a_stop_waits_for_the_job_under_way_and_writes_the_rest() -> None:
+    node = RoutingNode()
+    jobs: list[Callable[[], None]] = []
+    worker: Any = node.logs._worker
+    worker.submit = jobs.append
+
+    def wait_idle() -> None:
+        while jobs:
+            jobs.pop(0)()
+
+    worker.wait_idle = wait_idle
+    node.note(size=1)
+    node.pass_time()
+    assert len(jobs) == 1
+    node.note(size=2)
+    node.logs.stop()
+    node.run_posted()
+    assert jobs == []
+    assert [event.size for event in read_all(node.disk, node.directory)] == [1, 2]
+    (mark,) = decode(content(node.disk, "d/synced")).values()
+    assert mark[2] == 2
+
+
 # -- the start ----------------------------------------------------------------------------------------------
 
 
