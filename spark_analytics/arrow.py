@@ -20,6 +20,9 @@ from .schema import arrow_schema
 from .segments import Gap, Piece, read_windows
 from .snapshot import end_offsets_of, take_snapshot
 
+#: Batches are not put together beyond this: with bodies a few rows can be large.
+_JOINED_BYTES_MAX = 8 << 20
+
 
 def read_arrow(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
     """A table of a data directory as a ``pyarrow.Table``; options as for Spark (docs/analytics.md).
@@ -49,11 +52,32 @@ def end_offsets(path: str | os.PathLike[str], table: str = "routing") -> str:
 
 
 def read_split(split: Split, options: ReadOptions, selection: Selection, schema: Any) -> Iterator[Any]:
-    """Record batches of a split's pieces with the columns of ``schema``.
+    """Record batches of a split's pieces with the columns of ``schema``; small ones are put together.
 
     Raises:
         CorruptLog, FormatVersionError, DataLoss: see there.
     """
+    small: list[Any] = []
+    rows = size = 0
+    for batch in _read(split, options, selection, schema):
+        if not small and batch.num_rows * 4 >= options.batch_rows:
+            yield batch
+            continue
+        if small and (rows + batch.num_rows > options.batch_rows or size > _JOINED_BYTES_MAX):
+            yield from _joined(small)
+            small, rows, size = [], 0, 0
+        small.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    if small:
+        yield from _joined(small)
+
+
+def _joined(batches: list[Any]) -> list[Any]:
+    return list(pa.Table.from_batches(batches).combine_chunks().to_batches())
+
+
+def _read(split: Split, options: ReadOptions, selection: Selection, schema: Any) -> Iterator[Any]:
     names: tuple[str, int, Names] | None = None
     for planned in split.pieces:
         log = split.logs[planned.log]

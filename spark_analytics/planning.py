@@ -73,7 +73,7 @@ def plan(logs: list[Log], options: ReadOptions, selection: Selection, cores: int
         (log, _pieces(log, low, high, selection, is_routing=options.table == "routing"))
         for log, low, high in wanted
     ]
-    total = sum(piece.end - piece.start for _, pieces in found for piece in pieces)
+    total = sum(piece.end - piece.start + FILE_COST_BYTES for _, pieces in found for piece in pieces)
     cores = cores or os.cpu_count() or 1
     least = min(SPLIT_BYTES_LEAST, options.split_bytes)
     target = min(max(-(-total // cores), least), options.split_bytes)
