@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.planting import Planted
 
 LOG = "persistence/log/"
+ROUTING_TEST = "tests/persistence/log/test_routing_log.py"
 
 PLANTED = [
     Planted(
@@ -173,5 +174,54 @@ PLANTED = [
         LOG + "recovery.py",
         "            and header.unsynced_back < at\n",
         "",
+    ),
+    Planted(
+        "the mark is stored before the sync",
+        LOG + "marks.py",
+        "log.durable, base, position, log.start)",
+        "log.end, base, position, log.start)",
+        test="tests/persistence/log/test_marks.py",
+    ),
+    Planted(
+        "a deleted log keeps its mark",
+        LOG + "sync.py",
+        "        self.marks.clear(log)\n        self._removals.append(log)",
+        "        self._removals.append(log)",
+        test="tests/persistence/log/test_marks.py",
+    ),
+    Planted(
+        "names of the routing log are not synced before the batches that use them",
+        LOG + "routing_files.py",
+        "            file.write([names], self._names_position)\n            file.sync()\n",
+        "            file.write([names], self._names_position)\n",
+        test=ROUTING_TEST,
+    ),
+    Planted(
+        "the routing log is marked as synced when it is only written",
+        LOG + "routing_files.py",
+        "                self._files.get(self.segment.path).sync()\n",
+        "                pass\n",
+        test=ROUTING_TEST,
+    ),
+    Planted(
+        "ids of the last segment are used in the next",
+        LOG + "routing_log.py",
+        "        self._serial += 1\n",
+        "        self._serial = 1\n",
+        test=ROUTING_TEST,
+    ),
+    Planted(
+        "publishes of different sizes are one run",
+        LOG + "routing_log.py",
+        "            and size == self._size\n",
+        "",
+        test=ROUTING_TEST,
+    ),
+    Planted(
+        "a damaged segment of the routing log is gone on in",
+        LOG + "routing_files.py",
+        "            if witness >= 0:\n",
+        "            if False:\n",
+        test=ROUTING_TEST,
     ),
 ]

@@ -77,6 +77,21 @@ def test_the_mark_follows_every_round() -> None:
     assert segment == log.partition.active.base
 
 
+def test_what_arrives_while_a_round_is_under_way_is_not_covered() -> None:
+    node = started()
+    log = node.catalog.create(ONE, "/", "q")
+    fill(log, 3)
+    node.sync.start_round()
+    fill(log, 30, first=3)
+    log.seal()
+    node.posted.pop(0)()
+    assert log.durable < log.end
+    _, _, end, segment, position, _ = read(node)[log_id(ONE)]
+    disk: Any = node.disk
+    assert end == log.durable
+    assert position == len(disk.names[f"d/queues/{ONE}/0/{segment_name(segment)}"].durable)
+
+
 def test_the_log_start_moves_when_segments_go() -> None:
     node = started()
     log = node.catalog.create(ONE, "/", "q")

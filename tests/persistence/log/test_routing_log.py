@@ -522,11 +522,14 @@ def test_names_torn_at_any_byte_are_cut() -> None:
         assert [event.names["queues"] for event in found] == [["first"], ["second"], ["third"]]
 
 
-def test_damage_in_the_middle_sets_the_segment_aside() -> None:
+@pytest.mark.parametrize("has_marks", [True, False])
+def test_damage_in_the_middle_sets_the_segment_aside(has_marks: bool) -> None:
     node = RoutingNode()
     for number in range(5):
         node.note(size=number)
         node.pass_time()
+    if not has_marks:
+        node.disk.unlink("d/synced")
     path = f"{node.directory}/00000000000000000000.log"
     node.disk.names[path].now[80] ^= 1
     again = crashed(node.disk)
@@ -593,7 +596,7 @@ def test_an_empty_segment_and_lone_names_are_leftovers() -> None:
     assert not any(name.startswith("00000000000000000009") for name in node.disk.list(node.directory))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(100))
 def test_power_loss_at_any_step(seed: int) -> None:
     """What the mark covered is there after the next start; what is there is what was noted, in order."""
     random = Random(seed)
@@ -611,7 +614,7 @@ def test_power_loss_at_any_step(seed: int) -> None:
             synced = len(found)
             disk.steps_left = random.randint(0, 60)
             while True:
-                for _ in range(random.choice([1, 5, 6000])):
+                for _ in range(random.choice([1, 5, 5, 5, 5000])):
                     event = (f"q{random.randint(0, 30)}", random.randint(0, 3))
                     noted.append(event)
                     node.note(queue=event[0], size=event[1])
