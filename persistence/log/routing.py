@@ -168,7 +168,12 @@ class RoutingLogs:
     # -- virtual hosts --------------------------------------------------------------------------------
 
     def open(self, vhost: str) -> RoutingLog | None:
-        """The routing log of a virtual host, recovered or new; None if it cannot be had, which is logged."""
+        """The routing log of a virtual host, recovered or new; None if it cannot be had, which is logged.
+
+        One that was opened before is the same: a virtual host may be deleted and made again.
+        """
+        if vhost in self.logs:
+            return self.logs[vhost]
         name = routing_id(vhost)
         directory = join(self._root, name)
         try:

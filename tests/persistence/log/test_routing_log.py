@@ -237,6 +237,11 @@ def test_partitions_stay_what_log_json_says() -> None:
     assert len(node.log.recorders) == 2
 
 
+def test_opened_again_it_is_the_same() -> None:
+    node = RoutingNode()
+    assert node.logs.open("/") is node.log
+
+
 def test_another_version_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     node = RoutingNode()
     node.note()
@@ -244,6 +249,7 @@ def test_another_version_is_left_alone(caplog: pytest.LogCaptureFixture) -> None
     path = f"d/routing/{routing_id('/')}/log.json"
     inode = node.disk.names[path]
     inode.now = bytearray(b'{"version": 1, "kind": "routing", "vhost": "/", "partitions": 1}')
+    del node.logs.logs["/"]
     assert node.logs.open("/") is None
     assert "format version 1" in caplog.text
 
