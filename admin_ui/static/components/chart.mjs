@@ -131,7 +131,7 @@ function options(node, series, latest, group, zoomed, setAt, write, binary) {
       y: { range: (u, low, high) => [0, uPlot.rangeNum(0, Math.max(high ?? 0, 4), 0.08, true)[1]] },
     },
     axes: [
-      { ...common, size: 28, gap: 6, space: 84, values: (u, splits) => inside(u, splits, times(splits)) },
+      { ...common, size: 28, gap: 6, space: (u, index, low, high) => (high - low > 400 ? 58 : 84), values: (u, splits) => inside(u, splits, times(splits)) },
       { ...common, size: 54, gap: 6, space: 34, incrs: binary ? POWERS : undefined, values: (u, splits) => splits.map((n) => write(n)) },
     ],
     series: [

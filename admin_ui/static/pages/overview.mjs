@@ -21,7 +21,7 @@ const RATE_SERIES = [
   { label: "publish", colour: "blue" },
   { label: "deliver", colour: "violet" },
   { label: "ack", colour: "green", dash: true },
-  { label: "confirm", colour: "teal" },
+  { label: "confirm", colour: "teal", dash: true },
   { label: "redeliver", colour: "amber" },
   { label: "unroutable", colour: "red" },
 ];
@@ -57,7 +57,7 @@ export function Overview({ me }) {
   const range = useRange(ranges);
   if (!event) return html`<${Loading} rows=${12} />`;
   const overview = event.overview;
-  const quiet = event.queues === 0 && event.connections === 0;
+  const quiet = event.queues === 0 && event.connections === 0 && !overview.message_stats?.publish;
   return html`<div class="overview">
     <${Tiles} event=${event} overview=${overview} points=${points} history=${history} />
     ${quiet && html`<${Welcome} port=${me.amqp_port} />`}

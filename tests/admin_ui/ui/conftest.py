@@ -12,9 +12,13 @@ from tests.admin_ui.ui.load import Load
 from tests.admin_ui.ui.site import CHROMIUM_FLAGS, Site, Visit, find_chromium
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium without a window."""
+    """Debian's Chromium without a window.
+
+    Not longer than the module: while it lasts, playwright's own event loop counts as running in this thread, and
+    asynchronous tests could not run theirs.
+    """
     chromium = find_chromium()
     if chromium is None:
         pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
