@@ -32,7 +32,7 @@ class AmqpRouterSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         # Here and not in schema(), which Spark leaves out where the user gives a schema.
-        self._asked = parse_options(dict(options))
+        self._asked = parse_options(_ours(options))
         self._logs: list[Log] = take_snapshot(self._asked)
 
     @classmethod
@@ -64,6 +64,25 @@ class AmqpRouterSource(DataSource):
             "amqp_router cannot be read as a stream yet; read it with spark.read, "
             "and go on from spark_analytics.end_offsets(path) with option startingOffsets"
         )
+
+
+def _ours(options: MutableMapping[str, str]) -> dict[str, str]:
+    """The options, ``load([a, b])`` as the one that we have for it.
+
+    Raises:
+        OptionError: this is a CREATE TABLE, recognised by what Spark adds then. Its SELECT would come without
+            any option (Spark 4.3, for sources in Python).
+    """
+    ours = dict(options)
+    if "provider" in ours and "owner" in ours:
+        raise OptionError(
+            "CREATE TABLE ... USING amqp_router cannot work, for Spark forgets the options of such a table; "
+            "use CREATE TEMPORARY VIEW ... USING amqp_router OPTIONS (...)"
+        )
+    paths = ours.pop("paths", None)
+    if paths is not None:
+        ours["logdirs"] = paths
+    return ours
 
 
 class Reader(DataSourceReader):

@@ -74,7 +74,8 @@ def take_snapshot(options: ReadOptions) -> list[Log]:
 def _directories(names: tuple[str, ...]) -> list[str]:
     found: list[str] = []
     for given in names:
-        name = given.removeprefix("file://")
+        # Spark makes file:/x of /x, users write file:///x.
+        name = "/" + given.removeprefix("file:").lstrip("/") if given.startswith("file:/") else given
         if glob.has_magic(name) and not os.path.isdir(name):
             matches = sorted(glob.glob(name))
             if not matches:

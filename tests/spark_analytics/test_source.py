@@ -158,14 +158,25 @@ def test_a_users_schema(spark: Any, data: Path) -> None:
     assert "name different columns" in first_line(error.value)
 
 
-def test_tables_and_views_by_sql(spark: Any, data: Path) -> None:
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW v USING amqp_router OPTIONS (path '{data}', columns 'offset')"
-    )
-    assert spark.sql("SELECT count(*) FROM v").first()[0] == 606
-    # CREATE TABLE keeps the option path for itself.
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW w USING amqp_router OPTIONS (logdirs '{data}')")
-    assert spark.sql("SELECT count(*) FROM w").first()[0] == 606
+def test_views_by_sql(spark: Any, data: Path) -> None:
+    for option in (f"path '{data}'", f"logdirs '{data}'"):
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY VIEW v USING amqp_router OPTIONS ({option}, columns 'offset')"
+        )
+        assert spark.sql("SELECT count(*) FROM v").first()[0] == 606
+
+
+def test_a_table_by_sql_is_refused(spark: Any, data: Path) -> None:
+    with pytest.raises(AnalysisException) as error:
+        spark.sql(f"CREATE TABLE t USING amqp_router OPTIONS (logdirs '{data}')")
+    assert "use CREATE TEMPORARY VIEW" in first_line(error.value)
+
+
+def test_several_paths(spark: Any, data: Path) -> None:
+    both = spark.read.format("amqp_router").load([str(data), f"file://{data}"])
+    assert both.count() == 606  # the same one is read once
+    with pytest.raises(AnalysisException):
+        spark.read.format("amqp_router").load([str(data), str(data / "x")])
 
 
 @pytest.mark.parametrize(
