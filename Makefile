@@ -14,7 +14,7 @@ BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhos
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 
-.PHONY: help install compile run test check analytics demo recompute chaos soak interop bench clean
+.PHONY: help install compile run test check analytics demo recompute million chaos soak interop bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -95,6 +95,9 @@ soak: compile $(VENV)/installed-test ## minutes of every load that could starve 
 
 recompute: compile $(VENV)/installed-test $(VENV)/test-needs ## the demo's figures three ways: data set, Spark, a plain decoder
 	@$(PY) -m tests.demo.recompute $(ARGS)
+
+million: compile $(VENV)/installed-test $(VENV)/test-needs ## a million messages read by Spark while the broker writes and is killed
+	@$(PY) -m tests.spark_analytics.million $(ARGS)
 
 interop: compile $(VENV)/installed-test ## other people's clients (pika, aio-pika, Celery ...), each in an environment of its own
 	@$(PY) -m tests.interop.suites.run $(ARGS)
