@@ -16,7 +16,7 @@ const PARENT = { queue: "queues", exchange: "exchanges", connection: "connection
 const KEYS = [
   ["/", "jump to a queue, exchange, connection or page"],
   ["f", "put the cursor into the filter of a list"],
-  ["g then o, q, e or c", "go to overview, queues, exchanges or connections"],
+  ["g then o q e c", "go to overview, queues, exchanges, connections"],
   ["t", "next theme: system, light, dark"],
   ["?", "this help"],
   ["Esc", "close what is open"],
@@ -157,6 +157,6 @@ function Help({ onClose }) {
     <header class="card-head"><h2 id="help-title">Keys</h2>
       <button type="button" class="icon-button" aria-label="Close" onClick=${() => dialog.current.close()}><${Icon} name="close" /></button>
     </header>
-    <dl class="keys">${KEYS.map(([key, text]) => html`<div key=${key}><dt>${key.split(" ").map((part, i) => (part.length === 1 || i === 0 ? html`<kbd>${part.replace(",", "")}</kbd> ` : `${part} `))}</dt><dd>${text}</dd></div>`)}</dl>
+    <dl class="keys">${KEYS.map(([key, text]) => html`<div key=${key}><dt>${key.split(" ").map((part) => (part === "then" ? "then " : html`<kbd key=${part}>${part}</kbd> `))}</dt><dd>${text}</dd></div>`)}</dl>
   </dialog>`;
 }

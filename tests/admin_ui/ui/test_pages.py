@@ -18,6 +18,7 @@ Visits = Callable[..., Visit]
 PAGES = [
     ("/ui/", "h2:has-text('Queued messages')"),
     ("/ui/?range=10m", "a[aria-current]:has-text('10 min')"),
+    ("/ui/?vhost=%2F&range=1h", "a[aria-current]:has-text('1 h')"),
     ("/ui/queues", "td a:has-text('flights.newark')"),
     (queue_path("flights.newark"), "td:has-text('*.EWR.#')"),
     ("/ui/exchanges", "td a:has-text('flights.kennedy')"),
