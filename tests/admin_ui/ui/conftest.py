@@ -16,8 +16,8 @@ from tests.admin_ui.ui.site import CHROMIUM_FLAGS, Site, Visit, find_chromium
 def browser() -> Iterator[Any]:
     """Debian's Chromium without a window.
 
-    Not longer than the module: while it lasts, playwright's own event loop counts as running in this thread, and
-    asynchronous tests could not run theirs.
+    Not longer than the module: while it lasts, playwright's own event loop counts as running in this thread,
+    and asynchronous tests could not run theirs.
     """
     chromium = find_chromium()
     if chromium is None:
