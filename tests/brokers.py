@@ -50,7 +50,7 @@ def free_port() -> int:
 class RouterProcess:
     """`amqp-router serve` on a free port of the loopback interface.
 
-    The broker chooses its ports at the first start and keeps them over restarts, so that clients may reconnect.
+    The broker chooses its ports at the first start and keeps them over restarts: clients may reconnect.
     ``prefix`` goes before the command (a tracer); ``tree`` is the source tree to run, by default this one;
     ``entry`` is the Python text that runs the command line.
     """
