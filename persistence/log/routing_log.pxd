@@ -8,6 +8,8 @@ from persistence.log.record cimport Batch
 
 cdef unsigned int _RECORDS_MAX
 cdef Py_ssize_t _BATCH_BYTES_MAX
+cdef long long _NAMES_BYTES_MAX
+cdef long long _DAY_US
 cdef unsigned int _SAME_KEY
 cdef long long _U32_MAX
 cdef unsigned int _ROUTING

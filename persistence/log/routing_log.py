@@ -27,16 +27,14 @@ ROUTING = 4
 RECORD_SIZE = 24
 PERSISTENT, MANDATORY, UNROUTABLE, RETURNED, CONFIRMED, REFUSED = 1, 2, 4, 8, 16, 32
 SAME_KEY = 0x8000
-#: A batch is closed before it would have more.
-RECORDS_MAX = 4096
-BATCH_BYTES_MAX = 256 * 1024
-#: A segment is closed once its names have more.
-NAMES_BYTES_MAX = 16 * 1024 * 1024
 DAY_US = 86_400_000_000
 
-# C integers where compiled (see routing_log.pxd).
+# C integers where compiled (see routing_log.pxd). A batch is closed before it would have more ...
 _RECORDS_MAX = 4096
 _BATCH_BYTES_MAX = 256 * 1024
+# ... and a segment once its names have more, or at its first event after a day.
+_NAMES_BYTES_MAX = 16 * 1024 * 1024
+_DAY_US = 86_400_000_000
 _SAME_KEY = 0x8000
 _U32_MAX = 0xFFFFFFFF
 _ROUTING = 4
@@ -247,7 +245,7 @@ class Recorder:
             self._count >= _RECORDS_MAX
             or size > _BATCH_BYTES_MAX
             or now_us - self._base_ts > _U32_MAX
-            or self._names_bytes > NAMES_BYTES_MAX
+            or self._names_bytes > _NAMES_BYTES_MAX
         )
 
     def _is_segment_due(self, now_us: int) -> bool:
@@ -255,8 +253,8 @@ class Recorder:
         size: int = segment.size
         return size > 0 and (
             size + _BATCH_BYTES_MAX > self._segment_bytes_max
-            or self._names_bytes > NAMES_BYTES_MAX
-            or now_us - segment.first_ts >= DAY_US
+            or self._names_bytes > _NAMES_BYTES_MAX
+            or now_us - segment.first_ts >= _DAY_US
         )
 
     def _enter(self, entry: RouteEntry) -> None:
