@@ -7,6 +7,10 @@ python=$1
 missing=
 command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || missing="$missing chromium"
 command -v strace >/dev/null 2>&1 || missing="$missing strace"
+# The program behind Playwright is linked to it.
+if command -v ldconfig >/dev/null 2>&1 && ! ldconfig -p | grep -q libatomic.so.1; then
+    missing="$missing libatomic1"
+fi
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         echo "Missing for the tests:$missing. Installing with apt-get, as this is Debian and you are root ..."
