@@ -117,17 +117,13 @@ def _tried(what: str, act: Callable[[], str], advice: str) -> Finding:
 def _ask_executor(spark: Any) -> str:
     """What a worker says of itself; fails if it cannot import us."""
 
-    def report(batches: Any) -> Iterator[Any]:
-        import pyarrow  # noqa: PLC0415 - in the worker
+    def report(_: int) -> str:
+        import spark_analytics.decode  # noqa: PLC0415 - in the worker
 
-        import spark_analytics.decode  # noqa: PLC0415
+        return f"{sys.executable} with {spark_analytics.decode.__file__}"
 
-        for batch in batches:
-            where = f"{sys.executable} with {spark_analytics.decode.__file__}"
-            yield pyarrow.RecordBatch.from_pydict({"text": [where] * batch.num_rows})
-
-    rows = spark.range(1).mapInArrow(report, "text string").collect()
-    return f"import us: {rows[0].text}"
+    # Not mapInArrow, which asks for pandas.
+    return f"import us: {spark.sparkContext.parallelize([0], 1).map(report).first()}"
 
 
 def _one_row(spark: Any, path: str) -> str:
