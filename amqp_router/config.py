@@ -96,12 +96,6 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = _node(
         "text", "", "form of the broker log on standard error; json: one object a line"
     )
-    event_loop: Literal["asyncio", "uvloop"] = _node(
-        "asyncio",
-        "",
-        "uvloop (pip install uvloop) needs a third less CPU where clients send a little at a time, and two"
-        " to three times as much where few send much",
-    )
     open_files: int = _node(
         65536, "files", "file descriptors to ask the system for; the log tells what was granted", ge=256
     )

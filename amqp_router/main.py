@@ -174,13 +174,6 @@ def serve(args: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(args).items() if name in config.Settings.model_fields}
     settings = config.load(flags, args.config)
     logger = logs.setup(settings.log_level, settings.log_format)
-    try:
-        loop_factory = process.loop_factory(settings.event_loop)
-    except ImportError:
-        raise config.ConfigError(
-            f"event_loop is {settings.event_loop}, which is not installed: "
-            f"{sys.executable} -m pip install {settings.event_loop}"
-        ) from None
     open_files = process.prepare(settings.open_files)
     directory = DataDirectory.open(settings.data_dir)
 
@@ -195,8 +188,7 @@ def serve(args: argparse.Namespace) -> int:
         logs.event(logger, logging.WARNING, "configuration reloaded", log_level=level)
 
     try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(_serve(settings, directory, open_files, logger, reload))
+        return asyncio.run(_serve(settings, directory, open_files, logger, reload))
     except (DataDirError, ListenError):
         raise
     except Exception:

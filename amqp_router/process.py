@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import importlib
 import logging
 import os
 import resource
 import sys
 import time
-from collections.abc import Callable
 
 from amqp_router import logs
 
@@ -34,18 +32,6 @@ def prepare(open_files: int) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     tune_allocator()
     return raise_open_files(open_files)
-
-
-def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the event loop; None makes asyncio's own.
-
-    Raises:
-        ImportError: ``uvloop`` is asked for and not installed.
-    """
-    if name == "asyncio":
-        return None
-    make: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(name).new_event_loop
-    return make
 
 
 def raise_open_files(wish: int) -> int:

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from amqp_router import logs
 
@@ -78,7 +78,7 @@ class Refusal(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close it at once."""
-        transport = cast(asyncio.Transport, transport)  # not by inheritance, if it is uvloop's
+        assert isinstance(transport, asyncio.Transport)
         self._refused(transport.get_extra_info("peername"))
         transport.abort()
 

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import cast
 
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import Services
@@ -72,7 +71,7 @@ class Transport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the handshake clock."""
-        transport = cast(asyncio.Transport, transport)  # not by inheritance, if it is uvloop's
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         # Writing pauses as soon as the kernel takes no more; what waits, waits here.
         transport.set_write_buffer_limits(high=0)
