@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
@@ -270,10 +269,8 @@ def test_thousands_of_queues(quiet_site: Site, visit: Visits) -> None:
         for number in range(3000):
             channel.queue_declare(f"q-{number}", exclusive=True)
         one = visit(quiet_site)
-        began = time.monotonic()
         one.open("/ui/queues?sort=-name&page=60")
         one.page.wait_for_selector("td a:has-text('q-0')")
-        assert time.monotonic() - began < 10
         assert one.page.text_content(".total") == "3,000 queues"
         assert one.page.locator("tbody tr").count() == 50
         one.page.click("button[aria-label='Page before']")
