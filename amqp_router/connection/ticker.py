@@ -18,6 +18,8 @@ FRESH_UNITS = 512
 QUEUE_UNITS = 2048
 #: What turning to a queue costs beside its deliveries, in deliveries.
 TURN_UNITS = 8
+#: New queues that are reached in a turn if each has one message; of more, those at both ends are.
+FRESH_QUEUES = TICK_UNITS // 2 // (TURN_UNITS + 1)
 
 
 class Ticker:
@@ -131,6 +133,8 @@ class Ticker:
         """
         fresh: list[Any] = tick.queues
         tick.queues = []
+        if len(fresh) > FRESH_QUEUES:
+            fresh = _ends_first(fresh, FRESH_QUEUES // 2)
         waiting = self._waiting
         spent, more = self._turn_to(fresh, TICK_UNITS // 2, FRESH_UNITS)
         _, self._waiting = self._turn_to(waiting + more, TICK_UNITS - spent, QUEUE_UNITS)
@@ -153,6 +157,16 @@ class Ticker:
                 queue.dirty = True
                 more.append(queue)
         return spent, more
+
+
+def _ends_first(queues: list[Any], count: int) -> list[Any]:
+    """``count`` from either end in turn, then the rest.
+
+    A message to a thousand queues puts them all on the agenda; whoever came before or after it must not wait
+    for them.
+    """
+    ends = [queue for pair in zip(reversed(queues[-count:]), queues[:count], strict=True) for queue in pair]
+    return ends + queues[count:-count]
 
 
 def _waiting_bytes(output: Any) -> int:

@@ -218,16 +218,21 @@ def test_queues_beyond_the_share_of_a_turn_come_next(loop: Loop) -> None:
     assert not any(item.dirty for item in items)
 
 
-def test_newcomer_does_not_wait_for_a_thousand_others(loop: Loop) -> None:
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_one_does_not_wait_for_a_thousand_others(loop: Loop, place: str) -> None:
     crowd = [Item(loop, str(number), work=1) for number in range(1000)]
-    loop.tick.queues += crowd
+    one = Item(loop, "one", work=1)
+    loop.tick.queues += [one, *crowd] if place == "before" else [*crowd, one]
     loop.tick.wake()
     loop.turn()
-    assert not crowd[-1].pumped
+    assert one.pumped == [1]
+    assert not crowd[500].pumped
     late = Item(loop, "late", work=1)
     loop.tick.queues.append(late)
     loop.turn()
     assert late.pumped == [1]
+    loop.run()
+    assert all(item.pumped == [1] for item in crowd)
     loop.run()
     assert all(item.pumped == [1] for item in crowd)
 
