@@ -205,8 +205,7 @@ async def _serve(
     logger: logging.Logger,
     reload: Callable[[], None],
 ) -> int:
-    # SQLAlchemy and aiohttp take most of a second; only `serve` needs them.
-    from admin_ui.app import Admin, AdminOptions  # noqa: PLC0415
+    # SQLAlchemy takes a third of a second, aiohttp (below) somewhat less: only who needs them waits for them.
     from amqp_router.broker import Broker  # noqa: PLC0415
     from amqp_router.metrics import Metrics  # noqa: PLC0415
 
@@ -223,6 +222,8 @@ async def _serve(
     metrics = Metrics(broker, loop, lag)
     admin = None
     if settings.admin:
+        from admin_ui.app import Admin, AdminOptions  # noqa: PLC0415
+
         admin_options = AdminOptions(
             bind=settings.admin_bind or settings.bind,
             port=settings.admin_port,

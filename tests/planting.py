@@ -17,7 +17,7 @@ import pytest
 
 from amqp_router import compiled
 
-#: From source it runs anyway: once is enough.
+#: The copies run from source whichever way these tests run: of the two ways of `make test` one is enough.
 ONCE = pytest.mark.skipif(
     os.environ.get(compiled.UNCOMPILED_VARIABLE, "") not in ("", "0"),
     reason="runs from source anyway: once is enough",

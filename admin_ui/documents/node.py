@@ -12,7 +12,7 @@ from admin_ui.documents.stats import Stats
 from admin_ui.state import State
 from amqp_router import compiled
 from amqp_router.auth import MECHANISMS
-from amqp_router.metrics import CHURN, CONNECTION_CHURN, GLOBAL, NODE, OVERVIEW, VHOST
+from amqp_router.metrics import CHURN, CONNECTION_CHURN, GLOBAL, NODE, NODE_COLUMNS, OVERVIEW, VHOST
 from amqp_router.version import VERSION
 from vhosts.exchanges.types import EXCHANGE_TYPES
 
@@ -36,18 +36,7 @@ NO_COUNTERPART = (
 #: Means of times (ms) that nobody takes here.
 NO_TIMES = ("io_read_avg_time", "io_write_avg_time", "io_sync_avg_time", "io_seek_avg_time")
 #: What a node has as counters with rates.
-COUNTED = (
-    "mem_used",
-    "fd_used",
-    "sockets_used",
-    "disk_free",
-    "context_switches",
-    "io_read_count",
-    "io_read_bytes",
-    "io_write_count",
-    "io_write_bytes",
-    "cpu_us",
-)
+COUNTED = tuple(column for column in NODE_COLUMNS if column != "loop_lag_us")
 #: What RabbitMQ splits its memory into.
 MEMORY_PARTS = (
     "connection_readers",

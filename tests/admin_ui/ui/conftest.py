@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from tests.admin_ui.ui.load import Load
 from tests.admin_ui.ui.site import CHROMIUM_FLAGS, Site, Visit, find_chromium
@@ -21,9 +22,9 @@ def browser() -> Iterator[Any]:
     """
     chromium = find_chromium()
     if chromium is None:
+        # `make test` installs it where it may (root on Debian) and names it before the run where it may not.
         pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
+    with sync_playwright() as started:
         found = started.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         yield found
         found.close()
