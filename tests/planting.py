@@ -62,7 +62,8 @@ def check_is_found(tree: Path, planted: Planted, walk: Sequence[str]) -> None:
     path = tree / planted.file
     source = path.read_text()
     assert source.count(planted.old) == 1, "the source has moved on: plant the bug anew"
-    test = ["pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:asyncio", planted.test]
+    test = ["pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    test += ["--hypothesis-profile=first failure", planted.test]
     path.write_text(source.replace(planted.old, planted.new))
     try:
         done = run(tree, test if planted.test else walk)
