@@ -7,6 +7,10 @@ A success is remembered for a minute under an HMAC with a secret of this process
 their password with each call do not cost a verification each time; it is forgotten as soon as any user or
 permission changes. All algorithms of passwords there are cost a microsecond, so nothing needs a thread.
 
+Who fails too often waits (``throttle``), but for a name and password that were right from that address within
+the last quarter of an hour: a program that has the right ones is not held up by what others try from the same
+machine.
+
 Source: RabbitMQ's access control guide and its HTTP API, 3.10, as measured.
 """
 
@@ -16,7 +20,9 @@ import base64
 import binascii
 import hashlib
 import hmac
+import ipaddress
 import logging
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -26,11 +32,14 @@ from aiohttp import hdrs, web
 
 from admin_ui.replies import CHALLENGE, ApiError, login_failed, not_authorised
 from admin_ui.state import STATE, State
-from amqp_router.auth import Credentials, LoginFailed, LoopbackOnly, Permissions, User
+from admin_ui.throttle import Throttle, TooManyFailures
+from amqp_router.auth import DEFAULT_USER, Credentials, LoginFailed, LoopbackOnly, Permissions, User
 
 #: Seconds for which a verified password is not verified again, and how many are remembered.
 REMEMBER_S = 60.0
 REMEMBER_MAX = 1000
+#: Seconds after its last verification for which a password is verified even if others from there must wait.
+TRUST_S = 900.0
 
 #: Tags that open a part of the API. Each part is open to the tags after it as well, as in RabbitMQ.
 MANAGEMENT = frozenset({"management", "policymaker", "monitoring", "administrator"})
@@ -45,6 +54,7 @@ REFUSALS = {
     MONITORING: "Not monitor user",
     ADMINISTRATOR: "Not administrator user",
 }
+LOOPBACK_ONLY = "User can only log in via localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,8 @@ class _NoBackend:
 
 #: Whoever calls what needs no login.
 NOBODY = Identity(User("", (), _NoBackend()))
+#: Of a password that was never verified.
+_UNKNOWN = (float("-inf"), -1, NOBODY.user)
 
 
 class Verifier:
@@ -112,28 +124,42 @@ class Verifier:
         self._state = state
         self._clock = clock
         self._secret = os.urandom(32)
+        #: (time of verification, generation of the users, user) by proof; the newest is last.
         self._known: dict[bytes, tuple[float, int, User]] = {}
+        self._throttle = Throttle(clock)
 
     def verify(self, name: bytes, password: bytes, peer_host: str) -> User:
         """The user of that name and password, calling from ``peer_host``.
 
         Raises:
             LoginFailed: there is none, or it may not call from there.
+            TooManyFailures: too many logins failed before.
         """
-        broker = self._state.broker
-        generation = broker.users.generation
-        proof = b"%d:%b%b\x00%b" % (len(name), name, password, peer_host.encode())
-        key = hmac.digest(self._secret, proof, hashlib.sha256)
-        known = self._known.get(key)
+        generation = self._state.broker.users.generation
+        text = b"%d:%b%b\x00%b" % (len(name), name, password, peer_host.encode())
+        proof = hmac.digest(self._secret, text, hashlib.sha256)
+        verified, known_generation, user = self._known.get(proof, _UNKNOWN)
         now = self._clock()
-        if known is not None and known[0] > now and known[1] == generation:
-            return known[2]
+        if now - verified < REMEMBER_S and known_generation == generation:
+            return user
+        if now - verified > TRUST_S:
+            self._throttle.check(peer_host, name)
+        self._known.pop(proof, None)
+        try:
+            user = self._login(name, password, peer_host)
+        except LoginFailed:
+            self._throttle.failed(peer_host, name, proof)
+            raise
+        self._throttle.succeeded(peer_host, name)
+        if len(self._known) >= REMEMBER_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[proof] = now, generation, user
+        return user
+
+    def _login(self, name: bytes, password: bytes, peer_host: str) -> User:
         if b"\x00" in name or b"\x00" in password:
             raise LoginFailed("PLAIN", "a name or password with a zero octet")
-        user: User = broker.login("PLAIN", b"\x00%b\x00%b" % (name, password), peer_host)
-        if len(self._known) >= REMEMBER_MAX:
-            self._known.clear()
-        self._known[key] = (now + REMEMBER_S, generation, user)
+        user: User = self._state.broker.login("PLAIN", b"\x00%b\x00%b" % (name, password), peer_host)
         return user
 
 
@@ -146,7 +172,7 @@ async def authenticate(request: web.Request) -> Identity:
     """Who calls.
 
     Raises:
-        ApiError: no or wrong credentials (401), or a header that is none (400).
+        ApiError: no or wrong credentials (401), too many wrong ones before (429), or a bad header (400).
     """
     header = request.headers.get(hdrs.AUTHORIZATION)
     if header is None:
@@ -172,17 +198,37 @@ def login(request: web.Request, name: bytes, password: bytes) -> Identity:
     """Verify a name and a password that came with ``request``.
 
     Raises:
-        ApiError: they are wrong, or the user may not call from there (401).
+        ApiError: they are wrong, or the user may not call from there (401); too many were wrong before (429).
     """
+    broker = request.app[STATE].broker
     try:
-        return Identity(request.app[VERIFIER].verify(name, password, request.remote or ""))
+        user = request.app[VERIFIER].verify(name, password, request.remote or "")
+    except TooManyFailures as error:
+        headers = {"Retry-After": str(math.ceil(error.wait_s))}
+        raise ApiError(429, "too_many_requests", "too many failed logins", headers=headers) from None
     except LoopbackOnly:
-        raise not_authorised("User can only log in via localhost") from None
+        raise not_authorised(LOOPBACK_ONLY) from None
     except LoginFailed as error:
-        request.app[STATE].broker.event(
-            logging.WARNING, "admin login refused", peer=request.remote or "", reason=error.reason
-        )
+        broker.event(logging.WARNING, "admin login refused", peer=request.remote or "", reason=error.reason)
         raise login_failed(challenge=challenges(request)) from None
+    # A user of this machine alone comes under a name of this machine. Otherwise a page of another site, whose
+    # name was made to lead here (DNS rebinding), could log in as guest; so could all whom a proxy lets in.
+    loopback_only = broker.settings.guest_loopback_only and user.name == DEFAULT_USER
+    if loopback_only and not is_local_name(request.host):
+        raise not_authorised(LOOPBACK_ONLY)
+    return Identity(user)
+
+
+def is_local_name(host: str) -> bool:
+    """Whether a Host header names this machine: localhost, or an address, which is no other site's name."""
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def challenges(request: web.Request) -> bool:

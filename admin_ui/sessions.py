@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import json
 import logging
 import os
@@ -31,7 +30,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from admin_ui.auth import MANAGEMENT, SESSION, Identity, login
 from admin_ui.replies import ApiError, bad_request, dumps
 from admin_ui.state import STATE, State
-from admin_ui.throttle import Throttle
 from amqp_router import compiled
 from amqp_router.auth import BACKENDS, User
 from amqp_router.version import VERSION
@@ -75,7 +73,6 @@ class Sessions:
         self._clock = clock
         self._path = Path(state.broker.settings.data_dir) / FILE
         self._sessions: dict[str, Session] = {}
-        self.throttle = Throttle()
 
     def open(self, user: User) -> tuple[str, Session]:
         """Begin a session; returns what goes into the cookie."""
@@ -230,21 +227,9 @@ async def _show(request: web.Request) -> web.Response:
 async def _login(request: web.Request) -> web.Response:
     check_origin(request)
     body = await _read_login(request)
-    address = request.remote or ""
-    sessions = request.app[SESSIONS]
-    wait = sessions.throttle.wait_s(address, body.username)
-    if wait > 0:
-        seconds = str(int(wait) + 1)
-        raise ApiError(429, "too_many_requests", "too many failed logins", headers={"Retry-After": seconds})
-    try:
-        found = login(request, body.username.encode(), body.password.encode())
-        found.require(MANAGEMENT)
-    except ApiError:
-        sessions.throttle.failed(address, body.username)
-        raise
-    _check_host(request, found)
-    sessions.throttle.succeeded(address, body.username)
-    number, session = sessions.open(found.user)
+    found = login(request, body.username.encode(), body.password.encode())
+    found.require(MANAGEMENT)
+    number, session = request.app[SESSIONS].open(found.user)
     response = _answer(_document(request, session))
     response.set_cookie(
         cookie_name(request), number, path="/", httponly=True, samesite="Strict", secure=request.secure
@@ -276,29 +261,6 @@ async def _read_login(request: web.Request) -> Login:
         raise bad_request(f"{place}: {first['msg']}" if place else "not_json") from None
     except UnicodeEncodeError:
         raise bad_request("not_json") from None
-
-
-def _check_host(request: web.Request, found: Identity) -> None:
-    """A user of this machine alone logs in under a name of this machine.
-
-    Otherwise a page of another site, whose name was made to lead here (DNS rebinding), could log in as guest.
-    """
-    broker = request.app[STATE].broker
-    loopback_only = broker.settings.guest_loopback_only and found.name == "guest"
-    if loopback_only and not is_local_name(request.host):
-        raise ApiError(401, "not_authorised", "User can only log in via localhost")
-
-
-def is_local_name(host: str) -> bool:
-    """Whether a Host header names this machine: localhost, or an address, which is no other site's name."""
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    if name == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def _document(request: web.Request, session: Session) -> dict[str, Any]:

@@ -3,12 +3,17 @@
 The first failures cost nothing, since people mistype. From then on each one doubles the wait until the next
 attempt of that user from that address, and, at a higher number, of that address with any user. An attempt
 before that is refused without looking at the password, so a right guess in between is not found out.
+
+The same wrong password again is no new guess and is not counted: a program that was given an old password and
+asks every few seconds does not lock out its neighbours.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from collections.abc import Callable
+from typing import Any
 
 #: Failures that cost nothing: of one user from one address, and of one address with any user.
 FREE = 3
@@ -16,8 +21,18 @@ FREE_ADDRESS = 20
 #: Longest wait (s), and how long a failure is remembered (s).
 WAIT_MAX_S = 60.0
 FORGET_S = 900.0
-#: Entries kept; beyond, the oldest are forgotten.
+#: Entries kept, of failures and of wrong guesses each; beyond, the oldest are forgotten.
 ENTRIES_MAX = 10_000
+#: Characters of a name that are told apart: longer ones are no user's, and could fill the memory.
+NAME_MAX = 255
+
+
+class TooManyFailures(Exception):
+    """The attempt was not looked at; ``wait_s`` seconds later one will be."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(f"the next attempt is looked at in {wait_s:.1f} s")
+        self.wait_s = wait_s
 
 
 class Throttle:
@@ -26,28 +41,41 @@ class Throttle:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         #: (failures, time of the last one) by what failed; the one that failed last is last.
-        self._failures: dict[tuple[str, str | None], tuple[int, float]] = {}
+        self._failures: dict[tuple[str, bytes | None], tuple[int, float]] = {}
+        #: Guesses that were wrong; the newest is last.
+        self._wrong: dict[bytes, None] = {}
 
-    def wait_s(self, address: str, user: str) -> float:
-        """Seconds until the next attempt is looked at; 0 if now."""
-        return max(self._wait((address, user), FREE), self._wait((address, None), FREE_ADDRESS))
+    def check(self, address: str, user: bytes) -> None:
+        """Let an attempt pass if there is nothing to wait for.
 
-    def failed(self, address: str, user: str) -> None:
-        """An attempt was wrong."""
-        now = self._clock()
-        for key in ((address, user), (address, None)):
+        Raises:
+            TooManyFailures: there is.
+        """
+        network = _network(address)
+        of_user = self._wait_s((network, user[:NAME_MAX]), FREE)
+        wait_s = max(of_user, self._wait_s((network, None), FREE_ADDRESS))
+        if wait_s > 0:
+            raise TooManyFailures(wait_s)
+
+    def failed(self, address: str, user: bytes, guess: bytes) -> None:
+        """An attempt was wrong; ``guess`` is a digest of its address, name and password."""
+        if guess in self._wrong:
+            return
+        self._wrong[guess] = None
+        network, now = _network(address), self._clock()
+        for key in ((network, user[:NAME_MAX]), (network, None)):
             count, last = self._failures.pop(key, (0, now))
             if now - last > FORGET_S:
                 count = 0
             self._failures[key] = count + 1, now
-        while len(self._failures) > ENTRIES_MAX:
-            del self._failures[next(iter(self._failures))]
+        _shorten(self._failures)
+        _shorten(self._wrong)
 
-    def succeeded(self, address: str, user: str) -> None:
+    def succeeded(self, address: str, user: bytes) -> None:
         """An attempt was right: the user starts anew, the address does not (its own login would reset it)."""
-        self._failures.pop((address, user), None)
+        self._failures.pop((_network(address), user[:NAME_MAX]), None)
 
-    def _wait(self, key: tuple[str, str | None], free: int) -> float:
+    def _wait_s(self, key: tuple[str, bytes | None], free: int) -> float:
         known = self._failures.get(key)
         if known is None:
             return 0.0
@@ -56,3 +84,17 @@ class Throttle:
             return 0.0
         wait = min(WAIT_MAX_S, 2.0 ** min(count - free, 10))
         return max(0.0, last + wait - self._clock())
+
+
+def _shorten(entries: dict[Any, Any]) -> None:
+    while len(entries) > ENTRIES_MAX:
+        del entries[next(iter(entries))]
+
+
+def _network(address: str) -> str:
+    """What one client can call from: of IPv6 a whole network of 64 bits is one machine's."""
+    try:
+        parsed = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(parsed.ipv4_mapped or ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))

@@ -16,10 +16,11 @@ from amqp_router.auth.backends import (
 )
 from amqp_router.auth.mechanisms import MECHANISMS, Credentials, Mechanism, register_mechanism
 from amqp_router.auth.permissions import Action, Kind, Permissions, compile_pattern
-from amqp_router.auth.users import Users, first_definitions
+from amqp_router.auth.users import DEFAULT_USER, Users, first_definitions
 
 __all__ = [
     "BACKENDS",
+    "DEFAULT_USER",
     "MECHANISMS",
     "Action",
     "AuthOptions",

@@ -14,7 +14,8 @@ from admin_ui.app import Admin, AdminOptions
 from amqp_router.server import ListenError
 from tests.admin_ui.world import LOGGER, World, basic, world
 
-REQUEST = f"GET /api/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('guest', 'guest')}\r\n\r\n".encode()
+AUTHORIZATION = basic("guest", "guest")
+REQUEST = f"GET /api/whoami HTTP/1.1\r\nHost: localhost\r\nAuthorization: {AUTHORIZATION}\r\n\r\n".encode()
 
 
 def another(node: World, port: int, most: int = 512) -> Admin:

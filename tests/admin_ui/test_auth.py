@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from admin_ui.auth import REMEMBER_MAX, REMEMBER_S, Verifier
+from admin_ui.auth import REMEMBER_MAX, REMEMBER_S, TRUST_S, Verifier, is_local_name
+from admin_ui.throttle import FREE, TooManyFailures
 from amqp_router.auth import LoginFailed, LoopbackOnly
 from tests.admin_ui.world import World, basic
 
@@ -179,6 +180,111 @@ async def test_remembered_logins_are_bounded(node: World) -> None:
     assert len(verifier._known) <= REMEMBER_MAX
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def verifier(shop: World, clock: Clock) -> Verifier:
+    return Verifier(Counted(shop.broker), clock)  # type: ignore[arg-type]
+
+
+def guess(verifier: Verifier, times: int, user: bytes = b"bob", host: str = "192.0.2.7") -> None:
+    for number in range(times):
+        with pytest.raises(LoginFailed):
+            verifier.verify(user, b"guess %d" % number, host)
+
+
+def asked(verifier: Verifier) -> int:
+    return verifier._state.broker.asked  # type: ignore[attr-defined,no-any-return]
+
+
+async def test_guessing_gets_slow(verifier: Verifier, clock: Clock) -> None:
+    guess(verifier, FREE)
+    for password in (b"another guess", b"bob-pw"):  # not even a right one is found out
+        with pytest.raises(TooManyFailures):
+            verifier.verify(b"bob", password, "192.0.2.7")
+    assert asked(verifier) == FREE
+    clock.now += 1
+    assert verifier.verify(b"bob", b"bob-pw", "192.0.2.7").name == "bob"
+    guess(verifier, FREE)  # as after a first login
+
+
+async def test_the_right_password_from_elsewhere_is_not_held_up(verifier: Verifier) -> None:
+    guess(verifier, FREE)
+    assert verifier.verify(b"bob", b"bob-pw", "192.0.2.8").name == "bob"
+    assert verifier.verify(b"alice", b"alice-pw", "192.0.2.7").name == "alice"
+
+
+async def test_who_was_right_from_there_is_not_held_up(verifier: Verifier, clock: Clock) -> None:
+    """A monitor asks every 40 s; somebody on the same machine tries password after password."""
+    number = 0
+    for _ in range(200):
+        clock.now += 40
+        assert verifier.verify(b"bob", b"bob-pw", "192.0.2.7").name == "bob"
+        for user in (b"bob", b"carol"):
+            number += 1
+            with pytest.raises((LoginFailed, TooManyFailures)):
+                verifier.verify(user, b"guess %d" % number, "192.0.2.7")
+    with pytest.raises(TooManyFailures):
+        verifier.verify(b"carol", b"carol-pw", "192.0.2.7")
+
+
+async def test_who_was_right_long_ago_waits_as_others_do(verifier: Verifier, clock: Clock) -> None:
+    verifier.verify(b"bob", b"bob-pw", "192.0.2.7")
+    guess(verifier, FREE)
+    clock.now = TRUST_S
+    verifier.verify(b"bob", b"bob-pw", "192.0.2.7")
+    clock.now += TRUST_S + 1
+    for number in range(FREE):
+        with pytest.raises(LoginFailed):
+            verifier.verify(b"bob", b"later guess %d" % number, "192.0.2.7")
+    with pytest.raises(TooManyFailures):
+        verifier.verify(b"bob", b"bob-pw", "192.0.2.7")
+
+
+async def test_a_program_with_an_old_password_locks_nobody_out(verifier: Verifier, clock: Clock) -> None:
+    for _ in range(100):
+        clock.now += 5
+        with pytest.raises(LoginFailed):
+            verifier.verify(b"bob", b"old", "192.0.2.7")
+    assert verifier.verify(b"bob", b"bob-pw", "192.0.2.7").name == "bob"
+
+
+async def test_a_changed_password_is_no_longer_trusted(shop: World, verifier: Verifier) -> None:
+    verifier.verify(b"bob", b"bob-pw", "192.0.2.7")
+    shop.broker.users.put_user("bob", b"new", ["monitoring"])
+    with pytest.raises(LoginFailed):
+        verifier.verify(b"bob", b"bob-pw", "192.0.2.7")
+    guess(verifier, FREE - 1)
+    with pytest.raises(TooManyFailures):
+        verifier.verify(b"bob", b"bob-pw", "192.0.2.7")
+
+
+async def test_a_failed_call_says_when_to_come_back(shop: World) -> None:
+    for number in range(FREE):
+        reply = await shop.call("GET", "/api/whoami", "bob", f"guess {number}")
+        assert (reply.status, reply.json["reason"]) == (401, "Login failed")
+    for password in (None, "another"):
+        reply = await shop.call("GET", "/api/whoami", "bob", password)
+        assert reply.status == 429
+        assert reply.json == {"error": "too_many_requests", "reason": "too many failed logins"}
+        assert reply.headers["Retry-After"] == "1"
+        assert "www-authenticate" not in reply.headers
+    assert (await shop.call("GET", "/api/whoami", "alice")).status == 200
+
+
+async def test_guest_under_a_foreign_name(node: World) -> None:
+    """DNS rebinding: a page of another site, whose name was made to lead here, may call us as its own."""
+    for name, status in (("localhost:15672", 200), ("[::1]:15672", 200), ("evil.example:15672", 401)):
+        reply = await node.call("GET", "/api/whoami", Host=name)
+        assert reply.status == status
+    assert reply.json == {"error": "not_authorised", "reason": "User can only log in via localhost"}
+    node.add_user("alice", "management")
+    assert (await node.call("GET", "/api/whoami", "alice", Host="broker.example")).status == 200
+
+
 async def test_guest_from_elsewhere_is_told_so(node: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from aiohttp.web import Request
 
@@ -186,3 +292,22 @@ async def test_guest_from_elsewhere_is_told_so(node: World, monkeypatch: pytest.
     reply = await node.call("GET", "/api/whoami")
     assert reply.status == 401
     assert reply.json == {"error": "not_authorised", "reason": "User can only log in via localhost"}
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("localhost", True),
+        ("localhost:15672", True),
+        ("mq.localhost", True),
+        ("evillocalhost", False),
+        ("127.0.0.1:15672", True),
+        ("[::1]:15672", True),
+        ("[::1]", True),
+        ("evil.example", False),
+        ("localhost.evil.example:15672", False),
+        ("", False),
+    ],
+)
+def test_local_names(host: str, local: bool) -> None:
+    assert is_local_name(host) is local

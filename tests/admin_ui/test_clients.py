@@ -155,7 +155,8 @@ async def test_request_of_zabbix(shop: World) -> None:
         "/api/exchanges",
     ):
         status, _, body = await raw(
-            shop, f"GET {path} HTTP/1.1\nHost: x\nAuthorization: {basic('guest', 'guest')}\nAccept: */*\n\n"
+            shop,
+            f"GET {path} HTTP/1.1\nHost: [::1]\nAuthorization: {basic('guest', 'guest')}\nAccept: */*\n\n",
         )
         assert status.startswith("HTTP/1.1 200")
         assert json.loads(body)

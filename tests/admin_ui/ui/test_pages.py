@@ -107,9 +107,9 @@ def test_login(site: Site, visit: Visits) -> None:
 def test_too_many_wrong_passwords(site: Site, visit: Visits) -> None:
     one = visit(site, log_in=False)
     one.open("/ui/login")
-    for _ in range(4):
+    for number in range(4):
         one.page.fill("input[name=username]", "mallory")
-        one.page.fill("input[name=password]", "guess")
+        one.page.fill("input[name=password]", f"guess {number}")
         one.page.click("button[type=submit]:enabled")
         one.page.wait_for_selector("[role=alert] p")
     one.page.wait_for_selector("button[type=submit]:has-text('Wait')")
