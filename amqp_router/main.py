@@ -319,7 +319,3 @@ def _ready(
     if admin is not None:
         ready["admin"] = {"host": admin[0], "port": admin[1]}
     return ready
-
-
-if __name__ == "__main__":
-    sys.exit(main())

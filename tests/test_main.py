@@ -24,7 +24,7 @@ from tests.brokers import RouterProcess
 
 def command(*arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "amqp_router.main", *arguments],
+        [sys.executable, "-m", "amqp_router", *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -74,7 +74,7 @@ def test_options_as_text_and_markdown() -> None:
 
 
 def test_output_cut_short() -> None:
-    line = f"{sys.executable} -m amqp_router.main options | head -n 1"
+    line = f"{sys.executable} -m amqp_router options | head -n 1"
     result = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)
     assert (result.stdout, result.stderr) == ("Node\n", "")
 

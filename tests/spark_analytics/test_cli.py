@@ -173,7 +173,7 @@ def test_all_goes_without_pandas(data: Path, tmp_path_factory: pytest.TempPathFa
     stub = tmp_path_factory.mktemp("stub")
     (stub / "pandas.py").write_text("raise ImportError('there is no pandas')\n")
     done = subprocess.run(
-        [sys.executable, "-m", "amqp_router.main", "analytics", "doctor", "--data", str(data)],
+        [sys.executable, "-m", "amqp_router", "analytics", "doctor", "--data", str(data)],
         env={**os.environ, "PYTHONPATH": f"{stub}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
