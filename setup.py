@@ -54,7 +54,9 @@ COMPILED = [
     "persistence.log.memory",
     "persistence.log._flush",
     "persistence.log.settles",
+    "persistence.log.reading",
     "persistence.log.queue_log",
+    "persistence.log.fold",
 ]
 
 ROOT = Path(__file__).resolve().parent

@@ -93,7 +93,7 @@ class Catalog:
         """A log for a queue just declared. Nothing is written before its first batch."""
         log = self._make(incarnation, _describe(incarnation, vhost, name, arguments))
         log.partition.roll(0)
-        log.opened(unclean=False)
+        log.begin(LogState(incarnation, 0), unclean=False)
         self.logs[incarnation] = log
         return log
 

@@ -111,6 +111,6 @@ class Cleaner:
         """
         disk.unlink(self.segment.index_path)
         disk.rename(self._temporary, self.segment.path)
-        size = sum(batch.length for batch in self._batches)
-        records = sum(batch.count for batch in self._batches)
-        self.log.cleaned(self.segment, size, records)
+        self.segment.size = self.segment.written = sum(batch.length for batch in self._batches)
+        self.segment.records = sum(batch.count for batch in self._batches)
+        self.log.reread(self.segment)

@@ -13,27 +13,14 @@ from ..files import Disk, File, FileCache, join, parent, replace_file
 from ..options import LogOptions
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
 from .journal import CommitJournal
-from .queue_log import QueueLog, Submission
+from .queue_log import QueueLog
+from .round import Round, Submission
 from .writer import PartitionWriter
 
 logger = logging.getLogger(__name__)
 
 #: Behind the directory name of a deleted log until it is removed.
 DELETED_SUFFIX = ".deleted"
-
-
-class Round:
-    """One round's work, handed to the worker and back."""
-
-    def __init__(self, submissions: list[Submission], started: float, now_us: int) -> None:
-        self.submissions = submissions
-        self.started = started
-        self.now_us = now_us
-        #: Sync everything the journal covers and remove it.
-        self.drain_journal = False
-        #: (log, error) of logs that failed outside their own submission.
-        self.failures: list[tuple[QueueLog, Exception]] = []
-        self.journal_pending = False
 
 
 class Committer:

@@ -7,8 +7,8 @@ from struct import Struct
 from zlib import crc32
 
 from ..files import Disk, File, RealFile, join, read_file
-from .queue_log import Submission
 from .record import HEADER_SIZE, BatchHeader, parse_header
+from .round import Submission
 from .writer import PartitionWriter
 
 _MAGIC = b"ARLJ"

@@ -18,6 +18,7 @@ from .index import SparseIndex
 from .messages import FRAME_PAYLOAD_MAX, BatchView
 from .record import HEADER_SIZE, MESSAGES, Batch, BatchHeader, parse_header
 from .segment import Segment
+from .settles import SettleState
 from .stored import StoredFrames
 
 _U32_MAX = 0xFFFFFFFF
@@ -90,6 +91,49 @@ class Partition:
             segment.records += batch.count
             segment.live += batch.count
         return rolled
+
+    def count_settled(self, runs: list[tuple[int, int, int, int, int]], state: SettleState) -> bool:
+        """Take what ``runs`` settled off the segments' counts; True if a closed segment is without a message.
+
+        Every offset of the runs (see ``SettleRuns.take``) is in a segment.
+        """
+        is_empty = False
+        for first, count, _, _, settled in runs:
+            if not settled:
+                continue
+            segment = self.segment_of(first)
+            if segment is None or first + count > segment.end:
+                # Over a border the run does not say how many are on which side.
+                return self.recount(state)
+            segment.live -= settled
+            if segment.live == 0 and segment is not self.active:
+                is_empty = True
+        return is_empty
+
+    def recount(self, state: SettleState) -> bool:
+        """Count every segment's messages anew; True if a closed one is without."""
+        for segment in self.segments:
+            segment.live = state.unsettled_in(segment.base, segment.end)
+        return any(segment.live == 0 for segment in self.segments[:-1])
+
+    def remove_settled(self) -> list[Segment]:
+        """Forget the closed segments without a message, whose files are about to be removed."""
+        removed = [s for s in self.segments[:-1] if s.live == 0]
+        for segment in removed:
+            self.remove(segment)
+        return removed
+
+    def cleanable(self) -> Segment | None:
+        """A closed segment worth rewriting, with nothing of it still to be written."""
+        options = self.options
+        for segment in self.segments[:-1]:
+            if (
+                segment.written == segment.size
+                and 0 < segment.live < segment.records * options.clean_live_ratio
+                and segment.size >= options.clean_bytes_min
+            ):
+                return segment
+        return None
 
     def synced_place(self) -> tuple[int, int]:
         """Base of the segment where what is synced ends, and the position in it; once a round is over."""

@@ -1,9 +1,10 @@
 cimport cython
 
 from amqp_router.protocol.message cimport Message
-from persistence.log.messages cimport BatchView, MessagesBuilder
+from persistence.log.messages cimport MessagesBuilder
+from persistence.log.reading cimport LogReader, Tail
 from persistence.log.record cimport Batch
-from persistence.log.settles cimport SettleState
+from persistence.log.settles cimport SettleRuns, SettleState
 
 cdef unsigned int _RETURN
 cdef unsigned char _LOGGED
@@ -42,16 +43,10 @@ cdef class QueueLog:
     cdef long long _last_us
     cdef bint _epoch_pending
     cdef unsigned long _previous_epoch
-    cdef unsigned long long _run_first
-    cdef unsigned long long _run_end
-    cdef unsigned int _run_kind
-    cdef unsigned int _run_returns
-    cdef unsigned long long _run_settled
-    cdef list _runs
-    cdef list _tail
+    cdef SettleRuns _runs
+    cdef Tail _tail
     cdef list _outbox
-    cdef public object _cursor
-    cdef public object _random
+    cdef LogReader _reader
 
     @cython.locals(builder=MessagesBuilder, size=cython.ulonglong, offset=cython.ulonglong)
     cpdef append(self, Message message, long long now_us)
@@ -65,10 +60,6 @@ cdef class QueueLog:
     cdef _close_messages(self)
     @cython.locals(returns=cython.uint, settled=cython.uint)
     cpdef settle(self, unsigned long long offset, unsigned int gap, unsigned int kind)
-    cdef _close_run(self)
-    @cython.locals(state=SettleState, view=BatchView, size=cython.ulonglong, limit=cython.ulonglong,
-                   offset=cython.ulonglong, message=Message, found=Message, messages=list)
+    @cython.locals(limit=cython.ulonglong)
     cpdef read(self, unsigned long long from_offset, unsigned long long limit_offset, long long max_messages,
                unsigned long long max_bytes)
-    @cython.locals(offset=cython.ulonglong, returns=cython.uint)
-    cdef _recall(self, Message message)

@@ -1,8 +1,8 @@
-"""The log of one durable queue: appending, settling and reading back, and the fold that says what is left.
+"""The log of one durable queue: appending and settling, and handing both to the sync.
 
 Nothing here waits and nothing here writes: batches are closed into buffers, which the sync (``sync.LogSync``)
-takes, writes and syncs in its worker, and then tells ``written``. Reads come from batches that are still in
-memory or from the segments.
+takes, writes and syncs in its worker, and then tells ``written``. Reading back is ``reading.LogReader``'s,
+what a log found on disk amounts to ``fold``'s.
 
 Offsets are dense: a message takes one, a SETTLES or CONTROL batch takes one, a transient message that only
 holds its place takes one. Positions: ``start`` <= ``durable`` <= ``end``; ``high_watermark`` is what confirms
@@ -25,28 +25,13 @@ from amqp_router.protocol.message import Message
 from ..errors import CorruptLog, LogFailed
 from ..options import LogOptions
 from .checkpoint import LogState, SegmentState, pack_log
-from .messages import MessagesBuilder, message_offsets
-from .partition import Cursor, Partition
-from .record import (
-    CONTROL,
-    EPOCH_START,
-    MESSAGE_SIZE,
-    MESSAGES,
-    PURGE,
-    RETURN,
-    SETTLES,
-    Batch,
-    BatchHeader,
-    checkpoint_note,
-    control_batch,
-    epoch_start,
-    iterate_settles,
-    parse_control,
-    purge,
-    settles_batch,
-)
+from .messages import MessagesBuilder
+from .partition import Partition
+from .reading import LogReader, Tail
+from .record import SETTLE_SIZE, Batch, checkpoint_note, control_batch, epoch_start, purge, settles_batch
+from .round import Submission
 from .segment import Segment
-from .settles import SettleState
+from .settles import SettleRuns, SettleState, runs_of
 
 if TYPE_CHECKING:
     from .sync import LogSync
@@ -67,38 +52,6 @@ class Listener(Protocol):
 
     def on_log_failed(self, log: QueueLog, error: Exception) -> None:
         """The log is fenced: what is not confirmed will never be."""
-
-
-class Submission:
-    """What one log hands to one sync round."""
-
-    __slots__ = (
-        "batches",
-        "checkpoint",
-        "checkpoint_number",
-        "end",
-        "error",
-        "generation",
-        "index",
-        "log",
-        "removed",
-        "writer",
-    )
-
-    def __init__(self, log: QueueLog, writer: PartitionWriter) -> None:
-        self.log = log
-        self.writer = writer
-        self.batches: list[Batch] = []
-        #: Everything below is durable once the round has succeeded.
-        self.end = 0
-        self.generation = 0
-        #: A checkpoint to write after that, and the segments to remove after that.
-        self.checkpoint: bytes | None = None
-        self.checkpoint_number = 0
-        #: The active segment's index as it stands (a path and content), to go with it.
-        self.index: tuple[str, bytes] | None = None
-        self.removed: list[Segment] = []
-        self.error: Exception | None = None
 
 
 class QueueLog:
@@ -152,17 +105,10 @@ class QueueLog:
         self._last_us = 0
         self._epoch_pending = True
         self._previous_epoch = 0
-        # The settle run being extended: [first, end), kind, return count; and the closed ones of this tick.
-        self._run_first = 0
-        self._run_end = 0
-        self._run_kind = 0
-        self._run_returns = 0
-        self._run_settled = 0
-        self._runs: list[tuple[int, int, int, int, int]] = []
-        self._tail: list[Batch] = []
+        self._runs = SettleRuns()
+        self._tail = Tail()
         self._outbox: list[Batch] = []
-        self._cursor = Cursor(partition)
-        self._random = Cursor(partition)
+        self._reader = LogReader(self, self._tail)
 
     # -- appending ------------------------------------------------------------------------------------
 
@@ -264,7 +210,7 @@ class QueueLog:
             # A closed segment is where recovery may begin from now on.
             self.checkpoint_due = True
         self._next_base = batch.last + 1
-        self._tail.append(batch)
+        self._tail.add(batch)
         self._outbox.append(batch)
 
     def _close_messages(self) -> None:
@@ -273,9 +219,7 @@ class QueueLog:
     def _close_all(self) -> None:
         if self._builder.count:
             self._close_messages()
-        if self._run_kind:
-            self._close_run()
-        if self._runs:
+        if self._runs.count:
             self._place_settles()
 
     def _mark_dirty(self) -> None:
@@ -306,61 +250,25 @@ class QueueLog:
             if offset >= self.end:
                 return
             settled = self.state.settle(offset)
-        if self._run_kind == kind and offset - gap == self._run_end and returns == self._run_returns:
-            self._run_end = offset + 1
-            self._run_settled += settled
+        if self._runs.extend(offset, gap, kind, returns, settled):
             return
         if settled == 0 and returns == 0:
             return
-        if self._run_kind:
-            self._close_run()
-        self._run_first = offset
-        self._run_end = offset + 1
-        self._run_kind = kind
-        self._run_returns = returns
-        self._run_settled = settled
+        self._runs.begin(offset, kind, returns, settled)
         if not self.settles_dirty:
             self.settles_dirty = True
             self._sync.commit_settles(self)
 
-    def _close_run(self) -> None:
-        first = self._run_first
-        self._runs.append(
-            (first, self._run_end - first, self._run_kind, self._run_returns, self._run_settled)
-        )
-        self._run_kind = 0
-
     def _place_settles(self) -> None:
-        runs = self._runs
-        self._runs = []
-        self._count_settled(runs)
+        runs = self._runs.take()
+        if self.partition.count_settled(runs, self.state):
+            self.checkpoint_due = True
         if self._epoch_pending:
             self._start_epoch(self._last_us)
-        most = self._batch_bytes_max // 24
+        most = self._batch_bytes_max // SETTLE_SIZE
         for at in range(0, len(runs), most):
             part = [(run[0], run[1], run[2], run[3]) for run in runs[at : at + most]]
             self._place(settles_batch(part, self._next_base, self._take_offset(), self._last_us, self.epoch))
-
-    def _count_settled(self, runs: list[tuple[int, int, int, int, int]]) -> None:
-        """Take settled messages off their segments' counts; every message of the runs is in a segment."""
-        partition = self.partition
-        for first, count, _, _, settled in runs:
-            if not settled:
-                continue
-            segment = partition.segment_of(first)
-            if segment is None or first + count > segment.end:
-                # Over a border the run does not say how many are on which side.
-                self._recount()
-                return
-            segment.live -= settled
-            if segment.live == 0 and segment is not partition.active:
-                self.checkpoint_due = True
-
-    def _recount(self) -> None:
-        for segment in self.partition.segments:
-            segment.live = self.state.unsettled_in(segment.base, segment.end)
-            if segment.live == 0 and segment is not self.partition.active:
-                self.checkpoint_due = True
 
     def purge(self, up_to: int, except_offsets: list[int]) -> None:
         """Settle every message below ``up_to`` but those at ``except_offsets`` (the unacked ones).
@@ -373,26 +281,14 @@ class QueueLog:
         self._close_all()
         up_to = min(up_to, self.end)
         runs = runs_of([o for o in except_offsets if o < up_to and not self.state.is_settled(o)])
-        self._apply_purge(up_to, runs)
-        self._recount()
+        self.state.purge(up_to, runs)
+        if self.partition.recount(self.state):
+            self.checkpoint_due = True
         self._append_control(purge(up_to, runs))
-
-    def _apply_purge(self, up_to: int, kept: list[tuple[int, int]]) -> None:
-        first = self.state.settled_below
-        for kept_first, count in kept:
-            self.state.settle_range(first, kept_first)
-            first = kept_first + count
-        self.state.settle_range(first, up_to)
 
     def unsettled_below(self, offset: int) -> list[int]:
         """Offsets of the unsettled messages below ``offset``, in order."""
-        limit = min(offset, self.end)
-        found = []
-        at = self.state.next_unsettled(0, limit)
-        while at < limit:
-            found.append(at)
-            at = self.state.next_unsettled(at + 1, limit)
-        return found
+        return self.state.unsettled_below(min(offset, self.end))
 
     # -- the sync -------------------------------------------------------------------------------------
 
@@ -426,18 +322,10 @@ class QueueLog:
         self.checkpoint_due = False
         self._checkpoints += 1
         submission.checkpoint_number = self._checkpoints
-        removed = [s for s in self.partition.segments if s.live == 0 and s is not self.partition.active]
-        for segment in removed:
-            self.partition.remove(segment)
-        self._move_start()
-        submission.removed = removed
+        submission.removed = self.partition.remove_settled()
+        self.start = max(self.start, self.partition.segments[0].base)
         submission.checkpoint = self.pack_state()
-        submission.index = self.pack_index()
-
-    def _move_start(self) -> None:
-        self.state.advance(self.end)
-        first = self.partition.segments[0]
-        self.start = max(self.start, first.base)
+        submission.index = self.partition.active.pack_index()
 
     def pack_state(self) -> bytes:
         """This log's part of a checkpoint; everything is sealed."""
@@ -459,39 +347,12 @@ class QueueLog:
         state.settles = self.state
         return pack_log(state)
 
-    def pack_index(self) -> tuple[str, bytes] | None:
-        """Path and content of the active segment's index file; None if it is not in memory."""
-        active = self.partition.active
-        return None if active.index is None else (active.index_path, active.index.pack())
-
-    def cleanable(self) -> Segment | None:
-        """A closed segment worth rewriting, with nothing of it still to be written."""
-        options = self.partition.options
-        for segment in self.partition.segments:
-            if (
-                segment is not self.partition.active
-                and segment.written == segment.size
-                and 0 < segment.live < segment.records * options.clean_live_ratio
-                and segment.size >= options.clean_bytes_min
-            ):
-                return segment
-        return None
-
-    def cleaned(self, segment: Segment, size: int, records: int) -> None:
-        """``segment`` was rewritten."""
-        self.partition.forget(segment)
-        segment.size = segment.written = size
-        segment.records = records
-        self._cursor.forget()
-        self._random.forget()
-
     def is_idle(self) -> bool:
         """Nothing live, nothing open, yet bytes on disk: the active segment can be dropped."""
         return (
             self.state.live == 0
             and self._builder.count == 0
-            and not self._runs
-            and not self._run_kind
+            and not self._runs.count
             and self.failed is None
             and self.partition.active.size > 0
         )
@@ -508,15 +369,7 @@ class QueueLog:
         """A round has made everything below ``end`` durable (dropped if the log was truncated since)."""
         if generation != self.generation or self.failed is not None:
             return
-        tail = self._tail
-        done = 0
-        while done < len(tail) and tail[done].last < end:
-            batch = tail[done]
-            segment = batch.segment
-            assert segment is not None
-            segment.written = batch.position + batch.length
-            done += 1
-        del tail[:done]
+        self._tail.written(end)
         self.durable = end
         self.advance_high_watermark(end)
 
@@ -548,33 +401,10 @@ class QueueLog:
         Raises:
             LogFailed: the segment cannot be read, or is corrupt (``__cause__`` says which and where).
         """
-        messages: list[Message] = []
-        state = self.state
-        cursor = self._cursor
-        view = cursor.view
-        size = 0
-        limit = limit_offset
-        if limit > self.end:
-            limit = self.end
-        offset = state.next_unsettled(from_offset, limit)
-        while offset < limit and len(messages) < max_messages:
-            if offset < view.base or offset > view.last:
-                self._seek(cursor, offset)
-            found = cursor.large
-            if found is not None:
-                cursor.large = None
-            else:
-                found = view.message_at(offset)
-            if found is None:
-                raise self._lost(offset)
-            message = found
-            self._recall(message)
-            messages.append(message)
-            size += message.header_size + message.body_size
-            offset = state.next_unsettled(offset + 1, limit)
-            if size >= max_bytes:
-                break
-        return messages, offset
+        limit = min(limit_offset, self.end)
+        return self._reader.read(
+            self.state, self.redelivered_floor, from_offset, limit, max_messages, max_bytes
+        )
 
     def read_one(self, offset: int) -> Message:
         """The unsettled message at ``offset``, as ``read`` gives it; other reads keep their place.
@@ -584,68 +414,18 @@ class QueueLog:
         """
         if offset >= self.end or self.state.is_settled(offset):
             raise LogFailed(f"offset {offset} holds no unsettled message")
-        cursor = self._random
-        if offset < cursor.view.base or offset > cursor.view.last:
-            self._seek(cursor, offset)
-        message = cursor.large
-        if message is not None:
-            cursor.large = None
-        else:
-            message = cursor.view.message_at(offset)
-        if message is None:
-            raise self._lost(offset)
-        self._recall(message)
-        return message
+        return self._reader.read_one(self.state, self.redelivered_floor, offset)
 
-    def _recall(self, message: Message) -> None:
-        """Put the history back on a message that was read."""
-        offset = message.offset
-        if offset < self.redelivered_floor:
-            message.flags |= 2
-        if self.state.has_returns(offset):
-            returns = self.state.returned(offset)
-            if returns:
-                message.flags |= 2
-                message.delivery_count += returns
+    def reread(self, segment: Segment) -> None:
+        """The file of a closed segment was replaced by one with fewer batches."""
+        self.partition.forget(segment)
+        self._reader.forget()
 
-    def _seek(self, cursor: Cursor, offset: int) -> None:
-        try:
-            if self._builder.count and offset >= self._builder.base:
-                self._close_messages()
-                self._mark_dirty()
-            batch = self._in_tail(offset)
-            if batch is None:
-                cursor.seek(offset)
-                if cursor.large is not None:
-                    cursor.large.content.on_error = self.fail  # type: ignore[union-attr]  # StoredFrames
-            elif batch.message is not None:
-                cursor.view.close()
-                cursor.large = _as_read(batch.message)
-            else:
-                cursor.large = None
-                cursor.view.open_pieces(batch)
-        except (OSError, CorruptLog) as error:
-            self.fail(error)
-            raise LogFailed(str(error)) from error
-
-    def _lost(self, offset: int) -> Exception:
-        error = LogFailed(f"offset {offset} is unsettled but its batch does not name it")
-        self.fail(error)
-        return error
-
-    def _in_tail(self, offset: int) -> Batch | None:
-        """The batch in memory that holds ``offset``."""
-        tail = self._tail
-        if not tail or offset < tail[0].base:
-            return None
-        low, high = 0, len(tail)
-        while low < high:
-            middle = (low + high) // 2
-            if tail[middle].last < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return tail[low] if low < len(tail) else None
+    def close_batch(self, offset: int) -> None:
+        """Close the open batch if it holds ``offset``, so that it can be read."""
+        if self._builder.count and offset >= self._builder.base:
+            self._close_messages()
+            self._mark_dirty()
 
     def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int) -> list[bytes]:
         """Whole batches, from the one that holds ``from_offset``, as long as they end below ``limit_offset``.
@@ -658,28 +438,7 @@ class QueueLog:
         self.seal()
         if self._outbox:
             self._mark_dirty()
-        found: list[bytes] = []
-        size = 0
-        offset = max(from_offset, self.start)
-        while offset < self._next_base:
-            batch = self._in_tail(offset)
-            if batch is not None:
-                data = b"".join([batch.pack_header(_U32_MAX), *batch.pieces])
-                last = batch.last
-            else:
-                try:
-                    segment, position, header = self._random.header_for(offset)
-                    data = self._random.raw(segment, position, header)
-                except (OSError, CorruptLog) as error:
-                    self.fail(error)
-                    raise LogFailed(str(error)) from error
-                last = header.last
-            if last >= limit_offset or (found and size + len(data) > max_bytes):
-                break
-            found.append(data)
-            size += len(data)
-            offset = last + 1
-        return found
+        return self._reader.read_raw(max(from_offset, self.start), max_bytes, limit_offset, self._next_base)
 
     # -- epochs and truncation ------------------------------------------------------------------------
 
@@ -709,99 +468,38 @@ class QueueLog:
         self._sync.settle_down()
         if end < self.checkpoint_offset:
             raise LogFailed(f"offset {end} lies below the checkpoint at {self.checkpoint_offset}")
-        self._tail = []
+        self._tail.clear()
         self._outbox = []
         self._builder = MessagesBuilder()
-        self._run_kind = 0
-        self._runs = []
+        self._runs = SettleRuns()
         self.dirty = self.settles_dirty = self.checkpoint_due = False
-        self._cursor.forget()
-        self._random.forget()
+        self._reader.forget()
         try:
             self._sync.truncate(self, end, keep_as_orphan)
         except (OSError, CorruptLog) as error:
             self.fail(error)
             raise LogFailed(str(error)) from error
 
-    # -- folding (recovery) ---------------------------------------------------------------------------
+    # -- the log's life -------------------------------------------------------------------------------
 
-    def load(self, state: LogState) -> None:
-        """Begin from a checkpoint."""
+    def begin(self, state: LogState, *, unclean: bool) -> None:
+        """Go on from the fold of all that is on disk (its segments are in ``partition``), in a new epoch."""
         self.state = state.settles
         self.start = state.start
-        self.end = self._next_base = state.recovery_offset
-        self.checkpoint_offset = state.recovery_offset
-        self.epochs = list(state.epochs)
-        self.epoch = state.epoch
-        self.redelivered_floor = state.redelivered_floor
+        self.end = self.durable = self.high_watermark = self._next_base = state.recovery_offset
+        self.epochs = state.epochs
+        self.redelivered_floor = self.end if unclean else state.redelivered_floor
         self._last_us = state.last_us
-
-    def fold(self, header: BatchHeader, payload: bytes) -> None:
-        """Take in the next batch of the log.
-
-        Raises:
-            ValueError: the payload does not fit its header.
-        """
-        state = self.state
-        first = self.end
-        self.end = self._next_base = header.last + 1
-        self._last_us = max(self._last_us, header.base_ts + header.max_ts_delta)
-        if header.kind == MESSAGES:
-            if header.record_size < MESSAGE_SIZE:
-                raise ValueError("a message record is too short")
-            self._fold_messages(header, payload, first)
-            return
-        state.note_gap(first, self.end)
-        if header.kind == SETTLES:
-            for run_first, count, kind, returned in iterate_settles(
-                payload, header.record_size, header.records
-            ):
-                run_end = min(run_first + count, self.end)
-                if kind != RETURN:
-                    state.settle_range(run_first, run_end)
-                    continue
-                at = state.next_unsettled(run_first, run_end)
-                while at < run_end:
-                    state.set_returned(at, returned)
-                    at = state.next_unsettled(at + 1, run_end)
-        elif header.kind == CONTROL:
-            control = parse_control(payload)
-            if control.type == EPOCH_START:
-                self.epoch = control.epoch
-                self.epochs.append((control.epoch, header.base))
-            elif control.type == PURGE:
-                self._apply_purge(control.up_to, control.kept)
-
-    def _fold_messages(self, header: BatchHeader, payload: bytes, first: int) -> None:
-        state = self.state
-        state.live += header.records
-        if header.records == self.end - first:
-            return
-        for offset in message_offsets(payload, header.record_size, header.base, header.records):
-            if offset > first:
-                state.note_gap(first, offset)
-            first = offset + 1
-        if first < self.end:
-            state.note_gap(first, self.end)
-
-    def opened(self, *, unclean: bool) -> None:
-        """Recovery is done: raise the epoch, and start counting from here."""
-        if unclean:
-            self.redelivered_floor = self.end
         self._previous_epoch = self.last_epoch()
-        self.epoch = max(self.epoch, self._previous_epoch) + 1
+        self.epoch = max(state.epoch, self._previous_epoch) + 1
         self._epoch_pending = True
         self._gap = 0
-        for segment in self.partition.segments:
-            segment.live = self.state.unsettled_in(segment.base, segment.end)
-        self.durable = self.end
-        self.high_watermark = self.end
         self.state.advance(self.end)
+        self.partition.recount(self.state)
 
     def close(self) -> None:
         """Let go of buffers; the sync has everything."""
-        self._cursor.forget()
-        self._random.forget()
+        self._reader.forget()
         self.listener = None
 
     def delete(self) -> None:
@@ -810,7 +508,7 @@ class QueueLog:
             self.deleted = True
             self.close()
             self.fail(LogFailed("the log is deleted"))
-            self._tail = []
+            self._tail.clear()
             self._sync.delete(self)
 
 
@@ -818,27 +516,3 @@ def _failure(error: Exception) -> LogFailed:
     failure = LogFailed(str(error), getattr(error, "errno", 0) or 0)
     failure.__cause__ = error
     return failure
-
-
-def runs_of(offsets: list[int]) -> list[tuple[int, int]]:
-    """Offsets, in any order, as runs (first, count)."""
-    runs: list[tuple[int, int]] = []
-    first = end = -1
-    for offset in sorted(offsets):
-        if offset != end:
-            if end > first:
-                runs.append((first, end - first))
-            first = offset
-        end = offset + 1
-    if end > first:
-        runs.append((first, end - first))
-    return runs
-
-
-def _as_read(message: Message) -> Message:
-    """A copy of a large message that is still in memory, as if it had been read."""
-    other = message.copy()
-    other.offset = message.offset
-    other.flags = (message.flags & 3) | 5
-    other.channel = message.channel
-    return other

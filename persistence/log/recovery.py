@@ -6,13 +6,15 @@ Decides between a torn tail, which is cut, and rot, which stops the log (FORMAT.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from ..errors import CorruptLog
 from ..files import Disk, File, join, read_file, replace_file
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, read_checkpoint, write_checkpoint
+from .fold import fold
 from .index import SparseIndex
+from .partition import Partition
 from .queue_log import QueueLog
 from .record import HEADER_SIZE, MAGIC, MESSAGES, Batch, BatchHeader, parse_header
 from .segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_name
@@ -57,19 +59,20 @@ def recover(
         OSError: the disk failed.
     """
     report = Report()
-    directory = log.partition.directory
+    partition = log.partition
+    directory = partition.directory
     bases = _segment_bases(disk, directory, state)
-    log.load(state or LogState(log.incarnation, log.number))
     if state is None and bases and bases[0] != 0:
         path = join(directory, segment_name(bases[0]))
         raise CorruptLog(path, 0, "the segments before this one are gone and there is no checkpoint")
-    _load_segments(log, disk, state, bases)
-    trusted = clean and limit is None and _is_as_left(log, disk, state, bases)
+    _load_segments(partition, disk, state, bases)
+    trusted = clean and limit is None and _is_as_left(partition, disk, state, bases)
+    # What follows is folded into this copy; the settles are the checkpoint's own, and it is of no more use.
+    folded = replace(state, epochs=list(state.epochs)) if state else LogState(log.incarnation, log.number)
     if not trusted:
-        _scan(log, disk, state, bases, report, limit)
-    partition = log.partition
+        _scan(partition, disk, state, folded, bases, report, limit)
     if not partition.segments:
-        partition.roll(log.end)
+        partition.roll(folded.recovery_offset)
     active = partition.active
     if bases and bases[-1] == active.base:
         # A checkpoint is written after the sync of what it covers.
@@ -83,13 +86,14 @@ def recover(
         # A sync that failed before the kill has marked its pages clean, and another would skip them: so
         # they are written again.
         _rewrite(disk, active, report.synced_position)
-    report.replayed_batches = _replay(log, journal, state.epoch if state is not None else 0)
+    report.replayed_batches = _replay(log, folded, journal, state.epoch if state is not None else 0)
     if log.writer.dirty:
         log.writer.create()
         log.writer.sync()
     for segment in partition.segments:
         segment.written = segment.size
-    log.opened(unclean=not trusted and limit is None)
+    log.checkpoint_offset = state.recovery_offset if state is not None else 0
+    log.begin(folded, unclean=not trusted and limit is None)
     return report
 
 
@@ -169,13 +173,13 @@ def _size_of(disk: Disk, path: str) -> int:
         file.close()
 
 
-def _load_segments(log: QueueLog, disk: Disk, state: LogState | None, bases: list[int]) -> None:
+def _load_segments(partition: Partition, disk: Disk, state: LogState | None, bases: list[int]) -> None:
     """The segments a checkpoint names, up to its recovery point."""
     if state is None:
         return
     present = set(bases)
     for known in state.segments:
-        segment = Segment(log.partition.directory, known.base)
+        segment = Segment(partition.directory, known.base)
         segment.end = known.end
         segment.records = known.records
         segment.live = known.live
@@ -190,24 +194,29 @@ def _load_segments(log: QueueLog, disk: Disk, state: LogState | None, bases: lis
         elif not is_active or state.recovery_position:
             raise CorruptLog(segment.path, 0, "the segment is missing")
         if not segment.size:
-            segment.index = SparseIndex(log.partition.options.index_interval_bytes)
-        log.partition.add(segment)
+            segment.index = SparseIndex(partition.options.index_interval_bytes)
+        partition.add(segment)
 
 
-def _is_as_left(log: QueueLog, disk: Disk, state: LogState | None, bases: list[int]) -> bool:
+def _is_as_left(partition: Partition, disk: Disk, state: LogState | None, bases: list[int]) -> bool:
     """Whether the files are those of the clean stop."""
     if state is None:
         return not bases
     if bases and bases[-1] == state.recovery_segment:
-        return _size_of(disk, log.partition.active.path) == state.recovery_position
+        return _size_of(disk, partition.active.path) == state.recovery_position
     return not bases or bases[-1] < state.recovery_segment
 
 
 def _scan(
-    log: QueueLog, disk: Disk, state: LogState | None, bases: list[int], report: Report, limit: int | None
+    partition: Partition,
+    disk: Disk,
+    state: LogState | None,
+    folded: LogState,
+    bases: list[int],
+    report: Report,
+    limit: int | None,
 ) -> None:
     """Fold every batch from the recovery point on; cut what is torn."""
-    partition = log.partition
     first = state.recovery_segment if state is not None else 0
     epoch = state.epoch if state is not None else 0
     todo = [base for base in bases if base >= first]
@@ -217,12 +226,12 @@ def _scan(
             segment = partition.active
         else:
             path = join(partition.directory, segment_name(base))
-            if base != log.end:
-                raise CorruptLog(path, 0, f"the segment should begin at offset {log.end}")
+            if base != folded.recovery_offset:
+                raise CorruptLog(path, 0, f"the segment should begin at offset {folded.recovery_offset}")
             segment = Segment(partition.directory, base)
             segment.index = SparseIndex(partition.options.index_interval_bytes)
             partition.add(segment)
-        if not _scan_segment(log, disk, segment, report, limit, epoch, is_last=is_last):
+        if not _scan_segment(disk, segment, folded, report, limit, epoch, is_last=is_last):
             report.cut_segments = [
                 join(partition.directory, segment_name(later)) for later in todo[number + 1 :]
             ]
@@ -232,9 +241,9 @@ def _scan(
 
 
 def _scan_segment(
-    log: QueueLog,
     disk: Disk,
     segment: Segment,
+    folded: LogState,
     report: Report,
     limit: int | None,
     epoch: int,
@@ -252,7 +261,7 @@ def _scan_segment(
         position = segment.size
         report.synced_position = position
         for header, payload in iterate_batches(file, position, size):
-            if header.base != log.end:
+            if header.base != folded.recovery_offset:
                 break
             if header.epoch < epoch:
                 is_leftover = True
@@ -260,7 +269,7 @@ def _scan_segment(
             if limit is not None and header.last >= limit:
                 break
             try:
-                log.fold(header, payload)
+                fold(folded, header, payload)
             except ValueError as error:
                 raise CorruptLog(segment.path, position, str(error)) from None
             if segment.first_ts < 0:
@@ -273,7 +282,7 @@ def _scan_segment(
                 segment.records += header.records
             report.synced_position = max(report.synced_position, position - header.unsynced_back)
             position += header.length
-            segment.end = log.end
+            segment.end = folded.recovery_offset
         report.scanned_bytes += position - segment.size
         segment.size = segment.written = position
         if position == size:
@@ -281,7 +290,7 @@ def _scan_segment(
         if limit is None and not is_leftover:
             if not is_last:
                 raise CorruptLog(segment.path, position, "bad batch in a segment that was synced")
-            witness = later_witness(file, position, size, log.end)
+            witness = later_witness(file, position, size, folded.recovery_offset)
             if witness >= 0:
                 raise CorruptLog(
                     segment.path,
@@ -363,23 +372,24 @@ def later_witness(file: File, position: int, size: int, expected: int) -> int:
     return -1
 
 
-def _replay(log: QueueLog, journal: Sequence[JournalEntry], epoch: int) -> int:
+def _replay(log: QueueLog, folded: LogState, journal: Sequence[JournalEntry], epoch: int) -> int:
     """Append what the commit journal holds beyond the log's end and was not cut by a truncation since."""
     batches = []
     for header, data in journal:
-        if header.base < log.end or header.epoch < epoch:
+        end = folded.recovery_offset
+        if header.base < end or header.epoch < epoch:
             continue
-        if header.base > log.end:
+        if header.base > end:
             raise CorruptLog(
                 log.partition.active.path,
                 log.partition.active.size,
-                f"the log ends at offset {log.end}, its journal goes on at {header.base}",
+                f"the log ends at offset {end}, its journal goes on at {header.base}",
             )
         batch = raw_batch(header, data)
         payload = data[HEADER_SIZE:]
         if header.kind == MESSAGES:
             payload = payload[: header.records * header.record_size]
-        log.fold(header, payload)
+        fold(folded, header, payload)
         log.partition.place(batch)
         batches.append(batch)
     if batches:

@@ -48,3 +48,7 @@ class Segment:
     @property
     def index_path(self) -> str:
         return join(self.directory, f"{self.base:020d}{INDEX_SUFFIX}")
+
+    def pack_index(self) -> tuple[str, bytes] | None:
+        """Path and content of the index file; None if the index is not in memory."""
+        return None if self.index is None else (self.index_path, self.index.pack())

@@ -40,5 +40,21 @@ cdef class SettleState:
     cdef int _fill(self, Chunk chunk, unsigned int low, unsigned int high) except -1
 
 
+cdef class SettleRuns:
+    cdef public unsigned long count
+    cdef unsigned long long _first
+    cdef unsigned long long _end
+    cdef unsigned int _kind
+    cdef unsigned int _returns
+    cdef unsigned long long _settled
+    cdef list _runs
+
+    cdef bint extend(self, unsigned long long offset, unsigned int gap, unsigned int kind, unsigned int returns,
+                     unsigned int settled) except -1
+    cdef begin(self, unsigned long long offset, unsigned int kind, unsigned int returns, unsigned int settled)
+    cdef _close(self)
+    cdef list take(self)
+
+
 cdef Chunk FULL
 cdef bytes _ONES

@@ -96,6 +96,14 @@ class SettleState:
         self.live -= settled
         return settled
 
+    def purge(self, up_to: int, kept: list[tuple[int, int]]) -> None:
+        """Mark everything below ``up_to`` settled but the runs ``kept`` (first, count), which rise."""
+        first = self.settled_below
+        for kept_first, count in kept:
+            self.settle_range(first, kept_first)
+            first = kept_first + count
+        self.settle_range(first, up_to)
+
     def is_settled(self, offset: int) -> bool:
         if offset < self.settled_below:
             return True
@@ -145,6 +153,15 @@ class SettleState:
                 place += 1
             offset = (number << 16) + (place << 3)
         return limit
+
+    def unsettled_below(self, limit: int) -> list[int]:
+        """Offsets of the unsettled messages below ``limit``, which is not above the log's end; in order."""
+        found = []
+        at = self.next_unsettled(0, limit)
+        while at < limit:
+            found.append(at)
+            at = self.next_unsettled(at + 1, limit)
+        return found
 
     def unsettled_in(self, first: int, end: int) -> int:
         """Zero bits in ``[first, end)``."""
@@ -282,6 +299,56 @@ class SettleState:
         return changed
 
 
+class SettleRuns:
+    """Settles on their way into a SETTLES batch: neighbours of one kind and return count are one run."""
+
+    __slots__ = ("_end", "_first", "_kind", "_returns", "_runs", "_settled", "count")
+
+    def __init__(self) -> None:
+        #: Runs begun since ``take``.
+        self.count = 0
+        # The run being extended, [first, end); ``_kind`` 0 if there is none.
+        self._first = 0
+        self._end = 0
+        self._kind = 0
+        self._returns = 0
+        self._settled = 0
+        self._runs: list[tuple[int, int, int, int, int]] = []
+
+    def extend(self, offset: int, gap: int, kind: int, returns: int, settled: int) -> bool:
+        """Add the settle of ``offset`` to the run, if that ends ``gap`` offsets (no messages) before it."""
+        if self._kind == kind and offset - gap == self._end and returns == self._returns:
+            self._end = offset + 1
+            self._settled += settled
+            return True
+        return False
+
+    def begin(self, offset: int, kind: int, returns: int, settled: int) -> None:
+        """A new run."""
+        if self._kind:
+            self._close()
+        self.count += 1
+        self._first = offset
+        self._end = offset + 1
+        self._kind = kind
+        self._returns = returns
+        self._settled = settled
+
+    def _close(self) -> None:
+        first = self._first
+        self._runs.append((first, self._end - first, self._kind, self._returns, self._settled))
+
+    def take(self) -> list[tuple[int, int, int, int, int]]:
+        """(first, offsets, kind, return count, messages settled) of each run; none are left."""
+        if self._kind:
+            self._close()
+        self._kind = 0
+        self.count = 0
+        runs = self._runs
+        self._runs = []
+        return runs
+
+
 #: Stands for every chunk whose bits are all ones.
 FULL = Chunk()
 FULL.number = -1
@@ -293,3 +360,18 @@ def _count(bits: bytearray, low: int, high: int) -> int:
         return 0
     value = int.from_bytes(bits[low >> 3 : (high + 7) >> 3], "little") >> (low & 7)
     return (value & ((1 << (high - low)) - 1)).bit_count()
+
+
+def runs_of(offsets: list[int]) -> list[tuple[int, int]]:
+    """Offsets, in any order, as runs (first, count)."""
+    runs: list[tuple[int, int]] = []
+    first = end = -1
+    for offset in sorted(offsets):
+        if offset != end:
+            if end > first:
+                runs.append((first, end - first))
+            first = offset
+        end = offset + 1
+    if end > first:
+        runs.append((first, end - first))
+    return runs

@@ -20,10 +20,11 @@ from ..files import Disk
 from ..options import LogOptions
 from ._flush import Flusher
 from .cleaner import Cleaner
-from .committer import Committer, Round
+from .committer import Committer
 from .marks import Marks
-from .queue_log import QueueLog, Submission
+from .queue_log import QueueLog
 from .recovery import truncate
+from .round import Round, Submission
 from .worker import ThreadWorker, Worker
 
 logger = logging.getLogger(__name__)
@@ -278,7 +279,7 @@ class LogSync:
     def _clean_next(self, log: QueueLog) -> None:
         """Begin to rewrite a segment of ``log`` if one is worth it; one at a time on a node."""
         if self._cleaner is None and not self._stopped:
-            segment = log.cleanable()
+            segment = log.partition.cleanable()
             if segment is not None:
                 self._cleaner = Cleaner(log, segment)
                 self._clean_timer = self._call_later(_CLEAN_PAUSE_S, self._clean)
@@ -418,7 +419,8 @@ class LogSync:
         if clean:
             healthy = [log for log in logs if log.failed is None]
             parts = [log.pack_state() for log in healthy]
-            indexes = [index for log in healthy if log.writer.created and (index := log.pack_index())]
+            written = [log.partition.active for log in healthy if log.writer.created]
+            indexes = [index for segment in written if (index := segment.pack_index())]
             now_us = self._wall_us()
             self._worker.submit(partial(self.committer.write_clean, parts, indexes, now_us))
         self._worker.submit(self.committer.close)

@@ -44,15 +44,15 @@ PLANTED = [
     ),
     Planted(
         "a segment with a live message is removed",
-        LOG + "queue_log.py",
-        "removed = [s for s in self.partition.segments if s.live == 0 and",
-        "removed = [s for s in self.partition.segments if s.live <= 1 and",
+        LOG + "partition.py",
+        "removed = [s for s in self.segments[:-1] if s.live == 0]",
+        "removed = [s for s in self.segments[:-1] if s.live <= 1]",
     ),
     Planted(
         "the epoch is not raised at start",
         LOG + "queue_log.py",
-        "self.epoch = max(self.epoch, self._previous_epoch) + 1",
-        "self.epoch = max(self.epoch, self._previous_epoch)",
+        "self.epoch = max(state.epoch, self._previous_epoch) + 1",
+        "self.epoch = max(state.epoch, self._previous_epoch)",
     ),
     Planted(
         "the journal is not replayed",
@@ -102,8 +102,8 @@ PLANTED = [
     Planted(
         "after a crash nothing is marked redelivered",
         LOG + "queue_log.py",
-        "            self.redelivered_floor = self.end",
-        "            pass",
+        "self.redelivered_floor = self.end if unclean else state.redelivered_floor",
+        "self.redelivered_floor = state.redelivered_floor",
     ),
     Planted(
         "a clean stop's mark is kept after the start",
@@ -116,14 +116,10 @@ PLANTED = [
         LOG + "queue_log.py",
         """        if self._builder.count:
             self._close_messages()
-        if self._run_kind:
-            self._close_run()
-        if self._runs:
+        if self._runs.count:
             self._place_settles()
 """,
-        """        if self._run_kind:
-            self._close_run()
-        if self._runs:
+        """        if self._runs.count:
             self._place_settles()
         if self._builder.count:
             self._close_messages()
@@ -131,9 +127,9 @@ PLANTED = [
     ),
     Planted(
         "a purge forgets what it must keep",
-        LOG + "queue_log.py",
-        "                self._apply_purge(control.up_to, control.kept)",
-        "                self._apply_purge(control.up_to, [])",
+        LOG + "fold.py",
+        "settles.purge(control.up_to, control.kept)",
+        "settles.purge(control.up_to, [])",
     ),
     Planted(
         "a checkpoint keeps places above its offset",
@@ -157,8 +153,8 @@ PLANTED = [
     Planted(
         "a truncated tail comes back from the journal",
         LOG + "recovery.py",
-        "        if header.base < log.end or header.epoch < epoch:",
-        "        if header.base < log.end:",
+        "        if header.base < end or header.epoch < epoch:",
+        "        if header.base < end:",
         seeds=400,
         mix=4,
     ),

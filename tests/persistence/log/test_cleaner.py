@@ -83,10 +83,10 @@ def test_segment_that_is_not_all_written_waits() -> None:
             log.settle(offset, 0, ACK)
     log.seal()
     assert first.live == 1
-    assert log.cleanable() is None
+    assert log.partition.cleanable() is None
     fill(log, 1)
     node.settle()
-    assert log.cleanable() is first
+    assert log.partition.cleanable() is first
 
 
 def test_failing_rewrite_leaves_the_old_file() -> None:

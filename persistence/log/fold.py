@@ -1,0 +1,73 @@
+"""The fold of a log: from its state at one offset, and the batch there, to the state after that batch.
+
+It knows neither files nor time. A start begins with the state of a checkpoint, or of an empty log, and folds
+in what lies above it; the log then goes on from there (FORMAT.md, "The fold").
+"""
+
+from __future__ import annotations
+
+from .checkpoint import LogState
+from .messages import message_offsets
+from .record import (
+    CONTROL,
+    EPOCH_START,
+    MESSAGE_SIZE,
+    MESSAGES,
+    PURGE,
+    RETURN,
+    SETTLES,
+    BatchHeader,
+    iterate_settles,
+    parse_control,
+)
+from .settles import SettleState
+
+
+def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
+    """Take the next batch into ``state``, whose ``recovery_offset`` moves up to the batch's end.
+
+    Of a MESSAGES batch the fixed records suffice as ``payload``.
+
+    Raises:
+        ValueError: the payload does not fit its header.
+    """
+    settles = state.settles
+    first = state.recovery_offset
+    end = state.recovery_offset = header.last + 1
+    state.last_us = max(state.last_us, header.base_ts + header.max_ts_delta)
+    if header.kind == MESSAGES:
+        if header.record_size < MESSAGE_SIZE:
+            raise ValueError("a message record is too short")
+        _fold_messages(settles, header, payload, first)
+        return
+    settles.note_gap(first, end)
+    if header.kind == SETTLES:
+        for run_first, count, kind, returned in iterate_settles(payload, header.record_size, header.records):
+            run_end = min(run_first + count, end)
+            if kind != RETURN:
+                settles.settle_range(run_first, run_end)
+                continue
+            at = settles.next_unsettled(run_first, run_end)
+            while at < run_end:
+                settles.set_returned(at, returned)
+                at = settles.next_unsettled(at + 1, run_end)
+    elif header.kind == CONTROL:
+        control = parse_control(payload)
+        if control.type == EPOCH_START:
+            state.epoch = control.epoch
+            state.epochs.append((control.epoch, header.base))
+        elif control.type == PURGE:
+            settles.purge(control.up_to, control.kept)
+
+
+def _fold_messages(settles: SettleState, header: BatchHeader, payload: bytes, first: int) -> None:
+    end = header.last + 1
+    settles.live += header.records
+    if header.records == end - first:
+        return
+    for offset in message_offsets(payload, header.record_size, header.base, header.records):
+        if offset > first:
+            settles.note_gap(first, offset)
+        first = offset + 1
+    if first < end:
+        settles.note_gap(first, end)

@@ -1,0 +1,58 @@
+"""One round of the sync as it is handed from the event loop to the worker and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .record import Batch
+from .segment import Segment
+
+if TYPE_CHECKING:
+    from .queue_log import QueueLog
+    from .writer import PartitionWriter
+
+
+class Submission:
+    """What one log hands to one round."""
+
+    __slots__ = (
+        "batches",
+        "checkpoint",
+        "checkpoint_number",
+        "end",
+        "error",
+        "generation",
+        "index",
+        "log",
+        "removed",
+        "writer",
+    )
+
+    def __init__(self, log: QueueLog, writer: PartitionWriter) -> None:
+        self.log = log
+        self.writer = writer
+        self.batches: list[Batch] = []
+        #: Everything below is durable once the round has succeeded.
+        self.end = 0
+        self.generation = 0
+        #: A checkpoint to write after that, and the segments to remove after that.
+        self.checkpoint: bytes | None = None
+        self.checkpoint_number = 0
+        #: The active segment's index as it stands (a path and content), to go with it.
+        self.index: tuple[str, bytes] | None = None
+        self.removed: list[Segment] = []
+        self.error: Exception | None = None
+
+
+class Round:
+    """The submissions of all logs that were dirty."""
+
+    def __init__(self, submissions: list[Submission], started: float, now_us: int) -> None:
+        self.submissions = submissions
+        self.started = started
+        self.now_us = now_us
+        #: Sync everything the journal covers and remove it.
+        self.drain_journal = False
+        #: (log, error) of logs that failed outside their own submission.
+        self.failures: list[tuple[QueueLog, Exception]] = []
+        self.journal_pending = False
