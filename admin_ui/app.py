@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from admin_ui import endpoints, live, sessions, ui
-from admin_ui.api import ENDPOINTS
+from admin_ui.api import ENDPOINTS, OBJECTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
 from admin_ui.middlewares import HEADERS, add_headers, errors
@@ -116,6 +116,7 @@ def make_app(state: State) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
+    endpoints.add_routes(app, OBJECTS, endpoints.PAGES)
     for part in (sessions, live, ui):
         part.add_routes(app)
     add_index(app, ENDPOINTS)

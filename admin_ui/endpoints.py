@@ -27,6 +27,11 @@ READS = "HEAD, GET, OPTIONS"
 FILTER_ROWS = 128
 #: What a path answers to whose methods all change something.
 NOTHING = "OPTIONS"
+#: Where RabbitMQ's API is, and where our pages read.
+API, PAGES = "/api", "/admin/v1"
+#: Browsers resolve the parts . and .. of a path, even if encoded: for our pages such a name has a ~ in front,
+#: and so has one that looks like that.
+DOTS = re.compile(r"~+\.\.?")
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,9 @@ class Call:
 
     def part(self, name: str) -> str:
         """A part of the path, decoded."""
-        return self.request.match_info[name]
+        part = self.request.match_info[name]
+        dots = DOTS.fullmatch(part) and self.request.path.startswith(PAGES)
+        return part[1:] if dots else part
 
     def vhost(self, name: str = "vhost") -> VirtualHost:
         """The virtual host that the path names; ``/`` if it is empty.
@@ -113,12 +120,12 @@ class Endpoint:
         return READS if self.handler is not None else NOTHING
 
 
-def add_routes(app: web.Application, endpoints: Iterable[Endpoint]) -> None:
-    """Register ``endpoints``, each with and without a slash at its end."""
+def add_routes(app: web.Application, endpoints: Iterable[Endpoint], base: str = API) -> None:
+    """Register ``endpoints`` below ``base``, each with and without a slash at its end."""
     for endpoint in endpoints:
         answer = _answerer(endpoint)
         # aiohttp's own pattern for a part of a path refuses braces, which names may have.
-        path = "/api" + re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", endpoint.path)
+        path = base + re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", endpoint.path)
         app.router.add_route("*", path, answer)
         app.router.add_route("*", path + "/", answer)
 

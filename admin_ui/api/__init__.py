@@ -1,4 +1,5 @@
-"""The parts of the API, one module for each kind of object; ``ENDPOINTS`` has them all."""
+"""The parts of the API, one module for each kind of object; ``ENDPOINTS`` has them all,
+``OBJECTS`` those that our pages read under addresses of their own."""
 
 from admin_ui.api import connections, exchanges, health, queues, users, whole
 from admin_ui.endpoints import Endpoint
@@ -10,4 +11,14 @@ ENDPOINTS: list[Endpoint] = [
     *queues.ENDPOINTS,
     *connections.ENDPOINTS,
     *health.ENDPOINTS,
+]
+
+#: Single objects, whose names may be any; and virtual hosts, which the API shows to administrators alone.
+OBJECTS: list[Endpoint] = [
+    Endpoint("/vhosts/{vhost}", users.one_vhost),
+    Endpoint("/exchanges/{vhost}/{exchange}", exchanges.one),
+    Endpoint("/exchanges/{vhost}/{exchange}/bindings/source", exchanges.bindings_of_source),
+    Endpoint("/exchanges/{vhost}/{exchange}/bindings/destination", exchanges.bindings_of_destination),
+    Endpoint("/queues/{vhost}/{queue}", queues.one),
+    Endpoint("/queues/{vhost}/{queue}/bindings", exchanges.bindings_of_queue),
 ]

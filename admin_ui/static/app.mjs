@@ -3,6 +3,7 @@ import { html, render, useEffect, useState } from "./lib/html.mjs";
 import { Empty } from "./components/bits.mjs";
 import { Shell } from "./components/shell.mjs";
 import * as api from "./lib/api.mjs";
+import { visible } from "./lib/format.mjs";
 import { go, param, takeClicks, useRoute } from "./lib/location.mjs";
 import { BASE, safeNext } from "./lib/routes.mjs";
 import { Connection } from "./pages/connection.mjs";
@@ -29,9 +30,10 @@ function Missing() {
   return html`<${Empty} title="There is no such page"><p><a href=${`${BASE}/`}>Go to the overview</a></p><//>`;
 }
 
-function toLogin() {
-  const here = location.pathname + location.search;
-  if (!location.pathname.startsWith(`${BASE}/login`)) go(`${BASE}/login?next=${encodeURIComponent(here)}`, { replace: true });
+function toLogin({ ended = false } = {}) {
+  if (location.pathname.startsWith(`${BASE}/login`)) return;
+  const here = encodeURIComponent(location.pathname + location.search);
+  go(`${BASE}/login?next=${here}${ended ? "&ended=1" : ""}`, { replace: true });
 }
 
 function App() {
@@ -51,13 +53,13 @@ function App() {
   useEffect(() => {
     api.whenSignedOut(() => {
       setMe(null);
-      toLogin();
+      toLogin({ ended: true });
     });
     load();
   }, []);
   useEffect(() => {
     const name = route.name ?? (route.page === "overview" ? "" : route.page[0].toUpperCase() + route.page.slice(1));
-    document.title = name ? `${name} · amqp-router` : "amqp-router";
+    document.title = name ? `${visible(name)} · amqp-router` : "amqp-router";
   }, [route.page, route.name]);
 
   const signedIn = (found) => {

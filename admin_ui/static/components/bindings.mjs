@@ -12,10 +12,9 @@ const SHOWN = 200;
 export function Bindings({ id, title, side, bindings, error, none }) {
   const some = bindings?.some((row) => Object.keys(row.arguments).length);
   const columns = [
-    { label: side === "source" ? "From exchange" : "To", cell: (row) => html`<${End} binding=${row} side=${side} />` },
-    { label: "Routing key", cell: (row) => (row.routing_key === "" ? html`<span class="muted">(empty)</span>` : html`<code>${row.routing_key}</code>`) },
-    some && { label: "Arguments", class: "mid", cell: (row) => Object.entries(row.arguments).map(([name, value]) => html`<${Pill} key=${name} kind="mono">${name} = ${text(value)}<//>`) },
-  ].filter(Boolean);
+    { label: side === "source" ? "From exchange" : "To", class: "whole", cell: (row) => html`<${End} binding=${row} side=${side} />` },
+    { label: some ? "Routing key, arguments" : "Routing key", class: "whole", cell: (row) => html`<${Key} binding=${row} />` },
+  ];
   const rows = bindings?.slice(0, SHOWN);
   return html`<${Card} title=${title} id=${id} extra=${bindings && html`<${Pill}>${count(bindings.length)}<//>`}>
     ${error && html`<${Problem} error=${error} />`}
@@ -25,13 +24,19 @@ export function Bindings({ id, title, side, bindings, error, none }) {
   <//>`;
 }
 
+/** What a message is matched with. Headers exchanges match by the arguments alone. */
+function Key({ binding }) {
+  const given = Object.entries(binding.arguments);
+  return html`${binding.routing_key !== "" ? html`<code>${binding.routing_key}</code>` : !given.length && html`<span class="muted">(empty)</span>`}
+    ${given.map(([name, value]) => html`<div key=${name} class="given"><span>${name}</span> <code>${text(value)}</code></div>`)}`;
+}
+
 function End({ binding, side }) {
   if (side === "source") {
     const name = binding.source || "(default)";
-    return html`<a class="name" href=${href(exchangePath(binding.vhost, binding.source))} title=${name}>${name}</a>`;
+    return html`<a href=${href(exchangePath(binding.vhost, binding.source))}>${name}</a>`;
   }
   const queue = binding.destination_type === "queue";
   const path = (queue ? queuePath : exchangePath)(binding.vhost, binding.destination);
-  return html`<span class="cell-name"><a class="name" href=${href(path)} title=${binding.destination}>${binding.destination}</a>
-    <${Pill} kind="plain">${binding.destination_type}<//></span>`;
+  return html`<a href=${href(path)}>${binding.destination}</a> <${Pill} kind="plain">${binding.destination_type}<//>`;
 }

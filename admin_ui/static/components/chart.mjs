@@ -104,7 +104,7 @@ export function Chart({ id, title, unit, series, data, span, format, axis = shor
       })}
     </div>
     <div class="plot" ref=${box} role="img" aria-label=${`${title}: ${spoken}`}>
-      ${last < 0 && html`<p class="plot-empty">Nothing measured in this range yet.</p>`}
+      ${last < 0 && html`<p class="plot-empty"><span>Nothing measured in this range yet.</span></p>`}
     </div>
   </section>`;
 }

@@ -46,6 +46,8 @@ export function usePoints({ topic, pick, path, ranges, kinds, levels, counters, 
   const ring = useRef(null);
   const [tick, setTick] = useState(0);
   const newest = useRef(0);
+  // A document has the counters of what happened; others have not moved.
+  const never = Object.fromEntries(counters.map((name) => [name, 0]));
 
   useEffect(() => {
     ring.current = new Ring([...levels, ...counters], RANGES.live.age + 10);
@@ -56,7 +58,7 @@ export function usePoints({ topic, pick, path, ranges, kinds, levels, counters, 
     const document = pick(event);
     if (!document) return;
     newest.current = event.at;
-    ring.current?.push(event.at, flat(document));
+    ring.current?.push(event.at, { ...never, ...flat(document) });
     setTick((n) => n + 1);
   });
 

@@ -84,6 +84,7 @@ function Crumbs({ route, active }) {
 
 function Light() {
   const { state, age } = useConnection();
+  if (state === "idle") return null; // nothing on the page is live
   const text = state === "live" ? "Live" : state === "connecting" ? "Connecting" : `Reconnecting, data ${age} s old`;
   return html`<p class="light" data-state=${state} role="status"><i aria-hidden="true"></i><span>${text}</span></p>`;
 }

@@ -1,7 +1,7 @@
 // A list page: query box, sortable columns, paging, all of it in the address; the rows are live.
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.mjs";
 import { Empty, Icon, Loading } from "./bits.mjs";
-import { count } from "../lib/format.mjs";
+import { count, plural } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
 import { param, setParams } from "../lib/location.mjs";
 import { compile, pageOf, sortRows } from "../lib/query.mjs";
@@ -68,8 +68,7 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
       ? html`<${Loading} rows=${10} />`
       : !sorted.length
         ? html`<${Empty} title=${`No ${noun} matches`}>
-            <p>${count(here.length)} ${noun}${here.length === 1 ? "" : "s"} are there.
-              <button type="button" class="link" onClick=${() => search("")}>Clear the filter</button></p>
+            <p>${plural(here.length, noun)} in all. ${" "}<button type="button" class="link" onClick=${() => search("")}>Clear the filter</button></p>
           <//>`
         : html`<div class="table-box">
             <table class="table">
@@ -86,8 +85,7 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
 }
 
 function total(matching, all, noun) {
-  const nouns = all === 1 ? noun : `${noun}s`;
-  return matching === all ? `${count(all)} ${nouns}` : `${count(matching)} of ${count(all)} ${nouns}`;
+  return matching === all ? plural(all, noun) : `${count(matching)} of ${plural(all, noun)}`;
 }
 
 function classes(column) {

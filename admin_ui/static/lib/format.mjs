@@ -1,6 +1,8 @@
 // Numbers, sizes and times as text. No DOM here: tested by node.
 
 const GROUPED = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+/** Controls, marks of direction, spaces without width. */
+const HIDDEN = /[\0-\x08\v\f\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 const STEPS = [
   [1e12, "T"],
   [1e9, "G"],
@@ -95,6 +97,14 @@ export function clock(ms, { seconds = true, day = false } = {}) {
 /** "1 queue", "2 queues". */
 export function plural(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/**
+ * Clients choose names: what has no shape of its own, or turns the text around it, is written out, so that no name
+ * looks like another (\u202e). Tabs and line ends stay.
+ */
+export function visible(text) {
+  return text.replace(HIDDEN, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
 /** A value of an AMQP table as one writes it. */

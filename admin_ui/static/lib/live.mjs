@@ -17,7 +17,9 @@ class Live {
     this.attempt = 0;
     this.timer = null;
     this.state = "connecting";
+    /** When the server was heard last, and when it was asked last. */
     this.heardAt = Date.now();
+    this.askedAt = 0;
     this.enabled = false;
   }
 
@@ -25,7 +27,7 @@ class Live {
     this.enabled = true;
     this.schedule(0);
     this.watchdog ??= setInterval(() => {
-      if (this.source && Date.now() - this.heardAt > SILENCE_MS) this.lost();
+      if (this.source && Date.now() - Math.max(this.heardAt, this.askedAt) > SILENCE_MS) this.lost();
       this.tell();
     }, 1000);
     return () => this.stop();
@@ -65,9 +67,10 @@ class Live {
     const query = topics.join(",");
     if (this.source && this.opened === query) return;
     this.close();
-    if (!topics.length) return;
+    if (!topics.length) return this.set("idle");
     this.opened = query;
-    this.heardAt = Date.now();
+    if (this.state === "idle") this.set("connecting");
+    this.askedAt = Date.now();
     const source = new EventSource(`/admin/v1/events?topics=${encodeURIComponent(query)}`);
     this.source = source;
     source.onopen = () => this.heard();

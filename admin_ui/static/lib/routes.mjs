@@ -6,7 +6,7 @@ const LISTS = { queues: "queue", exchanges: "exchange", connections: "connection
 
 /** What an address shows: {page, vhost?, name?}; page is "missing" for an unknown one. */
 export function parse(pathname) {
-  const parts = pathname.replace(/^\/ui\/?/, "").split("/").filter((part) => part !== "").map(decode);
+  const parts = pathname.replace(/^\/ui\/?/, "").split("/").filter((part) => part !== "").map(decode).map(undotted);
   const [kind, ...rest] = parts;
   if (kind === undefined) return { page: "overview" };
   if (kind === "login" && !rest.length) return { page: "login" };
@@ -25,13 +25,22 @@ function decode(part) {
   }
 }
 
-/** A name as one path segment. */
+/** A name as one part of a topic. */
 export function segment(name) {
   return encodeURIComponent(name).replace(/%3A/g, ":");
 }
 
-export const queuePath = (vhost, name) => `${BASE}/queues/${segment(vhost)}/${segment(name)}`;
-export const exchangePath = (vhost, name) => `${BASE}/exchanges/${segment(vhost)}/${segment(name || "amq.default")}`;
+/**
+ * Names as parts of a path. Browsers resolve the parts . and .., even if encoded: such a name has a ~ in front, and so
+ * has one that looks like that.
+ */
+const parts = (...names) => names.map((name) => segment(/^~*\.\.?$/.test(name) ? `~${name}` : name)).join("/");
+const undotted = (part) => (/^~+\.\.?$/.test(part) ? part.slice(1) : part);
+
+/** Where the server has the documents of one object. */
+export const documentPath = (kind, ...names) => `/admin/v1/${kind}/${parts(...names)}`;
+export const queuePath = (vhost, name) => `${BASE}/queues/${parts(vhost, name)}`;
+export const exchangePath = (vhost, name) => `${BASE}/exchanges/${parts(vhost, name || "amq.default")}`;
 export const connectionPath = (name) => `${BASE}/connections/${segment(name)}`;
 export const listPath = (kind) => (kind === "overview" ? `${BASE}/` : `${BASE}/${kind}`);
 

@@ -9,7 +9,7 @@ export class Ring {
     this.columns = new Map(names.map((name) => [name, []]));
   }
 
-  /** Add a reading; one that is not later than the last is left out, and a gap in time starts anew. */
+  /** Add a reading; one that is not later than the last is left out. */
   push(time, values) {
     const last = this.times[this.times.length - 1];
     if (last !== undefined && time <= last) return;
@@ -19,11 +19,6 @@ export class Ring {
       this.times.shift();
       for (const column of this.columns.values()) column.shift();
     }
-  }
-
-  clear() {
-    this.times.length = 0;
-    for (const column of this.columns.values()) column.length = 0;
   }
 
   /** Levels as [seconds, values...], as uPlot takes them. */
@@ -73,10 +68,16 @@ export function levelsOf(document, keys) {
   return { times, columns };
 }
 
-/** The same samples as changes per second, for counters. The first point has no rate and is left out. */
+/**
+ * The same samples as changes per second, for counters. The first point has no rate and is left out. A counter that the
+ * document lacks has never moved.
+ */
 export function ratesOf(document, keys) {
   const { times, columns } = levelsOf(document, keys);
-  return { times: times.slice(1), columns: columns.map((column) => perSecond(times, column, 0).slice(1)) };
+  const rates = columns.map((column, i) =>
+    document?.[`${keys[i]}_details`] ? perSecond(times, column, 0) : times.map(() => 0),
+  );
+  return { times: times.slice(1), columns: rates.map((column) => column.slice(1)) };
 }
 
 /** {times, columns} as uPlot takes it: seconds first. */

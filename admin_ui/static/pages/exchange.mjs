@@ -7,7 +7,7 @@ import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
 import { useGet } from "../lib/api.mjs";
 import { count, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
-import { exchangePath, segment } from "../lib/routes.mjs";
+import { documentPath, exchangePath, segment } from "../lib/routes.mjs";
 
 const COUNTERS = ["publish_in", "publish_out"];
 const SERIES = [
@@ -18,7 +18,7 @@ const SERIES = [
 export function Exchange({ route }) {
   const { vhost, name } = route;
   const topic = `exchange:${segment(vhost)}/${segment(name)}`;
-  const path = `/api/exchanges/${segment(vhost)}/${segment(name)}`;
+  const path = documentPath("exchanges", vhost, name);
   const event = useTopic(topic);
   const exchange = event?.exchange;
   // Nothing is asked about what is not there: that would be an error in the browser's console.

@@ -1,6 +1,7 @@
 import { html, useEffect, useRef, useState } from "../lib/html.mjs";
 import { Icon, Logo } from "../components/bits.mjs";
 import { login } from "../lib/api.mjs";
+import { param } from "../lib/location.mjs";
 
 export function Login({ onLogin }) {
   const [error, setError] = useState(null);
@@ -35,7 +36,9 @@ export function Login({ onLogin }) {
       <label>User<input ref=${user} name="username" autocomplete="username" autocapitalize="none" spellcheck="false" required /></label>
       <label>Password<input ref=${password} name="password" type="password" autocomplete="current-password" required /></label>
       <div class="login-problem" role="alert">
-        ${error && html`<p class="problem"><${Icon} name="alert" />${explain(error, wait)}</p>`}
+        ${error
+          ? html`<p class="problem"><${Icon} name="alert" />${explain(error, wait)}</p>`
+          : param("ended") && html`<p>The session has ended. Log in to go on.</p>`}
       </div>
       <button type="submit" class="primary" disabled=${busy || wait > 0}>${wait > 0 ? `Wait ${wait} s` : "Log in"}</button>
       <p class="hint">A new broker knows the user <code>guest</code> with the password <code>guest</code>, from this machine only.</p>

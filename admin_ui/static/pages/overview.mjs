@@ -6,7 +6,7 @@ import { useGet } from "../lib/api.mjs";
 import { bytes, count, duration, plural, rate, signed } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
 import { href, param } from "../lib/location.mjs";
-import { connectionPath, listPath, queuePath, segment } from "../lib/routes.mjs";
+import { connectionPath, documentPath, listPath, queuePath, segment } from "../lib/routes.mjs";
 import { growth, levelsOf, padded, ratesOf } from "../lib/series.mjs";
 
 const LEVELS = ["messages_ready", "messages_unacknowledged"];
@@ -41,7 +41,7 @@ export function Overview({ me }) {
   const vhost = param("vhost");
   const topic = vhost ? `overview:${segment(vhost)}` : "overview";
   const event = useTopic(topic);
-  const path = vhost ? `/api/vhosts/${segment(vhost)}` : "/api/overview";
+  const path = vhost ? documentPath("vhosts", vhost) : "/api/overview";
   const ranges = vhost ? SHORT : ALL;
   const points = usePoints({
     topic,

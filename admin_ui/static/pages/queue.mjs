@@ -9,7 +9,7 @@ import { useGet } from "../lib/api.mjs";
 import { bytes, clock, count, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
 import { href } from "../lib/location.mjs";
-import { connectionPath, queuePath, segment } from "../lib/routes.mjs";
+import { connectionPath, documentPath, queuePath, segment } from "../lib/routes.mjs";
 import { features } from "./queues.mjs";
 
 const LEVELS = ["messages_ready", "messages_unacknowledged"];
@@ -28,7 +28,7 @@ const RATE_SERIES = [
 export function Queue({ route }) {
   const { vhost, name } = route;
   const topic = `queue:${segment(vhost)}/${segment(name)}`;
-  const path = `/api/queues/${segment(vhost)}/${segment(name)}`;
+  const path = documentPath("queues", vhost, name);
   const event = useTopic(topic);
   const queue = event?.queue;
   // Nothing is asked about what is not there: that would be an error in the browser's console.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytes, clock, count, duration, plural, rate, short, signed, value } from "../../../../admin_ui/static/lib/format.mjs";
+import { bytes, clock, count, duration, plural, rate, short, signed, value, visible } from "../../../../admin_ui/static/lib/format.mjs";
 
 test("counts are exact until they get long", () => {
   assert.deepEqual([0, 7, 1234, 99_999, 100_000, 1_234_567, 2.5e9].map(count), ["0", "7", "1,234", "99,999", "100k", "1.23M", "2.5G"]);
@@ -42,4 +42,11 @@ test("clock", () => {
 test("plural and values", () => {
   assert.deepEqual([plural(1, "queue"), plural(0, "queue"), plural(2000, "queue")], ["1 queue", "0 queues", "2,000 queues"]);
   assert.deepEqual([value("x"), value(null), value(3), value([1])], ["x", "–", "3", "[1]"]);
+});
+
+test("what has no shape is written out", () => {
+  assert.equal(visible("orders.eu é 🐇 مرحبا"), "orders.eu é 🐇 مرحبا");
+  assert.equal(visible("\u202egnp.evil"), "\\u202egnp.evil");
+  assert.equal(visible("a\0b\u200bc\u001b[31m"), "a\\u0000b\\u200bc\\u001b[31m");
+  assert.equal(visible("two  spaces\tand\nlines"), "two  spaces\tand\nlines");
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connectionPath, exchangePath, parse, queuePath, safeNext, withParams } from "../../../../admin_ui/static/lib/routes.mjs";
+import { connectionPath, documentPath, exchangePath, parse, queuePath, safeNext, withParams } from "../../../../admin_ui/static/lib/routes.mjs";
 import { applyPatch } from "../../../../admin_ui/static/lib/rows.mjs";
 
 test("addresses and back", () => {
@@ -16,6 +16,14 @@ test("addresses and back", () => {
     assert.deepEqual(parse(exchangePath("v/1", name)), { page: "exchange", vhost: "v/1", name });
     assert.deepEqual(parse(connectionPath(name)), { page: "connection", name });
   }
+  for (const name of [".", "..", "~.", "~..", "~~.", "~", "...", "~a.", ".~"]) {
+    // as a browser's address bar has it
+    const shown = (path) => new URL(path, "http://localhost/").pathname;
+    assert.deepEqual(parse(shown(queuePath(name, name))), { page: "queue", vhost: name, name });
+    assert.deepEqual(parse(shown(exchangePath("/", name))), { page: "exchange", vhost: "/", name });
+    assert.equal(shown(documentPath("queues", "/", name)).split("/").length, 6);
+  }
+  assert.equal(documentPath("queues", "/", ".."), "/admin/v1/queues/%2F/~..");
   assert.equal(exchangePath("/", ""), "/ui/exchanges/%2F/amq.default");
   assert.equal(parse("/ui/queues/%2F/%zz").name, "%zz");
 });
