@@ -40,9 +40,9 @@ class ContentAssembler:
         """Take a whole header or body frame; True when the content is complete.
 
         Raises:
-            UnexpectedFrame: no content is under way, or it begins with another frame (505).
+            UnexpectedFrame: no content is under way, or another frame is due (505).
             PreconditionFailed: the announced body is above ``message_bytes_max`` bytes (406).
-            FrameError: more body than announced, or a property list cut short (501).
+            FrameError: more body than announced, or a malformed property list (501).
         """
         if self.args is None:
             raise errors.UnexpectedFrame(errors.EXPECTED_METHOD)
@@ -68,6 +68,8 @@ class ContentAssembler:
         class_id = int.from_bytes(frame[7:9], "big")
         if class_id != 60:
             raise errors.expected_content_header(60, 40, class_id)
+        if frame[9] | frame[10]:  # the weight, always 0; RabbitMQ takes the frame for another one
+            raise errors.expected_content_header(60, 40)
         size = int.from_bytes(frame[11:19], "big")
         if size > message_bytes_max:
             raise errors.PreconditionFailed(
@@ -76,7 +78,7 @@ class ContentAssembler:
                 method_id=40,
             )
         if self.scan.header(frame, 0) == IRREGULAR:
-            raise errors.malformed_frame(kind, frame[7:-1])
+            raise errors.malformed_frame(kind, frame[7:-1], errors.MALFORMED_PROPERTIES)
         self.scan.header_size = len(frame)
         self.scan.body_size = size
         self.missing = size

@@ -33,7 +33,7 @@ from amqp_router.protocol.errors import (
     NotAllowed,
 )
 from amqp_router.protocol.frames import ContentScan
-from amqp_router.protocol.methods import Method, decode_method
+from amqp_router.protocol.methods import Method, check_texts, decode_method
 from amqp_router.protocol.output import Output
 
 #: Enqueues and settles one chunk may cause before the loop gets its turn; about a millisecond.
@@ -388,11 +388,13 @@ class Machine:
             self._closing_channel(kind, number, channel)
             return
         if channel is None:
-            method = decode_method(payload) if kind == 1 else None
+            if kind != 1:
+                raise errors.UnexpectedFrame(errors.EXPECTED_METHOD)
+            method = decode_method(payload)
             if isinstance(method, methods.ChannelOpen):
                 self._open_channel(number)
                 return
-            if method is not None and method.CLASS_ID == 10:
+            if method.CLASS_ID == 10:
                 raise CommandInvalid("unimplemented method")
             raise ChannelError("expected 'channel.open'")
         if kind != 1:
@@ -415,8 +417,7 @@ class Machine:
             self._forget_channel(number, channel)
             channel.reply(methods.ChannelCloseOk(), self.commits.committed)
             return
-        if isinstance(method, methods.ChannelCloseOk):
-            return
+        check_texts(method)
         channel.receive(method)
         self.again = channel.delivery.settling_to > 0
 
@@ -427,14 +428,13 @@ class Machine:
         if self.method_id == 41:
             del self.channels[number]
         elif self.method_id == 40:
-            self.send(number, methods.ChannelCloseOk())
+            channel.reply(methods.ChannelCloseOk(), 0)
         elif self.method_id == 10:
             raise ChannelError("second 'channel.open' seen")
 
     def _content(self, channel: Channel, kind: int, payload: bytes) -> None:
         content = channel.content
-        self.class_id = 60 if content.args is not None else 0
-        self.method_id = 40 if content.args is not None else 0
+        self.class_id = self.method_id = 0
         frame = b"%c%b%b%b\xce" % (
             kind,
             channel.number.to_bytes(2, "big"),
@@ -445,6 +445,8 @@ class Machine:
             return
         self.assembling -= 1
         args, frames, scan, count = content.take()
+        self.class_id = 60
+        self.method_id = 40
         self.units += 1 + channel.publishing.publish(args, frames, scan, count)
 
     # -- channels -----------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ _ELLIPSIS = b"..."
 _SNIPPET_SIZE = 16
 
 UNKNOWN_FRAME = "unknown_frame"
+MALFORMED_PROPERTIES = "malformed property list"
+MALFORMED_TEXT = "Malformed UTF-8 in shortstr"
 UNIMPLEMENTED_METHOD = "unimplemented method"
 EXPECTED_METHOD = "expected method frame, got non method frame instead"
 EXPECTED_BODY = "expected content body, got non content body frame instead"

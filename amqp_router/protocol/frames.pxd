@@ -9,6 +9,14 @@ cdef unsigned int _CONTENT_TYPE
 cdef unsigned int _CONTENT_ENCODING
 cdef unsigned int _HEADERS
 cdef unsigned int _DELIVERY_MODE
+cdef unsigned int _PRIORITY
+cdef unsigned int _CORRELATION_ID
+cdef unsigned int _TIMESTAMP
+cdef unsigned int _CLUSTER_ID
+cdef unsigned int _LATER
+cdef unsigned int _UNKNOWN
+cdef unsigned int _ODD_MODE
+cdef int _NESTING_MAX
 
 
 cdef class ContentScan:
@@ -22,5 +30,9 @@ cdef class ContentScan:
     cdef public bint persistent
     @cython.locals(d="const unsigned char*", size="long long", end=Py_ssize_t, body_size="long long")
     cpdef int scan(self, bytes data, Py_ssize_t position, Py_ssize_t limit, unsigned int channel) except? -1
-    @cython.locals(d="const unsigned char*", limit=Py_ssize_t, p=Py_ssize_t, flags="unsigned int")
+    @cython.locals(d="const unsigned char*", limit=Py_ssize_t, p=Py_ssize_t, flags="unsigned int", mode=int, bit="unsigned int")
     cpdef int header(self, bytes data, Py_ssize_t position) except? -1
+
+
+@cython.locals(d="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, tag=int)
+cdef Py_ssize_t _end_of_table(bytes data, Py_ssize_t position, Py_ssize_t limit, int depth, bint named) except? -1

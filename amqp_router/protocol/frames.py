@@ -2,8 +2,9 @@
 
 ``ContentScan`` answers, for the bytes that follow a ``basic.publish`` frame, whether the whole content
 (header frame and at most one body frame) is in this chunk, and the two or three fields that routing and
-queues need. Whatever is not of that plain shape goes the way of ``amqp_router.channel.content``, frame
-by frame; a property test holds both ways to the same result.
+queues need; and it sees that the property list is well-formed, as consumers get it unchanged. Whatever is
+not of that plain shape goes the way of ``amqp_router.channel.content``, frame by frame; a property test
+holds both ways to the same result.
 
 Source: AMQP 0-9-1, sections 2.3.5 (frames) and 4.2.6 (content framing).
 """
@@ -15,6 +16,9 @@ COMPLETE = 1
 MORE = 0
 IRREGULAR = -1
 
+#: In ``ContentScan.flags``, beside the property flags: the delivery mode is neither 1 nor 2.
+ODD_MODE = 1 << 16
+
 # C integers where compiled (see frames.pxd), so they stay in this module.
 _COMPLETE = 1
 _MORE = 0
@@ -25,6 +29,14 @@ _CONTENT_TYPE = 1 << 15
 _CONTENT_ENCODING = 1 << 14
 _HEADERS = 1 << 13
 _DELIVERY_MODE = 1 << 12
+_PRIORITY = 1 << 11
+_CORRELATION_ID = 1 << 10
+_TIMESTAMP = 1 << 6
+_CLUSTER_ID = 1 << 2
+_LATER = (1 << 11) - 1  # correlation id and all behind it
+_UNKNOWN = 3  # class basic has no property there, and no second flags word
+_ODD_MODE = 1 << 16
+_NESTING_MAX = 64  # that of fields
 
 
 class ContentScan:
@@ -58,7 +70,7 @@ class ContentScan:
         Returns COMPLETE with ``end`` behind the content's last octet; MORE when bytes are missing (then
         ``need`` is how many bytes from ``position`` on must be there before a look can tell more: the end
         of the frame that is cut, never of one that has not begun, since another channel's may come first);
-        or IRREGULAR when another frame comes first, the body has several frames, or an end octet is wrong.
+        or IRREGULAR when another frame comes first, the body has several frames, or anything is malformed.
         """
         d = data
         if limit - position < 7:
@@ -77,6 +89,9 @@ class ContentScan:
             self.need = size + _OVERHEAD
             return _MORE
         if d[end] != 0xCE or d[position + 7] != 0 or d[position + 8] != 60:
+            return _IRREGULAR
+        # The weight, which is 0, and the upper half of the size.
+        if d[position + 9] | d[position + 10]:
             return _IRREGULAR
         if d[position + 11] | d[position + 12] | d[position + 13] | d[position + 14]:
             return _IRREGULAR
@@ -110,7 +125,8 @@ class ContentScan:
     def header(self, data: bytes, position: int) -> int:
         """Read flags and delivery mode from the content header frame at ``position``.
 
-        Returns COMPLETE, or IRREGULAR when the property list runs past the frame.
+        Returns COMPLETE, or IRREGULAR when its property list is malformed. Consumers get the list as it is,
+        and most of them cannot go on after one that they cannot read.
         """
         d = data
         limit = (
@@ -125,11 +141,9 @@ class ContentScan:
         if p + 2 > limit:
             return _IRREGULAR
         flags = (d[p] << 8) | d[p + 1]
+        p += 2
         self.flags = flags
         self.persistent = False
-        if flags & _DELIVERY_MODE == 0:
-            return _COMPLETE
-        p += 2
         if flags & _CONTENT_TYPE:
             if p >= limit:
                 return _IRREGULAR
@@ -139,10 +153,74 @@ class ContentScan:
                 return _IRREGULAR
             p += 1 + d[p]
         if flags & _HEADERS:
-            if p + 4 > limit:
+            p = _end_of_table(data, p, limit, 0, True)
+            if p < 0:
                 return _IRREGULAR
+        if flags & _DELIVERY_MODE:
+            if p >= limit:
+                return _IRREGULAR
+            mode = d[p]
+            p += 1
+            if mode == 2:
+                self.persistent = True
+            elif mode != 1:
+                self.flags = flags | _ODD_MODE
+        if flags & _PRIORITY:
+            p += 1
+        if flags & _LATER:
+            bit = _CORRELATION_ID
+            while bit >= _CLUSTER_ID:
+                if flags & bit:
+                    if bit == _TIMESTAMP:
+                        p += 8
+                    elif p >= limit:
+                        return _IRREGULAR
+                    else:
+                        p += 1 + d[p]
+                bit >>= 1
+            if flags & _UNKNOWN:
+                return _IRREGULAR
+        return _COMPLETE if p == limit else _IRREGULAR
+
+
+def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: bool) -> int:
+    """Where the table, or the array (not ``named``), at ``position`` ends; -1 if it is malformed.
+
+    It takes what ``fields.decode_table`` takes, and makes no objects.
+    """
+    d = data
+    p = position
+    if limit - p < 4 or depth > _NESTING_MAX:
+        return -1
+    end = p + 4 + (((d[p] << 24) | (d[p + 1] << 16) | (d[p + 2] << 8) | d[p + 3]) & 0xFFFFFFFF)
+    if end > limit:
+        return -1
+    p += 4
+    while p < end:
+        if named:
+            p += 1 + d[p]
+            if p >= end:
+                return -1
+        tag = d[p]
+        p += 1
+        if tag in (83, 120):  # S x
+            if end - p < 4:
+                return -1
             p += 4 + (((d[p] << 24) | (d[p + 1] << 16) | (d[p + 2] << 8) | d[p + 3]) & 0xFFFFFFFF)
-        if p >= limit:
-            return _IRREGULAR
-        self.persistent = d[p] == 2
-        return _COMPLETE
+        elif tag in (70, 65):  # F A
+            p = _end_of_table(data, p, end, depth + 1, tag == 70)
+            if p < 0:
+                return -1
+        elif tag in (116, 98, 66):  # t b B
+            p += 1
+        elif tag in (73, 105, 102):  # I i f
+            p += 4
+        elif tag in (108, 76, 84, 100):  # l L T d
+            p += 8
+        elif tag in (115, 117):  # s u
+            p += 2
+        elif tag == 68:  # D
+            p += 5
+        elif tag != 86:  # V
+            return -1
+    return p if p == end else -1

@@ -17,7 +17,14 @@ from dataclasses import field
 from typing import ClassVar, TypeVar, dataclass_transform
 
 from amqp_router.protocol.constants import FRAME_END, FRAME_METHOD
-from amqp_router.protocol.errors import CommandInvalid, FieldError, cannot_decode, malformed_frame
+from amqp_router.protocol.errors import (
+    MALFORMED_TEXT,
+    CommandInvalid,
+    FieldError,
+    FrameError,
+    cannot_decode,
+    malformed_frame,
+)
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.method_wire import Layout
 
@@ -66,6 +73,23 @@ def decode_method(payload: bytes) -> Method:
         return cls(*cls.LAYOUT.decode(payload, _IDS.size))
     except FieldError as error:
         raise cannot_decode(payload[_IDS.size :], *ids) from error
+
+
+def check_texts(method: Method) -> None:
+    """See that the short strings of a client's method are UTF-8.
+
+    The codec lets any octets pass, as reply texts may be cut in the middle of a character.
+
+    Raises:
+        FrameError: one is not (501), with RabbitMQ's text.
+    """
+    for argument in method.ARGUMENTS:
+        text = getattr(method, argument)
+        if isinstance(text, str) and not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise FrameError(MALFORMED_TEXT) from error
 
 
 def encode(method: Method) -> bytes:

@@ -81,8 +81,11 @@ def names(client: Client) -> list[str]:
         (m.frame(1, m.ChannelOpen()), errors.ChannelError, "second 'channel.open' seen"),
         (m.frame(2, m.ChannelClose()), errors.ChannelError, "expected 'channel.open'"),
         (m.frame(2, m.ChannelCloseOk()), errors.ChannelError, "expected 'channel.open'"),
-        (raw_frame(2, 2, bytes(14)), errors.ChannelError, "expected 'channel.open'"),
-        (raw_frame(3, 2, b""), errors.ChannelError, "expected 'channel.open'"),
+        (raw_frame(2, 2, bytes(14)), errors.UnexpectedFrame, errors.EXPECTED_METHOD),
+        (raw_frame(3, 2, b""), errors.UnexpectedFrame, errors.EXPECTED_METHOD),
+        (m.frame(1, m.ChannelCloseOk()), errors.CommandInvalid, "unimplemented method"),
+        (m.frame(1, m.QueuePurge("\udcff")), errors.FrameError, errors.MALFORMED_TEXT),
+        (m.frame(1, m.BasicConsume("", "\udcc3(")), errors.FrameError, errors.MALFORMED_TEXT),
     ],
 )
 def test_wrong_frame(client: Client, data: bytes, error: type[AMQPError], text: str) -> None:
@@ -113,8 +116,9 @@ TOO_MUCH = "content body of 4 octets exceeds the announced 3"
         (
             [content_header(1, 0, b"\x10\0")],
             errors.FrameError,
-            "type 2, all octets = <<0,60,0,0,0,0,0,0,0,0,0,0,16,0>>: unknown_frame",
+            "type 2, all octets = <<0,60,0,0,0,0,0,0,0,0,0,0,16,0>>: malformed property list",
         ),
+        ([raw_frame(2, 1, b"\0\x3c\0\1" + bytes(10))], errors.UnexpectedFrame, NO_HEADER),
     ],
 )
 def test_wrong_content(client: Client, frames: list[bytes], error: type[AMQPError], text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from amqp_router.protocol.fields import Field, Table
+from amqp_router.protocol.properties import PROPERTIES
 
 
 def short_texts() -> st.SearchStrategy[str]:
@@ -61,3 +62,18 @@ def fields() -> st.SearchStrategy[Field]:
 
 def tables() -> st.SearchStrategy[Table]:
     return st.dictionaries(short_texts(), fields(), max_size=5)
+
+
+#: By kind of property.
+PROPERTY_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "s": short_texts(),
+    "t": tables(),
+    "1": integers(1, signed=False),
+    "8": integers(8, signed=False),
+}
+
+
+def property_lists() -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {}, optional={name: PROPERTY_VALUES[kind] for name, (_, kind) in PROPERTIES.items()}
+    )

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_router.channel.content import ContentAssembler
-from amqp_router.protocol.errors import AMQPError
-from amqp_router.protocol.frames import COMPLETE, IRREGULAR, MORE, ContentScan
-from amqp_router.protocol.properties import encode_properties
+from amqp_router.protocol.errors import AMQPError, FieldError
+from amqp_router.protocol.fields import NESTING_MAX
+from amqp_router.protocol.frames import COMPLETE, IRREGULAR, MORE, ODD_MODE, ContentScan
+from amqp_router.protocol.properties import decode_properties, encode_properties
 from tests.nodes import PERSISTENT, TRANSIENT, content_frames, content_header, raw_frame, split_frames
+from tests.protocol.strategies import property_lists
 
 
 def scanned(data: bytes, *, position: int = 0, limit: int | None = None, channel: int = 1) -> ContentScan:
@@ -56,11 +58,13 @@ def test_bytes_behind_the_limit_are_not_looked_at() -> None:
 
 
 def test_every_property_before_the_delivery_mode() -> None:
-    for mode in (1, 2, 3):
+    for mode in (0, 1, 2, 3, 255):
         properties = encode_properties(
             {"content_type": "t" * 255, "content_encoding": "e", "headers": {}, "delivery_mode": mode}
         )
-        assert scanned(content(b"x", properties)).persistent == (mode == 2)
+        scan = scanned(content(b"x", properties))
+        assert scan.persistent == (mode == 2)
+        assert scan.flags == (0xF000 if mode in (1, 2) else 0xF000 | ODD_MODE)
     assert not scanned(content(b"x", encode_properties({"content_type": "\x02" * 9}))).persistent
 
 
@@ -86,6 +90,7 @@ def test_every_property_before_the_delivery_mode() -> None:
         pytest.param(
             raw_frame(2, 1, struct.pack(">HHQ", 60, 0, 0) + b"\x30\0\xff\xff\xff\xff\2"), id="headers huge"
         ),
+        pytest.param(raw_frame(2, 1, struct.pack(">HHQ", 60, 1, 0) + TRANSIENT), id="a weight"),
         pytest.param(content_header(1, 1 << 32), id="a body of 4 GiB"),
         pytest.param(content_header(1, 1 << 63), id="a body of 8 EiB"),
         pytest.param(content_header(1, (1 << 20) + 1), id="a body above one frame"),
@@ -98,14 +103,50 @@ def test_irregular(data: bytes) -> None:
     assert answer(data) == IRREGULAR
 
 
+def check_judgement(properties: bytes) -> None:
+    """A property list that cannot be decoded is never let through, and one that can always is."""
+    try:
+        decode_properties(properties)
+        found = COMPLETE
+    except FieldError:
+        found = IRREGULAR
+    assert answer(content(b"", properties)) == found
+
+
+@given(property_lists(), st.data())
+def test_malformed_property_lists_do_not_pass(values: dict[str, Any], data: st.DataObject) -> None:
+    """What consumers are sent unchanged they can decode: whole lists, and lists with an octet wrong."""
+    properties = bytearray(encode_properties(values))
+    check_judgement(bytes(properties))
+    at = data.draw(st.integers(0, len(properties) - 1))
+    properties[at] = data.draw(st.integers(0, 255))
+    check_judgement(bytes(properties))
+    check_judgement(bytes(properties[: data.draw(st.integers(2, len(properties)))]))
+    check_judgement(bytes(properties) + b"\0")
+
+
+@pytest.mark.parametrize("depth", [1, NESTING_MAX - 1, NESTING_MAX, NESTING_MAX + 1, 2000])
+@pytest.mark.parametrize("tag", ["F", "A"])
+def test_nested_headers(depth: int, tag: str) -> None:
+    inner = b""
+    for _ in range(depth):
+        named = tag.encode() + len(inner).to_bytes(4, "big") + inner
+        inner = b"\x01a" + named if tag == "F" else named
+    table = inner if tag == "F" else b"\x01a" + inner
+    check_judgement(b"\x20\0" + len(table).to_bytes(4, "big") + table)
+
+
 def test_frames_above_what_was_agreed() -> None:
+    def list_of(size: int) -> bytes:
+        return encode_properties({"headers": {"": ("x", bytes(size - 12))}})
+
     scan = ContentScan()
     scan.payload_max = 4088
     for body, properties, found in (
         (bytes(4088), TRANSIENT, COMPLETE),
         (bytes(4089), TRANSIENT, IRREGULAR),
-        (b"", TRANSIENT + bytes(4088 - 14), COMPLETE),
-        (b"", TRANSIENT + bytes(4088 - 13), IRREGULAR),
+        (b"", list_of(4088 - 12), COMPLETE),
+        (b"", list_of(4088 - 11), IRREGULAR),
     ):
         data = content(body, properties)
         assert scan.scan(data, 0, len(data), 1) == found

@@ -17,18 +17,7 @@ from amqp_router.protocol.properties import (
     header_range,
     headers_of,
 )
-from tests.protocol.strategies import integers, short_texts, tables
-
-VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "s": short_texts(),
-    "t": tables(),
-    "1": integers(1, signed=False),
-    "8": integers(8, signed=False),
-}
-
-
-def property_lists() -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional={name: VALUES[kind] for name, (_, kind) in PROPERTIES.items()})
+from tests.protocol.strategies import property_lists
 
 
 @given(property_lists())
