@@ -98,7 +98,8 @@ def _queue_version(field: Field, arguments: Table) -> str:
 
 _LOCATORS = (b"client-local", b"balanced", b"random", b"least-leaders")
 
-#: Every known argument of a queue, in the order in which they are checked and compared.
+#: Every known argument of a queue, in the order in which they are checked and compared; compared are those
+#: of the queue's own type.
 QUEUE_ARGUMENTS: dict[str, Check] = {
     "x-expires": _expires,
     "x-message-ttl": _message_ttl,
@@ -125,9 +126,6 @@ QUEUE_ARGUMENTS: dict[str, Check] = {
     "x-queue-master-locator": _one_of("queue master locator", b"client-local", b"min-masters", b"random"),
     "x-partitions": _positive,
 }
-
-#: Known arguments that a redeclaration may change without being refused.
-_NOT_COMPARED = frozenset({"x-queue-master-locator"})
 
 _LENGTH_ARGUMENTS = frozenset({"x-max-length", "x-max-length-bytes", "x-overflow"})
 _COMMON_ARGUMENTS = frozenset(
@@ -258,8 +256,14 @@ def check_queue_equivalence(
     queue = described("queue", name, vhost)
     _check_same("durable", queue, current[0], received[0])
     _check_same("auto_delete", queue, current[1], received[1])
-    compared = [argument for argument in QUEUE_ARGUMENTS if argument not in _NOT_COMPARED]
+    compared = [argument for argument in QUEUE_ARGUMENTS if argument in _TYPE_ARGUMENTS["classic"]]
+    if _is_classic(current[2]) and _is_classic(received[2]):
+        compared.remove("x-queue-type")  # to say it or not is the same
     _check_arguments(compared, queue, current[2], received[2])
+
+
+def _is_classic(arguments: Table) -> bool:
+    return arguments.get("x-queue-type", ("S", b"classic")) == ("S", b"classic")
 
 
 # -- exchanges -------------------------------------------------------------------------------------

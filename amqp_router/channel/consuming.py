@@ -88,15 +88,25 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
 
 
 def _check_arguments(arguments: dict[str, Any], where: str) -> None:
+    """Refuse what is wrong, or asks for what does not exist yet; unknown arguments are ignored.
+
+    Raises:
+        PreconditionFailed: 406, with RabbitMQ's text where it has one.
+    """
     priority = arguments.get("x-priority")
-    if priority is None:
-        return
-    kind = priority[0]
-    if kind not in _INTEGERS:
+    if priority is not None and priority[0] not in _INTEGERS:
+        problem = f'"expected integer, got {TYPE_NAMES[priority[0]]}"'
+        raise PreconditionFailed(f"invalid arg 'x-priority' for {where}: {problem}")
+    on_failover = arguments.get("x-cancel-on-ha-failover")
+    if on_failover is not None and on_failover[0] != "t":
+        problem = f"{{unacceptable_type,{TYPE_NAMES[on_failover[0]]}}}"
+        raise PreconditionFailed(f"invalid arg 'x-cancel-on-ha-failover' for {where}: {problem}")
+    if "x-stream-offset" in arguments:
         raise PreconditionFailed(
-            f"invalid arg 'x-priority' for {where}: \"expected integer, got {TYPE_NAMES[kind]}\""
+            f"invalid arg 'x-stream-offset' for {where} of queue type rabbit_classic_queue"
         )
-    raise PreconditionFailed(f"consumer priorities (x-priority) for {where} are not supported yet")
+    if priority is not None:
+        raise PreconditionFailed(f"consumer priorities (x-priority) for {where} are not supported yet")
 
 
 def cancel(channel: Channel, method: methods.BasicCancel) -> None:

@@ -88,8 +88,9 @@ def declare_exchange(channel: DeclaringChannel, method: ExchangeDeclare) -> None
     """Answer exchange.declare."""
     name = _stripped(method.exchange)
     vhost = channel.vhost
-    if not method.passive and name:
+    if not method.passive:
         exchange_type(method.type)
+    if not method.passive and name:
         channel.permissions.check("configure", "exchange", name)
         if name not in vhost.exchanges:
             _check_name("exchange", name)
@@ -213,10 +214,11 @@ def queue_name(channel: DeclaringChannel, name: str) -> str:
     Raises:
         NotFound: it is empty, and none was declared (404).
     """
-    stripped = _stripped(name) or channel.last_queue
-    if not stripped:
+    if name:
+        return _stripped(name)
+    if not channel.last_queue:
         raise no_previous_queue()
-    return stripped
+    return channel.last_queue
 
 
 def _queue_ends(channel: DeclaringChannel, method: QueueBind | QueueUnbind) -> tuple[str, str, str]:

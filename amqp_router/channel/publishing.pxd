@@ -19,6 +19,7 @@ cdef unsigned int _NOTED_CONFIRMED
 cdef unsigned int _NOTED_REFUSED
 cdef unsigned int _HEADERS
 cdef unsigned int _REPLY_TO
+cdef unsigned int _ODD_MODE
 cdef unsigned int _CHECKED
 cdef unsigned int _SPECIAL
 
@@ -63,7 +64,7 @@ cdef class Publishing:
     cpdef void close_run(self)
     cpdef void run_done(self, Run run)
     @cython.locals(properties=bytes)
-    cdef bint _inspect(self, object content, ContentScan scan) except -1
+    cdef bint _inspect(self, bytes args, object content, ContentScan scan) except -1
     @cython.locals(out=Output, buf=Buf, text=bytes, size=Py_ssize_t)
     cdef void _return(self, Route route, Message message)
 

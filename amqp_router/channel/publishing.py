@@ -9,10 +9,11 @@ Source: AMQP 0-9-1, basic.publish (60.40) and basic.return (60.50); semantics 2.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.frames import ContentScan
+from amqp_router.protocol.frames import ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.properties import decode_properties
@@ -32,8 +33,11 @@ _NOTED_CONFIRMED = 16
 _NOTED_REFUSED = 32
 _HEADERS = 1 << 13
 _REPLY_TO = 1 << 9
+_ODD_MODE = ODD_MODE
 _CHECKED = (1 << 8) | (1 << 4)  # expiration, user id
-_SPECIAL = (1 << 13) | (1 << 9) | (1 << 8) | (1 << 4)  # those, headers and reply to
+_SPECIAL = ODD_MODE | (1 << 13) | (1 << 9) | (1 << 8) | (1 << 4)  # all of these
+_INTEGER = re.compile("[+-]?[0-9]+")
+_NO_PROPERTIES = b"\x00\x00"
 
 DIRECT_REPLY = "amq.rabbitmq.reply-to"
 _DIRECT_REPLY_FIELD = b"\x15amq.rabbitmq.reply-to"
@@ -125,7 +129,7 @@ class Publishing:
             NotImplementedByServer: ``immediate`` was asked for (540).
         """
         route = self.last_route
-        if scan.flags & _SPECIAL and self._inspect(content, scan):
+        if scan.flags & _SPECIAL and self._inspect(args, content, scan):
             route = self.cache.resolve(args, _properties(content, scan.header_size))
         elif route is None or args != self.last_args or route.generation != self.table.generation:
             route = self.cache.find(args)
@@ -248,11 +252,20 @@ class Publishing:
         if self.confirming and run.first > 0 and self.confirms is not None:
             self.confirms.settle(run.first, run.last, run.failed)
 
-    def _inspect(self, content: Any, scan: ContentScan) -> bool:
+    def _inspect(self, args: bytes, content: Any, scan: ContentScan) -> bool:
         """Check the properties that the broker acts on; True when the message has CC or BCC."""
         properties = _properties(content, scan.header_size)
         if scan.flags & _CHECKED or (scan.flags & _REPLY_TO and _DIRECT_REPLY_FIELD in properties):
-            self._check(decode_properties(properties))
+            try:
+                self._check(decode_properties(properties))
+            except PreconditionFailed:
+                # An exchange that is missing or may not be used is the first complaint, as in RabbitMQ.
+                self.cache.resolve(args, _NO_PROPERTIES)
+                raise
+        if scan.flags & _ODD_MODE:
+            self.cache.resolve(args, properties)  # here CC and BCC come first as well
+            mode = decode_properties(properties)["delivery_mode"]
+            raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
         if not scan.flags & _HEADERS:
             return False
         return b"\x02CC" in properties or b"\x03BCC" in properties
@@ -267,13 +280,8 @@ class Publishing:
             # No consumer of the pseudo-queue can be there: direct reply-to is not supported yet.
             raise PreconditionFailed("fast reply consumer does not exist")
         expiration = properties.get("expiration")
-        if expiration is None:
-            return
-        if not expiration.lstrip("-").isascii() or not expiration.lstrip("-").isdigit():
-            raise PreconditionFailed(f"invalid expiration '{expiration}': no_integer")
-        if int(expiration) < 0:
-            raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_negative,{expiration}}}")
-        raise PreconditionFailed("per-message TTL (property 'expiration') is not supported yet")
+        if expiration is not None:
+            _check_expiration(expiration)
 
     def _return(self, route: Route, message: Message) -> None:
         self.return_total += 1
@@ -294,6 +302,18 @@ class Publishing:
         # The publisher's own frames go back, and it sent none larger than it takes.
         out.content(message, self.number, 1 << 31)
         out.touch()
+
+
+def _check_expiration(expiration: str) -> None:
+    number = _INTEGER.match(expiration)
+    if number is None:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': no_integer")
+    rest = expiration[number.end() :]
+    if rest:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': {{leftover_string,\"{rest}\"}}")
+    if int(number[0]) < 0:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_negative,{int(number[0])}}}")
+    raise PreconditionFailed("per-message TTL (property 'expiration') is not supported yet")
 
 
 def _properties(content: Any, header_size: int) -> bytes:

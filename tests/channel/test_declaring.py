@@ -186,6 +186,7 @@ def test_passive_declare_has_no_shortcut(channel: FakeChannel) -> None:
 
 def test_line_ends_are_taken_out_of_names(channel: FakeChannel) -> None:
     assert channel.call(methods.QueueDeclare("q\r\n")) == methods.QueueDeclareOk("q", 0, 0)
+    assert channel.call(methods.QueueDelete("\n")) == methods.QueueDeleteOk(0)  # not the last one declared
     channel.call(methods.ExchangeDeclare("x\n", "direct"))
     channel.call(methods.QueueBind("q\n", "\nx", "k\n"))
     assert [each.key[:4] for each in channel.vhost.bindings] == [("x", "q", "queue", "k\n")]

@@ -6,6 +6,7 @@ Semantics 2.5 and 2.6; DESIGN 4.5.
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -347,11 +348,14 @@ def test_immediate(client: Client) -> None:
         ({"user_id": "bob"}, "user_id property set to 'bob' but authenticated user was 'guest'"),
         ({"expiration": "abc"}, "invalid expiration 'abc': no_integer"),
         ({"expiration": ""}, "invalid expiration '': no_integer"),
+        ({"expiration": "+1"}, "per-message TTL (property 'expiration') is not supported yet"),
         ({"expiration": "-1"}, "invalid expiration '-1': {value_negative,-1}"),
+        ({"delivery_mode": 0}, "invalid message: {delivery_mode_unknown,0}"),
+        ({"delivery_mode": 3, "headers": {}}, "invalid message: {delivery_mode_unknown,3}"),
         ({"expiration": "1000"}, "per-message TTL (property 'expiration') is not supported yet"),
     ],
 )
-def test_property_that_is_refused(client: Client, properties: dict[str, str], text: str) -> None:
+def test_property_that_is_refused(client: Client, properties: dict[str, Any], text: str) -> None:
     queue = client.declare("q")
     client.publish(b"x", "q", properties=encode_properties(properties))
     close = client.closed_with(errors.PreconditionFailed)

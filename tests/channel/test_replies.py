@@ -197,6 +197,13 @@ def test_channel_error_waits_for_its_turn(client: Client) -> None:
     assert names(client) == ["queue.declare-ok", "channel.close"]
 
 
+def test_close_ok_of_a_close_that_crossed_waits_for_its_turn(client: Client) -> None:
+    client.send(declare("d"), m.BasicAck(1), m.ChannelClose())
+    assert names(client) == []
+    client.node.commit()
+    assert names(client) == ["queue.declare-ok", "channel.close", "channel.close-ok"]
+
+
 def test_connection_error_does_not_wait(client: Client) -> None:
     client.send(declare("d"), m.BasicQos(1, 1))
     client.node.quiet()

@@ -173,10 +173,20 @@ CASES = [
     Case("publish, wrong user_id", publish("", "q.d", user_id="bob"), 406, "PRECONDITION_FAILED - user_id property set to 'bob' but authenticated user was 'guest'", (60, 40)),
     Case("publish, expiration is no number", publish("", "q.d", expiration="abc"), 406, "PRECONDITION_FAILED - invalid expiration 'abc': no_integer", (60, 40)),
     Case("publish, negative expiration", publish("", "q.d", expiration="-1"), 406, "PRECONDITION_FAILED - invalid expiration '-1': {value_negative,-1}", (60, 40)),
+    Case("publish, expiration with two signs", publish("", "q.d", expiration="--5"), 406, "PRECONDITION_FAILED - invalid expiration '--5': no_integer", (60, 40)),
+    Case("publish, expiration with a fraction", publish("", "q.d", expiration="1.5"), 406, "PRECONDITION_FAILED - invalid expiration '1.5': {leftover_string,\".5\"}", (60, 40)),
     Case("publish, empty expiration", publish("", "q.d", expiration=""), 406, "PRECONDITION_FAILED - invalid expiration '': no_integer", (60, 40)),
+    Case("publish, user_id and exchange are wrong", publish("nope", "a", user_id="bob"), 404, "NOT_FOUND - no exchange 'nope' in vhost '/'", (60, 40)),
+    Case("publish, expiration and exchange are wrong", publish("nope", "a", expiration="abc"), 404, "NOT_FOUND - no exchange 'nope' in vhost '/'", (60, 40)),
+    Case("publish, delivery mode and exchange are wrong", publish("nope", "a", delivery_mode=3), 404, "NOT_FOUND - no exchange 'nope' in vhost '/'", (60, 40)),
+    Case("publish, delivery mode 0", publish("", "q.d", delivery_mode=0), 406, "PRECONDITION_FAILED - invalid message: {delivery_mode_unknown,0}", (60, 40)),
+    Case("publish, CC is looked at before delivery mode", publish("", "q.d", delivery_mode=3, headers={"CC": "a"}), 406, 'PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,"CC",longstr}', (60, 40)),
+    Case("publish, expiration is looked at before delivery mode", publish("", "q.d", delivery_mode=3, expiration="abc"), 406, "PRECONDITION_FAILED - invalid expiration 'abc': no_integer", (60, 40)),
     Case("publish, CC is no array", publish("", "q.d", headers={"CC": "a"}), 406, 'PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,"CC",longstr}', (60, 40)),
     Case("publish, BCC is no array", publish("", "q.d", headers={"BCC": 1}), 406, 'PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,"BCC",signedint}', (60, 40)),
     Case("consume, x-priority is no number", call("basic.consume", queue="q.d", arguments={"x-priority": "a"}), 406, "PRECONDITION_FAILED - invalid arg 'x-priority' for queue 'q.d' in vhost '/': \"expected integer, got longstr\"", (60, 20)),
+    Case("consume, x-cancel-on-ha-failover is no boolean", call("basic.consume", queue="q.d", arguments={"x-cancel-on-ha-failover": "a"}), 406, "PRECONDITION_FAILED - invalid arg 'x-cancel-on-ha-failover' for queue 'q.d' in vhost '/': {unacceptable_type,longstr}", (60, 20)),
+    Case("consume, x-stream-offset on a classic queue", call("basic.consume", queue="q.d", arguments={"x-stream-offset": "first"}), 406, "PRECONDITION_FAILED - invalid arg 'x-stream-offset' for queue 'q.d' in vhost '/' of queue type rabbit_classic_queue", (60, 20)),
     Case("headers binding, bad x-match", call("queue.bind", queue="q.d", exchange="amq.headers", arguments={"x-match": "foo"}), 406, 'PRECONDITION_FAILED - Invalid x-match field value <<"foo">>; expected all, any, all-with-x, or any-with-x', BIND),
     Case("headers binding, x-match is a number", call("queue.bind", queue="q.d", exchange="amq.headers", arguments={"x-match": 1}), 406, "PRECONDITION_FAILED - Invalid x-match field type signedint (value 1); expected longstr", BIND),
     # 406: arguments. Only known ones are compared; a redeclaration is compared before it is checked
@@ -186,6 +196,7 @@ CASES = [
     Case("redeclare queue, x-queue-mode", call("queue.declare", queue="q.d", durable=True, arguments={"x-queue-mode": "lazy"}), 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-mode' for queue 'q.d' in vhost '/': received the value 'lazy' of type 'longstr' but current is none", DECLARE),
     Case("redeclare queue, without x-queue-mode", call("queue.declare", queue="q.lazy"), 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-mode' for queue 'q.lazy' in vhost '/': received none but current is the value 'lazy' of type 'longstr'", DECLARE),
     Case("redeclare queue, other x-queue-mode", call("queue.declare", queue="q.lazy", arguments={"x-queue-mode": "default"}), 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-mode' for queue 'q.lazy' in vhost '/': received 'default' but current is 'lazy'", DECLARE),
+    Case("redeclare queue, x-queue-master-locator", call("queue.declare", queue="q.d", durable=True, arguments={"x-queue-master-locator": "min-masters"}), 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-master-locator' for queue 'q.d' in vhost '/': received the value 'min-masters' of type 'longstr' but current is none", DECLARE),
     Case("x-message-ttl is a string", call("queue.declare", queue="q.new", arguments={"x-message-ttl": "100"}), 406, "PRECONDITION_FAILED - invalid arg 'x-message-ttl' for queue 'q.new' in vhost '/': \"expected integer, got longstr\"", DECLARE),
     Case("x-message-ttl is negative", call("queue.declare", queue="q.new", arguments={"x-message-ttl": -1}), 406, "PRECONDITION_FAILED - invalid arg 'x-message-ttl' for queue 'q.new' in vhost '/': {value_negative,-1}", DECLARE),
     Case("x-message-ttl is too large", call("queue.declare", queue="q.new", arguments={"x-message-ttl": 2**40}), 406, "PRECONDITION_FAILED - invalid arg 'x-message-ttl' for queue 'q.new' in vhost '/': {value_too_large,1099511627776}", DECLARE),
@@ -217,12 +228,18 @@ CASES = [
     Case("heartbeat with a payload", frames(lambda w: w.frame(8, 0, b"x")), 501, 'FRAME_ERROR - type 8, all octets = <<"x">>: unknown_frame', (0, 0)),
     Case("header without publish", frames(lambda w: w.header(1, 1)), 505, "UNEXPECTED_FRAME - expected method frame, got non method frame instead", (0, 0)),
     Case("body without publish", frames(lambda w: w.frame(3, 1, b"abc")), 505, "UNEXPECTED_FRAME - expected method frame, got non method frame instead", (0, 0)),
+    Case("header on a closed channel", frames(lambda w: w.header(5, 1)), 505, "UNEXPECTED_FRAME - expected method frame, got non method frame instead", (0, 0)),
+    Case("body on a closed channel", frames(lambda w: w.frame(3, 5, b"abc")), 505, "UNEXPECTED_FRAME - expected method frame, got non method frame instead", (0, 0)),
+    Case("header without its fields", frames(lambda w: w.send(1, "basic.publish", routing_key="q.d"), lambda w: w.frame(2, 1, b"\0\x3c\0\0\0")), 501, "FRAME_ERROR - type 2, all octets = <<0,60,0,0,0>>: unknown_frame", (0, 0)),
+    Case("header with a weight", frames(lambda w: w.send(1, "basic.publish", routing_key="q.d"), lambda w: w.frame(2, 1, struct.pack(">HHQH", 60, 7, 0, 0))), 505, "UNEXPECTED_FRAME - expected content header for class 60, got non content header frame instead", (60, 40)),
     Case("method between publish and header", frames(lambda w: w.send(1, "basic.publish", routing_key="q.d"), lambda w: w.send(1, "basic.qos")), 505, "UNEXPECTED_FRAME - expected content header for class 60, got non content header frame instead", (60, 40)),
     Case("header of another class", frames(lambda w: w.send(1, "basic.publish", routing_key="q.d"), lambda w: w.header(1, 1, class_id=50)), 505, "UNEXPECTED_FRAME - expected content header for class 60, got one for class 50 instead", (60, 40)),
     # 503, 504, 530, 540
     Case("unknown exchange type", call("exchange.declare", exchange="x.q", type="nope"), 503, "COMMAND_INVALID - unknown exchange type 'nope'", (40, 10)),
+    Case("unknown exchange type, default exchange", call("exchange.declare", exchange="", type="nope"), 503, "COMMAND_INVALID - unknown exchange type 'nope'", (40, 10)),
     Case("empty exchange type", call("exchange.declare", exchange="x.q", type=""), 503, "COMMAND_INVALID - invalid exchange type ''", (40, 10)),
     Case("connection method on a channel", send("connection.close", code=200), 503, "COMMAND_INVALID - unimplemented method", (10, 50)),
+    Case("close-ok on an open channel", send("channel.close-ok"), 503, "COMMAND_INVALID - unimplemented method", (20, 41)),
     Case("channel opened twice", call("channel.open"), 504, "CHANNEL_ERROR - second 'channel.open' seen", (20, 10)),
     Case("method on a closed channel", frames(lambda w: w.send(5, "basic.qos", count=1)), 504, "CHANNEL_ERROR - expected 'channel.open'", (60, 10)),
     Case("close of a closed channel", frames(lambda w: w.send(5, "channel.close", code=200)), 504, "CHANNEL_ERROR - expected 'channel.open'", (20, 40)),
@@ -315,6 +332,56 @@ def test_undecodable_method_is_a_connection_error(
     reply = wire.receive()
     assert reply.name == "connection.close", reply
     assert (reply.code, (reply.class_id, reply.method_id)) == (code, method), reply
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        struct.pack(">HHH", 50, 10, 0) + encode_short(b"q\xff") + b"\0" + struct.pack(">I", 0),
+        struct.pack(">HHH", 60, 20, 0) + encode_short("q.d") + encode_short(b"\xff") + b"\0" + bytes(4),
+    ],
+    ids=["queue", "tag"],
+)
+def test_names_must_be_utf8(wire: Wire, payload: bytes) -> None:
+    wire.frame(1, 1, payload)
+    reply = wire.receive()
+    assert (reply.name, reply.code) == ("connection.close", 501), reply
+    assert reply.text == "FRAME_ERROR - Malformed UTF-8 in shortstr"
+
+
+MALFORMED = {
+    "short string missing": b"\x80\0",
+    "short string cut off": b"\0\x10\x09gu",
+    "delivery mode missing": b"\x10\0",
+    "timestamp cut off": b"\0\x40\0\0",
+    "octets behind": b"\0\0zz",
+    "table of 4 GiB": b"\x20\0\xff\xff\xff\xff",
+    "unknown field type": b"\x20\0\0\0\0\x04\x01aZ\0",
+    "field cut off": b"\x20\0\0\0\0\x06\x02CCA\0\0",
+    "inner table too long": b"\x20\0\0\0\0\x08\x01aF\0\0\0\x01\0",
+}
+
+
+@pytest.mark.ours_only  # RabbitMQ answers 541
+@pytest.mark.parametrize("exchange", ["", "amq.headers", "nope"])
+@pytest.mark.parametrize("properties", MALFORMED.values(), ids=MALFORMED)
+def test_malformed_properties_never_reach_a_consumer(
+    wire: Wire, connect: Callable[..., Wire], name: str, exchange: str, properties: bytes
+) -> None:
+    consumer = connect()
+    consumer.open_channel(1)
+    consumer.ok(1, "queue.declare", queue=name, auto_delete=True)
+    consumer.ok(1, "queue.bind", queue=name, exchange="amq.headers")
+    consumer.ok(1, "basic.consume", queue=name, tag="t")
+    if exchange != "nope":
+        wire.publish(1, exchange, name, b"good")  # the route is known from now on
+        assert consumer.receive().body == b"good"
+    wire.send(1, "basic.publish", exchange=exchange, routing_key=name)
+    wire.frame(2, 1, struct.pack(">HHQ", 60, 0, 0) + properties)
+    reply = wire.receive()
+    assert (reply.name, reply.code) == ("connection.close", 501), reply
+    assert reply.text.endswith(": malformed property list")
+    assert consumer.call(1, "basic.cancel", tag="t").name == "basic.cancel-ok"
 
 
 @pytest.mark.ours_only  # RabbitMQ never answers
@@ -463,6 +530,23 @@ def test_integers_of_different_width_are_the_same_argument(wire: Wire, name: str
     wire.ok(1, "queue.declare", queue=name, exclusive=True, arguments={"x-foo": long_int(2)})
     wire.ok(1, "queue.declare", queue=name, exclusive=True)
     wire.ok(1, "exchange.declare", exchange="amq.topic", type="topic", durable=True, arguments={"foo": "a"})
+
+
+def test_arguments_that_a_redeclaration_may_add(wire: Wire, name: str) -> None:
+    """The type that a queue has anyway, and what only other types know."""
+    classic = {"x-queue-type": "classic"}
+    wire.ok(1, "queue.declare", queue=name, exclusive=True)
+    wire.ok(1, "queue.declare", queue=name, exclusive=True, arguments=classic)
+    wire.ok(1, "queue.declare", queue=name, exclusive=True, arguments={"x-delivery-limit": 3})
+    wire.ok(1, "queue.declare", queue=f"{name}.c", exclusive=True, arguments=classic)
+    wire.ok(1, "queue.declare", queue=f"{name}.c", exclusive=True)
+    reply = wire.call(
+        1, "queue.declare", queue=f"{name}.c", exclusive=True, arguments={"x-queue-type": "quorum"}
+    )
+    assert reply.text == (
+        f"PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue '{name}.c' in vhost '/': "
+        "received 'quorum' but current is 'classic'"
+    )
 
 
 def test_passive_declare_ignores_flags_and_arguments(wire: Wire, name: str) -> None:

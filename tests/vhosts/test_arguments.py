@@ -185,12 +185,29 @@ def test_inequivalent_argument(current: Table, received: Table, text: str) -> No
     [
         ("x-queue-type", ("S", b"quorum"), "the value 'quorum' of type 'longstr'"),
         ("x-queue-mode", ("S", b"lazy"), "the value 'lazy' of type 'longstr'"),
+        ("x-queue-master-locator", ("S", b"random"), "the value 'random' of type 'longstr'"),
         ("x-single-active-consumer", ("t", True), "the value 'true' of type 'bool'"),
     ],
 )
 def test_inequivalent_argument_of_any_type(argument: str, value: Any, shown: str) -> None:
     text = f"inequivalent arg '{argument}' for queue 'q.d' in vhost '/': received {shown} but current is none"
     assert difference({}, {argument: value}) == text
+
+
+def test_classic_may_be_left_unsaid() -> None:
+    classic = {"x-queue-type": ("S", b"classic")}
+    check_queue_equivalence("q", "/", (True, True, classic), (True, True, {}))
+    check_queue_equivalence("q", "/", (True, True, {}), (True, True, classic))
+    check_queue_equivalence("q", "/", (True, True, classic), (True, True, classic))
+    text = difference(classic, {"x-queue-type": ("S", b"quorum")})
+    assert text.endswith(
+        "'x-queue-type' for queue 'q.d' in vhost '/': received 'quorum' but current is 'classic'"
+    )
+
+
+def test_arguments_of_another_queue_type_are_not_compared() -> None:
+    received = {"x-delivery-limit": ("I", 1), "x-max-age": ("S", b"1D"), "x-max-in-memory-length": ("I", 1)}
+    check_queue_equivalence("q", "/", (True, True, {}), (True, True, received))
 
 
 def test_a_boolean_is_no_number() -> None:
