@@ -18,11 +18,11 @@ from aiohttp import web
 
 from admin_ui import query
 from admin_ui.auth import MANAGEMENT, NOBODY, Identity, authenticate
-from admin_ui.replies import ApiError, Body, Turns, dumps, not_authorised, not_found, send
+from admin_ui.middlewares import READS
+from admin_ui.replies import ApiError, Body, Turns, dumps, not_authorised, not_found, send, takes_gzip
 from admin_ui.state import STATE, State
 from vhosts.vhost import VirtualHost
 
-READS = "HEAD, GET, OPTIONS"
 #: Rows that a filter looks at between two looks at the clock.
 FILTER_ROWS = 128
 #: What a path answers to whose methods all change something.
@@ -48,7 +48,7 @@ class Call:
 
     def new_body(self) -> Body:
         """The reply's body, still empty."""
-        return Body(compress="gzip" in self.request.headers.get("Accept-Encoding", ""))
+        return Body(compress=takes_gzip(self.request))
 
     def part(self, name: str) -> str:
         """A part of the path, decoded."""

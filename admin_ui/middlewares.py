@@ -27,6 +27,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Server": "amqp-router",
 }
+#: Methods of what is read only.
+READS = "HEAD, GET, OPTIONS"
 VARY = "accept, accept-encoding, origin"
 
 
@@ -48,8 +50,12 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = {"Content-Type": JSON, **error.headers} if body else error.headers
         return web.Response(status=error.status, body=body, headers=headers)
     except web.HTTPNotFound as error:
-        if not request.path.startswith("/api"):
+        if not request.path.startswith("/api/"):
             raise
+        if request.method == "OPTIONS":
+            return web.Response(headers={"Allow": READS})
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, headers={"Allow": READS})
         body = dumps({"error": "Object Not Found", "reason": "Not Found"})
         return web.Response(status=error.status, body=body, content_type=JSON)
     except web.HTTPException:

@@ -21,6 +21,8 @@ PAGE_SIZE_MAX = 500
 NAME_MAX = 1000
 #: Parameters that ask for samples, as <name>_age and <name>_incr in seconds.
 SPANS = ("lengths", "msg_rates", "data_rates", "node_stats")
+#: Most steps of a span.
+STEPS_MAX = 500
 NO_SPANS: dict[str, Span] = {}
 
 
@@ -93,8 +95,9 @@ def _page(query: Mapping[str, str]) -> Page:
     except (ValueError, re.error):
         raise bad_request("Pagination parameters are invalid") from None
     if number < 1 or not 1 <= size <= PAGE_SIZE_MAX:
+        wanted = query.get("page_size", "undefined")
         raise bad_request(
-            f"Invalid pagination parameters: page number {number} page size {size}",
+            f"Invalid pagination parameters: page number {number}, page size {wanted}",
             "invalid_pagination_parameters",
         )
     return Page(number, size, name, pattern)
@@ -105,7 +108,9 @@ def _span(query: Mapping[str, str], name: str) -> Span | None:
         age, step = int(query[f"{name}_age"]), int(query[f"{name}_incr"])
     except (KeyError, ValueError):
         return None
-    return Span(age, step) if age > 0 and step > 0 else None
+    if age <= 0 or step <= 0 or age // step > STEPS_MAX:
+        raise bad_request(f"Invalid range parameters: age {age}, incr {step}")
+    return Span(age, step)
 
 
 def cut(page: Page, rows: list[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import decimal
+import re
 import time
 import zlib
 from collections import deque
@@ -107,6 +108,15 @@ def text_of(octets: bytes) -> str:
         return octets.decode()
     except UnicodeDecodeError:
         return f"Not UTF-8, base64 is: {base64.b64encode(octets).decode()}"
+
+
+def takes_gzip(request: web.Request) -> bool:
+    """Whether the client named gzip among the encodings it takes, and did not refuse it."""
+    for part in request.headers.get("Accept-Encoding", "").lower().split(","):
+        name, _, weight = part.partition(";")
+        if name.strip() == "gzip":
+            return not re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight)
+    return False
 
 
 class Turns:

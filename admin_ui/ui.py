@@ -15,6 +15,8 @@ from pathlib import Path
 
 from aiohttp import web
 
+from admin_ui.replies import takes_gzip
+
 STATIC = Path(__file__).resolve().parent / "static"
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -100,7 +102,7 @@ def _answer(request: web.Request, asset: Asset, caching: str) -> web.Response:
     if any(tag.value in (asset.etag, "*") for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
     body = asset.data
-    if asset.compressed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+    if asset.compressed is not None and takes_gzip(request):
         headers["Content-Encoding"] = "gzip"
         body = asset.compressed
     return web.Response(body=body, headers={**headers, "Content-Type": asset.content_type})

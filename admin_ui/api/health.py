@@ -61,7 +61,7 @@ def port_listener(call: Call) -> dict[str, Any]:
     try:
         port = int(call.part("port"))
     except ValueError:
-        raise bad_request("not_int") from None
+        raise bad_request("Invalid port") from None
     ports = [listener["port"] for listener in node.listeners(call.state)]
     if port not in ports:
         raise failed("No active listener", missing=port, ports=ports)
@@ -90,7 +90,7 @@ def certificate_expiration(call: Call) -> dict[str, Any]:
     if not call.part("within").isdigit():
         raise bad_request("not_int")
     if call.part("unit") not in ("days", "weeks", "months", "years"):
-        raise bad_request("Time unit not recognised: " + call.part("unit"))
+        raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
     return ok(call)
 
 

@@ -27,6 +27,8 @@ def one(call: Call) -> dict[str, Any]:
     queue = call.vhost().queues.get(call.part("queue"))
     if queue is None:
         raise not_found()
+    if call.query.disable_stats:
+        return queues.brief(queue, call.state.node, totals=call.query.enable_queue_totals)
     return queues.single(queue, call.state.node, Stats(call.state.metrics, call.query.spans))
 
 

@@ -92,12 +92,14 @@ def document(call: Call) -> dict[str, Any]:
     # RabbitMQ counts reads and writes of messages; our log writes batches and counts no reads.
     for name in ("disk_reads", "disk_writes"):
         found["message_stats"] |= {name: 0, f"{name}_details": stats.zero("msg_rates")}
-    put("churn_rates", CHURN, "data_rates")
+    # RabbitMQ has samples of these if both are asked for.
+    churn = "msg_rates" if "lengths" in call.query.spans else ""
+    put("churn_rates", CHURN, churn)
     opened = {
         "connection_created": broker.registry.opened_total,
         "connection_closed": broker.registry.closed_total,
     }
-    stats.put(found["churn_rates"], opened, metrics.overview, OVERVIEW, "data_rates", GLOBAL)
+    stats.put(found["churn_rates"], opened, metrics.overview, OVERVIEW, churn, GLOBAL)
     if call.identity.has(MONITORING):
         found["node"] = state.node
         found["listeners"] = node.listeners(state)

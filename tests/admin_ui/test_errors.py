@@ -89,6 +89,28 @@ async def test_method_is_looked_at_before_the_login(node: World) -> None:
     assert (await node.call("POST", "/api/queues/%2F/x/get", body='{"count":1}')).status == 405
 
 
+async def test_method_on_an_unknown_path(node: World) -> None:
+    for method, status in (("GET", 404), ("HEAD", 404), ("OPTIONS", 200), ("POST", 405), ("PATCH", 405)):
+        reply = await node.call(method, "/api/nothing/here")
+        assert reply.status == status
+        assert reply.headers.get("allow") == (None if status == 404 else "HEAD, GET, OPTIONS")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("port-listener/abc", "Invalid port"),
+        (
+            "certificate-expiration/1/centuries",
+            "Time unit not recognised. Supported units: days, weeks, months, years.",
+        ),
+    ],
+)
+async def test_wrong_health_check(node: World, path: str, reason: str) -> None:
+    reply = await node.call("GET", f"/api/health/checks/{path}")
+    assert (reply.status, reply.json) == (400, {"error": "bad_request", "reason": reason})
+
+
 async def test_index_lists_what_there_is_without_a_login(node: World) -> None:
     page = await node.call("GET", "/api/index.html", None)
     assert page.status == 200

@@ -130,8 +130,8 @@ async def test_filter_by_name_and_by_expression(node: World) -> None:
 @pytest.mark.parametrize(
     ("query", "error", "reason"),
     [
-        ("page=0", "invalid_pagination_parameters", "page number 0 page size 100"),
-        ("page=1&page_size=501", "invalid_pagination_parameters", "page number 1 page size 501"),
+        ("page=0", "invalid_pagination_parameters", "page number 0, page size undefined"),
+        ("page=1&page_size=501", "invalid_pagination_parameters", "page number 1, page size 501"),
         ("page=99&page_size=2", "page_out_of_range", "Page out of range, page: 99 page size: 2, len: 1"),
         ("page=one", "bad_request", "Pagination parameters are invalid"),
         ("page=1&page_size=x", "bad_request", "Pagination parameters are invalid"),
@@ -184,12 +184,36 @@ async def test_samples_only_if_both_of_a_pair_are_numbers(node: World) -> None:
         "lengths_age=60",
         "lengths_incr=5",
         "lengths_age=x&lengths_incr=5",
-        "lengths_age=0&lengths_incr=5",
     ):
         [queue] = await node.get(f"/queues?{query}")
         assert queue["messages_details"] == {"rate": 0.0}, query
     [queue] = await node.get("/queues?lengths_age=60&lengths_incr=5")
     assert sorted(queue["messages_details"]) == ["avg", "avg_rate", "rate", "samples"]
+
+
+@pytest.mark.parametrize(("age", "incr"), [(0, 5), (-60, 5), (60, 0), (60, -5), (2505, 5), (10**30, 1)])
+async def test_wrong_range(node: World, age: int, incr: int) -> None:
+    reply = await node.call("GET", f"/api/overview?msg_rates_age={age}&msg_rates_incr={incr}")
+    assert (reply.status, reply.json["error"]) == (400, "bad_request")
+    assert reply.json["reason"] == f"Invalid range parameters: age {age}, incr {incr}"
+
+
+async def test_longest_range(node: World) -> None:
+    await node.get("/overview?lengths_age=2504&lengths_incr=5&msg_rates_age=2504&msg_rates_incr=5")
+
+
+async def test_churn_has_samples_if_lengths_and_rates_are_asked_for(node: World) -> None:
+    both = "lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=5"
+    for query, samples in ((both, True), (both[:30], False), ("data_rates_age=60&data_rates_incr=5", False)):
+        churn = (await node.get(f"/overview?{query}"))["churn_rates"]
+        for name in ("queue_created", "connection_created"):
+            assert ("samples" in churn[f"{name}_details"]) == samples
+
+
+async def test_one_queue_without_statistics(node: World) -> None:
+    declare(node, "a")
+    for query in ("disable_stats=true", "disable_stats=true&enable_queue_totals=true"):
+        assert [await node.get(f"/queues/%2F/a?{query}")] == await node.get(f"/queues?{query}")
 
 
 async def test_header_picks_a_virtual_host(shop: World) -> None:
@@ -211,6 +235,9 @@ async def test_large_list_is_whole_and_compressed_if_asked_for(node: World) -> N
     assert packed.headers["content-encoding"] == "gzip"
     assert json.loads(gzip.decompress(packed.body)) == plain.json
     assert len(packed.body) < len(plain.body) / 8
+    for refusal in ("gzip;q=0", "GZIP ; Q=0.000", "br, gzip;q=0, *"):
+        plain = await node.call("GET", "/api/queues", **{"Accept-Encoding": refusal})
+        assert "content-encoding" not in plain.headers
     for encoding in ("identity", "gzip"):
         head = await node.call("HEAD", "/api/queues", **{"Accept-Encoding": encoding})
         assert (head.status, head.body) == (200, b"")
