@@ -290,7 +290,9 @@ class Broker:
                 return
         queue.log = log
         log.listener = queue
-        log.epoch = self._queues.lead(queue.incarnation, log.last_epoch()).epoch
+        # The log asks for more than its last batch's: what comes after a checkpoint in an earlier epoch than
+        # the checkpoint's is taken for the leftover of a truncation.
+        log.epoch = self._queues.lead(queue.incarnation, log.epoch).epoch
         if incarnation:
             queue.recovered()
 

@@ -55,8 +55,10 @@ class DataDirectory:
     @classmethod
     def _open(cls, path: Path) -> DataDirectory:
         if not path.exists():
+            made = [path, *(above for above in path.parents if not above.exists())]
             path.mkdir(mode=0o700, parents=True)
-            RealDisk().sync_directory(str(path.parent))
+            for directory in made:
+                RealDisk().sync_directory(str(directory.parent))
         if not path.is_dir():
             raise DataDirError(f"data directory {path}: is not a directory; choose another with --data-dir")
         _refuse_foreign(path)

@@ -7,22 +7,28 @@ broker would start with. ``verify`` reads every batch and its checksums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from persistence.errors import CorruptLog
 from persistence.files import File, RealDisk, join
 from persistence.log.catalog import Catalog
+from persistence.log.checkpoint import LogState
 from persistence.log.marks import log_id, read_marks
 from persistence.log.memory import MemoryBudget
 from persistence.log.queue_log import QueueLog
-from persistence.log.reader import ROT, Problem, Summary, describe, find_logs, verify
-from persistence.log.routing_files import recover, segments_of
+from persistence.log.reader import ROT, Summary, describe, find_logs, read_node_states, verify
+from persistence.log.routing_files import recover
 from persistence.log.routing_reader import RoutingSummary, find_routing_logs, verify_routing
-from persistence.log.segment import segment_name
+from persistence.log.segment import segment_bases, segment_name
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
+
+DAMAGED = "DAMAGED"
+WAY_OUT = 'what damage means and what to do about it: docs/operations.md, "Damage"'
+_Summary = TypeVar("_Summary", Summary, RoutingSummary)
 
 
 class LogDirectoryError(Exception):
@@ -73,13 +79,14 @@ class ShadowMapping:
 class ShadowDisk(RealDisk):
     """The real disk to read from; what would change it is left out."""
 
+    def __init__(self) -> None:
+        self._renamed: set[str] = set()
+
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:  # type: ignore[override]  # any File
-        if not write:
-            return super().open(path)
         try:
-            return ShadowFile(super().open(path))
+            return ShadowFile(super().open(path)) if write else super().open(path)
         except FileNotFoundError:
-            if not create:
+            if not create and path not in self._renamed:
                 raise
             return ShadowFile(None)
 
@@ -98,7 +105,8 @@ class ShadowDisk(RealDisk):
         """Left out."""
 
     def rename(self, old: str, new: str) -> None:
-        """Left out."""
+        """Left out; what is read of a file that would be there now is empty."""
+        self._renamed.add(new)
 
     def unlink(self, path: str) -> None:
         """Left out."""
@@ -166,7 +174,7 @@ def _inspect_routing(path: Path, disk: ShadowDisk) -> list[str]:
         if found.damaged:
             note = f"a segment will be set aside: {found.damaged}"
         end = found.segment.end
-        bases = segments_of(disk, directory)
+        bases = segment_bases(disk, directory)
         size = sum(disk.size(join(directory, segment_name(base))) for base in bases)
         figures = (str(end - found.start), f"{found.start}..{end}", str(len(bases)), size_text(size))
         rows.append((str(about.get("vhost", "?")), f"partition {number}", *figures, note))
@@ -205,64 +213,60 @@ def check(path: Path) -> tuple[list[str], bool]:
     """
     routing = find_routing_logs(str(path))
     directories = [directory for directory in find_logs(str(path)) if directory not in routing]
-    lines = []
     if not directories and not routing:
         if (path / "queues").is_dir():
             return ["no durable queue has a log yet"], True
         raise LogDirectoryError(
             f"{path}: has no logs; name a data directory, or a folder in its queues or routing"
         )
-    whole = True
+    found: list[tuple[str, str]] = []
+    states: dict[str, LogState] = {}
+    if directories:
+        try:
+            states = read_node_states(str(Path(directories[0]).absolute().parent.parent.parent))
+        except (CorruptLog, OSError) as error:
+            found.append((DAMAGED, f"checkpoint of the last stop: {error}; a start does without it"))
     for directory in directories:
         about = describe(directory)
         name = f"{about.get('vhost', '?')} {about.get('name', directory)}"
-        try:
-            summary = verify(directory)
-        except FileNotFoundError as error:  # a running broker removes what is settled
-            lines.append(f"changed  {name}: {error.filename} went away meanwhile; check again")
-            continue
-        lines.append(f"{_verdict(summary)}  {name}: {_counts(summary)}")
-        whole = whole and not (summary.problem is not None and summary.problem.kind == ROT)
+        found.append(_look(name, partial(verify, directory, node_states=states), _counts))
     for directory in routing:
-        name = (
-            f"{describe(directory).get('vhost', '?')} routing log, partition {directory.rpartition('/')[2]}"
-        )
-        try:
-            found = verify_routing(directory)
-        except FileNotFoundError as error:  # a running broker removes what is too old
-            lines.append(f"changed  {name}: {error.filename} went away meanwhile; check again")
-            continue
-        lines.append(f"{_verdict(found)}  {name}: {_routing_counts(found)}")
-        whole = whole and not (found.problem is not None and found.problem.kind == ROT)
-    return lines, whole
+        vhost = describe(directory).get("vhost", "?")
+        name = f"{vhost} routing log, partition {directory.rpartition('/')[2]}"
+        found.append(_look(name, partial(verify_routing, directory), _routing_counts))
+    whole = all(verdict != DAMAGED for verdict, _ in found)
+    lines = [f"{verdict:8}  {text}" for verdict, text in found]
+    return lines if whole else [*lines, WAY_OUT], whole
+
+
+def _look(name: str, read: Callable[[], _Summary], counts: Callable[[_Summary], str]) -> tuple[str, str]:
+    """Verdict and text on one log."""
+    try:
+        summary = read()
+    except FileNotFoundError as error:  # a running broker removes what is settled or too old
+        return "changed", f"{name}: {error.filename} went away meanwhile; check again"
+    except OSError as error:
+        return DAMAGED, f"{name}: cannot be read: {error}"
+    problem = summary.problem
+    text = f"{name}: {counts(summary)}"
+    if problem is None:
+        return "ok", text
+    text += f"; {problem.path} at byte {problem.position}, {problem.bytes} bytes: {problem.text}"
+    return DAMAGED if problem.kind == ROT else "torn", text
 
 
 def _routing_counts(summary: RoutingSummary) -> str:
-    text = (
+    return (
         f"{summary.segments} segments, {summary.batches} batches, {summary.events} events, "
         f"{summary.routes} routes, {size_text(summary.bytes)} good"
     )
-    return text + _problem_text(summary.problem)
-
-
-def _verdict(summary: Summary | RoutingSummary) -> str:
-    if summary.problem is None:
-        return "ok      "
-    return "DAMAGED " if summary.problem.kind == ROT else "torn    "
 
 
 def _counts(summary: Summary) -> str:
-    text = (
+    return (
         f"{summary.segments} segments, {summary.batches} batches, {summary.messages} messages, "
         f"{size_text(summary.bytes)} good"
     )
-    return text + _problem_text(summary.problem)
-
-
-def _problem_text(problem: Problem | None) -> str:
-    if problem is None:
-        return ""
-    return f"; {problem.path} at byte {problem.position}, {problem.bytes} bytes: {problem.text}"
 
 
 def size_text(size: int) -> str:

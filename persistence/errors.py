@@ -28,3 +28,4 @@ class CorruptLog(PersistenceError):
         super().__init__(f"{path} at byte {position}: {text}")
         self.path = path
         self.position = position
+        self.text = text

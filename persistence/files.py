@@ -93,12 +93,13 @@ def parent(path: str) -> str:
 
 
 class RealFile:
-    """A file descriptor."""
+    """A file descriptor, and the path for its errors to name."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_path")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
+        self._path = path
 
     def fileno(self) -> int:
         return self._fd
@@ -127,7 +128,11 @@ class RealFile:
 
     def _flush(self, pending: list[bytes | memoryview], size: int, position: int) -> int:
         while size > 0:
-            written = os.pwritev(self._fd, pending, position)
+            try:
+                written = os.pwritev(self._fd, pending, position)
+            except OSError as error:
+                error.filename = self._path
+                raise
             position += written
             size -= written
             while written and written >= len(pending[0]):
@@ -138,28 +143,40 @@ class RealFile:
         return position
 
     def read(self, count: int, position: int) -> bytes:
-        data = os.pread(self._fd, count, position)
-        if len(data) == count or not data:
-            return data
-        # A signal or a large count may cut a read short; only the file's end may.
-        parts = [data]
-        got = len(data)
-        while got < count:
-            data = os.pread(self._fd, count - got, position + got)
-            if not data:
-                break
-            parts.append(data)
-            got += len(data)
-        return b"".join(parts)
+        try:
+            data = os.pread(self._fd, count, position)
+            if len(data) == count or not data:
+                return data
+            # A signal or a large count may cut a read short; only the file's end may.
+            parts = [data]
+            got = len(data)
+            while got < count:
+                data = os.pread(self._fd, count - got, position + got)
+                if not data:
+                    break
+                parts.append(data)
+                got += len(data)
+            return b"".join(parts)
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def sync(self) -> None:
-        if hasattr(os, "fdatasync"):
-            os.fdatasync(self._fd)
-        else:
-            os.fsync(self._fd)
+        try:
+            if hasattr(os, "fdatasync"):
+                os.fdatasync(self._fd)
+            else:
+                os.fsync(self._fd)
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def will_need(self, position: int, count: int) -> None:
         if hasattr(os, "posix_fadvise"):
@@ -192,7 +209,7 @@ class RealDisk:
         flags = os.O_RDWR if write else os.O_RDONLY
         if create:
             flags |= os.O_CREAT
-        return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o600))
+        return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o600), path)
 
     def map(self, path: str, size: int) -> RealMapping:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from amqp_router.datadir import LAYOUT, LOCK, STAMP, DataDirectory, DataDirError
+from persistence.files import RealDisk
 
 
 def refusal(path: Path) -> str:
@@ -30,6 +31,13 @@ def test_made_with_parents_and_closed_to_others(tmp_path: Path) -> None:
     assert stat.S_IMODE((path / STAMP).stat().st_mode) == 0o600
     assert stat.S_IMODE((path / LOCK).stat().st_mode) == 0o600
     directory.close()
+
+
+def test_every_name_on_the_way_is_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(RealDisk, "sync_directory", lambda disk, path: synced.append(path))
+    DataDirectory.open(tmp_path / "a" / "b" / "c").close()
+    assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")} <= set(synced)
 
 
 def test_store_id_stays(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import pika
 import pytest
 
-from amqp_router.log_command import LogDirectoryError, check, inspect, size_text
+from amqp_router.log_command import WAY_OUT, LogDirectoryError, check, inspect, size_text
 from amqp_router.main import main
+from persistence.files import RealDisk
 from tests.brokers import RouterProcess
+from tests.persistence.log.support import Node, fill
 
 
 def connect(broker: RouterProcess) -> pika.BlockingConnection:
@@ -170,8 +173,9 @@ def test_damage_of_a_routing_log_is_told_of(routed: RouterProcess) -> None:
     path.write_bytes(whole)
     [names] = routed.data_dir.glob("routing/*/0/*.names")
     names.write_bytes(names.read_bytes()[:-1])
-    [line], good = check(routed.data_dir)
+    [line, last], good = check(routed.data_dir)
     assert not good
+    assert last == WAY_OUT
     assert line.startswith("DAMAGED ")
     assert "route 0 has no name" in line
 
@@ -192,3 +196,65 @@ def test_sizes() -> None:
         "64.0 MiB",
         "5120.0 TiB",
     ]
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A data directory with the logs of two queues, in queues/a and queues/b, after a clean stop."""
+    node = Node(RealDisk(), data_dir=str(tmp_path))
+    for name in ("a", "b"):
+        log = node.catalog.create(name, "/", f"queue {name}", {})
+        for number in range(10):
+            fill(log, 10, first=number)
+            node.settle()
+    node.catalog.stop()
+    return tmp_path
+
+
+def test_segments_that_are_not_there_are_damage(stopped: Path) -> None:
+    assert check(stopped)[1]
+    segments = sorted(stopped.glob("queues/a/0/*.log"))
+    segments[1].unlink()
+    for path in (stopped, stopped / "queues", stopped / "queues" / "a", stopped / "queues" / "a" / "0"):
+        lines, good = check(path)
+        assert not good
+        assert lines[0].startswith("DAMAGED   / queue a: ")
+        assert lines[0].endswith(f"; {segments[1]} at byte 0, 0 bytes: the segment is missing")
+        assert lines[-1] == WAY_OUT
+    assert check(stopped / "queues" / "b")[1]
+
+
+def test_a_tail_cut_below_the_checkpoint_is_damage(stopped: Path) -> None:
+    segment = max(stopped.glob("queues/a/0/*.log"))
+    os.truncate(segment, segment.stat().st_size - 1)
+    lines, good = check(stopped)
+    assert not good
+    assert "the segment ends before its recovery point" in lines[0]
+
+
+def test_a_rotten_checkpoint_of_the_node_is_told_of(stopped: Path) -> None:
+    (stopped / "logs.checkpoint").write_bytes(b"?" * 100)
+    lines, good = check(stopped)
+    assert not good
+    assert lines[0].startswith(
+        f"DAMAGED   checkpoint of the last stop: {stopped}/logs.checkpoint at byte 0: "
+    )
+    assert [line.split(":")[0] for line in lines[1:3]] == ["ok        / queue a", "ok        / queue b"]
+    assert inspect(stopped)[1]
+
+
+def test_what_cannot_be_read_is_named(stopped: Path) -> None:
+    path = stopped / "queues" / "a" / "0" / f"{9999:020d}.log"
+    path.mkdir()
+    lines, good = check(stopped)
+    assert not good
+    assert lines[0] == f"DAMAGED   / queue a: cannot be read: [Errno 21] Is a directory: '{path}'"
+    assert lines[1].startswith("ok        / queue b: ")
+
+
+def test_a_log_without_its_description_is_inspected(stopped: Path) -> None:
+    (stopped / "queues" / "a" / "log.json").unlink()
+    (stopped / "logs.checkpoint").unlink()
+    lines, whole = inspect(stopped)
+    assert whole, lines
+    assert lines[1].split()[:3] == ["?", "a", "100"]

@@ -198,9 +198,9 @@ class StandaloneQueues:
         made = registry.apply([Create(QUEUES, b"")])
         assert isinstance(made, Done), "one node is alone with its registry"
 
-    def lead(self, incarnation: str, last_epoch: int = 0) -> QueueState:
-        """Begin to lead a queue whose log ends in ``last_epoch``, 0 if it is new; the state has the epoch."""
-        epoch = max(self._boot, last_epoch + 1)
+    def lead(self, incarnation: str, lowest_epoch: int = 1) -> QueueState:
+        """Begin to lead a queue; the state has the epoch, not below the ``lowest_epoch`` its log asks for."""
+        epoch = max(self._boot, lowest_epoch)
         state = QueueState(self._node.name, self._node.boot_id, epoch, (self._node.name,))
         led = self._registry.apply([Create(_path(incarnation), state.encode())])
         assert isinstance(led, Done), "a queue is led once in a boot"

@@ -6,14 +6,22 @@ definitions, then ``quarantine_unknown``. At stop: ``stop``.
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import CorruptLog
-from ..files import Disk, FileCache, join, read_file
+from ..files import Disk, FileCache, join
 from ..options import LogOptions
-from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, pack_log, read_checkpoint, write_checkpoint
+from .checkpoint import (
+    FILE_NAME,
+    NODE_FILE_NAME,
+    LogState,
+    newest,
+    pack_log,
+    read_checkpoint,
+    write_checkpoint,
+)
 from .committer import DELETED_SUFFIX
 from .journal import journal_files, read_journal
 from .memory import MemoryBudget
@@ -23,7 +31,9 @@ from .queue_log import QueueLog
 from .recovery import JournalEntry, Report, recover
 from .sync import LogSync
 from .worker import ThreadWorker, Worker
-from .writer import PartitionWriter
+from .writer import PartitionWriter, read_description
+
+logger = logging.getLogger(__name__)
 
 
 class Catalog:
@@ -57,6 +67,8 @@ class Catalog:
         self._janitor = janitor or ThreadWorker("page-files")
         self._readers = FileCache(disk, options.descriptors_max, write=False)
         self._states: dict[str, LogState] = {}
+        #: Logs that have a state in the node's checkpoint, and no directory.
+        self._gone: set[str] = set()
         self._journal: dict[str, list[JournalEntry]] = {}
         self._journal_paths: list[str] = []
 
@@ -64,7 +76,6 @@ class Catalog:
         """Take over what the last process left: its checkpoint and its journal.
 
         Raises:
-            CorruptLog: the node's checkpoint is rotten, or a journal contradicts its log.
             OSError: the disk failed.
         """
         disk = self._disk
@@ -76,11 +87,22 @@ class Catalog:
             if name.endswith(DELETED_SUFFIX):
                 disk.remove_tree(join(self._queues_dir, name))
         path = join(self._data_dir, NODE_FILE_NAME)
-        self.was_clean, states = read_checkpoint(disk, path)
-        self._states = {state.incarnation: state for state in states}
-        if self.was_clean:
+        try:
+            self.was_clean, states = read_checkpoint(disk, path)
+        except CorruptLog as error:
+            # It saves scanning and no more: what was removed stands in the log's own checkpoint.
+            logger.error("%s; all logs are scanned, and their messages redelivered", error)
+            states = []
+        # Without its directory a log was deleted, or begins anew: this must not become its recovery point.
+        self._gone = {
+            state.incarnation
+            for state in states
+            if state.recovery_offset and not disk.exists(join(self._queues_dir, state.incarnation, "0"))
+        }
+        self._states = {state.incarnation: state for state in states if state.incarnation not in self._gone}
+        if self.was_clean or self._gone:
             # From here on these states are a recovery point like any other, no longer the final word.
-            parts = [pack_log(state) for state in states]
+            parts = [pack_log(state) for state in self._states.values()]
             write_checkpoint(disk, path, parts, clean=False, now_us=0)
         self._journal_paths = journal_files(disk, self._data_dir)
         for path in self._journal_paths:
@@ -106,28 +128,19 @@ class Catalog:
         """
         log = self.logs.get(incarnation)
         if log is None:
-            exists = self._disk.exists(join(self._queues_dir, incarnation, "0"))
-            if not exists and incarnation not in self._journal:
-                return self.create(incarnation, vhost, name, arguments)
+            path = join(self._queues_dir, incarnation, "0")
+            if not self._disk.exists(path):
+                first = next((header.base for header, _ in self._journal.get(incarnation, ())), None)
+                if first or incarnation in self._gone:
+                    logger.error("%s is gone: the queue %s begins empty", path, name)
+                    self._journal.pop(incarnation, None)
+                    first = None
+                if first is None:
+                    return self.create(incarnation, vhost, name, arguments)
             log = self._recover(incarnation, _describe(incarnation, vhost, name, arguments))
             self.sync.marks.set(log)
         self.logs[incarnation] = log
         return log
-
-    def _read_description(self, incarnation: str) -> dict[str, Any] | None:
-        """``log.json``, which must be of this format version; None if there is none."""
-        path = join(self._queues_dir, incarnation, "log.json")
-        try:
-            description = json.loads(read_file(self._disk, path))
-        except (FileNotFoundError, ValueError):
-            # Not synced before the crash, so no batch was that needs it; the definitions know what it said.
-            return None
-        if not isinstance(description, dict):
-            return None
-        version = description.get("version")
-        if version != 0:
-            raise CorruptLog(path, 0, f"format version {version}, not 0")
-        return description
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
         directory = join(self._queues_dir, incarnation, "0")
@@ -138,7 +151,7 @@ class Catalog:
         return log
 
     def _recover(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
-        found = self._read_description(incarnation)
+        found = read_description(self._disk, join(self._queues_dir, incarnation))
         log = self._make(incarnation, found or description)
         state, clean = self._newest_state(incarnation, log.partition.directory)
         # After an unclean stop the names need not be durable yet; ``create`` makes them so.
@@ -155,12 +168,7 @@ class Catalog:
         if node is not None and self.was_clean:
             return node, True
         _, own = read_checkpoint(self._disk, join(directory, FILE_NAME))
-        state = own[0] if own else None
-        if node is not None and (
-            state is None or (node.epoch, node.recovery_offset) > (state.epoch, state.recovery_offset)
-        ):
-            state = node
-        return state, False
+        return newest(node, own[0] if own else None), False
 
     def incarnations(self) -> list[str]:
         """Incarnations that have a directory."""
@@ -181,7 +189,7 @@ class Catalog:
                 if name in self._journal:
                     # Nameless, but a log: the next start would take offence at less if this one is cut short.
                     self._recover(name, _describe(name, "", "", None))
-                self._disk.rename(join(self._queues_dir, name), join(quarantine, name))
+                self._disk.rename(join(self._queues_dir, name), self._free_path(join(quarantine, name)))
             for directory in (self._data_dir, quarantine, self._queues_dir):
                 self._disk.sync_directory(directory)
         if self._journal_paths and not wanted & set(self._journal):
@@ -191,6 +199,15 @@ class Catalog:
             self._journal_paths = []
         self.sync.marks.publish()
         return moved
+
+    def _free_path(self, path: str) -> str:
+        """``path``, or with a number behind it: what was set aside before stays."""
+        number = 1
+        free = path
+        while self._disk.exists(free):
+            number += 1
+            free = f"{path}-{number}"
+        return free
 
     def forget(self, incarnation: str) -> None:
         """A queue is deleted: remove its log."""

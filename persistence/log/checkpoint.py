@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from struct import Struct
+from struct import error as StructError
 from zlib import crc32
 
 from ..errors import CorruptLog
@@ -121,7 +122,12 @@ def unpack_file(path: str, data: bytes) -> tuple[bool, list[LogState]]:
     if len(body) != size or crc32(body) != crc:
         raise CorruptLog(path, _HEADER.size, "checksum of a checkpoint is wrong")
     reader = _Reader(body)
-    return bool(flags & CLEAN), [_unpack_log(reader) for _ in range(count)]
+    try:
+        return bool(flags & CLEAN), [_unpack_log(reader) for _ in range(count)]
+    except (StructError, UnicodeDecodeError) as error:
+        raise CorruptLog(
+            path, _HEADER.size, f"a checkpoint does not hold what its header says: {error}"
+        ) from None
 
 
 class _Reader:
@@ -177,6 +183,14 @@ def read_checkpoint(disk: Disk, path: str) -> tuple[bool, list[LogState]]:
     except FileNotFoundError:
         return False, []
     return unpack_file(path, data)
+
+
+def newest(node: LogState | None, own: LogState | None) -> LogState | None:
+    """The newer of a log's states in the node's checkpoint and in its own."""
+    if node is None or own is None:
+        return node or own
+    is_newer = (node.epoch, node.recovery_offset) > (own.epoch, own.recovery_offset)
+    return node if is_newer else own
 
 
 def write_checkpoint(disk: Disk, path: str, parts: list[bytes], *, clean: bool, now_us: int) -> None:

@@ -28,6 +28,10 @@ class SparseIndex:
     def __len__(self) -> int:
         return len(self._positions)
 
+    def last(self) -> tuple[int, int]:
+        """Relative offset and position of the last entry; there is one."""
+        return self._offsets[-1], self._positions[-1]
+
     def note(self, rel_offset: int, rel_ts_ms: int, position: int) -> None:
         """A batch begins at ``position``; becomes an entry if far enough from the last one."""
         positions = self._positions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from zlib import crc32
@@ -10,6 +11,8 @@ from ..files import Disk, File, RealFile, join, read_file
 from .record import HEADER_SIZE, BatchHeader, parse_header
 from .round import Submission
 from .writer import PartitionWriter
+
+logger = logging.getLogger(__name__)
 
 _MAGIC = b"ARLJ"
 _ENTRY = Struct("<4sIIHHI")
@@ -20,12 +23,15 @@ _PREFIX, _SUFFIX = "commit-", ".journal"
 
 def journal_files(disk: Disk, directory: str) -> list[str]:
     """Paths of the journal files, in order."""
-    names = [n for n in disk.list(directory) if n.startswith(_PREFIX) and n.endswith(_SUFFIX)]
-    return [join(directory, name) for name in sorted(names, key=_number)]
+    numbered = [(number, name) for name in disk.list(directory) if (number := _number(name)) >= 0]
+    return [join(directory, name) for _, name in sorted(numbered)]
 
 
 def _number(name: str) -> int:
-    return int(name[len(_PREFIX) : -len(_SUFFIX)])
+    """The number in a journal file's name; -1 for other files."""
+    number = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+    is_ours = name == f"{_PREFIX}{number}{_SUFFIX}" and number.isascii() and number.isdecimal()
+    return int(number) if is_ours else -1
 
 
 class _JournalFile:
@@ -150,7 +156,11 @@ class CommitJournal:
                         yield writer, error
             del self._old[0]
             if not oldest.is_kept:
-                self._disk.unlink(oldest.path)
+                try:
+                    self._disk.unlink(oldest.path)
+                except OSError as error:
+                    # It says nothing that its logs do not; the next start reads it and removes it.
+                    logger.warning("cannot remove a commit journal: %s", error)
 
     def forget(self, writer: PartitionWriter) -> None:
         """The writer's log is deleted."""

@@ -191,7 +191,7 @@ class Partition:
         index = SparseIndex(self.options.index_interval_bytes)
         try:
             file = self._readers.get(segment.index_path)
-            usable = index.unpack(file.read(file.size(), 0), segment.written)
+            usable = index.unpack(file.read(file.size(), 0), segment.written) and self._fits(segment, index)
             self._readers.drop(segment.index_path)
         except FileNotFoundError:
             usable = False
@@ -200,6 +200,14 @@ class Partition:
             self._walk(segment, index)
         segment.index = index
         return index
+
+    def _fits(self, segment: Segment, index: SparseIndex) -> bool:
+        """Whether the index is of this file; after a crash it may be of the one that a cleaning replaced."""
+        if not len(index):
+            return True
+        rel_offset, position = index.last()
+        header = parse_header(self.read(segment, position, HEADER_SIZE), 0)
+        return header is not None and header.base - segment.base == rel_offset
 
     def _walk(self, segment: Segment, index: SparseIndex) -> None:
         position = 0

@@ -7,17 +7,19 @@ torn tail.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
 from ..errors import CorruptLog
 from ..files import Disk, RealDisk, join, parent, read_file
-from .checkpoint import FILE_NAME, LogState, read_checkpoint
+from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, newest, read_checkpoint
 from .record import HEADER_SIZE, MESSAGES, BatchHeader, parse_header
-from .recovery import later_witness
-from .segment import base_of, segment_name
+from .recovery import known_segments, later_witness
+from .segment import base_of, segment_bases, segment_name
+from .writer import read_description
 
 _CHUNK_BYTES = 1 << 20
 TORN_TAIL, ROT = "torn tail", "rot"
@@ -79,25 +81,25 @@ def describe(directory: str, disk: Disk | None = None) -> dict[str, Any]:
     """``log.json`` of a partition directory's queue; empty if it is missing or unreadable."""
     try:
         description = json.loads(read_file(disk or RealDisk(), join(parent(directory), "log.json")))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return description if isinstance(description, dict) else {}
 
 
-def read_state(directory: str, disk: Disk | None = None) -> LogState | None:
-    """The partition's own checkpoint; None without one.
+def read_node_states(data_dir: str, disk: Disk | None = None) -> dict[str, LogState]:
+    """What the node's checkpoint says of each log, by incarnation; empty without one.
 
     Raises:
         CorruptLog: it is rotten.
     """
-    _, states = read_checkpoint(disk or RealDisk(), join(directory, FILE_NAME))
-    return states[0] if states else None
+    _, states = read_checkpoint(disk or RealDisk(), join(data_dir, NODE_FILE_NAME))
+    return {state.incarnation: state for state in states}
 
 
 def iterate(directory: str, disk: Disk | None = None) -> Iterator[BatchInfo | Problem]:
     """Every batch of a partition in order, checksums verified; a ``Problem`` comes last if there is one."""
     disk = disk or RealDisk()
-    bases = sorted(base for name in disk.list(directory) if (base := base_of(name)) is not None)
+    bases = segment_bases(disk, directory)
     for number, base in enumerate(bases):
         path = join(directory, segment_name(base))
         problem = yield from _iterate_segment(disk, path, base, is_last=number == len(bases) - 1)
@@ -156,11 +158,18 @@ def _fault(header: BatchHeader | None, expected: int, rest: int) -> str:
     return ""
 
 
-def verify(directory: str, disk: Disk | None = None) -> Summary:
-    """Read all of a partition; ``problem`` says what is wrong with it, if anything."""
+def verify(
+    directory: str, disk: Disk | None = None, node_states: Mapping[str, LogState] | None = None
+) -> Summary:
+    """Read all of a partition; ``problem`` says what is wrong with it, if anything.
+
+    ``node_states``: those of ``read_node_states``; the files are compared with the newest checkpoint.
+    """
     disk = disk or RealDisk()
     summary = Summary(directory)
-    paths = set()
+    bases = segment_bases(disk, directory)
+    #: Segment to the offset where its batches end.
+    ends: dict[str, int] = {}
     for item in iterate(directory, disk):
         if isinstance(item, Problem):
             summary.problem = item
@@ -168,17 +177,51 @@ def verify(directory: str, disk: Disk | None = None) -> Summary:
         header = item.header
         if not summary.batches:
             summary.start = header.base
-        paths.add(item.path)
+        ends[item.path] = summary.end = header.last + 1
         summary.batches += 1
         summary.bytes += header.length
-        summary.end = header.last + 1
         summary.epoch = header.epoch
         if header.kind == MESSAGES:
             summary.messages += header.records
-    summary.segments = len(paths)
-    if summary.problem is None:
+    summary.segments = len(ends)
+    if summary.problem is None or summary.problem.kind == TORN_TAIL:
+        incarnation = parent(directory).rpartition("/")[2]
         try:
-            read_state(directory, disk)
+            _compare(disk, directory, (node_states or {}).get(incarnation), bases, ends)
         except CorruptLog as error:
-            summary.problem = Problem(ROT, error.path, error.position, 0, str(error))
+            summary.problem = Problem(ROT, error.path, error.position, 0, error.text)
     return summary
+
+
+def _compare(
+    disk: Disk, directory: str, node: LogState | None, bases: Sequence[int], ends: Mapping[str, int]
+) -> None:
+    """See that the files are those of the newest checkpoint, and follow one another, as recovery does.
+
+    Raises:
+        CorruptLog: they are not, or the checkpoint or ``log.json`` is rotten.
+    """
+    read_description(disk, parent(directory))
+    state = _newest_state(disk, directory, node)
+    while True:
+        try:
+            known_segments(disk, directory, state, segment_bases(disk, directory))
+            break
+        except CorruptLog:
+            # A running broker removes segments, after a checkpoint that no longer names them.
+            now = _newest_state(disk, directory, node)
+            if now is None or state is None or now.recovery_offset == state.recovery_offset:
+                raise
+            state = now
+    scanned_from = state.recovery_segment if state is not None else 0
+    for before, base in pairwise(bases):
+        end = ends.get(join(directory, segment_name(before)))
+        if base > scanned_from and end not in (None, base):
+            raise CorruptLog(
+                join(directory, segment_name(base)), 0, f"the segment should begin at offset {end}"
+            )
+
+
+def _newest_state(disk: Disk, directory: str, node: LogState | None) -> LogState | None:
+    _, own = read_checkpoint(disk, join(directory, FILE_NAME))
+    return newest(node, own[0] if own else None)

@@ -62,10 +62,10 @@ def recover(
     partition = log.partition
     directory = partition.directory
     bases = _segment_bases(disk, directory, state)
-    if state is None and bases and bases[0] != 0:
-        path = join(directory, segment_name(bases[0]))
-        raise CorruptLog(path, 0, "the segments before this one are gone and there is no checkpoint")
-    _load_segments(partition, disk, state, bases)
+    for segment in known_segments(disk, directory, state, bases):
+        if not segment.size:
+            segment.index = SparseIndex(partition.options.index_interval_bytes)
+        partition.add(segment)
     trusted = clean and limit is None and _is_as_left(partition, disk, state, bases)
     # What follows is folded into this copy; the settles are the checkpoint's own, and it is of no more use.
     folded = replace(state, epochs=list(state.epochs)) if state else LogState(log.incarnation, log.number)
@@ -151,7 +151,8 @@ def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[i
     """Base offsets of the segment files, leftovers of interrupted work removed."""
     bases = []
     known = {segment.base for segment in state.segments} if state is not None else set()
-    for name in disk.list(directory):
+    names = disk.list(directory)
+    for name in names:
         base = base_of(name)
         path = join(directory, name)
         if name.endswith(".tmp"):
@@ -162,6 +163,9 @@ def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[i
                 disk.unlink(path)
             else:
                 bases.append(base)
+    for name in names:
+        if name.endswith(INDEX_SUFFIX) and base_of(name.removesuffix(INDEX_SUFFIX) + SUFFIX) not in bases:
+            disk.unlink(join(directory, name))
     return bases
 
 
@@ -173,13 +177,21 @@ def _size_of(disk: Disk, path: str) -> int:
         file.close()
 
 
-def _load_segments(partition: Partition, disk: Disk, state: LogState | None, bases: list[int]) -> None:
-    """The segments a checkpoint names, up to its recovery point."""
+def known_segments(disk: Disk, directory: str, state: LogState | None, bases: Sequence[int]) -> list[Segment]:
+    """The segments that a checkpoint names, up to its recovery point; ``bases``: those whose files are there.
+
+    Raises:
+        CorruptLog: one is missing, or the last ends before the recovery point.
+    """
     if state is None:
-        return
+        if bases and bases[0] != 0:
+            path = join(directory, segment_name(bases[0]))
+            raise CorruptLog(path, 0, "the segments before this one are gone and there is no checkpoint")
+        return []
     present = set(bases)
+    segments = []
     for known in state.segments:
-        segment = Segment(partition.directory, known.base)
+        segment = Segment(directory, known.base)
         segment.end = known.end
         segment.records = known.records
         segment.live = known.live
@@ -193,9 +205,8 @@ def _load_segments(partition: Partition, disk: Disk, state: LogState | None, bas
             segment.size = segment.written = size
         elif not is_active or state.recovery_position:
             raise CorruptLog(segment.path, 0, "the segment is missing")
-        if not segment.size:
-            segment.index = SparseIndex(partition.options.index_interval_bytes)
-        partition.add(segment)
+        segments.append(segment)
+    return segments
 
 
 def _is_as_left(partition: Partition, disk: Disk, state: LogState | None, bases: list[int]) -> bool:
@@ -356,7 +367,9 @@ def iterate_batches(file: File, position: int, size: int) -> Iterator[tuple[Batc
 def later_witness(file: File, position: int, size: int, expected: int) -> int:
     """Position of a good later batch which says that ``position`` had been synced before it; -1 if none."""
     data = file.read(size - position, position)
-    at = data.find(MAGIC, 1)
+    bad = parse_header(data, 0)
+    # With a good header its payload is known too, and is no witness: a body may well be a piece of a log.
+    at = data.find(MAGIC, bad.length if bad is not None and bad.base == expected else 1)
     while at >= 0:
         header = parse_header(data, at)
         if (

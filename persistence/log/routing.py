@@ -31,9 +31,9 @@ from .routing_files import (
     recover,
     remove_segment,
     routing_id,
-    segments_of,
 )
 from .routing_log import DAY_US, Backlog, Recorder, RouteEntry
+from .segment import segment_bases
 from .sync import Timer
 from .worker import ThreadWorker, Worker
 
@@ -355,7 +355,7 @@ class RoutingLogs:
                 continue
             remove_segment(self._disk, segment)
             total -= segment.size
-            bases = segments_of(self._disk, segment.directory)
+            bases = segment_bases(self._disk, segment.directory)
             job.removed[segment.directory] = bases[0] if bases else -1
 
     def _done(self, job: _Job) -> None:

@@ -22,7 +22,7 @@ from .index import SparseIndex
 from .record import HEADER_SIZE, MAGIC, Batch, BatchHeader, parse_header
 from .recovery import later_witness
 from .routing_log import RECORD_SIZE, ROUTING, SAME_KEY
-from .segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_name
+from .segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_bases, segment_name
 
 DIRECTORY = "routing"
 NAMES_SUFFIX = ".names"
@@ -144,11 +144,6 @@ def read_names(disk: Disk, segment: Segment) -> list[bytes]:
     return found[0]
 
 
-def segments_of(disk: Disk, directory: str) -> list[int]:
-    """Base offsets of a partition's segments, rising."""
-    return sorted(base for name in disk.list(directory) if (base := base_of(name)) is not None)
-
-
 # -- recovery -------------------------------------------------------------------------------------------
 
 
@@ -175,7 +170,7 @@ def recover(disk: Disk, directory: str, mark: tuple[int, int, int] = (0, 0, 0)) 
     Raises:
         OSError: the disk failed.
     """
-    bases = segments_of(disk, directory)
+    bases = segment_bases(disk, directory)
     for name in disk.list(directory):
         stem, dot, suffix = name.rpartition(".")
         is_alone = dot + suffix in (NAMES_SUFFIX, INDEX_SUFFIX) and base_of(stem + SUFFIX) not in bases
@@ -519,7 +514,7 @@ def closed_segments(disk: Disk, root: str, active: dict[str, int]) -> tuple[list
             if not number.isdecimal():
                 continue
             limit = active.get(directory)
-            for base in segments_of(disk, directory):
+            for base in segment_bases(disk, directory):
                 segment = Segment(directory, base)
                 header, size = _first_header(disk, segment.path)
                 size += _first_header(disk, names_path(segment))[1]

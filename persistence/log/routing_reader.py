@@ -8,8 +8,8 @@ from ..errors import CorruptLog
 from ..files import Disk, RealDisk, join
 from .reader import ROT, TORN_TAIL, Problem, describe
 from .recovery import later_witness
-from .routing_files import DIRECTORY, iterate_batches, iterate_events, read_names, segments_of
-from .segment import Segment
+from .routing_files import DIRECTORY, iterate_batches, iterate_events, read_names
+from .segment import Segment, segment_bases
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ def is_routing(directory: str, disk: Disk | None = None) -> bool:
 def find_routing_logs(path: str, disk: Disk | None = None) -> list[str]:
     """Partition directories at or below a data directory, ``routing``, a virtual host's or a partition's."""
     disk = disk or RealDisk()
-    if segments_of(disk, path):
+    if segment_bases(disk, path):
         return [path] if is_routing(path, disk) else []
     if disk.exists(join(path, DIRECTORY)):
         path = join(path, DIRECTORY)
@@ -53,7 +53,7 @@ def verify_routing(directory: str, disk: Disk | None = None) -> RoutingSummary:
     """Read all of a partition; ``problem`` says what is wrong with it, if anything."""
     disk = disk or RealDisk()
     summary = RoutingSummary(directory)
-    bases = segments_of(disk, directory)
+    bases = segment_bases(disk, directory)
     if bases:
         summary.start = summary.end = bases[0]
     for base in bases:
@@ -91,7 +91,7 @@ def _verify_segment(
             kind = TORN_TAIL if is_last and witness < 0 else ROT
             return Problem(kind, path, end, size - end, "no good batch")
     except CorruptLog as error:
-        return Problem(ROT, error.path, error.position, 0, str(error))
+        return Problem(ROT, error.path, error.position, 0, error.text)
     finally:
         file.close()
     summary.segments += 1

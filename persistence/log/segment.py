@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..files import join
+from ..files import Disk, join
 from .index import SparseIndex
 
 SUFFIX = ".log"
@@ -17,7 +17,13 @@ def segment_name(base: int) -> str:
 def base_of(name: str) -> int | None:
     """The base offset in a segment's file name; None for other files."""
     stem = name.removesuffix(SUFFIX)
-    return int(stem) if name.endswith(SUFFIX) and len(stem) == 20 and stem.isdecimal() else None
+    is_ours = name.endswith(SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdecimal()
+    return int(stem) if is_ours else None
+
+
+def segment_bases(disk: Disk, directory: str) -> list[int]:
+    """Base offsets of the segment files in a directory, rising."""
+    return sorted(base for name in disk.list(directory) if (base := base_of(name)) is not None)
 
 
 class Segment:

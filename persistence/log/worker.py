@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
 
 
 class Worker(Protocol):
@@ -47,7 +50,11 @@ class ThreadWorker:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            try:
+                job()
+            except Exception:
+                # Ours. The thread goes on: without it no later round would ever end, and no confirm leave.
+                logger.exception("a job of the thread %s failed", self._name)
             self._done += 1
 
     def wait_idle(self) -> None:

@@ -7,12 +7,34 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..files import Disk, File, FileCache, join, parent, replace_file
+from ..errors import CorruptLog
+from ..files import Disk, File, FileCache, join, parent, read_file, replace_file
 from .record import Batch
 from .segment import Segment
 
 _U32_MAX = 0xFFFFFFFF
 _DESCRIPTION = "log.json"
+
+
+def read_description(disk: Disk, directory: str) -> dict[str, Any] | None:
+    """``log.json`` of a queue's directory; None if it is missing or torn.
+
+    Then it was not synced before a crash, and no batch that needs it was; the definitions know what it said.
+
+    Raises:
+        CorruptLog: it is of another format version.
+    """
+    path = join(directory, _DESCRIPTION)
+    try:
+        description = json.loads(read_file(disk, path))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    if not isinstance(description, dict):
+        return None
+    version = description.get("version")
+    if version != 0:
+        raise CorruptLog(path, 0, f"format version {version}, not 0")
+    return description
 
 
 class PartitionWriter:

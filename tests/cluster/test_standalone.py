@@ -179,7 +179,7 @@ def test_every_start_leads_in_a_new_epoch(tmp_path: Path, loop: Loop) -> None:
         node = NodeIdentity("n@h", "store", f"boot-{start}")
         registry = StandaloneRegistry("session", loop.posted.append)
         queues = StandaloneQueues(registry, node, boot)
-        state = queues.lead("inc-1", last_epoch=epochs[-1] if epochs else 0)
+        state = queues.lead("inc-1", epochs[-1] + 1 if epochs else 1)
         assert (state.leader, state.leader_boot, state.isr) == ("n@h", f"boot-{start}", ("n@h",))
         entry = read(loop, registry, "/queues/inc-1")
         assert QueueState.decode(entry.data) == state
@@ -190,7 +190,7 @@ def test_every_start_leads_in_a_new_epoch(tmp_path: Path, loop: Loop) -> None:
 def test_a_log_that_is_ahead_of_the_count_sets_the_epoch(tmp_path: Path, loop: Loop) -> None:
     registry = StandaloneRegistry("session", loop.posted.append)
     queues = StandaloneQueues(registry, NodeIdentity("n@h", "s", "b"), count_boot(RealDisk(), str(tmp_path)))
-    assert queues.lead("copied", last_epoch=40).epoch == 41
+    assert queues.lead("copied", 41).epoch == 41
     assert queues.lead("new").epoch == 1
     queues.forget("new")
     assert children(loop, registry, "/queues") == ["copied"]

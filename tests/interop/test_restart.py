@@ -219,3 +219,21 @@ def test_unconfirmed_publishes_are_flushed_by_a_clean_stop(own_broker: Broker) -
     end(own_broker, "stop")
     with opened(own_broker) as wire:
         assert [int(message.body) for message in wire.get_all("q")] == list(range(500))
+
+
+@pytest.mark.ours_only
+def test_without_the_count_of_starts_epochs_go_on_from_the_logs(own_broker: Broker) -> None:
+    """To remove a damaged ``boots.json`` is the way out its error names: nothing confirmed is lost by it."""
+    with opened(own_broker) as wire:
+        wire.ok(1, "queue.declare", queue="q", durable=True)
+        publish_confirmed(wire, "", "q", ["first"], delivery_mode=2)
+    for _ in range(3):  # the log's last batch stays of the first start, its checkpoint moves on
+        end(own_broker, "stop")
+    assert own_broker.stop() == 0
+    (own_broker.data_dir / "boots.json").unlink()
+    own_broker.start()
+    with opened(own_broker) as wire:
+        publish_confirmed(wire, "", "q", ["second"], delivery_mode=2)
+    end(own_broker, "kill9")
+    with opened(own_broker) as wire:
+        assert wire.ok(1, "queue.declare", queue="q", durable=True).messages == 2

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from persistence.log.record import ACK, DEAD_LETTER, DROP, EXPIRE, REJECT, RETURN
-from tests.persistence.log.world import LOGS, MIXES, World, walk
+from tests.persistence.log.world import FAULTS, LOGS, MIXES, World, walk
 
 NUMBERS = st.integers(0, LOGS - 1)
 
@@ -75,7 +75,7 @@ class LogMachine(RuleBasedStateMachine):
         self.world.truncate(number, share)
 
     @rule(
-        operation=st.sampled_from(("sync", "write", "rename", "sync_directory")),
+        operation=st.sampled_from(FAULTS),
         after=st.integers(0, 3),
         error=st.sampled_from((5, 28)),
     )

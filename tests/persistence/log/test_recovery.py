@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import errno
 
 import pytest
 
 from persistence.errors import CorruptLog, LogFailed
 from persistence.files import read_file
-from persistence.log.reader import ROT, TORN_TAIL, verify
+from persistence.log.checkpoint import NODE_FILE_NAME
+from persistence.log.index import SparseIndex
+from persistence.log.reader import ROT, TORN_TAIL, read_node_states, verify
 from persistence.log.record import ACK, RETURN
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import Inode, SimDisk
@@ -226,6 +229,33 @@ def test_journal_brings_back_what_the_segments_lost() -> None:
     assert not [name for name in disk.list("d") if name.endswith(".journal")]
 
 
+def test_a_journal_that_cannot_be_removed_fences_no_log() -> None:
+    node = Node(options=LogOptions(journal_logs_min=1))
+    logs = [node.catalog.create(name, "/", name, {}) for name in ("a", "b")]
+    for log in logs:
+        fill(log, 2)
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+
+    def hook(operation: str, path: str) -> None:
+        if operation == "unlink" and path.endswith(".journal"):
+            raise OSError(errno.EIO, "simulated", path)
+
+    disk.hook = hook
+    fill(logs[0], 1, first=2)
+    node.sync._begin(drain_journal=True)
+    node.settle()
+    assert not logs[0].failed
+    assert logs[0].high_watermark == logs[0].end
+    disk.hook = None
+    again = Node(disk)
+    for name, count in (("a", 3), ("b", 2)):
+        assert len(bodies(again.catalog.open(name))) == count
+    again.catalog.quarantine_unknown(["a", "b"])
+    assert not [name for name in disk.list("d") if name.endswith(".journal")]
+
+
 def test_idle_journal_is_removed_once_its_logs_are_synced() -> None:
     node = Node(options=LogOptions(journal_logs_min=1))
     for name in "abc":
@@ -340,3 +370,168 @@ def test_epochs_and_raw_batches() -> None:
     assert len(log.read_raw(0, 1, log.end)) == 1
     assert log.read_raw(0, 1 << 20, 1) == raw[:1]
     assert log.read_raw(log.end, 100, log.end) == []
+
+
+def test_a_torn_message_that_is_a_piece_of_a_log_is_a_tail() -> None:
+    """A body may hold whole good batches of high offsets: they witness nothing about the log they are in."""
+    copied = Node()
+    log = copied.catalog.create("b", "/", "q", {})
+    for number in range(3):
+        fill(log, 1, first=number)
+        copied.settle()
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    log.append(message(read_file(copied.disk, FIRST.replace("/a/", "/b/")) + b"*" * 100), 1)
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    inode(disk, FIRST).now[-10] ^= 1
+    problem = verify(DIRECTORY, disk).problem
+    assert problem is not None
+    assert problem.kind == TORN_TAIL
+    assert bodies(reopened(disk).catalog.logs["a"]) == []
+
+
+def test_a_rotten_checkpoint_of_the_node_costs_a_scan() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    for offset in fill(log, 200)[:150]:
+        log.settle(offset, 0, ACK)
+    node.catalog.stop()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    for damage in (lambda now: now.__setitem__(40, now[40] ^ 1), lambda now: now.__delitem__(slice(9, None))):
+        damage(inode(disk, f"d/{NODE_FILE_NAME}").now)
+        again = reopened(disk)
+        log = again.catalog.logs["a"]
+        assert not again.catalog.was_clean
+        assert len(bodies(log)) == log.live == 50
+        assert log.redelivered_floor == log.end
+        again.catalog.stop()
+        assert Node(again.disk).catalog.was_clean
+
+
+def test_a_log_whose_directory_was_moved_away_begins_anew() -> None:
+    """The way out of damage: neither the node's checkpoint nor a journal speaks of the old log afterwards."""
+    for is_clean in (True, False):
+        node = Node(options=LogOptions(journal_logs_min=0))
+        log = node.catalog.create("a", "/", "q", {})
+        for number in range(3):
+            fill(log, 3, first=number)
+            node.settle()
+            if number == 1:
+                node.run_timers()  # the journal so far is drained
+        if is_clean:
+            node.catalog.stop()
+        disk = node.disk
+        disk.remove_tree("d/queues/a")
+        again = Node(disk)
+        log = again.catalog.open("a", "/", "q")
+        again.catalog.quarantine_unknown(["a"])
+        assert (log.live, log.end) == (0, 0)
+        fill(log, 2)
+        again.settle()
+        once_more = Node(disk)
+        assert len(bodies(once_more.catalog.open("a", "/", "q"))) == 2
+        once_more.catalog.quarantine_unknown(["a"])
+        assert not [name for name in disk.list("d") if name.endswith(".journal")]
+
+
+def test_foreign_and_left_over_files() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 100)
+    node.settle()
+    for name in (
+        "d/commit-x.journal",
+        "d/commit-.journal",
+        "d/queues/README",
+        f"{DIRECTORY}/notes",
+        f"{DIRECTORY}/{7:020d}.index",
+        DIRECTORY + "/" + "\u0660" * 20 + ".log",
+    ):
+        file = node.disk.open(name, write=True, create=True)
+        file.write([b"?" * 100], 0)
+        file.close()
+    file = node.disk.open("d/queues/a/log.json", write=True)
+    file.write([b"[" * 100_000], 0)
+    file.close()
+    again = Node(node.disk)
+    assert len(bodies(again.catalog.open("a"))) == 100
+    assert again.catalog.quarantine_unknown(["a"]) == ["README"]
+    assert not node.disk.exists(f"{DIRECTORY}/{7:020d}.index")
+    assert node.disk.exists("d/commit-x.journal")
+    assert node.disk.exists(f"{DIRECTORY}/notes")
+
+
+def test_what_is_in_quarantine_stays() -> None:
+    disk = SimDisk()
+    for number in range(3):
+        node = Node(disk)
+        log = node.catalog.create("a", "/", "q", {})
+        fill(log, 1 + number)
+        node.settle()
+        assert Node(disk).catalog.quarantine_unknown([]) == ["a"]
+    assert disk.list("d/quarantine") == ["a", "a-2", "a-3"]
+
+
+def test_an_index_of_another_file_is_rebuilt() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    offsets = fill(log, 200)
+    node.settle()
+    assert len(log.partition.segments) > 2
+    index = SparseIndex(500)
+    for at in range(0, 3000, 700):
+        index.note(at // 100, 0, at)
+    path = log.partition.segments[0].index_path
+    node.disk.unlink(path)
+    file = node.disk.open(path, write=True, create=True)
+    file.write([index.pack()], 0)
+    file.close()
+    log = reopened(node.disk).catalog.logs["a"]  # type: ignore[arg-type]  # a SimDisk
+    for offset in reversed(offsets):
+        assert log.read_one(offset).offset == offset
+
+
+def test_verify_compares_the_files_with_the_checkpoints() -> None:
+    """Every byte that is there may be as written while whole segments are not there."""
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    for number in range(20):
+        fill(log, 10, first=number)
+        node.settle()
+    segments = log.partition.segments
+    assert len(segments) > 3
+    active = segments[-1].path
+    node.catalog.stop()
+    states = read_node_states("d", node.disk)
+
+    def problem_of(change: str, path: str) -> str:
+        disk = copy.deepcopy(node.disk)
+        assert isinstance(disk, SimDisk)
+        if change == "unlink":
+            disk.unlink(path)
+        elif change == "cut":
+            del inode(disk, path).now[-5:]
+        else:
+            file = disk.open(path, write=True, create=True)
+            file.truncate(0)
+            file.write([change.encode()], 0)
+            file.close()
+        problem = verify(DIRECTORY, disk, states).problem
+        with pytest.raises(CorruptLog) as caught:
+            reopened(disk)
+        assert problem is not None
+        assert problem.kind == ROT
+        assert problem.path == caught.value.path
+        assert problem.text == caught.value.text
+        assert problem.path not in problem.text
+        return problem.text
+
+    assert verify(DIRECTORY, node.disk, states).problem is None
+    for segment in segments:
+        assert problem_of("unlink", segment.path) == "the segment is missing"
+    assert problem_of("cut", active) == "the segment ends before its recovery point"
+    assert problem_of("", f"{DIRECTORY}/{9999:020d}.log") == f"the segment should begin at offset {log.end}"
+    assert problem_of('{"version": 7}', "d/queues/a/log.json") == "format version 7, not 0"

@@ -46,6 +46,8 @@ OPTIONS = LogOptions(
     clean_slice_bytes=1000,
 )
 LOGS = 4
+#: Operations that may fail.
+FAULTS = ("sync", "write", "create", "rename", "unlink", "sync_directory")
 
 
 class ManualWorker:
@@ -612,7 +614,7 @@ def make_move(world: World, name: str, number: int, random: Random) -> None:
         case "truncate":
             world.truncate(number, random.random())
         case "fail":
-            operation = random.choice(("sync", "sync", "write", "rename", "sync_directory"))
+            operation = random.choice(("sync", "sync", *FAULTS))
             world.fail(operation, random.randrange(4), random.choice((errno.EIO, errno.ENOSPC)))
         case "crash":
             world.crash(random.getrandbits(30))
