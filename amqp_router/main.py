@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import difflib
 import logging
 import os
 import platform
@@ -21,6 +22,7 @@ from amqp_router.server import (
     ListenError,
     Server,
     ServerOptions,
+    clear_ready_file,
     connections_allowed,
     peer_text,
     signals,
@@ -29,12 +31,13 @@ from amqp_router.server import (
 from amqp_router.version import VERSION
 from spark_analytics import cli as analytics
 
-OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
+OK, FAILED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = {
     OK: "done, or stopped as asked (SIGTERM, SIGINT)",
     FAILED: "an error that the log tells, or `log` found a damaged file",
     USAGE: "a command, option or configuration value that does not fit",
-    UNAVAILABLE: "the data directory or the port cannot be used",
+    UNAVAILABLE: "the data directory or the port cannot be used, or a package or Java is missing",
+    INTERRUPTED: "interrupted (Ctrl-C) before it was done",
 }
 
 EXAMPLES = """\
@@ -82,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), USAGE)
     except (DataDirError, ListenError) as error:
         return _complain(str(error), UNAVAILABLE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
         return OK
@@ -98,6 +103,15 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Leave with exit code 2."""
         self.exit(USAGE, f"amqp-router: {message}; see `{self.prog} --help`\n")
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+        """Complain here of what is left, and not in the parser above, whose help says nothing of it."""
+        namespace, left = super().parse_known_args(*args, **kwargs)
+        if left:
+            close = difflib.get_close_matches(left[0].partition("=")[0], self._option_string_actions, 1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            self.error(f"unknown argument: {left[0]}{hint}")
+        return namespace, left
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -188,8 +202,10 @@ def serve(args: argparse.Namespace) -> int:
         logs.event(logger, logging.WARNING, "configuration reloaded", log_level=level)
 
     try:
+        if settings.ready_file is not None:
+            _clear_ready_file(settings.ready_file)
         return asyncio.run(_serve(settings, directory, open_files, logger, reload))
-    except (DataDirError, ListenError):
+    except (config.ConfigError, DataDirError, ListenError):
         raise
     except Exception:
         logger.exception("the broker failed")
@@ -284,6 +300,15 @@ async def _serve(
         await server.stop()
     logs.event(logger, logging.INFO, "stopped")
     return OK
+
+
+def _clear_ready_file(path: Path) -> None:
+    try:
+        clear_ready_file(path)
+    except OSError as error:
+        raise config.ConfigError(
+            f"ready_file: {path} cannot be written ({error.strerror}); name another with --ready-file"
+        ) from None
 
 
 def _banner(

@@ -197,11 +197,27 @@ def bind_problem(host: str, port: int, error: OSError, flags: tuple[str, str] = 
     return f"cannot listen on {where}: {error.strerror}; choose another with {bind_flag} or {port_flag}"
 
 
+def clear_ready_file(path: Path) -> None:
+    """Remove what a killed broker left: whoever waits for the file would take it for ours.
+
+    Raises:
+        OSError: the file could not be written there either.
+    """
+    new = _new_ready_file(path)
+    new.touch()
+    new.unlink()
+    path.unlink(missing_ok=True)
+
+
 def write_ready_file(path: Path, content: dict[str, Any]) -> None:
     """Write `content` as JSON so that a reader sees all of it or no file."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new = _new_ready_file(path)
     new.write_text(json.dumps(content) + "\n")
     new.replace(path)
+
+
+def _new_ready_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{os.getpid()}.new")
 
 
 @contextlib.contextmanager

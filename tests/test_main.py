@@ -83,7 +83,9 @@ def test_output_cut_short() -> None:
     ("arguments", "says"),
     [
         (["bogus"], "'bogus'"),
-        (["serve", "--nope"], "--nope"),
+        (["serve", "--nope"], "--nope; see `amqp-router serve --help`"),
+        (["serve", "--datadir", "d"], "--datadir (did you mean --data-dir?)"),
+        (["serve", "data"], "unknown argument: data"),
         (["serve", "--amqp"], "--amqp"),
         (["serve", "--amqp-port", "70000"], "--amqp-port: '70000'"),
         (["serve", "--config", "/no/such.toml"], "/no/such.toml"),
@@ -110,6 +112,37 @@ def test_foreign_data_directory(tmp_path: Path) -> None:
 
 def test_unwritable_data_directory() -> None:
     assert "/proc/data" in refused("serve", "--amqp-port", "0", "--data-dir", "/proc/data", code=3)
+
+
+def test_ready_file_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "none" / "ready.json"
+    options = ["--amqp-port", "0", "--admin-port", "0", "--data-dir", str(tmp_path / "d")]
+    line = refused("serve", *options, "--ready-file", str(file), code=2)
+    assert f"ready_file: {file} cannot be written (No such file or directory)" in line
+
+
+def test_ready_file_of_a_killed_broker_goes_before_the_next_serves(tmp_path: Path) -> None:
+    """Here the next cannot serve at all; whoever waits for the file must not take the old one for its."""
+    stale = tmp_path / "ready.json"
+    stale.write_text("{}")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        options = ["--amqp-port", port, "--admin-port", "0", "--data-dir", str(tmp_path / "d")]
+        refused("serve", *options, "--ready-file", str(stale), code=3)
+    assert not stale.exists()
+
+
+def test_interrupted_before_it_serves() -> None:
+    code = """
+import signal, sys
+from amqp_router import log_command, main
+log_command.inspect = lambda _: signal.raise_signal(signal.SIGINT)
+sys.exit(main.main(["log", "inspect", "data"]))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_port_in_use(tmp_path: Path) -> None:
