@@ -125,8 +125,12 @@ def pick(table: str, names: Sequence[str] | None) -> tuple[Column, ...]:
 
 
 def ddl(columns: Iterable[Column]) -> str:
-    """The columns as Spark's DDL text."""
-    return ", ".join(f"`{column.name}` {column.sql}" for column in columns)
+    """The columns as Spark's DDL text, their meanings as comments."""
+    return ", ".join(f"`{column.name}` {column.sql} COMMENT {_quoted(column.meaning)}" for column in columns)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "\\'") + "'"
 
 
 def arrow_schema(columns: Iterable[Column]) -> Any:

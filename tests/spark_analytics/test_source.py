@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 import spark_analytics
 from amqp_router.protocol.fields import encode_plain
 from spark_analytics.doctor import first_line
-from spark_analytics.schema import TABLES, arrow_schema, ddl
+from spark_analytics.schema import TABLES, arrow_schema, ddl, pick
 from spark_analytics.spark_session import PUSHDOWN_CONF
 
 from .encoder import (
@@ -104,7 +104,7 @@ def test_schemas_are_what_spark_expects() -> None:
         schema = _parse_datatype_json_string(f'{{"type":"struct","fields":[{fields}]}}')
         assert isinstance(schema, StructType)
         assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(columns))
-        assert ddl(columns[:1]) == f"`{columns[0].name}` {columns[0].sql}"
+        assert ddl(columns[:1]) == "`vhost` string COMMENT 'virtual host'"
 
 
 def test_routing_in_sql(spark: Any, data: Path) -> None:
@@ -164,6 +164,13 @@ def test_views_by_sql(spark: Any, data: Path) -> None:
             f"CREATE OR REPLACE TEMPORARY VIEW v USING amqp_router OPTIONS ({option}, columns 'offset')"
         )
         assert spark.sql("SELECT count(*) FROM v").first()[0] == 606
+
+
+def test_columns_say_what_they_mean(spark: Any, data: Path) -> None:
+    spark.read.format("amqp_router").load(str(data)).createOrReplaceTempView("described")
+    comments = {row["col_name"]: row["comment"] for row in spark.sql("DESCRIBE described").collect()}
+    assert comments == {column.name: column.meaning for column in pick("routing", None)}
+    assert "'' = the default exchange" in comments["exchange"]
 
 
 def test_a_table_by_sql_is_refused(spark: Any, data: Path) -> None:
