@@ -6,7 +6,6 @@ Nothing of the extra ``analytics`` is imported before a command runs, so that th
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -16,17 +15,22 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
-from .errors import AnalyticsError, MissingExtra, NoJava
+from .errors import AnalyticsError, MissingExtra, NoJava, OptionError
 from .java import prepare
 
 OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
+#: A file or a pipe gets whole names, however long.
+_WIDTH_OF_FILES = 10_000
 TABLES = ("exchange", "key", "queue", "hour", "unroutable")
 _TITLES = {
     "exchange": "Messages per exchange",
     "key": "Messages per routing key",
     "queue": "Messages routed to each queue",
-    "hour": "Messages per hour (UTC)",
     "unroutable": "Messages that went to no queue",
+}
+_HOUR_TITLES = {
+    "broker": "Messages per hour (UTC)",
+    "amqp": "Messages in queues' logs per hour of their own timestamps (UTC)",
 }
 
 EXAMPLES = """\
@@ -102,30 +106,16 @@ def _positive(text: str) -> int:
 
 def require(*modules: str) -> None:
     """Raises ``MissingExtra`` that names what to install unless all of these packages are there."""
+    from .doctor import requirement  # noqa: PLC0415
+
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if not missing:
         return
-    wanted = " ".join(f"'{requirement}'" for requirement in _requirements(missing))
+    wanted = " ".join(f"'{requirement(name)}'" for name in missing)
     raise MissingExtra(
         f"{', '.join(missing)} not installed (the extra `analytics` has what Spark needs); "
         f"run: {sys.executable} -m pip install {wanted}"
     )
-
-
-def _requirements(names: list[str]) -> list[str]:
-    """The requirements for these packages as this installation's metadata states them."""
-    try:
-        stated = importlib.metadata.requires("amqp-router") or []
-    except importlib.metadata.PackageNotFoundError:
-        stated = []
-    known = {line.split(";")[0].strip() for line in stated if "extra ==" in line}
-    found = []
-    for name in names:
-        of_name = [
-            line for line in known if line.startswith(name) and not line[len(name) : len(name) + 1].isalnum()
-        ]
-        found.append(min(of_name, key=len, default=name))
-    return found
 
 
 def run_stats(args: argparse.Namespace) -> int:
@@ -156,30 +146,24 @@ def _complain(text: str, code: int) -> int:
 def _doctor(args: argparse.Namespace) -> int:
     from .doctor import examine  # noqa: PLC0415
 
-    require("rich")
-    from rich.console import Console  # noqa: PLC0415 - of the extra
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console(soft_wrap=True)
+    is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # not by rich, which may be missing
+    green, red, plain = ("\x1b[32m", "\x1b[1;31m", "\x1b[0m") if is_coloured else ("", "", "")
     bad = 0
     for finding in examine(args.data, install_java=not args.no_install):
-        mark, style = ("ok", "green") if finding.right else ("WRONG", "bold red")
-        console.print(Text.assemble((f"{mark:<6}", style), f"{finding.what:<10} {finding.text}"))
+        mark = f"{green}ok   " if finding.right else f"{red}WRONG"
+        print(f"{mark}{plain} {finding.what:<10} {finding.text}", flush=True)
         if not finding.right:
             bad += 1
-            console.print(Text("\n".join(f"{'':<17}{line}" for line in finding.advice.splitlines())))
-    console.print("Spark can read the logs." if not bad else f"{bad} thing(s) to set right.")
+            for line in finding.advice.splitlines():
+                print(f"{'':<17}{line}")
+    print("Spark can read the logs." if not bad else f"{bad} thing{'s' * (bad > 1)} to set right.")
     return FAILED if bad else OK
 
 
 def _stats(args: argparse.Namespace) -> int:
     require("numpy", "pyarrow", "pyspark", "rich", *(["matplotlib"] if args.plot else []))
-    if args.queue and args.timestamp != "amqp":
-        raise AnalyticsError("--queue belongs to --timestamp amqp")
-    from .arrow import end_offsets  # noqa: PLC0415 - of the extra, like all below
-
-    end_offsets(args.data)  # a wrong path should not cost a start of Spark
-    from rich.console import Console  # noqa: PLC0415
+    _check(args)
+    from rich.console import Console  # noqa: PLC0415 - of the extra, like all below
 
     prepare(install=True)
     errors = Console(stderr=True)
@@ -197,14 +181,54 @@ def _stats(args: argparse.Namespace) -> int:
                 log.seek(0)
                 tail = log.read().decode(errors="replace").strip().splitlines()[-5:]
                 return _complain("\n".join([f"Spark failed: {first_line(error)}", *tail]), FAILED)
+    titles = {**_TITLES, "hour": _HOUR_TITLES[args.timestamp]}
     if args.json:
         print(json.dumps(figures, default=_as_json, indent=2, ensure_ascii=False))
     else:
-        _print(figures, args.top)
+        _print(figures, titles, args.top)
     if args.plot:
-        _plot(figures, args.plot)
+        _plot(figures, titles, args.plot)
         print(f"drawn into {args.plot}", file=sys.stderr)
     return OK
+
+
+def _check(args: argparse.Namespace) -> None:
+    """What is wrong with the arguments or the data, before that costs a start of Spark.
+
+    Raises:
+        AnalyticsError: something is.
+    """
+    from .options import parse_options  # noqa: PLC0415
+    from .snapshot import take_snapshot  # noqa: PLC0415
+
+    if args.queue and args.timestamp != "amqp":
+        raise AnalyticsError("--queue belongs to --timestamp amqp")
+    try:
+        take_snapshot(parse_options({"path": args.data, **_options(args)}))
+    except OptionError as error:
+        text = str(error)
+        for name, flag in _FLAGS.items():
+            text = text.replace(f"option '{name}'", flag)
+        raise AnalyticsError(text) from None
+    if args.plot:
+        from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415
+
+        kind = os.path.splitext(args.plot)[1].removeprefix(".").lower()
+        if kind not in FigureCanvasBase.get_supported_filetypes():
+            raise AnalyticsError(f"--plot {args.plot}: a picture ends in .png, .svg or .pdf")
+        directory = os.path.dirname(os.path.abspath(args.plot))
+        if not os.access(directory, os.W_OK):
+            raise AnalyticsError(f"--plot {args.plot}: the folder {directory} is not there or not writable")
+
+
+#: Options of the data source by the flags that set them.
+_FLAGS = {"vhosts": "--vhost", "startingTimestamp": "--since", "endingTimestamp": "--until"}
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    """The data source's options as the flags have them."""
+    given = {"vhosts": args.vhost, "startingTimestamp": args.since, "endingTimestamp": args.until}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _figures(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
@@ -212,11 +236,9 @@ def _figures(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
     from .spark_session import session  # noqa: PLC0415
     from .statistics import routing_stats  # noqa: PLC0415
 
-    options = {"vhosts": args.vhost, "startingTimestamp": args.since, "endingTimestamp": args.until}
     spark = session("amqp-router analytics stats", log_file=log_file)
     try:
-        given = {name: value for name, value in options.items() if value is not None}
-        stats = routing_stats(spark, args.data, **given)
+        stats = routing_stats(spark, args.data, **_options(args))
         tables = {
             "exchange": stats.per_exchange,
             "key": stats.per_routing_key,
@@ -227,13 +249,14 @@ def _figures(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
         figures: dict[str, Any] = {
             "data": os.path.abspath(args.data),
             "totals": _plain(stats.totals().collect()[0]),
+            "cut": [],
         }
         for name in args.by or TABLES:
             # One more, to know whether there are more.
             rows = tables[name]().limit(args.top + 1).collect()
             figures[name] = [_plain(row) for row in rows[: args.top]]
             if len(rows) > args.top:
-                figures.setdefault("cut", []).append(name)
+                figures["cut"].append(name)
         return figures
     finally:
         spark.stop()
@@ -253,12 +276,13 @@ def _as_json(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is no figure")
 
 
-def _print(figures: dict[str, Any], top: int) -> None:
+def _print(figures: dict[str, Any], titles: dict[str, str], top: int) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     console = Console()
+    window = console.width if console.is_terminal else _WIDTH_OF_FILES
     totals = figures["totals"]
     console.print(
         f"{totals['messages']:,} messages published, {totals['copies']:,} copies routed to queues, "
@@ -273,17 +297,26 @@ def _print(figures: dict[str, Any], top: int) -> None:
         if name not in figures:
             continue
         rows = figures[name]
-        cut = f", the first {top}" if name in figures.get("cut", []) else ""
+        cut = f", the first {top}" if name in figures["cut"] else ""
         console.print()
         if not rows:
-            console.print(f"{_TITLES[name]}: none")
+            console.print(f"{titles[name]}: none")
             continue
-        table = Table(title=_TITLES[name] + cut, title_justify="left")
-        for column, value in rows[0].items():
-            table.add_column(column, justify="right" if isinstance(value, int) else "left")
+        table = Table(title=titles[name] + cut, title_justify="left")
+        least = 1
+        for column in rows[0]:
+            values = [row[column] for row in rows]
+            is_figure = isinstance(values[0], int | datetime)
+            # In a narrow window names are broken, figures and headings never.
+            shown = [column, *(_cell(column, value) for value in values if is_figure)]
+            width = max(map(len, shown))
+            justify: Any = "right" if isinstance(values[0], int) else "left"
+            table.add_column(column, justify=justify, overflow="fold", min_width=width)
+            least += width + 3
         for row in rows:
             table.add_row(*[Text(_cell(column, value)) for column, value in row.items()])
-        console.print(table)
+        console.width = max(window, least)
+        console.print(table, crop=False)
 
 
 def _cell(column: str, value: Any) -> str:
@@ -296,7 +329,7 @@ def _cell(column: str, value: Any) -> str:
     return "-" if value is None else str(value)
 
 
-def _plot(figures: dict[str, Any], path: str) -> None:
+def _plot(figures: dict[str, Any], titles: dict[str, str], path: str) -> None:
     """Bars of the messages of each table, one below the other."""
     import matplotlib  # noqa: PLC0415
 
@@ -318,8 +351,8 @@ def _plot(figures: dict[str, Any], path: str) -> None:
         labels = [" ".join(_label(row, name)) for row in rows]
         axis.barh(range(len(rows)), [row["messages"] for row in rows], color="#2b7a9b")
         axis.set_yticks(range(len(rows)), labels, fontsize=8)
-        axis.invert_yaxis()
-        axis.set_title(_TITLES[name], loc="left", fontsize=10)
+        axis.set_ylim(len(rows) - 0.4, -0.6)
+        axis.set_title(titles[name], loc="left", fontsize=10)
         axis.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
         axis.spines[["top", "right"]].set_visible(False)
     try:

@@ -15,7 +15,15 @@ from . import java
 from .errors import AnalyticsError
 
 #: What of each package is known to work: the lowest version, and the first that is not known.
-VERSIONS = {"pyspark": ("4.2", "4.4"), "pyarrow": ("17", "27"), "numpy": ("2", "3")}
+VERSIONS = {
+    "numpy": ("2", "3"),
+    "pyarrow": ("17", "27"),
+    "pyspark": ("4.2", "4.4"),
+    "rich": ("13", "16"),
+    "matplotlib": ("3.8", "4"),
+}
+#: Only pictures need it.
+OPTIONAL = "matplotlib"
 
 
 class Finding(NamedTuple):
@@ -31,7 +39,7 @@ def examine(path: str | None, *, install_java: bool = True) -> Iterator[Finding]
     """Look at one thing after the other; stops where the next would only fail for the same reason."""
     yield Finding("python", True, f"{platform.python_version()} at {sys.executable}")
     missing = False
-    for name in VERSIONS:
+    for name in [name for name in VERSIONS if name != OPTIONAL]:
         finding = _package(name)
         missing = missing or not finding.right
         yield finding
@@ -50,14 +58,19 @@ def examine(path: str | None, *, install_java: bool = True) -> Iterator[Finding]
 
 def _package(name: str) -> Finding:
     low, above = VERSIONS[name]
-    wanted = f"{name}>={low},<{above}"
-    advice = f"{sys.executable} -m pip install '{wanted}'"
+    advice = f"{sys.executable} -m pip install '{requirement(name)}'"
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return Finding(name, False, "is not installed", advice)
     good = _numbers(low) <= _numbers(version) < _numbers(above)
     return Finding(name, good, version, "" if good else advice)
+
+
+def requirement(name: str) -> str:
+    """What to ask pip for."""
+    low, above = VERSIONS[name]
+    return f"{name}>={low},<{above}"
 
 
 def _numbers(version: str) -> list[int]:

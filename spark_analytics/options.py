@@ -99,7 +99,7 @@ def parse_options(options: Mapping[str, Any]) -> ReadOptions:
         raise OptionError("say which data directory to read: .option('path', D) or .option('logdirs', ...)")
     start_us, end_us = _time(given, "startingTimestamp"), _time(given, "endingTimestamp")
     if start_us is not None and end_us is not None and start_us >= end_us:
-        raise OptionError("option 'startingTimestamp' is not before 'endingTimestamp'")
+        raise OptionError("option 'startingTimestamp' is not before option 'endingTimestamp'")
     return ReadOptions(
         directories=tuple(directories),
         table=table,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
+import threading
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -63,7 +65,7 @@ def session(
         builder = builder.config(key, str(value))
     # Of PySpark, at every turn; nothing here uses pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    with _standard_error_to(log_file):
+    with _standard_error_to(log_file), _interrupts_wait():
         spark = builder.getOrCreate()
     return register(spark)
 
@@ -79,6 +81,23 @@ def register(spark: SparkSession) -> SparkSession:
         warnings.simplefilter("ignore")
         spark.dataSource.register(AmqpRouterSource)
     return spark
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Ctrl-C comes at the end of the block: PySpark leaves a Java that is still starting behind, for ever."""
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from amqp_router.main import main
-from spark_analytics import spark_session
+from spark_analytics import doctor, spark_session
 
 from .encoder import Run, name, routing_batch, routing_log, stamp, write_marks
 
@@ -129,17 +131,98 @@ def test_doctor(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--queue", "q"], "--queue belongs to --timestamp amqp"),
         (["--by", "colour"], "invalid choice: 'colour'"),
         (["--top", "0"], "not a number above 0"),
+        (["--since", "yesterday"], "--since takes a time as 2026-01-31T12:00:00Z"),
+        (["--since", "2026-02-01", "--until", "2026-01-01"], "--since is not before --until"),
+        (["--plot", "p.pgn"], "--plot p.pgn: a picture ends in .png"),
+        (["--plot", "/nowhere/p.png"], "the folder /nowhere is not there"),
     ],
 )
 def test_refused_before_spark_starts(
-    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], text: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        code = main(["analytics", "stats", *arguments])
+        code = main(["analytics", "stats", "--data", str(data), *arguments])
     except SystemExit as error:
         code = int(str(error.code))
     assert code == 2
     assert text in capsys.readouterr().err
+
+
+def test_nothing_is_cut_off(kept: Kept, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe is not 80 columns wide."""
+    stamp(tmp_path)
+    key = "k" * 200
+    (log,) = routing_log(tmp_path, "/", NAMES)
+    log.append(routing_batch(0, [Run(0, key.encode(), T0)]))
+    write_marks(tmp_path, [log])
+    assert main(["analytics", "stats", "--data", str(tmp_path), "--by", "key"]) == 0
+    assert key in capsys.readouterr().out
+
+
+def test_a_narrow_window_breaks_names_not_figures(
+    kept: Kept, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "30")
+    assert main(["analytics", "stats", "--data", str(data), "--by", "hour", "--by", "key"]) == 0
+    output = capsys.readouterr().out
+    for text in ("unroutable", "2023-11-14 22:00:00", "1,202", "8,400"):
+        assert text in output
+
+
+def test_versions_are_those_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    stated = {re.split("[<>=]", line)[0]: line for line in [*extras["analytics"], *extras["demo"]]}
+    assert {name: doctor.requirement(name) for name in doctor.VERSIONS} == {
+        name: stated[name] for name in doctor.VERSIONS
+    }
+
+
+def test_doctor_without_any_package() -> None:
+    code = """
+import sys
+for name in ("numpy", "pyarrow", "pyspark", "rich"):
+    sys.modules[name] = None
+import importlib.metadata
+from amqp_router.main import main
+def version(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+importlib.metadata.version = version
+sys.exit(main(["analytics", "doctor"]))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (1, "")
+    assert "-m pip install 'rich>=13,<16'" in result.stdout
+    assert result.stdout.endswith("4 things to set right.\n")
+
+
+def test_interrupted_while_java_starts(tmp_path: Path) -> None:
+    """PySpark alone would leave that Java behind, running for ever."""
+    code = """
+import os, signal, sys, threading, time
+from pyspark.sql import SparkSession
+from spark_analytics import session
+usual = SparkSession.Builder.getOrCreate
+def interrupted(self):
+    signal.raise_signal(signal.SIGINT)
+    return usual(self)
+SparkSession.Builder.getOrCreate = interrupted
+try:
+    session("interrupted", log_file=sys.argv[1], master="local[1]", conf={"spark.driver.memory": "1g"})
+except KeyboardInterrupt:
+    print("started:", SparkSession._instantiatedSession is not None)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "java.log")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, "started: True\n"), result.stderr
 
 
 def test_the_broker_runs_without_the_extra() -> None:
