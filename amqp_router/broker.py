@@ -81,7 +81,7 @@ class Commits:
         waiting.extend(late)
 
 
-class _LogRemoval:
+class LogRemoval:
     """Waits for a queue's row to be gone before its log goes."""
 
     def __init__(self, incarnation: str, catalog: Catalog) -> None:
@@ -310,7 +310,7 @@ class Broker:
             return
         assert self._queues is not None
         self._queues.forget(queue.incarnation)
-        removal = _LogRemoval(queue.incarnation, self.catalog)
+        removal = LogRemoval(queue.incarnation, self.catalog)
         if rev <= self.commits.committed:
             removal.committed(rev)
         else:

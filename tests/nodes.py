@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from amqp_router.auth.mechanisms import MECHANISMS
-from amqp_router.broker import Commits
+from amqp_router.broker import Commits, LogRemoval
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.connection.ticker import Ticker
@@ -28,8 +28,7 @@ from persistence.log.memory import MemoryBudget
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import InlineWorker
-from tests.persistence.log.world import ManualTimer, ManualWorker
+from tests.persistence.log.support import InlineWorker, ManualClock, ManualWorker
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
@@ -93,15 +92,6 @@ class SimUser:
         return self._permissions
 
 
-class _Removal:
-    def __init__(self, catalog: Catalog, incarnation: str) -> None:
-        self._catalog = catalog
-        self._incarnation = incarnation
-
-    def committed(self, rev: int) -> None:
-        self._catalog.forget(self._incarnation)
-
-
 class SimNode:
     """One run of a node over ``disk`` and ``definitions``, which a next run may be given."""
 
@@ -121,10 +111,9 @@ class SimNode:
         self.definitions = definitions or SimDefinitions()
         self.options = options or ConnectionOptions()
         self.boot = boot
-        self.now = 1000.0 * boot
+        self.clock = ManualClock(1000.0 * boot)
         self.names = 0
         self.ready: deque[Callable[[], None]] = deque()
-        self.timers: list[ManualTimer] = []
         #: Calls that other threads have put onto the loop, which has not heard of them.
         self.posted: deque[Callable[[], None]] = deque()
         #: Set to run the agenda in a turn of its own, as under a loop that has more to do.
@@ -133,7 +122,7 @@ class SimNode:
         self.faults: list[BaseException] = []
         self.permissions = Everything()
         self.tick = Tick(self.ready.append)
-        self.tick.now_us = self._wall_us()
+        self.tick.now_us = self.clock.wall_us()
         self.commits = Commits()
         self.commits.committed = self.definitions.committed
         self.budget = MemoryBudget(memory_bytes)
@@ -145,9 +134,9 @@ class SimNode:
             "data",
             log_options,
             post=self.posted.append,
-            call_later=self._call_later,
-            clock=lambda: self.now,
-            wall_us=self._wall_us,
+            call_later=self.clock.call_later,
+            clock=self.clock.read,
+            wall_us=self.clock.wall_us,
             worker=self.worker,
         )
         self.catalog = Catalog(
@@ -257,13 +246,10 @@ class SimNode:
 
     def sleep(self, seconds: float) -> None:
         """Time goes by; timers go off."""
-        self.now += seconds
-        self.tick.now_us = self._wall_us()
-        due = [timer for timer in self.timers if timer.due <= self.now and not timer.cancelled]
-        self.timers = [timer for timer in self.timers if timer.due > self.now and not timer.cancelled]
-        for timer in sorted(due, key=lambda timer: timer.due):
-            if not timer.cancelled:
-                self.enter(timer.callback)
+        timers = self.clock.advance(seconds)
+        self.tick.now_us = self.clock.wall_us()
+        for timer in timers:
+            self.enter(timer.go_off)
         self.quiet()
 
     def stop(self) -> None:
@@ -278,14 +264,6 @@ class SimNode:
         pagers = [queue for queue in self.vhost.queues.values() if queue.pager is not None]
         assert self.disk.open_files <= len(pagers)
         self.disk.open_files = 0
-
-    def _call_later(self, delay: float, callback: Callable[[], None]) -> ManualTimer:
-        timer = ManualTimer(self.now + delay, callback)
-        self.timers.append(timer)
-        return timer
-
-    def _wall_us(self) -> int:
-        return int(self.now * 1_000_000)
 
     # -- queues, as the broker makes them -------------------------------------------------------------
 
@@ -316,7 +294,7 @@ class SimNode:
     def _queue_deleted(self, queue: Queue, rev: int) -> None:
         if queue.log is None:
             return
-        removal = _Removal(self.catalog, queue.incarnation)
+        removal = LogRemoval(queue.incarnation, self.catalog)
         if rev <= self.commits.committed:
             removal.committed(rev)
         else:

@@ -6,10 +6,12 @@ The lists of bugs stand beside what must find them: ``tests/model/planted.py``,
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +38,21 @@ class Planted(NamedTuple):
     #: Seeds the model walks at most (0: as usual), and the mix of moves that reaches it best (-1: all).
     seeds: int = 0
     mix: int = -1
+
+
+def walk_seeds(first: int, last: int, walk: Callable[[int], Counter[str]]) -> int:
+    """Walk the seeds ``[first, last)``; 1 at the first that fails, else 0 with the histogram of moves."""
+    logging.disable(logging.CRITICAL)
+    total: Counter[str] = Counter()
+    for seed in range(first, last):
+        try:
+            total += walk(seed)
+        except Exception as error:
+            print(f"seed {seed}: {type(error).__name__}: {error}")
+            return 1
+    for move, count in sorted(total.items()):
+        print(f"{count:8} {move}")
+    return 0
 
 
 def run(tree: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:

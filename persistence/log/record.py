@@ -180,26 +180,23 @@ def settles_batch(
     """A SETTLES batch of runs (first offset, count, kind, delivery_count)."""
     pack = SETTLE.pack
     payload = b"".join([pack(first, count, kind, 0, delivery, 0, 0) for first, count, kind, delivery in runs])
-    batch = Batch()
-    batch.kind = SETTLES
+    batch = _batch(SETTLES, payload, base, last, now_us, epoch)
     batch.record_size = SETTLE_SIZE
-    batch.base = base
-    batch.last = last
     batch.count = len(runs)
-    batch.base_ts = now_us
-    batch.epoch = epoch
-    batch.pieces = [payload]
-    batch.length = HEADER_SIZE + len(payload)
     return batch
 
 
 def control_batch(payload: bytes, base: int, last: int, now_us: int, epoch: int) -> Batch:
     """A CONTROL batch around a payload made by one of the functions below."""
+    return _batch(CONTROL, payload, base, last, now_us, epoch)
+
+
+def _batch(kind: int, payload: bytes, base: int, last: int, now_us: int, epoch: int) -> Batch:
     batch = Batch()
-    batch.kind = CONTROL
+    batch.kind = kind
+    batch.count = 1
     batch.base = base
     batch.last = last
-    batch.count = 1
     batch.base_ts = now_us
     batch.epoch = epoch
     batch.pieces = [payload]

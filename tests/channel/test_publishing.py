@@ -43,18 +43,6 @@ def batch(*publishes: tuple[str, bytes], channel: int = 1) -> bytes:
     )
 
 
-def fail_next(client: Client, operation: str, path_part: str = ".log", error: int = errno.EIO) -> None:
-    """The next such operation on such a file fails, once."""
-    disk = client.node.disk
-
-    def hook(name: str, path: str) -> None:
-        if name == operation and path_part in path:
-            disk.hook = None
-            raise OSError(error, "simulated", path)
-
-    disk.hook = hook
-
-
 # -- confirms and the log ---------------------------------------------------------------------------
 
 
@@ -231,7 +219,7 @@ def test_failed_log_nacks(client: Client, operation: str) -> None:
     client.declare("e", durable=True)
     client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
     client.feed(batch(("d", PERSISTENT), ("d", PERSISTENT), ("e", PERSISTENT)))
-    fail_next(client, operation, queue.incarnation)
+    client.node.disk.fail(operation, queue.incarnation, once=True)
     client.node.settle()
     assert answers(client) == [("nack", 1, False), ("nack", 2, False), ("ack", 3, True)]
     client.feed(batch(("d", PERSISTENT), ("d", TRANSIENT), ("e", PERSISTENT)))
@@ -249,7 +237,7 @@ def test_copies_of_a_failed_publish_stay_elsewhere(client: Client) -> None:
         client.take()
     client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
     client.publish(b"first", exchange="amq.fanout", properties=PERSISTENT)
-    fail_next(client, "sync", client.node.queue("d").incarnation)
+    client.node.disk.fail("sync", client.node.queue("d").incarnation, once=True)
     client.node.settle()
     client.publish(b"second", exchange="amq.fanout", properties=PERSISTENT)
     client.node.settle()

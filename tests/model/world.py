@@ -22,8 +22,6 @@ After every start:
 from __future__ import annotations
 
 import contextlib
-import errno
-import logging
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -36,6 +34,7 @@ from tests.model.shadow import Out, Publish, ShadowChannel, ShadowConsumer, Shad
 from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimDefinitions, SimNode, publish_frames
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.world import OPTIONS
+from tests.planting import walk_seeds
 
 QUEUES = {"d": True, "e": True, "t": False}
 FANOUT = "amq.fanout"
@@ -558,17 +557,7 @@ class World:
         """The ``after``-th such operation of the disk fails, once."""
         self.moves[f"disk fails: {operation}"] += 1
         self.has_failed = True
-        left = after
-
-        def hook(name: str, path: str) -> None:
-            nonlocal left
-            if name == operation:
-                if left == 0:
-                    self.disk.hook = None
-                    raise OSError(errno.EIO, "simulated", path)
-                left -= 1
-
-        self.disk.hook = hook
+        self.disk.fail(operation, after=after, once=True)
         self._settle_down()
         self.disk.hook = None
 
@@ -897,18 +886,8 @@ def end(world: World, random: Random) -> None:
 
 
 def main(first: int, last: int, moves: int = 120) -> int:
-    """Walk the seeds ``[first, last)``; 1 at the first that fails, else 0 with the histogram of moves."""
-    logging.disable(logging.CRITICAL)
-    total: Counter[str] = Counter()
-    for seed in range(first, last):
-        try:
-            total += walk(seed, moves).moves
-        except Exception as error:
-            print(f"seed {seed}: {type(error).__name__}: {error}")
-            return 1
-    for move, count in sorted(total.items()):
-        print(f"{count:8} {move}")
-    return 0
+    """Walk the seeds ``[first, last)``."""
+    return walk_seeds(first, last, lambda seed: walk(seed, moves).moves)
 
 
 if __name__ == "__main__":

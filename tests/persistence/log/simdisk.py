@@ -125,6 +125,23 @@ class SimDisk:
         #: What happened to which kind of file.
         self.events: Counter[str] = Counter()
 
+    def fail(
+        self, operation: str, part: str = "", *, error: int = errno.EIO, after: int = 0, once: bool = False
+    ) -> None:
+        """Let such operations on paths with ``part`` fail from the ``after``-th on, or that one alone."""
+        left = after
+
+        def hook(name: str, path: str) -> None:
+            nonlocal left
+            if name == operation and part in path:
+                if left == 0:
+                    if once:
+                        self.hook = None
+                    raise OSError(error, "simulated", path)
+                left -= 1
+
+        self.hook = hook
+
     def step(self, operation: str, path: str) -> None:
         if operation in ("create", "rename", "unlink"):
             self.events[f"{operation} {_kind(path)}"] += 1

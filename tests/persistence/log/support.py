@@ -35,6 +35,71 @@ class NoTimer:
     def cancel(self) -> None: ...
 
 
+class ManualWorker:
+    """Runs a job when told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], None]] = []
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.jobs
+
+    def submit(self, job: Callable[[], None]) -> None:
+        self.jobs.append(job)
+
+    def run_one(self) -> None:
+        self.jobs.pop(0)()
+
+    def wait_idle(self) -> None:
+        while self.jobs:
+            self.run_one()
+
+    def stop(self) -> None:
+        assert not self.jobs
+
+
+class ManualTimer:
+    def __init__(self, due: float, callback: Callable[[], None]) -> None:
+        self.due = due
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def go_off(self) -> None:
+        """Call, unless another one has cancelled it."""
+        if not self.cancelled:
+            self.callback()
+
+
+class ManualClock:
+    """Time that passes when told to, and what waits for it."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self._timers: list[ManualTimer] = []
+
+    def read(self) -> float:
+        return self.now
+
+    def wall_us(self) -> int:
+        return int(self.now * 1_000_000)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> ManualTimer:
+        timer = ManualTimer(self.now + delay, callback)
+        self._timers.append(timer)
+        return timer
+
+    def advance(self, seconds: float) -> list[ManualTimer]:
+        """Time passes; the timers to go off now, in their order."""
+        self.now += seconds
+        due = [timer for timer in self._timers if timer.due <= self.now]
+        self._timers = [timer for timer in self._timers if timer.due > self.now]
+        return sorted(due, key=lambda timer: timer.due)
+
+
 class Node:
     """Catalog and sync over ``disk``; ``settle`` runs rounds until nothing is dirty."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from persistence.log.record import ACK
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
@@ -95,12 +97,7 @@ def test_failing_rewrite_leaves_the_old_file() -> None:
     disk = node.disk
     assert isinstance(disk, SimDisk)
     wanted = bodies(log)
-
-    def hook(operation: str, path: str) -> None:
-        if path.endswith(".log.tmp") and operation == "write":
-            raise OSError(28, "simulated", path)
-
-    disk.hook = hook
+    disk.fail("write", ".log.tmp", error=errno.ENOSPC)
     for _ in range(10):
         node.run_timers()
     disk.hook = None

@@ -20,6 +20,7 @@ from persistence.log.memory import MemoryBudget
 from persistence.log.queue_log import QueueLog
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
+from tests.persistence.log.support import NoTimer
 
 
 def plain_twin() -> Any:
@@ -102,7 +103,7 @@ class Node:
             str(directory),
             log_options,
             post=self.posted.append,
-            call_later=lambda seconds, call: _Timer(),
+            call_later=lambda seconds, call: NoTimer(),
             flusher=self.flusher,
         )
         budget = MemoryBudget(1 << 20)
@@ -128,11 +129,6 @@ class Node:
             return True
         self.sync.settle_down()
         return False
-
-
-class _Timer:
-    def cancel(self) -> None:
-        """Nothing runs by itself here."""
 
 
 def test_small_rounds_skip_the_worker(tmp_path: Path) -> None:

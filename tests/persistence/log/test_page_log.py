@@ -6,8 +6,7 @@ from amqp_router.protocol.message import Message
 from persistence.log.page_log import PageLog
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import InlineWorker, Node, message
-from tests.persistence.log.world import ManualWorker
+from tests.persistence.log.support import InlineWorker, ManualWorker, Node, message
 
 
 def page(offset: int, body: bytes) -> Message:

@@ -140,12 +140,7 @@ def test_failed_sync_fences_the_log_and_no_other() -> None:
     node.settle()
     disk = node.disk
     assert isinstance(disk, SimDisk)
-
-    def hook(operation: str, path: str) -> None:
-        if operation == "sync" and "/a/" in path:
-            raise OSError(errno.EIO, "simulated", path)
-
-    disk.hook = hook
+    disk.fail("sync", "/a/")
     fill(log, 2, first=1)
     node.settle()
     fill(other, 2)

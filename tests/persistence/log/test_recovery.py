@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import errno
 
 import pytest
 
@@ -237,12 +236,7 @@ def test_a_journal_that_cannot_be_removed_fences_no_log() -> None:
     node.settle()
     disk = node.disk
     assert isinstance(disk, SimDisk)
-
-    def hook(operation: str, path: str) -> None:
-        if operation == "unlink" and path.endswith(".journal"):
-            raise OSError(errno.EIO, "simulated", path)
-
-    disk.hook = hook
+    disk.fail("unlink", ".journal")
     fill(logs[0], 1, first=2)
     node.sync._begin(drain_journal=True)
     node.settle()

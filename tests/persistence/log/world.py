@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +29,8 @@ from persistence.log.record import ACK, DROP, REJECT, RETURN
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
+from tests.persistence.log.support import ManualClock, ManualWorker
+from tests.planting import walk_seeds
 
 OPTIONS = LogOptions(
     segment_bytes_max=1500,
@@ -48,40 +49,6 @@ OPTIONS = LogOptions(
 LOGS = 4
 #: Operations that may fail.
 FAULTS = ("sync", "write", "create", "rename", "unlink", "sync_directory")
-
-
-class ManualWorker:
-    """Runs a job when told to."""
-
-    def __init__(self) -> None:
-        self.jobs: list[Callable[[], None]] = []
-
-    @property
-    def is_idle(self) -> bool:
-        return not self.jobs
-
-    def submit(self, job: Callable[[], None]) -> None:
-        self.jobs.append(job)
-
-    def run_one(self) -> None:
-        self.jobs.pop(0)()
-
-    def wait_idle(self) -> None:
-        while self.jobs:
-            self.run_one()
-
-    def stop(self) -> None:
-        assert not self.jobs
-
-
-class ManualTimer:
-    def __init__(self, due: float, callback: Callable[[], None]) -> None:
-        self.due = due
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 class Entry:
@@ -155,7 +122,7 @@ class Shadow:
 class World:
     def __init__(self) -> None:
         self.disk = SimDisk()
-        self.now = 1000.0
+        self.clock = ManualClock(1000.0)
         self.moves: Counter[str] = Counter()
         self.generation = 0
         self.serial = 0
@@ -177,7 +144,7 @@ class World:
 
     def _boot(self) -> None:
         self.boot += 1
-        self.timers: list[ManualTimer] = []
+        self.clock = ManualClock(self.clock.now)
         self.posted: list[Callable[[], None]] = []
         self.worker = ManualWorker()
         self.sync = LogSync(
@@ -185,23 +152,15 @@ class World:
             "d",
             OPTIONS,
             post=self.posted.append,
-            call_later=self._call_later,
-            clock=lambda: self.now,
-            wall_us=self._wall_us,
+            call_later=self.clock.call_later,
+            clock=self.clock.read,
+            wall_us=self.clock.wall_us,
             worker=self.worker,
         )
         self.catalog = Catalog(
             "d", self.sync, OPTIONS, MemoryBudget(), disk=self.disk, boot_id=self.boot.to_bytes(16, "big")
         )
         self.catalog.start()
-
-    def _wall_us(self) -> int:
-        return int(self.now * 1_000_000)
-
-    def _call_later(self, delay: float, callback: Callable[[], None]) -> ManualTimer:
-        timer = ManualTimer(self.now + delay, callback)
-        self.timers.append(timer)
-        return timer
 
     def _create(self, shadow: Shadow) -> None:
         shadow.log = self.catalog.create(shadow.name, "/", shadow.name, {})
@@ -282,7 +241,7 @@ class World:
             )
             message.flags = 1
             try:
-                log.append(message, self._wall_us())
+                log.append(message, self.clock.wall_us())
             except LogFailed:
                 assert shadow.failed
                 return
@@ -370,13 +329,9 @@ class World:
     def wait(self, seconds: float) -> None:
         """Time passes; timers go off."""
         self.moves["wait"] += 1
-        self.now += seconds
-        for timer in sorted(self.timers, key=lambda timer: timer.due):
-            if timer.due <= self.now and not timer.cancelled:
-                self.timers.remove(timer)
-                timer.callback()
-                self._note_sealed()
-        self.timers = [timer for timer in self.timers if not timer.cancelled]
+        for timer in self.clock.advance(seconds):
+            timer.go_off()
+            self._note_sealed()
 
     def _note_sealed(self) -> None:
         for shadow in self.shadows:
@@ -459,17 +414,7 @@ class World:
     def fail(self, operation: str, after: int, error: int) -> None:
         """The ``after``-th such operation of the worker fails, once."""
         self.moves[f"fail {operation}"] += 1
-        left = after
-
-        def hook(name: str, path: str) -> None:
-            nonlocal left
-            if name == operation:
-                if left == 0:
-                    self.disk.hook = None
-                    raise OSError(error, "simulated", path)
-                left -= 1
-
-        self.disk.hook = hook
+        self.disk.fail(operation, error=error, after=after, once=True)
         self.settle_down()
         # An idle journal syncs its logs.
         self.wait(1.5)
@@ -627,18 +572,8 @@ def make_move(world: World, name: str, number: int, random: Random) -> None:
 
 
 def main(first: int, last: int, mix_number: int = -1, moves: int = 150) -> int:
-    """Walk the seeds ``[first, last)``; 1 at the first that fails, else 0 with the histogram of moves."""
-    logging.disable(logging.CRITICAL)
-    total: Counter[str] = Counter()
-    for seed in range(first, last):
-        try:
-            total += walk(seed, moves, mix_number).moves
-        except Exception as error:
-            print(f"seed {seed}: {type(error).__name__}: {error}")
-            return 1
-    for move, count in sorted(total.items()):
-        print(f"{count:8} {move}")
-    return 0
+    """Walk the seeds ``[first, last)``."""
+    return walk_seeds(first, last, lambda seed: walk(seed, moves, mix_number).moves)
 
 
 if __name__ == "__main__":

@@ -79,3 +79,16 @@ class Sink(Consumer):
     def requeue(self, index: int = 0) -> None:
         self.queue.requeue(self.messages.pop(index))
         self.credit += 1
+
+
+def drained(queue: Queue) -> list[str]:
+    """Bodies of all that is ready, got one after the other."""
+    texts = []
+    while (found := queue.get(True)) is not None:
+        texts.append(text_of(found))
+    return texts
+
+
+def numbers(*values: int) -> list[str]:
+    """Bodies of the messages of these numbers."""
+    return [str(value) for value in values]

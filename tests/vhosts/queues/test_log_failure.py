@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-
 import pytest
 
 from amqp_router.protocol import errors
@@ -33,20 +31,10 @@ def queue(node: SimNode) -> Queue:
     return queue
 
 
-def fail(node: SimNode, operation: str, path_part: str = ".log") -> None:
-    """Every such operation on such a file fails from now on."""
-
-    def hook(name: str, path: str) -> None:
-        if name == operation and path_part in path:
-            raise OSError(errno.EIO, "simulated", path)
-
-    node.disk.hook = hook
-
-
 def test_backlog_that_cannot_be_read(node: SimNode, queue: Queue) -> None:
     sink = Sink(queue)
     queue.add_consumer(sink)
-    fail(node, "read")
+    node.disk.fail("read", ".log")
     assert queue.pump(99) == 0
     assert sink.is_cancelled
     assert "its log failed" in queue.error
@@ -61,7 +49,7 @@ def test_returned_message_that_cannot_be_read(node: SimNode, queue: Queue) -> No
     queue.add_consumer(sink)
     queue.pump(10)
     sink.requeue()
-    fail(node, "read")
+    node.disk.fail("read", ".log")
     assert queue.pump(9) == 0
     assert sink.is_cancelled
     assert queue.error
@@ -74,7 +62,7 @@ def test_failure_is_told_to_clients_in_words(node: SimNode, queue: Queue) -> Non
     node.quiet()
     consumer.take()
     other.call(m.ConfirmSelect(), m.ConfirmSelectOk)
-    fail(node, "sync")
+    node.disk.fail("sync", ".log")
     other.publish(b"x", "d", properties=PERSISTENT)
     node.settle()
     assert [received.method for received in other.take()] == [m.BasicNack(1, False, True)]
@@ -95,7 +83,7 @@ def test_failure_is_told_to_clients_in_words(node: SimNode, queue: Queue) -> Non
 
 def test_failed_queue_can_be_deleted_and_declared_again(node: SimNode, queue: Queue) -> None:
     client = Client(node).open(1)
-    fail(node, "sync")
+    node.disk.fail("sync", ".log")
     client.publish(b"x", "d", properties=PERSISTENT)
     node.settle()
     node.disk.hook = None
@@ -116,7 +104,7 @@ def test_other_queues_go_on(node: SimNode, queue: Queue) -> None:
     client = Client(node).open(1)
     other = client.declare("e", durable=True)
     client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
-    fail(node, "write", queue.incarnation)
+    node.disk.fail("write", queue.incarnation)
     client.publish(b"x", "d", properties=PERSISTENT)
     client.publish(b"x", "e", properties=PERSISTENT)
     node.settle()
@@ -132,7 +120,7 @@ def test_what_was_confirmed_is_there_after_a_restart(node: SimNode, queue: Queue
     sink = Sink(queue, 4)
     queue.add_consumer(sink)
     queue.pump(9)
-    fail(node, "sync")
+    node.disk.fail("sync", ".log")
     queue.publish(message("lost", persistent=True))
     node.tick.wake()
     node.settle()

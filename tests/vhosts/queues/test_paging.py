@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from persistence.options import LogOptions
 from tests.nodes import SimNode
-from tests.vhosts.queues.local import Sink, message, text_of
+from tests.vhosts.queues.local import Sink, drained, message, numbers, text_of
 from vhosts.queues.queue import Queue
 
 OPTIONS = LogOptions(batch_bytes_max=600, segment_bytes_max=3000, read_bytes=500)
@@ -29,17 +29,6 @@ def declared(node: SimNode, name: str = "q", *, durable: bool = False) -> Queue:
 
 def pages(node: SimNode) -> list[str]:
     return [name for name in node.disk.names if name.startswith("data/paging/")]
-
-
-def drained(queue: Queue) -> list[str]:
-    texts = []
-    while (found := queue.get(True)) is not None:
-        texts.append(text_of(found))
-    return texts
-
-
-def numbers(*values: int) -> list[str]:
-    return [str(value) for value in values]
 
 
 def test_queue_beyond_the_budget_waits_in_a_file() -> None:
@@ -263,12 +252,7 @@ def test_page_file_that_fails(operation: str, durable: bool) -> None:
     queue = declared(node, durable=durable)
     sink = Sink(queue, 0)
     queue.add_consumer(sink)
-
-    def hook(name: str, path: str) -> None:
-        if name == operation and "/paging" in path:
-            raise OSError(errno.ENOSPC, "simulated", path)
-
-    node.disk.hook = hook
+    node.disk.fail(operation, "/paging", error=errno.ENOSPC)
     taken = [queue.publish(message(number, size=100)) for number in range(30)]
     sink.credit = 1000
     assert queue.pump(100) == 0

@@ -13,7 +13,7 @@ from amqp_router.protocol.errors import AccessRefused
 from amqp_router.protocol.message import JOINED_BYTES_MAX
 from persistence.options import LogOptions
 from tests.nodes import SimNode
-from tests.vhosts.queues.local import OVERHEAD, Sink, message, text_of, transient_queue
+from tests.vhosts.queues.local import OVERHEAD, Sink, drained, message, numbers, text_of, transient_queue
 from vhosts.queues.handle import REJECT
 from vhosts.queues.queue import WINDOW_MESSAGES, Queue
 
@@ -39,17 +39,6 @@ def queue(request: pytest.FixtureRequest) -> Queue:
 def fill(queue: Queue, count: int, start: int = 0) -> None:
     for number in range(start, start + count):
         assert queue.publish(message(number, persistent=True))
-
-
-def drained(queue: Queue) -> list[str]:
-    texts = []
-    while (found := queue.get(True)) is not None:
-        texts.append(text_of(found))
-    return texts
-
-
-def numbers(*values: int) -> list[str]:
-    return [str(value) for value in values]
 
 
 # -- order and counts -------------------------------------------------------------------------------
