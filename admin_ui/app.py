@@ -27,6 +27,8 @@ __all__ = ["Admin", "AdminOptions", "make_app"]
 
 #: Seconds that requests under way get when the server stops.
 STOP_S = 1.0
+#: Seconds after which a connection is closed on which no request is under way, nor comes to its end.
+IDLE_S = 75.0
 #: The options that say where the admin server listens.
 FLAGS = ("--admin-bind", "--admin-port")
 
@@ -96,7 +98,13 @@ class Admin:
         if len(server.connections) >= self._options.http_connections_max:
             return Refusal(self._refused)
         loop = asyncio.get_running_loop()
-        return Connection(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None is no access log
+        return Connection(
+            server,
+            loop=loop,
+            keepalive_timeout=IDLE_S,
+            auto_decompress=False,  # nobody needs to compress the little that is sent to us
+            access_log=None,  # type: ignore[arg-type]  # there is none
+        )
 
     def _refused(self, peer: object) -> None:
         limit = self._options.http_connections_max

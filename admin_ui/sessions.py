@@ -27,6 +27,7 @@ from typing import Any
 from aiohttp import hdrs, web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from admin_ui import body
 from admin_ui.auth import MANAGEMENT, SESSION, Identity, login
 from admin_ui.replies import ApiError, bad_request, dumps
 from admin_ui.state import STATE, State
@@ -226,8 +227,8 @@ async def _show(request: web.Request) -> web.Response:
 
 async def _login(request: web.Request) -> web.Response:
     check_origin(request)
-    body = await _read_login(request)
-    found = login(request, body.username.encode(), body.password.encode())
+    wanted = await _read_login(request)
+    found = login(request, wanted.username.encode(), wanted.password.encode())
     found.require(MANAGEMENT)
     number, session = request.app[SESSIONS].open(found.user)
     response = _answer(_document(request, session))
@@ -248,11 +249,7 @@ async def _logout(request: web.Request) -> web.Response:
 async def _read_login(request: web.Request) -> Login:
     if request.content_type != "application/json":
         raise ApiError(415, "bad_request", "the body must be application/json")
-    data = await request.content.read(BODY_BYTES_MAX + 1)
-    while len(data) <= BODY_BYTES_MAX and not request.content.at_eof():
-        data += await request.content.read(BODY_BYTES_MAX + 1)
-    if len(data) > BODY_BYTES_MAX:
-        raise ApiError(413, "bad_request", "the body is too large")
+    data = await body.read(request, BODY_BYTES_MAX)
     try:
         return Login.model_validate_json(data)
     except ValidationError as error:

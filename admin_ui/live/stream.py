@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from admin_ui import body
 from admin_ui.auth import MANAGEMENT, authenticate
 from admin_ui.live.documents import KINDS
 from admin_ui.live.hub import Hub, Viewer
@@ -117,14 +118,10 @@ async def _sparklines(request: web.Request) -> web.Response:
 
 
 async def _read_names(request: web.Request) -> list[tuple[str, str]]:
-    data = bytearray()
-    async for piece in request.content.iter_chunked(64 << 10):
-        data += piece
-        if len(data) > BODY_BYTES_MAX:
-            raise ApiError(413, "bad_request", "the body is too large")
+    data = await body.read(request, BODY_BYTES_MAX)
     try:
-        body: Any = orjson.loads(data)
-        names = [(str(vhost), str(name)) for vhost, name in body["queues"]]
+        wanted: Any = orjson.loads(data)
+        names = [(str(vhost), str(name)) for vhost, name in wanted["queues"]]
     except (ValueError, KeyError, TypeError):
         raise bad_request("not_json") from None
     if len(names) > SPARKLINES_MAX:

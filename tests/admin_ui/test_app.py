@@ -10,6 +10,7 @@ from pathlib import Path
 import aio_pika
 import pytest
 
+from admin_ui import app, body
 from admin_ui.app import Admin, AdminOptions
 from amqp_router.server import ListenError
 from tests.admin_ui.world import LOGGER, World, basic, world
@@ -92,6 +93,36 @@ async def test_what_is_no_http(node: World, octets: bytes) -> None:
     assert b"python" not in answer.lower()
     writer.close()
     assert await node.get("/whoami")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /ui", b"GET /ui/ HTTP/1.1\r\nHost: localhost\r\n", REQUEST])
+async def test_idle_connections_are_closed(node: World, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    """Else a few hundred that send nothing would keep everybody out."""
+    monkeypatch.setattr(app, "IDLE_S", 0.2)
+    reader, writer = await asyncio.open_connection(*node.admin.address)
+    writer.write(sent)
+    await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+
+
+@pytest.mark.parametrize("path", ["/admin/v1/session", "/admin/v1/sparklines"])
+async def test_a_body_that_does_not_come(node: World, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(body, "BODY_S", 0.1)
+    head = REQUEST.replace(b"GET /api/whoami", b"POST " + path.encode())[:-2]
+    reader, writer = await asyncio.open_connection(*node.admin.address)
+    writer.write(head + b"Content-Type: application/json\r\nContent-Length: 30\r\n\r\n{")
+    answer = await asyncio.wait_for(reader.read(5000), 20)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"the body did not come in time" in answer
+    writer.close()
+
+
+async def test_compressed_bodies_are_not_unpacked(node: World, caplog: pytest.LogCaptureFixture) -> None:
+    for content in ("no gzip at all", "{}"):
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        reply = await node.call("POST", "/admin/v1/session", None, body=content, **headers)
+        assert (reply.status, reply.json["error"]) == (400, "bad_request")
+    assert caplog.text == ""
 
 
 @pytest.fixture
