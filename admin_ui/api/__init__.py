@@ -13,9 +13,11 @@ ENDPOINTS: list[Endpoint] = [
     *health.ENDPOINTS,
 ]
 
-#: Single objects, whose names may be any; and virtual hosts, which the API shows to administrators alone.
+#: Single objects, whose names may be any; virtual hosts, which the API shows to administrators alone;
+#: connections by the names that clients give them.
 OBJECTS: list[Endpoint] = [
     Endpoint("/vhosts/{vhost}", users.one_vhost),
+    Endpoint("/connections", connections.every_by_client),
     Endpoint("/exchanges/{vhost}/{exchange}", exchanges.one),
     Endpoint("/exchanges/{vhost}/{exchange}/bindings/source", exchanges.bindings_of_source),
     Endpoint("/exchanges/{vhost}/{exchange}/bindings/destination", exchanges.bindings_of_destination),

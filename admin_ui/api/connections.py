@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from admin_ui.auth import MONITORING
@@ -38,6 +39,15 @@ def _rows(call: Call, found: list[Any], make: Callable[[Any, str, Stats], Any]) 
 def every(call: Call) -> Rows:
     """All connections."""
     return _rows(call, _seen(call), connections.document)
+
+
+def every_by_client(call: Call) -> Rows:
+    """All connections; the filter looks at the clients' own names for them as well."""
+
+    def names(transport: Any) -> str:
+        return f"{connections.client_says(transport, 'connection_name')} {connections.name(transport)}"
+
+    return replace(every(call), name=names)
 
 
 def of_vhost(call: Call) -> Rows:

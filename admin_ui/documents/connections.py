@@ -41,6 +41,12 @@ def name(transport: Any) -> str:
     return f"{transport.machine.peer} -> {_address(transport.host_address)}"
 
 
+def client_says(transport: Any, what: str) -> str:
+    """A text of the client's properties, ``connection_name`` for one; empty if it gave none."""
+    tag, value = transport.machine.client_properties.get(what, ("V", None))
+    return value.decode(errors="replace") if tag == "S" else ""
+
+
 def channel_name(channel: Any) -> str:
     """The connection's name and the channel's number."""
     return f"{name(channel.connection.output.owner)} ({channel.number})"

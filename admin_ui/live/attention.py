@@ -6,7 +6,7 @@ A finding is a dict with ``kind`` and what its sentence needs; the pages have th
     growing       a queue that grew all through the last minute: vhost, name, per_minute, ready, consumers
     no_consumers  messages are ready and nobody consumes: vhost, name, ready
     unroutable    messages that no queue wanted, per second over the last minute: vhost, rate
-    blocked       a connection that is not read from, twice in a row: vhost, name, user
+    blocked       a connection that is not read from, twice in a row: vhost, name, client, user
     memory disk files   near the limit, for those who watch the node
 """
 
@@ -112,6 +112,7 @@ class Attention:
                 "kind": "blocked",
                 "vhost": transport.machine.vhost.name,
                 "name": connections.name(transport),
+                "client": connections.client_says(transport, "connection_name"),
                 "user": transport.machine.user.name,
             }
             for transport in again

@@ -14,7 +14,6 @@ from admin_ui.documents import connections, exchanges, overview, queues, vhosts
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call
 from admin_ui.live.attention import Finding
-from admin_ui.live.rows import client_name
 from admin_ui.query import NO_SPANS, Query
 from admin_ui.state import STATE, State
 from amqp_router.metrics import INTERVAL_S, NODE
@@ -123,7 +122,7 @@ def _queue(
     clients = {}
     for consumer in queue.consumers:
         transport = consumer.delivery.listener.connection.output.owner
-        clients[connections.name(transport)] = client_name(transport)
+        clients[connections.name(transport)] = connections.client_says(transport, "connection_name")
     return {"queue": queues.single(queue, state.node, Stats(state.metrics, NO_SPANS)), "clients": clients}
 
 

@@ -177,15 +177,14 @@ def connection_rows(state: State) -> Iterator[Row]:
             continue  # in its handshake
         history = metrics.history(transport)
         name = connections.name(transport)
-        properties = machine.client_properties
-        product = " ".join([_text(properties, "product"), _text(properties, "version")]).strip()
+        product = [connections.client_says(transport, what) for what in ("product", "version")]
         peer_host, peer_port = transport.peer_address
         yield (
             name,
             machine.vhost.name,
             name,
-            client_name(transport),
-            product,
+            connections.client_says(transport, "connection_name"),
+            " ".join(product).strip(),
             peer_host,
             peer_port,
             machine.user.name,
@@ -195,16 +194,6 @@ def connection_rows(state: State) -> Iterator[Row]:
             metrics.rate(history, sent),
             transport.connected_at_ms,
         )
-
-
-def client_name(transport: Any) -> str:
-    """What a client calls its connection; empty if it does not."""
-    return _text(transport.machine.client_properties, "connection_name")
-
-
-def _text(properties: dict[str, Any], name: str) -> str:
-    tag, value = properties.get(name, ("V", None))
-    return value.decode(errors="replace") if tag == "S" else ""
 
 
 LISTS: dict[str, tuple[tuple[str, ...], Callable[[State], Iterator[Row]]]] = {

@@ -153,6 +153,16 @@ async def test_documents_of_objects_of_any_name(shop: World, name: str) -> None:
     assert (await shop.call("GET", "/api/queues/shop/~~~.")).status == 404
 
 
+async def test_connections_are_found_by_what_clients_call_them(shop: World) -> None:
+    await shop.connect("shop", client_properties={"connection_name": "Feed 1"})
+    await shop.connect("shop")
+    for text, count in (("Feed", 1), ("127.0.0.1", 2), ("nobody", 0)):
+        query = f"page=1&name={text}&columns=user_provided_name"
+        found = (await shop.call("GET", f"/admin/v1/connections?{query}")).json["items"]
+        assert len(found) == count
+    assert (await shop.call("GET", "/admin/v1/connections", "alice")).json == []
+
+
 async def test_the_figures_of_a_virtual_host_are_for_all_who_may_enter_it(shop: World) -> None:
     assert (await shop.call("GET", "/admin/v1/vhosts/shop", "alice")).json["name"] == "shop"
     assert (await shop.call("GET", "/admin/v1/vhosts/staging", "alice")).status == 401

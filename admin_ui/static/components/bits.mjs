@@ -68,9 +68,9 @@ export function Facts({ facts }) {
 }
 
 /** How much of something is used; the words say it too. */
-export function Meter({ name, used, total, text, low = false }) {
+export function Meter({ name, used, total, text }) {
   const part = total > 0 ? Math.min(1, Math.max(0, used / total)) : 0;
-  const kind = low ? "bad" : part > 0.9 ? "bad" : part > 0.75 ? "warn" : "";
+  const kind = part > 0.9 ? "bad" : part > 0.75 ? "warn" : "";
   return html`<div class="meter">
     <div class="meter-text"><span>${name}</span><span class="num">${text}</span></div>
     <svg class=${`bar ${kind}`} viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">

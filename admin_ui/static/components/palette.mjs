@@ -13,17 +13,18 @@ const PAGES = ["overview", "queues", "exchanges", "connections"].map((page) => (
 }));
 
 async function find(text) {
-  const name = encodeURIComponent(text);
-  const list = (kind, columns, make) =>
-    get(`/api/${kind}?page=1&page_size=8&name=${name}&columns=${columns}&disable_stats=true`)
+  // Part of the name, in capitals or not.
+  const name = text && `&use_regex=true&name=${encodeURIComponent(`(?i)${text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}`)}`;
+  const list = (path, columns, make) =>
+    get(`${path}?page=1&page_size=8${name}&columns=${columns}&disable_stats=true`)
       .then((answer) => answer.items.map(make))
       .catch(() => []);
   const found = await Promise.all([
-    list("queues", "name,vhost", (one) => ({ kind: "queue", icon: "queues", ...one, path: queuePath(one.vhost, one.name) })),
-    list("exchanges", "name,vhost", (one) => ({
+    list("/api/queues", "name,vhost", (one) => ({ kind: "queue", icon: "queues", ...one, path: queuePath(one.vhost, one.name) })),
+    list("/api/exchanges", "name,vhost", (one) => ({
       kind: "exchange", icon: "exchanges", vhost: one.vhost, name: one.name || "(default)", path: exchangePath(one.vhost, one.name),
     })),
-    list("connections", "name,vhost,user_provided_name", (one) => ({
+    list("/admin/v1/connections", "name,vhost,user_provided_name", (one) => ({
       kind: "connection", icon: "connections", vhost: one.vhost,
       name: one.user_provided_name ? `${one.user_provided_name} (${one.name})` : one.name, path: connectionPath(one.name),
     })),

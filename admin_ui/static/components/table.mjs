@@ -9,7 +9,7 @@ import { compile, pageOf, sortRows } from "../lib/query.mjs";
 const PAGE = 50;
 
 /**
- * `columns`: [{id, label, title?, get?: row => value, cell: row => content, numeric?, class?, first?: "desc"}], a column
+ * `columns`: [{id, label, title?, get?: row => value, cell: row => content, numeric?, class?}], a column
  * without `get` cannot be sorted by; `fields` as `compile` takes them; `examples` are queries that a click tries;
  * `onVisible` hears of the rows on the page.
  */

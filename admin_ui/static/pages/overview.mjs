@@ -143,8 +143,8 @@ const WORDS = {
     text: `publishes faster than the disk takes it, and is made to wait`,
     path: connectionPath(one.name),
   }),
-  memory: () => ({ title: "Memory", text: "is above its limit" }),
-  disk: () => ({ title: "Disk", text: "has less free space than its limit" }),
+  memory: (one) => ({ title: "Memory", text: `${bytes(one.used)} of ${bytes(one.total)} in use` }),
+  disk: (one) => ({ title: "Disk", text: `${bytes(one.free)} free` }),
   files: (one) => ({ title: "File descriptors", text: `${count(one.used)} of ${count(one.total)} in use` }),
 };
 

@@ -140,7 +140,11 @@ def test_from_login_to_a_queue_by_keyboard(site: Site, visit: Visits) -> None:
         keyboard.press(keys) if keys in ("Tab", "Enter") else keyboard.type(keys)
     one.page.wait_for_selector("h2:has-text('Queued messages')")
     keyboard.press("/")
-    keyboard.type("newark")
+    keyboard.type("feed jfk")
+    one.page.wait_for_selector("li[aria-selected=true]:has-text('feed JFK')")
+    for _ in "feed jfk":
+        keyboard.press("Backspace")
+    keyboard.type("s.NEWARK")
     one.page.wait_for_selector("li[aria-selected=true]:has-text('flights.newark')")
     keyboard.press("Enter")
     one.page.wait_for_selector("h1:has-text('flights.newark')")
