@@ -62,7 +62,10 @@ export function Shell({ route, me, onLogout, children }) {
         <${Icon} name="search" /><span>Jump to …</span><kbd>/</kbd>
       </button>
     </header>
-    <main id="main" tabindex="-1">${children}</main>
+    <main id="main" tabindex="-1">
+      ${!me.vhosts.length && html`<p class="card notice">You have no permission in any virtual host, so these pages have nothing to show. An administrator can give you one.</p>`}
+      ${children}
+    </main>
     ${palette && html`<${Palette} onClose=${() => setPalette(false)} />`}
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
   </div>`;
@@ -100,7 +103,7 @@ function VhostPicker({ vhosts, route }) {
     <span>Virtual host</span>
     <select value=${chosen} onChange=${change}>
       <option value="" selected=${chosen === ""}>all</option>
-      ${vhosts.map((name) => html`<option key=${name} value=${name} selected=${chosen === name}>${name}</option>`)}
+      ${(chosen === "" || vhosts.includes(chosen) ? vhosts : [...vhosts, chosen]).map((name) => html`<option key=${name} value=${name} selected=${chosen === name}>${name}</option>`)}
     </select>
   </label>`;
 }

@@ -1,5 +1,5 @@
 import { html, useMemo } from "../lib/html.mjs";
-import { Card, Facts, firstSteps, Icon, Loading, Meter, Pill, Snippet, Spark } from "../components/bits.mjs";
+import { Card, Empty, Facts, firstSteps, Icon, Loading, Meter, Pill, Snippet, Spark } from "../components/bits.mjs";
 import { Chart } from "../components/chart.mjs";
 import { ALL, RangePicker, SHORT, useRange, usePoints } from "../components/ranges.mjs";
 import { useGet } from "../lib/api.mjs";
@@ -41,7 +41,8 @@ export function Overview({ me }) {
   const vhost = param("vhost");
   const topic = vhost ? `overview:${segment(vhost)}` : "overview";
   const event = useTopic(topic);
-  const path = vhost ? documentPath("vhosts", vhost) : "/api/overview";
+  // Nothing is asked about what is not there: that would be an error in the browser's console.
+  const path = !vhost ? "/api/overview" : event?.overview ? documentPath("vhosts", vhost) : null;
   const ranges = vhost ? SHORT : ALL;
   const points = usePoints({
     topic,
@@ -53,11 +54,17 @@ export function Overview({ me }) {
     counters: COUNTERS,
     refine: withUnroutable,
   });
-  const history = useGet(`${path}?lengths_age=600&lengths_incr=20&msg_rates_age=600&msg_rates_incr=20`, 10).data;
+  const history = useGet(path && `${path}?lengths_age=600&lengths_incr=20&msg_rates_age=600&msg_rates_incr=20`, 10).data;
   const range = useRange(ranges);
   if (!event) return html`<${Loading} rows=${12} />`;
+  if (event.gone) {
+    return html`<${Empty} title="There is no virtual host of this name">
+      <p class="gone-name">${vhost}</p>
+      <p>Or you have no permission there. <a href=${listPath("overview")}>All virtual hosts</a></p>
+    <//>`;
+  }
   const overview = event.overview;
-  const quiet = event.queues === 0 && event.connections === 0 && !overview.message_stats?.publish;
+  const quiet = me.vhosts.length > 0 && event.queues === 0 && event.connections === 0 && !overview.message_stats?.publish;
   return html`<div class="overview">
     <${Tiles} event=${event} overview=${overview} points=${points} history=${history} />
     ${quiet && html`<${Welcome} port=${me.amqp_port} />`}

@@ -103,6 +103,16 @@ def test_login(site: Site, visit: Visits) -> None:
     one.page.wait_for_selector("input[name=username]")
 
 
+def test_a_virtual_host_that_is_not_there(site: Site, visit: Visits) -> None:
+    one = visit(site)
+    one.open("/ui/?vhost=nosuch")
+    one.page.wait_for_selector("h2:has-text('There is no virtual host of this name')")
+    assert one.page.input_value("select") == "nosuch"
+    one.page.click("main a:has-text('All virtual hosts')")
+    one.page.wait_for_selector("h2:has-text('Queued messages')")
+    assert one.page.input_value("select") == ""
+
+
 def test_a_session_that_ended(site: Site, visit: Visits) -> None:
     one = visit(site)
     one.open("/ui/queues?q=name~flights")
