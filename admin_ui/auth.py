@@ -147,8 +147,11 @@ class Verifier:
         self._known.pop(proof, None)
         try:
             user = self._login(name, password, peer_host)
-        except LoginFailed:
-            self._throttle.failed(peer_host, name, proof)
+        except LoginFailed as error:
+            if self._throttle.failed(peer_host, name, proof):
+                self._state.broker.event(
+                    logging.WARNING, "admin login refused", peer=peer_host, reason=error.reason
+                )
             raise
         self._throttle.succeeded(peer_host, name)
         if len(self._known) >= REMEMBER_MAX:
@@ -208,8 +211,7 @@ def login(request: web.Request, name: bytes, password: bytes) -> Identity:
         raise ApiError(429, "too_many_requests", "too many failed logins", headers=headers) from None
     except LoopbackOnly:
         raise not_authorised(LOOPBACK_ONLY) from None
-    except LoginFailed as error:
-        broker.event(logging.WARNING, "admin login refused", peer=request.remote or "", reason=error.reason)
+    except LoginFailed:
         raise login_failed(challenge=challenges(request)) from None
     # A user of this machine alone comes under a name of this machine. Otherwise a page of another site, whose
     # name was made to lead here (DNS rebinding), could log in as guest; so could all whom a proxy lets in.

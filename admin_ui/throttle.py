@@ -21,6 +21,8 @@ FREE_ADDRESS = 20
 #: Longest wait (s), and how long a failure is remembered (s).
 WAIT_MAX_S = 60.0
 FORGET_S = 900.0
+#: The same wrong password again is told at most so often (s).
+TELL_S = 60.0
 #: Entries kept, of failures and of wrong guesses each; beyond, the oldest are forgotten.
 ENTRIES_MAX = 10_000
 #: Characters of a name that are told apart: longer ones are no user's, and could fill the memory.
@@ -42,8 +44,8 @@ class Throttle:
         self._clock = clock
         #: (failures, time of the last one) by what failed; the one that failed last is last.
         self._failures: dict[tuple[str, bytes | None], tuple[int, float]] = {}
-        #: Guesses that were wrong; the newest is last.
-        self._wrong: dict[bytes, None] = {}
+        #: When each wrong guess was told; the newest guess is last.
+        self._wrong: dict[bytes, float] = {}
 
     def check(self, address: str, user: bytes) -> None:
         """Let an attempt pass if there is nothing to wait for.
@@ -57,12 +59,20 @@ class Throttle:
         if wait_s > 0:
             raise TooManyFailures(wait_s)
 
-    def failed(self, address: str, user: bytes, guess: bytes) -> None:
-        """An attempt was wrong; ``guess`` is a digest of its address, name and password."""
-        if guess in self._wrong:
-            return
-        self._wrong[guess] = None
-        network, now = _network(address), self._clock()
+    def failed(self, address: str, user: bytes, guess: bytes) -> bool:
+        """An attempt was wrong; ``guess`` is a digest of its address, name and password.
+
+        Returns whether the log should tell: thousands a second would fill a disk.
+        """
+        now = self._clock()
+        told = self._wrong.get(guess)
+        if told is not None:
+            if now - told < TELL_S:
+                return False
+            self._wrong[guess] = now
+            return True
+        self._wrong[guess] = now
+        network = _network(address)
         for key in ((network, user[:NAME_MAX]), (network, None)):
             count, last = self._failures.pop(key, (0, now))
             if now - last > FORGET_S:
@@ -70,6 +80,7 @@ class Throttle:
             self._failures[key] = count + 1, now
         _shorten(self._failures)
         _shorten(self._wrong)
+        return True
 
     def succeeded(self, address: str, user: bytes) -> None:
         """An attempt was right: the user starts anew, the address does not (its own login would reset it)."""

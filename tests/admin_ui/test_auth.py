@@ -136,6 +136,9 @@ class Counting:
         self.asked += 1
         return self._broker.login(*args)
 
+    def event(self, *args: Any, **fields: Any) -> None:
+        self._broker.event(*args, **fields)
+
 
 class Counted:
     def __init__(self, broker: Any) -> None:

@@ -103,6 +103,17 @@ def test_the_same_wrong_password_again_is_no_new_guess() -> None:
     assert wait_s(throttle, "10.0.0.1", b"guest") == 0
 
 
+def test_the_same_wrong_password_is_told_once_a_minute() -> None:
+    clock = Clock()
+    throttle = Throttle(clock)
+    told = []
+    for _ in range(130):
+        told.append(throttle.failed("10.0.0.1", b"guest", b"old password"))
+        clock.now += 1
+    assert [second for second, each in enumerate(told) if each] == [0, 60, 120]
+    assert throttle.failed("10.0.0.1", b"guest", b"another")
+
+
 def test_success_forgives_the_user_not_the_address() -> None:
     throttle = Throttle(Clock())
     for _ in range(FREE_ADDRESS):
