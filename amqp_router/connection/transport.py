@@ -132,10 +132,7 @@ class Transport(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The socket takes more."""
         self._writable = True
-        try:
-            self.flush()
-        except Exception as error:  # ours, or a message that cannot be read
-            self.failed(error)
+        self._flush_or_end()
 
     def eof_received(self) -> bool:
         """The client has stopped sending: close."""
@@ -242,7 +239,13 @@ class Transport(asyncio.Protocol):
         if self.machine.state is ConnectionState.CLOSED:
             self._end()  # it said good-bye before, and only waits for the client to close the socket
         else:
+            self._flush_or_end()
+
+    def _flush_or_end(self) -> None:
+        try:
             self.flush()
+        except Exception as error:  # ours, or a message that cannot be read
+            self.failed(error)
 
     def _check_end(self) -> None:
         machine = self.machine
@@ -263,7 +266,7 @@ class Transport(asyncio.Protocol):
 
     def _end(self) -> None:
         """Close the socket once what was written is out; a peer that takes nothing is cut off."""
-        self.flush()
+        self._flush_or_end()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
             self._set_timer(CLOSE_TIMEOUT_S, self._transport.abort)

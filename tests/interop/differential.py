@@ -1,9 +1,10 @@
 """The same random operations on our broker and on RabbitMQ; after each, both must have answered alike.
 
 ``python -m tests.interop.differential --seeds 20`` starts both. Two connections of two channels each
-declare, bind, publish, consume, get, acknowledge and err on four queues and four exchanges. Compared are
-all frames that arrive: methods with all fields, deliveries with tags, flags, properties and bodies, and
-what is confirmed.
+declare, bind, publish, consume, get, acknowledge and err on four queues and four exchanges; now and then
+they do what no client should, with methods, contents and frames that are wrong. Compared are all frames
+that arrive: methods with all fields, deliveries with tags, flags, properties and bodies, and what is
+confirmed.
 
 Left out is what RabbitMQ itself leaves to chance or where we differ on purpose: several consumers on one
 queue or channel (their order is a race between RabbitMQ's processes), and channel-wide prefetch (RabbitMQ
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import struct
 import sys
 import tempfile
 import time
@@ -36,9 +38,69 @@ PATIENCE_S = 1.5
 
 Channel = tuple[int, int]
 
+ODD_PUBLISHES: tuple[dict[str, Any], ...] = (
+    {"exchange": "nope"},
+    {"user_id": "bob"},
+    {"user_id": "bob", "exchange": "nope"},
+    {"user_id": "guest", "content_type": "text/plain", "timestamp": 7, "cluster_id": "c"},
+    {"delivery_mode": 0},
+    {"delivery_mode": 3, "headers": {"CC": "a"}},
+    {"expiration": "soon"},
+    {"expiration": "-1"},
+    {"immediate": True},
+    {"headers": {"CC": "q1"}},
+    {"headers": {"CC": [1, "q1", b"q2"], "BCC": ["q3"], "h": 1}},
+    {"headers": {"BCC": None}},
+    {"headers": {"h": [1.5, None, {"a": b"b"}], "x-h": 1}},
+    {"routing_key": "q1\n"},
+)
+ODD_ARGUMENTS: tuple[dict[str, Any], ...] = (
+    {"x-queue-type": "classic"},
+    {"x-queue-type": "quorum"},
+    {"x-queue-type": 1},
+    {"x-queue-mode": "lazy"},
+    {"x-queue-mode": None},
+    {"x-max-age": "1D"},
+    {"x-message-ttl": "a"},
+    {"x-foo": [1]},
+    {"alternate-exchange": 1},
+    {"alternate-exchange": "amq.fanout"},
+)
+ODD_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("basic.consume", {"queue": "q1", "arguments": {"x-stream-offset": "first"}}),
+    ("basic.consume", {"queue": "q1", "arguments": {"x-priority": "high"}}),
+    ("basic.consume", {"queue": "nope"}),
+    ("basic.get", {"queue": "nope"}),
+    ("basic.qos", {"size": 1}),
+    ("basic.qos-ok", {}),
+    ("basic.recover", {"requeue": False}),
+    ("basic.recover-async", {"requeue": False}),
+    ("channel.close-ok", {}),
+    ("channel.flow", {"active": True}),
+    ("channel.flow", {"active": False}),
+    ("channel.open", {}),
+    ("connection.open", {"vhost": "/"}),
+    ("exchange.delete", {"exchange": "amq.direct"}),
+    ("queue.bind", {"queue": "nope", "exchange": "nope"}),
+    ("queue.unbind", {"queue": "nope", "exchange": "nope"}),
+    ("tx.commit", {}),
+    ("access.request", {"realm": "/", "active": True}),
+)
+#: Kind and payload. Each ends the connection.
+ODD_FRAMES = (
+    (2, struct.pack(">HHQH", 60, 0, 1, 0)),
+    (3, b"body"),
+    (3, b""),
+    (5, b"kind"),
+    (8, b""),
+    (8, b"beat"),
+    (1, struct.pack(">HH", 50, 10) + b"\0\0\x09cut"),
+    (1, struct.pack(">HH", 60, 20) + bytes(7) + b"too much"),
+)
+
 
 class Step(NamedTuple):
-    """One operation: a method, or ``publish``, or ``close`` of the connection."""
+    """One operation: a method, ``publish``, ``frame`` as it is, or ``close`` of the connection."""
 
     connection: int
     channel: int
@@ -69,6 +131,8 @@ class Side:
             self.drop(step.connection)
         elif step.name == "publish":
             self.wire(step.connection).publish(step.channel, **step.fields)
+        elif step.name == "frame":
+            self.wire(step.connection).frame(channel=step.channel, **step.fields)
         else:
             self.wire(step.connection).send(step.channel, step.name, **step.fields)
 
@@ -137,15 +201,15 @@ class State:
             elif received.name in ("connection.close", "eof", "reset"):
                 self.close(lambda other, key=key: other[0] == key[0])  # type: ignore[misc]
             elif received.name == "basic.consume-ok":
-                self.consumers[key, received.tag] = step.fields["queue"]
-                if step.fields["no_ack"]:
+                self.consumers[key, received.tag] = step.fields.get("queue", "")
+                if step.fields.get("no_ack"):
                     self.no_ack.add((key, received.tag))
                 else:
                     self.no_ack.discard((key, received.tag))
             elif received.name in ("basic.cancel", "basic.cancel-ok"):
                 self.consumers.pop((key, received.tag), None)
             elif (received.name == "basic.deliver" and (key, received.tag) not in self.no_ack) or (
-                received.name == "basic.get-ok" and not step.fields["no_ack"]
+                received.name == "basic.get-ok" and not step.fields.get("no_ack")
             ):
                 self.unacked.setdefault(key, []).append(received.delivery_tag)
 
@@ -177,11 +241,15 @@ class Operations:
             self.purge: 1.5,
             self.close_channel: 1,
             self.close_connection: 0.7,
+            self.publish_oddly: 1.5,
+            self.declare_oddly: 2,
+            self.call_oddly: 1,
+            self.send_frame: 0.5,
         }
 
     def next(self) -> Step:
         connection, channel = self.random.choice((0, 0, 1)), self.random.choice((1, 2))
-        if (connection, channel) not in self.state.open:
+        if (connection, channel) not in self.state.open and not self.chance(0.02):
             return Step(connection, channel, "channel.open", {})
         while True:
             (draw,) = self.random.choices(list(self.weights), list(self.weights.values()))
@@ -208,7 +276,7 @@ class Operations:
         fields: dict[str, Any] = {
             "exchange": exchange,
             "routing_key": self.random.choice(KEYS if exchange else QUEUES),
-            "body": str(self.bodies),
+            "body": "" if self.chance(0.03) else str(self.bodies),
             "mandatory": self.chance(0.3),
             "delivery_mode": 2 if self.chance(0.5) else None,
         }
@@ -280,12 +348,13 @@ class Operations:
     def exchange_bind(self, key: Channel) -> Drawn:
         ends = {"destination": self.random.choice([*EXCHANGES]), "source": self.random.choice([*EXCHANGES])}
         name = self.random.choice(("exchange.bind", "exchange.bind", "exchange.unbind"))
-        return name, {**ends, "routing_key": self.random.choice(PATTERNS)}
+        return name, {**ends, "routing_key": self.random.choice(PATTERNS), "nowait": self.chance(0.1)}
 
     def declare_queue(self, key: Channel) -> Drawn:
         flags = {"passive": 0.2, "durable": 0.5, "exclusive": 0.15, "auto_delete": 0.2}
         return "queue.declare", {
             "queue": self.queue(),
+            "nowait": self.chance(0.1),
             **{flag: self.chance(share) for flag, share in flags.items()},
         }
 
@@ -310,13 +379,40 @@ class Operations:
         }
 
     def purge(self, key: Channel) -> Drawn:
-        return "queue.purge", {"queue": self.queue()}
+        return "queue.purge", {"queue": self.queue(), "nowait": self.chance(0.1)}
 
     def qos(self, key: Channel) -> Drawn:
         return "basic.qos", {"count": self.random.choice((0, 1, 2, 5))}
 
     def confirm(self, key: Channel) -> Drawn:
-        return "confirm.select", {}
+        return "confirm.select", {"nowait": self.chance(0.2)}
+
+    def publish_oddly(self, key: Channel) -> Drawn:
+        drawn = self.publish(key)
+        assert drawn is not None
+        _, fields = drawn
+        odd: dict[str, Any] = self.random.choice(ODD_PUBLISHES)
+        return "publish", {**fields, **odd}
+
+    def declare_oddly(self, key: Channel) -> Drawn:
+        arguments = self.random.choice(ODD_ARGUMENTS)
+        if self.chance(0.6):
+            fields = {"queue": self.random.choice((*QUEUES, "amq.q")), "durable": self.chance(0.5)}
+            return "queue.declare", {**fields, "arguments": arguments, "passive": self.chance(0.3)}
+        name = self.random.choice((*EXCHANGES, "", "amq.direct", "amq.x"))
+        kind = self.random.choice(("direct", "direct", "topic", "nope"))
+        fields = {"exchange": name, "type": kind, "durable": self.chance(0.5), "passive": self.chance(0.3)}
+        return "exchange.declare", {**fields, "arguments": arguments}
+
+    def call_oddly(self, key: Channel) -> Drawn:
+        if self.chance(0.2):
+            used = [tag for other, tag in self.state.consumers if other == key]
+            return ("basic.consume", {"queue": self.queue(), "tag": used[0]}) if used else None
+        return self.random.choice(ODD_CALLS)
+
+    def send_frame(self, key: Channel) -> Drawn:
+        kind, payload = self.random.choice(ODD_FRAMES)
+        return "frame", {"kind": kind, "payload": payload}
 
     def close_channel(self, key: Channel) -> Drawn:
         return "channel.close", {"code": 200}
