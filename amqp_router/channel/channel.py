@@ -23,6 +23,7 @@ from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import (
+    UNIMPLEMENTED_METHOD,
     CommandInvalid,
     NotImplementedByServer,
     PreconditionFailed,
@@ -118,7 +119,7 @@ class Channel:
         """
         handler = _METHODS.get(type(method))
         if handler is None:
-            raise CommandInvalid("unimplemented method", class_id=method.CLASS_ID, method_id=method.METHOD_ID)
+            raise CommandInvalid(UNIMPLEMENTED_METHOD)
         handler(self, method)
 
     def select_confirms(self, method: methods.ConfirmSelect) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import ChannelConsumer, consumer_prefix, getter
 from amqp_router.channel.publishing import DIRECT_REPLY
 from amqp_router.protocol import methods
-from amqp_router.protocol.errors import NotAllowed, NotFound, NotImplementedByServer, PreconditionFailed
+from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.message import LOGGED, REDELIVERED
 from vhosts.queues.consumers import UNLIMITED, Credit
@@ -155,15 +156,6 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     out.touch()
     if message.flags & LOGGED and not method.no_ack:
         message.content = None
-
-
-def queue_name(channel: Channel, name: str) -> str:
-    """The queue meant: ``name``, or the channel's last declared one when it is empty."""
-    if name:
-        return name
-    if not channel.last_queue:
-        raise NotFound("no previously declared queue")
-    return channel.last_queue
 
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:

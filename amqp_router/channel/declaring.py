@@ -11,8 +11,9 @@ Source: AMQP 0-9-1, classes exchange (40) and queue (50); semantics 2.2 to 2.4 a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from amqp_router.channel.ports import Permissions
 from amqp_router.protocol.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -41,19 +42,6 @@ from vhosts.vhost import RESERVED_PREFIX, VirtualHost
 
 #: Followed by 22 characters of base64url, in names that the server gives.
 GENERATED_PREFIX = "amq.gen-"
-
-
-class Permissions(Protocol):
-    """What the connection's user may do in its virtual host."""
-
-    def check(
-        self, operation: Literal["configure", "write", "read"], kind: Literal["exchange", "queue"], name: str
-    ) -> None:
-        """See whether the user may do ``operation`` to the exchange or queue ``name``.
-
-        Raises:
-            AccessRefused: the user may not (403).
-        """
 
 
 class DeclaringChannel(Protocol):
@@ -178,7 +166,7 @@ def declare_queue(channel: DeclaringChannel, method: QueueDeclare) -> None:
 
 def delete_queue(channel: DeclaringChannel, method: QueueDelete) -> None:
     """Answer queue.delete."""
-    name = queue_name(channel, method.queue)
+    name = _stripped(queue_name(channel, method.queue))
     channel.permissions.check("configure", "queue", name)
     count, rev = channel.vhost.delete_queue(
         name, if_unused=method.if_unused, if_empty=method.if_empty, owner=channel.connection
@@ -188,7 +176,7 @@ def delete_queue(channel: DeclaringChannel, method: QueueDelete) -> None:
 
 def purge_queue(channel: DeclaringChannel, method: QueuePurge) -> None:
     """Answer queue.purge."""
-    name = queue_name(channel, method.queue)
+    name = _stripped(queue_name(channel, method.queue))
     channel.permissions.check("read", "queue", name)
     count = channel.vhost.find_queue(name, channel.connection).purge()
     _reply(channel, method.nowait, QueuePurgeOk(count), 0)
@@ -214,16 +202,14 @@ def queue_name(channel: DeclaringChannel, name: str) -> str:
     Raises:
         NotFound: it is empty, and none was declared (404).
     """
-    if name:
-        return _stripped(name)
-    if not channel.last_queue:
+    if not name and not channel.last_queue:
         raise no_previous_queue()
-    return channel.last_queue
+    return name or channel.last_queue
 
 
 def _queue_ends(channel: DeclaringChannel, method: QueueBind | QueueUnbind) -> tuple[str, str, str]:
     """Queue, exchange and routing key; of an empty queue name and key both, the key is the queue's name."""
-    queue, exchange = queue_name(channel, method.queue), _stripped(method.exchange)
+    queue, exchange = _stripped(queue_name(channel, method.queue)), _stripped(method.exchange)
     routing_key = method.routing_key
     if not method.queue and not routing_key:
         routing_key = channel.last_queue
@@ -247,15 +233,6 @@ METHODS: dict[type[Method], Callable[[DeclaringChannel, Any], None]] = {
     QueueBind: bind_queue,
     QueueUnbind: unbind_queue,
 }
-
-
-def declare(channel: DeclaringChannel, method: Method) -> None:
-    """Carry out ``method``, one of ``METHODS``.
-
-    Raises:
-        ChannelException, CommandInvalid: as the function's own rules and those of ``VirtualHost`` say.
-    """
-    METHODS[type(method)](channel, method)
 
 
 def _reply(channel: DeclaringChannel, nowait: bool, method: Method, rev: int) -> None:

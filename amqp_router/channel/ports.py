@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
@@ -12,8 +12,14 @@ from amqp_router.protocol.tick import Tick
 class Permissions(Protocol):
     """The user's rights in the channel's virtual host."""
 
-    def check(self, action: Any, kind: Any, name: str) -> None:
-        """Raises AccessRefused unless ``action`` (configure, write, read) on ``name`` is allowed."""
+    def check(
+        self, action: Literal["configure", "write", "read"], kind: Literal["exchange", "queue"], name: str
+    ) -> None:
+        """See whether the user may do ``action`` to the exchange or queue ``name``.
+
+        Raises:
+            AccessRefused: the user may not (403).
+        """
 
 
 class Commits(Protocol):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_router.connection.states import MOVES, ConnectionState
 from amqp_router.protocol import methods
-from amqp_router.protocol.constants import FRAME_METHOD
+from amqp_router.protocol.constants import FRAME_METHOD, FRAME_SIZE_MIN, PROTOCOL_HEADER
 from amqp_router.protocol.errors import (
     LoginRefused,
     NotAllowed,
@@ -25,11 +25,9 @@ from amqp_router.protocol.methods import Method, decode_method
 if TYPE_CHECKING:
     from amqp_router.connection.machine import Machine
 
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 #: Seconds before the socket of a client that tuned wrongly, or could not log in, is closed.
 TUNE_DELAY_S = 3.0
 LOGIN_DELAY_S = 1.5
-FRAME_MIN = 4096
 
 
 def receive_header(machine: Machine, header: bytes) -> None:
@@ -91,7 +89,7 @@ def _tune_ok(machine: Machine, method: methods.ConnectionTuneOk, following: Conn
     options = machine.node.options
     frame_max, channel_max = method.frame_max, method.channel_max
     # 0 asks for no limit, which is more than a server that has one may grant.
-    if not FRAME_MIN <= frame_max <= (options.frame_max or 1 << 31) and (frame_max or options.frame_max):
+    if not FRAME_SIZE_MIN <= frame_max <= (options.frame_max or 1 << 31) and (frame_max or options.frame_max):
         machine.refuse(
             f"negotiation of frame_max failed: {frame_max} asked, {options.frame_max} offered", TUNE_DELAY_S
         )
@@ -146,4 +144,4 @@ _STEPS: dict[type[Method], Any] = {
     methods.ConnectionUpdateSecret: _update_secret,
 }
 
-__all__ = ["PROTOCOL_HEADER", "receive_frame", "receive_header"]
+__all__ = ["receive_frame", "receive_header"]

@@ -395,7 +395,7 @@ class Machine:
                 self._open_channel(number)
                 return
             if method.CLASS_ID == 10:
-                raise CommandInvalid("unimplemented method")
+                raise CommandInvalid(errors.UNIMPLEMENTED_METHOD)
             raise ChannelError("expected 'channel.open'")
         if kind != 1:
             self._content(channel, kind, payload)
@@ -409,7 +409,7 @@ class Machine:
             return
         method = decode_method(payload)
         if method.CLASS_ID == 10:
-            raise CommandInvalid("unimplemented method")
+            raise CommandInvalid(errors.UNIMPLEMENTED_METHOD)
         if isinstance(method, methods.ChannelOpen):
             raise ChannelError("second 'channel.open' seen")
         self.units += METHOD_UNITS

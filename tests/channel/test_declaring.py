@@ -40,7 +40,7 @@ class FakeChannel:
 
     def call(self, method: Method) -> Method | None:
         """Carry out ``method`` and return its reply."""
-        declaring.declare(self, method)
+        declaring.METHODS[type(method)](self, method)
         reply, _ = self.replies[-1]
         return reply
 
@@ -48,7 +48,7 @@ class FakeChannel:
         """The text with which ``method`` is refused; there is no reply."""
         before = len(self.replies)
         with pytest.raises(errors.AMQPError) as error:
-            declaring.declare(self, method)
+            declaring.METHODS[type(method)](self, method)
         assert len(self.replies) == before
         return error.value.reply_text
 

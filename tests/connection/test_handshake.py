@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from amqp_router.connection.handshake import FRAME_MIN, LOGIN_DELAY_S, TUNE_DELAY_S
+from amqp_router.connection.handshake import LOGIN_DELAY_S, TUNE_DELAY_S
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.connection.states import MOVES, ConnectionState
 from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
-from amqp_router.protocol.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
+from amqp_router.protocol.constants import FRAME_SIZE_MIN, HEARTBEAT_FRAME, PROTOCOL_HEADER
 from amqp_router.protocol.methods import METHODS, Method
 from tests.nodes import Client, SimNode, raw_frame
 
@@ -174,7 +174,7 @@ def test_frame_of_the_allowed_length_before_login() -> None:
 
 @pytest.mark.parametrize(
     ("channel_max", "frame_max"),
-    [(2048, 131072), (0, 131072), (2047, 131073), (2047, FRAME_MIN - 1), (2047, 0), (65535, 131072)],
+    [(2048, 131072), (0, 131072), (2047, 131073), (2047, FRAME_SIZE_MIN - 1), (2047, 0), (65535, 131072)],
 )
 def test_limits_above_the_offer(channel_max: int, frame_max: int) -> None:
     client = client_in(TUNING)
