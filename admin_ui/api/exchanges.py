@@ -35,12 +35,13 @@ def _exchanges(call: Call, vhosts: list[VirtualHost]) -> Rows:
     )
 
 
-def _name(part: str) -> str:
+def real_name(part: str) -> str:
+    """The name of the exchange that a path or topic means."""
     return "" if part == DEFAULT else part
 
 
 def _exchange(call: Call, vhost: VirtualHost, part: str = "exchange") -> Any:
-    exchange = vhost.exchanges.get(_name(call.part(part)))
+    exchange = vhost.exchanges.get(real_name(call.part(part)))
     if exchange is None:
         raise not_found()
     return exchange
@@ -125,7 +126,7 @@ def _between(call: Call) -> tuple[str, list[Any]]:
         raise not_found()
     ends: dict[str, Any] = vhost.queues if kind == "q" else vhost.exchanges
     destination = ends.get(call.part("destination"))
-    source = vhost.exchanges.get(_name(call.part("source")))
+    source = vhost.exchanges.get(real_name(call.part("source")))
     if source is None or destination is None:
         return vhost.name, []
     found: list[Any] = [

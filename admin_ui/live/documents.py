@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from admin_ui.api.exchanges import real_name
 from admin_ui.auth import MONITORING, Identity
 from admin_ui.documents import connections, exchanges, overview, queues, vhosts
 from admin_ui.documents.stats import Stats
@@ -131,8 +132,7 @@ def _exchange(
 ) -> Event:
     vhost, name = _split(about)
     found = state.broker.vhosts.get(vhost)
-    name = "" if name == "amq.default" else name
-    exchange = found.exchanges.get(name) if found is not None and identity.sees(vhost) else None
+    exchange = found.exchanges.get(real_name(name)) if found is not None and identity.sees(vhost) else None
     if exchange is None:
         return {"gone": True}
     return {"exchange": exchanges.single(exchange, vhost, Stats(state.metrics, NO_SPANS))}

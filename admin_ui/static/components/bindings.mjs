@@ -8,8 +8,8 @@ import { exchangePath, queuePath } from "../lib/routes.mjs";
 
 const SHOWN = 200;
 
-/** `side` is the end to show: "source" or "destination". */
-export function Bindings({ id, title, side, bindings, error, none }) {
+/** `side` is the end to show: "source" or "destination"; `none` is said if there are no bindings, `note` if there are. */
+export function Bindings({ id, title, side, bindings, error, none, note }) {
   const some = bindings?.some((row) => Object.keys(row.arguments).length);
   const columns = [
     { label: side === "source" ? "From exchange" : "To", class: "whole", cell: (row) => html`<${End} binding=${row} side=${side} />` },
@@ -21,6 +21,7 @@ export function Bindings({ id, title, side, bindings, error, none }) {
     ${!bindings ? html`<${Loading} rows=${2} />` : !rows.length ? html`<p class="none">${none}</p>` : html`<${Table} columns=${columns} rows=${rows} caption=${title}
       rowKey=${(row) => `${row.source}\n${row.destination_type}\n${row.destination}\n${row.properties_key}`} />`}
     ${bindings?.length > SHOWN && html`<p class="note">The first ${SHOWN} are shown.</p>`}
+    ${note && bindings?.length > 0 && html`<p class="note">${note}</p>`}
   <//>`;
 }
 

@@ -53,7 +53,7 @@ export function Exchange({ route }) {
       <${Bindings} id="from" title="Bindings from it" side="destination" bindings=${from.data} error=${from.error}
         none="Nothing is bound: what is published here reaches no queue." />
       ${!isDefault && html`<${Bindings} id="to" title="Bindings to it" side="source" bindings=${to.data} error=${to.error}
-        none="No other exchange sends to it." />`}
+        none="No other exchange sends to it." note="What comes from other exchanges is counted there, not here." />`}
     </div>
     ${isDefault
       ? html`<p class="note">The default exchange reaches every queue by its name as routing key. These bindings cannot be changed.</p>`
