@@ -39,7 +39,7 @@ def add_routes(app: web.Application) -> None:
     """Register the calls."""
     hub = app[HUB] = Hub(app[STATE])
     app.on_shutdown.append(hub.close)
-    app.router.add_get("/admin/v1/events", _events)
+    app.router.add_get("/admin/v1/events", _events, allow_head=False)
     app.router.add_post("/admin/v1/sparklines", _sparklines)
 
 

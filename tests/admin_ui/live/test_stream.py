@@ -58,6 +58,12 @@ async def _ignore(message: Any) -> None:
     pass
 
 
+async def test_a_stream_has_no_head(node: World) -> None:
+    """It would never end."""
+    reply = await node.call("HEAD", "/admin/v1/events?topics=overview")
+    assert reply.status == 405
+
+
 async def test_overview_counts(shop: World) -> None:
     connection = await shop.connect("shop")
     channel = await connection.channel()
