@@ -97,6 +97,7 @@ class Committer:
             now_us=now_us,
         )
         for segment in submission.removed:
+            writer.leave(segment)
             self.files.drop(segment.path)
             self._writers.pop(segment.path, None)
             self.disk.unlink(segment.path)

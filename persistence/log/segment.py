@@ -56,5 +56,5 @@ class Segment:
         return join(self.directory, f"{self.base:020d}{INDEX_SUFFIX}")
 
     def pack_index(self) -> tuple[str, bytes] | None:
-        """Path and content of the index file; None if the index is not in memory."""
-        return None if self.index is None else (self.index_path, self.index.pack())
+        """Path and content of the index file; None if the index is not in memory, or the segment is empty."""
+        return (self.index_path, self.index.pack()) if self.index is not None and self.size else None

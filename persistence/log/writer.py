@@ -204,6 +204,13 @@ class PartitionWriter:
         self._synced = self._position
         self.dirty = self._names_dirty or self._is_new
 
+    def leave(self, segment: Segment) -> None:
+        """The segment is removed; if it is the current one, all of it synced, the next write begins another."""
+        if segment is self._segment:
+            self._segment = None
+            self._path = ""
+            self._position = self._synced = 0
+
     def forget(self) -> None:
         """Let go of the descriptor."""
         if self._path:

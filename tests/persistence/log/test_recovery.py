@@ -529,3 +529,21 @@ def test_verify_compares_the_files_with_the_checkpoints() -> None:
     assert problem_of("cut", active) == "the segment ends before its recovery point"
     assert problem_of("", f"{DIRECTORY}/{9999:020d}.log") == f"the segment should begin at offset {log.end}"
     assert problem_of('{"version": 7}', "d/queues/a/log.json") == "format version 7, not 0"
+
+
+def test_a_queue_that_is_idle_now_and_then_leaves_no_files_behind() -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    for number in range(4):
+        for offset in fill(log, 3, first=number):
+            log.settle(offset, 0, ACK)
+        node.settle()
+        node.run_timers()
+        log.roll_idle()
+        node.settle()
+        assert node.disk.list(DIRECTORY) == ["checkpoint"]
+    base = log.end
+    fill(log, 1)
+    node.settle()
+    assert node.disk.list(DIRECTORY) == [f"{base:020d}.log", "checkpoint"]
+
