@@ -32,6 +32,7 @@ from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.tick import Tick
 from amqp_router.version import VERSION
+from persistence.clock import WallClock
 from persistence.definitions import DefinitionStore, Put, VhostRow
 from persistence.errors import PersistenceError
 from persistence.files import RealDisk
@@ -102,6 +103,8 @@ class Broker:
         self.logger = logger
         self._loop = loop
         self.tick = Tick(loop.call_soon)
+        #: The time of day in µs.
+        self.wall_us = WallClock().now_us
         self.commits = Commits()
         self.registry = ConnectionRegistry()
         self.vhosts: dict[str, VirtualHost] = {}
@@ -157,7 +160,13 @@ class Broker:
         loop = self._loop
         flusher = self._flusher = Flusher()
         self.sync = LogSync(
-            disk, self._data_dir, options, post=self._post, call_later=loop.call_later, flusher=flusher
+            disk,
+            self._data_dir,
+            options,
+            post=self._post,
+            call_later=loop.call_later,
+            wall_us=self.wall_us,
+            flusher=flusher,
         )
         loop.add_reader(flusher.fileno(), self.enter, self.sync.flushed)
         self.catalog = Catalog(
@@ -186,6 +195,7 @@ class Broker:
                 marks=self.sync.marks,
                 post=self._post,
                 call_later=loop.call_later,
+                wall_us=self.wall_us,
             )
         self._load()
 

@@ -179,6 +179,9 @@ class SimNode:
     def route_cache(self, user: SimUser, vhost: VirtualHost, permissions: Everything) -> RouteCache:
         return RouteCache(vhost.table, lambda exchange: permissions.check("write", "exchange", exchange))
 
+    def wall_us(self) -> int:
+        return self.clock.wall_us()
+
     def generate_name(self, prefix: str) -> str:
         self.names += 1
         return f"{prefix}{self.boot}-{self.names}"

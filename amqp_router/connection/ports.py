@@ -45,6 +45,9 @@ class Services(Protocol):
     def route_cache(self, user: Any, vhost: Any, permissions: Any) -> Any:
         """The routes of ``vhost`` that ``user`` may use."""
 
+    def wall_us(self) -> int:
+        """The time of day in microseconds since 1970-01-01 UTC."""
+
     def generate_name(self, prefix: str) -> str:
         """``prefix`` and 22 random characters of the base64url alphabet."""
 

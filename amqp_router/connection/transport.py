@@ -97,7 +97,7 @@ class Transport(asyncio.Protocol):
         self._received = True
         self.recv_oct += len(data)
         self.recv_cnt += 1
-        self._node.tick.now_us = time.time_ns() // 1000
+        self._node.tick.now_us = self._node.wall_us()
         if machine.user is None:
             self._bytes_before_login += len(data)
             if self._bytes_before_login > 4 * self._node.options.pre_login_bytes_max:
@@ -116,7 +116,7 @@ class Transport(asyncio.Protocol):
 
     def _receive_more(self) -> None:
         machine = self.machine
-        self._node.tick.now_us = time.time_ns() // 1000
+        self._node.tick.now_us = self._node.wall_us()
         machine.receive_more()
         if machine.work_left:
             self._loop.call_soon(self._continue)

@@ -205,7 +205,7 @@ class PartitionWriter:
         self.dirty = self._names_dirty or self._is_new
 
     def leave(self, segment: Segment) -> None:
-        """The segment is removed; if it is the current one, all of it synced, the next write begins another."""
+        """The segment is removed; if it is the current one, all synced, the next write begins another."""
         if segment is self._segment:
             self._segment = None
             self._path = ""

@@ -546,4 +546,3 @@ def test_a_queue_that_is_idle_now_and_then_leaves_no_files_behind() -> None:
     fill(log, 1)
     node.settle()
     assert node.disk.list(DIRECTORY) == [f"{base:020d}.log", "checkpoint"]
-
