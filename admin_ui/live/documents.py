@@ -53,7 +53,8 @@ def _overview(
     if not watches_node:
         mine = [each for each in mine if each["kind"] != "blocked" or each["user"] == identity.name]
         mine = [each for each in mine if "vhost" in each]
-    call = Call(request, identity, state, Query())
+    # What is made of one viewer's request is shared: nothing in that request may narrow it.
+    call = Call(request.clone(headers={}), identity, state, Query())
     document = _of_vhost(state, seen[0]) if only else overview.document(call)
     event = {
         "overview": {key: document[key] for key in SHOWN if key in document},

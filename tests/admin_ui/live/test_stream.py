@@ -45,10 +45,11 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def stream(node: World, topics: str, user: str = "guest") -> AsyncIterator[Stream]:
+async def stream(node: World, topics: str, user: str = "guest", **headers: str) -> AsyncIterator[Stream]:
     password = "guest" if user == "guest" else f"{user}-pw"
     url = URL(f"{node.base}/admin/v1/events?topics={topics}", encoded=True)
-    async with node.http.get(url, headers={"Authorization": basic(user, password)}) as response:
+    headers["Authorization"] = basic(user, password)
+    async with node.http.get(url, headers=headers) as response:
         assert response.status == 200, await response.text()
         assert response.headers["Content-Type"] == "text/event-stream"
         yield Stream(response)
@@ -82,6 +83,18 @@ async def test_overview_counts(shop: World) -> None:
         none = await events.of("overview:staging")
         assert (none["queues"], none["connections"], none["attention"]) == (0, 0, [])
     await connection.close()
+
+
+async def test_what_one_viewer_sends_changes_nothing_for_others(shop: World) -> None:
+    connection = await shop.connect("shop")
+    channel = await connection.channel()
+    await channel.default_exchange.publish(__import__("aio_pika").Message(b"x"), "emails")
+    async with (
+        stream(shop, "overview", **{"X-Vhost": "staging"}) as events,
+        stream(shop, "overview") as others,
+    ):
+        for each in (events, others):
+            assert (await each.of("overview"))["overview"]["queue_totals"]["messages"] == 1
 
 
 async def test_lists_come_whole_then_as_changes(shop: World) -> None:
