@@ -29,6 +29,7 @@ from amqp_router.server import (
     write_ready_file,
 )
 from amqp_router.version import VERSION
+from persistence.errors import PersistenceError
 from spark_analytics import cli as analytics
 
 OK, FAILED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -260,7 +261,14 @@ async def _serve(
         stop.set()
 
     with signals(loop, stop=on_stop, reload=reload):
-        await server.start()
+        try:
+            await server.start()
+        except PersistenceError as error:  # its text names the file and the way out
+            raise DataDirError(str(error)) from error
+        except OSError as error:  # full, read-only, broken
+            raise DataDirError(
+                f"data directory {directory.path}: {error}; repair that and start again"
+            ) from error
         if admin is not None:
             metrics.start()
             try:

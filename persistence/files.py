@@ -221,6 +221,9 @@ class RealDisk:
             elif old < size:
                 os.pwrite(fd, bytes(size - old), old)
             return RealMapping(fd, size)
+        except OSError as error:
+            error.filename = path
+            raise
         finally:
             os.close(fd)
 

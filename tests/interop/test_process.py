@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import RouterProcess
+from tests.brokers import ENTRY, RouterProcess
 
 pytestmark = pytest.mark.ours_only
 
 
-def refused(directory: Path, *options: str, port: int = 0) -> tuple[int, str]:
+def refused(directory: Path, *options: str, port: int = 0, entry: str = ENTRY) -> tuple[int, str]:
     """Exit code and output of a broker that cannot start."""
-    broker = RouterProcess(directory, options=options, port=port)
+    broker = RouterProcess(directory, options=options, port=port, entry=entry)
     directory.mkdir(parents=True, exist_ok=True)
     result = subprocess.run(
         broker.command(),
@@ -61,6 +61,29 @@ def test_foreign_data_directory(tmp_path: Path) -> None:
     code, output = refused(tmp_path)
     assert_one_clear_line(code, output, str(tmp_path / "data"))
     assert (tmp_path / "data" / "precious.txt").read_text() == "not a broker's"
+
+
+@pytest.mark.parametrize("name", ["boots.json", "definitions.sqlite"])
+def test_damaged_file_in_the_data_directory(tmp_path: Path, name: str) -> None:
+    broker = RouterProcess(tmp_path)
+    broker.start()
+    broker.stop()
+    (broker.data_dir / name).write_bytes(b"?" * 5000)
+    code, output = refused(tmp_path)
+    assert code == 3
+    assert_one_clear_line(code, output, str(broker.data_dir / name))
+    assert (broker.data_dir / name).read_bytes() == b"?" * 5000
+
+
+def test_data_directory_on_a_full_disk(tmp_path: Path) -> None:
+    """The limit on a file's size stands for the disk: the marks' file is the first that does not fit."""
+    broker = RouterProcess(tmp_path)
+    broker.start()
+    broker.stop()
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); "
+    code, output = refused(tmp_path, entry=small + ENTRY)
+    assert code == 3
+    assert_one_clear_line(code, output, str(broker.data_dir), "synced.tmp", "start again")
 
 
 def test_unknown_option_in_the_configuration(tmp_path: Path) -> None:
