@@ -15,6 +15,10 @@ cdef extern from "<sys/uio.h>" nogil:
         size_t iov_len
     ssize_t pwritev(int, const iovec*, int, off_t)
 
+# The system takes 1,024 at once and says EINVAL to more; a log with many small batches has more.
+cdef enum:
+    IOVEC_MAX = 512
+
 cdef extern from "<unistd.h>" nogil:
     int fdatasync(int)
     ssize_t read(int, void*, size_t)
@@ -82,7 +86,7 @@ cdef int _write(Write* job) noexcept nogil:
             pieces += 1
             count -= 1
             continue
-        written = pwritev(job.fd, pieces, count, position)
+        written = pwritev(job.fd, pieces, count if count < IOVEC_MAX else IOVEC_MAX, position)
         if written < 0:
             if errno == EINTR:
                 continue

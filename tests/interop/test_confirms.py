@@ -153,3 +153,25 @@ def test_confirm_of_a_large_message(wire: Wire, name: str) -> None:
     messages = wire.get_all(name)
     assert [message.body for message in messages] == [body, b"small"]
     wire.ok(1, "queue.delete", queue=name)
+
+
+def test_each_message_got_as_it_is_published(connect: Connect) -> None:
+    """Each get of a queue without consumers closes a batch of its log: a round has hundreds of them."""
+    wire = connect()
+    wire.open_channel(1)
+    wire.open_channel(2, confirm=True)
+    wire.ok(1, "queue.declare", queue="got at once", durable=True)
+    published = got = confirmed = 0
+    for _ in range(3):
+        for _ in range(2000):
+            wire.publish(2, "", "got at once", "x", delivery_mode=2)
+            wire.send(1, "basic.get", queue="got at once", no_ack=True)
+        published += 2000
+        while got < published or confirmed < published:
+            received = wire.receive(30)
+            assert received.name in ("basic.get-ok", "basic.get-empty", "basic.ack"), received
+            if received.name == "basic.ack":
+                confirmed = received.delivery_tag if received.multiple else confirmed + 1
+            else:
+                got += 1
+    wire.ok(1, "queue.delete", queue="got at once")

@@ -64,12 +64,14 @@ def test_pieces_are_written_one_after_the_other(flusher: Any, file: int) -> None
 
 def test_many_pieces_and_jobs(flusher: Any, file: int) -> None:
     position = 0
-    for size in (1, 100, 1000):
+    for size in (1, 100, 1000, 5000):
         pieces = [b"%d," % n for n in range(size)]
         flusher.submit([(file, position, pieces)])
         assert done(flusher) == 0
         position += sum(map(len, pieces))
-    assert os.pread(file, 1 << 20, 0) == b"".join(b"%d," % n for size in (1, 100, 1000) for n in range(size))
+    assert os.pread(file, 1 << 20, 0) == b"".join(
+        b"%d," % n for size in (1, 100, 1000, 5000) for n in range(size)
+    )
 
 
 def test_error_number_of_what_failed(flusher: Any, file: int, tmp_path: Path) -> None:
