@@ -18,7 +18,7 @@ from .arrow import read_split
 from .errors import AnalyticsError, OptionError
 from .filters import narrow
 from .options import ReadOptions, Selection, parse_options
-from .planning import Split, plan
+from .planning import Split, check_offsets, plan
 from .schema import arrow_schema, ddl, pick
 from .snapshot import Log, take_snapshot
 
@@ -34,6 +34,7 @@ class AmqpRouterSource(DataSource):
         # Here and not in schema(), which Spark leaves out where the user gives a schema.
         self._asked = parse_options(_ours(options))
         self._logs: list[Log] = take_snapshot(self._asked)
+        check_offsets(self._logs, self._asked)
 
     @classmethod
     def name(cls) -> str:

@@ -28,9 +28,13 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "exchanges": ("all", "only messages published to these exchanges: comma list, or JSON list"),
     "queues": ("all", "only messages in (table routing: routed to) these queues: comma list, or JSON list"),
     "partitions": ("all", "only these partitions: comma list of numbers"),
-    "startingTimestamp": ("", "only from this time on: ISO 8601, or milliseconds since 1970"),
-    "endingTimestamp": ("", "only before this time: ISO 8601, or milliseconds since 1970"),
-    "startingOffsets": ("earliest", '`earliest`, `latest`, or JSON `{"<log id>": {"<partition>": offset}}`'),
+    "startingTimestamp": ("", "only from this time on: ISO 8601 (UTC unless it says else), or ms since 1970"),
+    "endingTimestamp": ("", "only before this time: as startingTimestamp"),
+    "startingOffsets": (
+        "earliest",
+        '`earliest`, `latest`, or JSON `{"<log id>": {"<partition>": offset}}`; '
+        "offset -2: earliest, -1: latest; a virtual host stands for the id of its routing log",
+    ),
     "endingOffsets": (
         "latest",
         "as startingOffsets, exclusive; a log that the JSON does not name is not read",
@@ -95,6 +99,8 @@ def parse_options(options: Mapping[str, Any]) -> ReadOptions:
     names = _names(given, "columns")
     directories = [str(given["path"])] if "path" in given else []
     directories += _names(given, "logdirs") or []
+    if not all(directories):
+        raise OptionError("option 'path' or 'logdirs' names an empty path; the working directory is '.'")
     if not directories:
         raise OptionError("say which data directory to read: .option('path', D) or .option('logdirs', ...)")
     start_us, end_us = _time(given, "startingTimestamp"), _time(given, "endingTimestamp")
@@ -218,10 +224,13 @@ def _offsets(given: Mapping[str, Any], name: str, default: int) -> int | Offsets
         except ValueError:
             value = None
     try:
-        return {
+        offsets = {
             str(log): {int(partition): int(offset) for partition, offset in partitions.items()}
             for log, partitions in value.items()
         }
+        if any(number < EARLIEST for partitions in offsets.values() for number in partitions.values()):
+            raise ValueError
+        return offsets
     except (AttributeError, TypeError, ValueError):
         raise OptionError(
             f"option {name!r} takes earliest, latest or JSON as "

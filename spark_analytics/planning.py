@@ -57,10 +57,11 @@ def plan(logs: list[Log], options: ReadOptions, selection: Selection, cores: int
         OptionError: offsets are named that do not exist yet.
         CorruptLog: a segment does not begin with a batch.
     """
-    if not options.fail_on_data_loss:
-        logs = list(_left(logs))
+    check_offsets(logs, options)
+    if options.fail_on_data_loss:
+        _check_segments(logs, options)
     else:
-        _check_loss(logs, options)
+        logs = list(_left(logs))
     wanted: list[tuple[Log, int, int]] = []
     for log in logs:
         low, high = _range(log, options)
@@ -117,20 +118,42 @@ def _asked(log: Log, offsets: int | Offsets, missing: int | None, option: str) -
     return log.end if offsets == LATEST else offsets
 
 
-def _check_loss(logs: list[Log], options: ReadOptions) -> None:
-    """Is anything gone that was there when the snapshot was taken, or that the options name?"""
-    for offsets in (options.starting, options.ending):
-        if isinstance(offsets, Mapping):
-            known = {log.id for log in logs} | {log.vhost for log in logs if not log.queue}
-            gone = sorted(offsets.keys() - known) if not _narrowed(options) else []
-            if gone:
-                raise DataLoss(f"log {gone[0]!r} of the given offsets does not exist (any more){_WAY_OUT}")
+def check_offsets(logs: list[Log], options: ReadOptions) -> None:
+    """Do the logs have the offsets that the options name?
+
+    Raises:
+        OptionError: a partition or an offset does not exist yet.
+        DataLoss: a log or offsets are gone (``failOnDataLoss``).
+    """
+    for option, offsets in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+        if not isinstance(offsets, Mapping):
+            continue
+        known = {name: log for log in logs for name in ((log.id,) if log.queue else (log.id, log.vhost))}
+        for name, asked in offsets.items():
+            if name in known:
+                wrong = [number for number in asked if number >= known[name].partitions]
+                if wrong:
+                    raise OptionError(f"option {option!r}: log {name!r} has no partition {wrong[0]}")
+            elif options.fail_on_data_loss and not _narrowed(options):
+                raise DataLoss(
+                    f"option {option!r}: log {name!r} does not exist (any more); "
+                    "set option failOnDataLoss=false to read what is left"
+                )
     for log in logs:
         low, high = _range(log, options)
-        if isinstance(options.starting, Mapping):
-            asked = _asked(log, options.starting, EARLIEST, "startingOffsets")
-            if asked < min(log.start, high):
-                raise DataLoss(loss_text(log, asked, min(log.start, high)))
+        if options.fail_on_data_loss and isinstance(options.starting, Mapping):
+            first = _asked(log, options.starting, EARLIEST, "startingOffsets")
+            if first < min(log.start, high):
+                raise DataLoss(
+                    f"option 'startingOffsets': offsets {first} to {min(low, high) - 1} of {log} are gone "
+                    f"({_why(log)}); set option failOnDataLoss=false to read what is left"
+                )
+
+
+def _check_segments(logs: list[Log], options: ReadOptions) -> None:
+    """Is every wanted segment still as it was when the snapshot was taken?"""
+    for log in logs:
+        low, high = _range(log, options)
         for number, segment in enumerate(log.segments):
             end = log.segments[number + 1].base if number + 1 < len(log.segments) else log.end
             if segment.base < high and end > low and _inode(log, segment) != segment.inode:
@@ -143,18 +166,18 @@ def _narrowed(options: ReadOptions) -> bool:
     return any(names is not None for names in (selection.vhosts, selection.queues, selection.partitions))
 
 
-_WAY_OUT = "; load the table again, or set option failOnDataLoss=false to read what is left"
-
-
 def loss_text(log: Log | LogRef, low: int, high: int) -> str:
     """Which offsets are gone, why, and what to do."""
-    why = (
-        "their messages were settled, or the queue was purged or deleted"
-        if log.queue
-        else "the routing log keeps only as much as its options say"
+    return (
+        f"offsets {low} to {high - 1} of {log} are gone or were cleaned since the table was loaded "
+        f"({_why(log)}); load the table again, or set option failOnDataLoss=false to read what is left"
     )
-    what = f"offsets {low} to {high - 1} of {log}"
-    return f"{what} are gone or were cleaned since the table was loaded ({why}){_WAY_OUT}"
+
+
+def _why(log: Log | LogRef) -> str:
+    if log.queue:
+        return "their messages were settled, or the queue was purged or deleted"
+    return "the routing log keeps only as much as its options say"
 
 
 def gap_text(log: LogRef, low: int, high: int) -> str:

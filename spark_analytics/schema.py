@@ -119,8 +119,9 @@ def pick(table: str, names: Sequence[str] | None) -> tuple[Column, ...]:
     for name in names:
         if name not in known:
             raise OptionError(f"column {name!r} does not exist in table {table!r}; {nearest(name, known)}")
-    if len(set(names)) < len(names):
-        raise OptionError("a column is named twice in option 'columns'")
+    twice = [name for name in known if list(names).count(name) > 1]
+    if twice:
+        raise OptionError(f"column {twice[0]!r} is named twice")
     return tuple(known[name] for name in names)
 
 

@@ -76,6 +76,8 @@ def _directories(names: tuple[str, ...]) -> list[str]:
     for given in names:
         # Spark makes file:/x of /x, users write file:///x.
         name = "/" + given.removeprefix("file:").lstrip("/") if given.startswith("file:/") else given
+        if "://" in name:
+            raise NotADataDirectory(f"{name}: only folders of the local file system (or mounted) can be read")
         if glob.has_magic(name) and not os.path.isdir(name):
             matches = sorted(glob.glob(name))
             if not matches:

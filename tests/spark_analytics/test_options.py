@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "analytics.md"
 
 
 def parse(**options: Any) -> Any:
-    return parse_options({"path": "/data", **options})
+    return parse_options({"path": "/data"} | options)
 
 
 def test_defaults() -> None:
@@ -40,7 +40,7 @@ def test_defaults() -> None:
         ({"table": "mesages"}, "table 'mesages' does not exist; did you mean 'messages'"),
         ({"columns": "exchnage"}, "did you mean 'exchange'"),
         ({"columns": "body"}, "column 'body' does not exist in table 'routing'"),
-        ({"columns": "offset,offset"}, "named twice"),
+        ({"columns": "offset,offset"}, "column 'offset' is named twice"),
         ({"verify": "some"}, "all, tail, none"),
         ({"pushdown": "yes"}, "true or false"),
         ({"failOnDataLoss": "1"}, "true or false"),
@@ -48,9 +48,14 @@ def test_defaults() -> None:
         ({"batchRows": "0"}, "at least 1"),
         ({"partitions": "a"}, "comma list of numbers"),
         ({"startingTimestamp": "yesterday"}, "2026-01-31T12:00:00Z"),
-        ({"startingTimestamp": "2000", "endingTimestamp": "1000"}, "not before"),
+        (
+            {"startingTimestamp": "2000", "endingTimestamp": "1000"},
+            "option 'startingTimestamp' is not before option 'endingTimestamp'",
+        ),
         ({"startingOffsets": "begin"}, "earliest, latest or JSON"),
         ({"endingOffsets": '{"a": 3}'}, "earliest, latest or JSON"),
+        ({"startingOffsets": '{"a": {"0": -3}}'}, "earliest, latest or JSON"),
+        ({"path": ""}, "names an empty path"),
         ({"vhosts": '["a"'}, "no JSON list"),
     ],
 )

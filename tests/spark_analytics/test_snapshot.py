@@ -212,6 +212,8 @@ def test_wrong_paths(tmp_path: Path) -> None:
         offsets(tmp_path / "file")
     with pytest.raises(NotADataDirectory, match="nothing matches"):
         read_arrow(logdirs=str(tmp_path / "x*"))
+    with pytest.raises(NotADataDirectory, match="local file system"):
+        read_arrow("s3a://bucket/data")
     (tmp_path / "amqp-router.json").write_text("{")
     with pytest.raises(NotADataDirectory, match="damaged"):
         offsets(tmp_path)
@@ -324,11 +326,19 @@ def test_retention_between_plan_and_read(tmp_path: Path, log: LogFiles) -> None:
 
 def test_asked_offsets_that_are_gone(tmp_path: Path, log: LogFiles) -> None:
     (log.directory / f"{0:020d}.log").unlink()
-    with pytest.raises(DataLoss, match="offsets 5 to 9"):
+    with pytest.raises(DataLoss, match="option 'startingOffsets': offsets 5 to 9 of the routing log"):
         offsets(tmp_path, startingOffsets={"/": {0: 5}})
     assert offsets(tmp_path, startingOffsets={"/": {0: 5}}, failOnDataLoss="false") == list(range(10, 30))
-    with pytest.raises(DataLoss, match="log 'gone' of the given offsets does not exist"):
+    with pytest.raises(DataLoss, match="option 'startingOffsets': log 'gone' does not exist"):
         offsets(tmp_path, startingOffsets={"gone": {0: 5}})
+    assert offsets(tmp_path, startingOffsets={"gone": {0: 5}}, failOnDataLoss="false") == list(range(10, 30))
+
+
+def test_asked_offsets_as_names(tmp_path: Path, log: LogFiles) -> None:
+    assert offsets(tmp_path, startingOffsets={"/": {0: -2}}) == list(range(30))
+    assert offsets(tmp_path, startingOffsets={"/": {0: -1}}) == []
+    with pytest.raises(OptionError, match="option 'endingOffsets': log '/' has no partition 7"):
+        offsets(tmp_path, endingOffsets={"/": {7: 3}})
 
 
 def queue(tmp_path: Path) -> LogFiles:

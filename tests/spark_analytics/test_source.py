@@ -193,6 +193,7 @@ def test_several_paths(spark: Any, data: Path) -> None:
         ({"table": "mesages"}, "table 'mesages' does not exist; did you mean 'messages'"),
         ({"columns": "exchnage"}, "did you mean 'exchange'"),
         ({"verify": "no"}, "option 'verify' takes all, tail, none; not 'no'"),
+        ({"startingOffsets": '{"/": {"0": 999}}'}, "option 'startingOffsets': the routing log of virtual"),
     ],
 )
 def test_errors_at_load(spark: Any, data: Path, options: dict[str, str], text: str) -> None:
