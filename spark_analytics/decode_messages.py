@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import layout
-from .decode import Records, Take, as_text, binary, constant, flag, numbers, taken
+from .decode import Records, Take, as_text, binary, constant, flag, numbers
 from .options import Selection
 from .planning import LogRef
 from .properties import PROPERTIES, PropertyColumns
@@ -56,6 +56,18 @@ def decode_messages(
     for at in range(0, len(chosen), batch_rows):
         index = chosen[at : at + batch_rows]
         yield pa.RecordBatch.from_arrays([make(index, None) for make in makers], schema=schema)
+
+
+def _taken(values: Any) -> Take:
+    """A column of an Arrow array, one value per record; not copied where all of a range are wanted."""
+
+    def make(index: Any, _: Any) -> Any:
+        first, count = int(index[0]), len(index)
+        # Each record is one row here, so that rising places without a gap are a range.
+        is_range = int(index[-1]) - first + 1 == count
+        return values.slice(first, count) if is_range else values.take(pa.array(index))
+
+    return make
 
 
 class _Decoder:
@@ -126,18 +138,18 @@ class _Decoder:
             "partition": lambda: constant(log.partition, "int"),
             "offset": lambda: numbers(offsets, pa.int64()),
             "timestamp": lambda: lambda index, _: pa.array(times[index], pa.int64()).view(stamp),
-            "exchange": lambda: taken(self.exchange()),
-            "routing_key": lambda: taken(self._route(3)),
+            "exchange": lambda: _taken(self.exchange()),
+            "routing_key": lambda: _taken(self._route(3)),
             "body_size": lambda: numbers(self.body_lengths, pa.int64()),
             "persistent": lambda: flag(flags, layout.MESSAGE_PERSISTENT),
             "redelivered": lambda: flag(flags, layout.MESSAGE_REDELIVERED),
             "delivery_count": lambda: numbers(rows["delivery_count"], pa.int32()),
             "priority": lambda: numbers(rows["priority"], pa.int32()),
-            "properties": lambda: taken(self._heap_column(self.property_lengths, self._property_heap())),
-            "body": lambda: taken(self._heap_column(self.body_lengths, self._body_heap())),
+            "properties": lambda: _taken(self._heap_column(self.property_lengths, self._property_heap())),
+            "body": lambda: _taken(self._heap_column(self.body_lengths, self._body_heap())),
         }
         return [
-            taken(properties.column(name)) if properties is not None and name in wanted else makers[name]()
+            _taken(properties.column(name)) if properties is not None and name in wanted else makers[name]()
             for name in columns
         ]
 

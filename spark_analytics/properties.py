@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from .decode import as_text
 from .schema import arrow_type
 
 #: Column, flag and kind of each property in wire order. s: short string, t: table, 1 and 8: unsigned integer.
@@ -38,21 +39,27 @@ PROPERTIES = (
     ("app_id", 0x0008, "s"),
     ("cluster_id", 0x0004, "s"),
 )
-#: Seconds that fit a timestamp column (microseconds in 63 bits).
-_SECONDS_MAX = (1 << 63) // 1_000_000 - 1
+#: The end of the year 9999. Python and Spark know no later time: one client that sends milliseconds for
+#: seconds would make every ``collect()`` an error.
+_SECONDS_MAX = 253_402_300_799
 _DEPTH_MAX = 64
 _NUMBERS = {
-    "b": ">b",
-    "B": ">B",
-    "s": ">h",
-    "u": ">H",
-    "I": ">i",
-    "i": ">I",
-    "l": ">q",
-    "L": ">q",
-    "f": ">f",
-    "d": ">d",
+    tag: struct.Struct(code)
+    for tag, code in (
+        (b"b", ">b"),
+        (b"B", ">B"),
+        (b"s", ">h"),
+        (b"u", ">H"),
+        (b"I", ">i"),
+        (b"i", ">I"),
+        (b"l", ">q"),
+        (b"L", ">q"),
+        (b"f", ">f"),
+        (b"d", ">d"),
+    )
 }
+#: Made once: ``json.dumps`` makes one for every value.
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class PropertyColumns:
@@ -118,7 +125,7 @@ class PropertyColumns:
         values = self._slices(begin, end, there)
         if kind == "t":
             return _maps(values)
-        return _texts(values)
+        return as_text(values)
 
     def _slices(self, begin: Any, end: Any, there: Any) -> Any:
         """A binary array of pieces of the heap, in rising order, null where nothing is there."""
@@ -134,34 +141,33 @@ class PropertyColumns:
         return pieces.take(pa.array(index, mask=~there))
 
 
-def _texts(values: Any) -> Any:
-    try:
-        return values.cast(pa.string())
-    except pa.ArrowInvalid:
-        texts = [None if value is None else value.decode("utf-8", "replace") for value in values.to_pylist()]
-        return pa.array(texts, pa.string())
-
-
 def _maps(tables: Any) -> Any:
     """Header tables as maps of text, each distinct one decoded once."""
     encoded = tables.dictionary_encode()
-    decoded = [header_texts(table) for table in encoded.dictionary.to_pylist()]
-    distinct = pa.array(
-        [None if table is None else list(table.items()) for table in decoded],
-        arrow_type("map<string,string>"),
-    )
-    return distinct.take(encoded.indices)
+    names: list[str] = []
+    texts: list[str | None] = []
+    bounds: list[int | None] = []
+    for table in encoded.dictionary.to_pylist():
+        entries = None if table is None else header_texts(table)
+        bounds.append(None if entries is None else len(names))
+        if entries is not None:
+            names += entries
+            texts += entries.values()
+    bounds.append(len(names))
+    columns = (pa.array(bounds, pa.int32()), pa.array(names, pa.string()), pa.array(texts, pa.string()))
+    return pa.MapArray.from_arrays(*columns).take(encoded.indices)
 
 
 def header_texts(table: bytes) -> dict[str, str | None] | None:
     """The entries of a headers table (without its size) as text; None if it is malformed.
 
     Text and octets are text (octets that are no UTF-8 as base64), numbers and booleans as JSON, times as
-    ISO 8601, tables and arrays as JSON text, void is null. Of two entries with one name the first counts.
+    ISO 8601 (beyond the year 9999 as seconds), tables and arrays as JSON text, void is null. Of two entries
+    with one name the first counts.
     """
     try:
         values, end = _table(table, 0, len(table), 0)
-    except (IndexError, ValueError, struct.error, OverflowError):
+    except (IndexError, ValueError, struct.error):
         return None
     return {name: _as_text(value) for name, value in values.items()} if end == len(table) else None
 
@@ -169,62 +175,64 @@ def header_texts(table: bytes) -> dict[str, str | None] | None:
 def _as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return str(value) if type(value) is int else _as_json(value)
 
 
+# Reading behind the end of a table gives a place behind its end, which is looked at once per value.
 def _table(data: bytes, at: int, end: int, depth: int) -> tuple[dict[str, Any], int]:
     if depth > _DEPTH_MAX:
         raise ValueError("nested too deeply")
     values: dict[str, Any] = {}
     while at < end:
-        size = data[at]
-        name = _octets(data, at + 1, size, end).decode("utf-8", "replace")
-        value, at = _value(data, at + 1 + size, end, depth)
+        begin = at + 1
+        at = begin + data[at]
+        name = data[begin:at].decode("utf-8", "replace")
+        value, at = _value(data, at, depth)
+        if at > end:
+            raise ValueError("a value reaches beyond its table")
         values.setdefault(name, value)
     return values, at
 
 
-def _octets(data: bytes, at: int, size: int, end: int) -> bytes:
-    if at + size > end:
-        raise ValueError("a value reaches beyond its table")
-    return data[at : at + size]
-
-
-def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
-    """One field value behind its tag at ``at``, and where the next thing begins."""
-    tag = chr(_octets(data, at, 1, end)[0])
+def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    """One field value with its tag at ``at``, and where the next thing begins."""
+    tag = data[at : at + 1]
     at += 1
-    if tag == "V":
+    number = _NUMBERS.get(tag)
+    if number is not None:
+        return number.unpack_from(data, at)[0], at + number.size
+    if tag == b"V":
         return None, at
-    if tag == "t":
-        return _octets(data, at, 1, end) != b"\0", at + 1
-    if tag in _NUMBERS:
-        code = _NUMBERS[tag]
-        size = struct.calcsize(code)
-        return struct.unpack(code, _octets(data, at, size, end))[0], at + size
-    if tag == "D":
-        scale, number = struct.unpack(">Bi", _octets(data, at, 5, end))
-        return number / 10**scale, at + 5
-    if tag == "T":
-        seconds = int.from_bytes(_octets(data, at, 8, end), "big")
-        return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z"), at + 8
-    size = int.from_bytes(_octets(data, at, 4, end), "big")
-    inner = at + 4
-    content = _octets(data, inner, size, end)
-    if tag in "Sx":
+    if tag == b"t":
+        return data[at] != 0, at + 1
+    if tag == b"D":
+        scale, unscaled = struct.unpack_from(">Bi", data, at)
+        return unscaled / 10**scale, at + 5
+    if tag == b"T":
+        seconds = int.from_bytes(data[at : at + 8], "big")
         try:
-            return content.decode(), inner + size
+            return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z"), at + 8
+        except (ValueError, OverflowError, OSError):  # beyond the year 9999
+            return seconds, at + 8
+    begin = at + 4
+    end = begin + int.from_bytes(data[at:begin], "big")
+    if tag in (b"S", b"x"):
+        content = data[begin:end]
+        try:
+            return content.decode(), end
         except UnicodeDecodeError:
-            return base64.b64encode(content).decode(), inner + size
-    if tag == "F":
-        return _table(data, inner, inner + size, depth + 1)
-    if tag == "A":
+            return base64.b64encode(content).decode(), end
+    if tag == b"F":
+        return _table(data, begin, end, depth + 1)
+    if tag == b"A":
         items = []
-        position = inner
-        while position < inner + size:
+        at = begin
+        while at < end:
             if depth > _DEPTH_MAX:
                 raise ValueError("nested too deeply")
-            item, position = _value(data, position, inner + size, depth + 1)
+            item, at = _value(data, at, depth + 1)
             items.append(item)
-        return items, position
+        if at > end:
+            raise ValueError("a value reaches beyond its array")
+        return items, at
     raise ValueError(f"unknown tag {tag!r}")

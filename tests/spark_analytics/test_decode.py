@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -267,9 +268,28 @@ def test_header_values_as_text() -> None:
         "d": '{"k": 1}',
     }
     assert header_texts(b"\x01tT" + (86400).to_bytes(8)) == {"t": "1970-01-02T00:00:00Z"}
+    for seconds in (1 << 40, 1 << 58, (1 << 64) - 1):
+        assert header_texts(b"\x01tT" + seconds.to_bytes(8)) == {"t": str(seconds)}
     assert header_texts(b"\x01t?") is None
+    # A value that ends behind its table, its array, or the table inside its table.
+    assert header_texts(b"\x01aF\0\0\0\x04\x01bI\0\0\0\x01") is None
+    assert header_texts(b"\x01aA\0\0\0\x02I\0\0\0\x01") is None
+    assert header_texts(b"\x01aI\0\0\0") is None
     assert header_texts(b"\x05t") is None
     assert header_texts(b"\x01aS\0\0\0\x09x") is None
+
+
+def test_timestamps_that_python_does_not_know(tmp_path: Path) -> None:
+    """Milliseconds for seconds, as some clients send them."""
+    stamp(tmp_path)
+    log = queue_log(tmp_path, "/", "q", "ab" * 16)
+    seconds = [1_700_000_000, 1_700_000_000_000, 253_402_300_799, 253_402_300_800, (1 << 64) - 1]
+    sent = [Sent(n, T0, properties=b"\x00\x40" + value.to_bytes(8)) for n, value in enumerate(seconds)]
+    log.append(messages_batch(0, 4, sent))
+    write_marks(tmp_path, [log])
+    column = read_arrow(tmp_path, table="messages", columns="message_timestamp").column(0)
+    expected = [datetime.fromtimestamp(seconds[n], UTC) if n in (0, 2) else None for n in range(5)]
+    assert column.to_pylist() == expected
 
 
 def test_a_run_of_a_million_events() -> None:
