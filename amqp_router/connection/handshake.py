@@ -15,6 +15,7 @@ from amqp_router.connection.states import MOVES, ConnectionState
 from amqp_router.protocol import methods
 from amqp_router.protocol.constants import FRAME_METHOD, FRAME_SIZE_MIN, PROTOCOL_HEADER
 from amqp_router.protocol.errors import (
+    ChannelError,
     LoginRefused,
     NotAllowed,
     unexpected_frame,
@@ -48,10 +49,14 @@ def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> N
     """Take one frame of a connection that is not yet running.
 
     Raises:
-        UnexpectedFrame: a frame that is not due (505); anything else an AMQPError says.
+        UnexpectedFrame: a frame that is not due (505).
+        ChannelError: a method that is not due when all but connection.open is done (504), as in RabbitMQ.
+        Anything else that an AMQPError says.
     """
     method = decode_method(payload) if kind == FRAME_METHOD and number == 0 else None
     following = MOVES.get((machine.state, type(method))) if method is not None else None
+    if method is not None and following is None and machine.state is ConnectionState.OPENING:
+        raise ChannelError("unexpected method in connection state opening")
     if method is None or following is None:
         machine.class_id = machine.method_id = 0  # as RabbitMQ: it is the frame that is wrong here
         raise unexpected_frame(kind, payload)

@@ -205,7 +205,12 @@ def test_unknown_virtual_host() -> None:
 def test_method_that_is_not_due(state: ConnectionState, cls: type[Method]) -> None:
     client = client_in(state)
     client.send(cls(), channel=0)
-    client.closed_with(errors.UnexpectedFrame)
+    if state is OPENING:
+        close = client.closed_with(errors.ChannelError)
+        assert close.reply_text == "CHANNEL_ERROR - unexpected method in connection state opening"
+        assert (close.class_id, close.method_id) == (cls.CLASS_ID, cls.METHOD_ID)
+    else:
+        client.closed_with(errors.UnexpectedFrame)
     assert client.machine.state is CLOSING
 
 

@@ -138,6 +138,14 @@ def test_unknown_vhost(connect: Connect) -> None:
     assert close_of(connect(vhost="nope").opened) == (530, "NOT_ALLOWED - vhost nope not found", 10, 40)
 
 
+def test_method_before_connection_open(connect: Connect) -> None:
+    connection = connect(until="tune")
+    reply = connection.call(0, "connection.tune-ok", channel_max=2047, frame_max=131072)
+    assert (reply.name, reply.code) == ("connection.close", 504)
+    assert reply.text == "CHANNEL_ERROR - unexpected method in connection state opening"
+    assert (reply.class_id, reply.method_id) == (10, 31)
+
+
 def test_channel_open_before_connection_open(connect: Connect) -> None:
     connection = connect(until="tune")
     connection.send(1, "channel.open")
