@@ -279,7 +279,7 @@ class Broker:
         if durable:
             self._open_log(queue, incarnation)
         queue.incarnation = queue.incarnation or uuid4().hex
-        queue.open_pager = lambda: self.catalog.new_page_log(queue.incarnation)
+        queue.open_pager = partial(self.catalog.new_page_log, queue.incarnation)
         return queue
 
     def _open_log(self, queue: Queue, incarnation: str) -> None:

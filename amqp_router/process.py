@@ -79,8 +79,8 @@ def give_back_memory() -> bool:
 class Collector:
     """Runs full garbage collections when the broker is idle, and only then.
 
-    A full collection visits every object and holds the loop for as long; what serves messages makes no
-    reference cycles, so that it can wait. Young collections go on as usual.
+    A full collection visits every object and holds the loop for as long. It can wait, as neither messages
+    nor connections nor queues leave reference cycles. Young collections go on as usual.
     """
 
     #: Less CPU than this share since the last look counts as idle.

@@ -8,6 +8,7 @@ does all of it until nothing is left to do.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -281,7 +282,7 @@ class SimNode:
         queue.on_failed = lambda queue: self.event(40, "queue failed", queue=queue.name, reason=queue.error)
         self.names += 1
         queue.incarnation = incarnation or f"{queue.name}.{self.boot}.{self.names}"
-        queue.open_pager = lambda: self.catalog.new_page_log(queue.incarnation)
+        queue.open_pager = functools.partial(self.catalog.new_page_log, queue.incarnation)
         if not queue.durable:
             return queue
         if incarnation:

@@ -261,8 +261,14 @@ class Channel:
             self.leave(consumer)
         self.consumers.clear()
         last = self.delivery.next_tag - 1
-        if not self._requeue_some(last):
-            self.connection.in_slices(partial(self._requeue_some, last))
+        if not self._release_some(last):
+            self.connection.in_slices(partial(self._release_some, last))
+
+    def _release_some(self, last: int) -> bool:
+        done = self._requeue_some(last)
+        if done:
+            self.delivery.listener = None  # or the two would keep each other until a garbage collection
+        return done
 
 
 def _flow(channel: Channel, method: methods.ChannelFlow) -> None:

@@ -31,6 +31,19 @@ CLOSE_TIMEOUT_S = 5.0
 SILENT_INTERVALS = 2.5
 
 
+class _Gone:
+    """What an output belongs to once its socket is gone."""
+
+    def flush(self) -> None:
+        """Nobody is there to write to."""
+
+    def failed(self, error: Exception) -> None:
+        """Not called, as ``flush`` does not fail."""
+
+
+_GONE = _Gone()
+
+
 class Transport(asyncio.Protocol):
     """One client connection."""
 
@@ -162,6 +175,20 @@ class Transport(asyncio.Protocol):
                 user=machine.user.name,
                 reason=reason,
             )
+        self._untie()
+
+    def _untie(self) -> None:
+        """Break the reference cycles, so that all of the connection is freed now.
+
+        Full garbage collections wait until the broker is idle (``process.Collector``), which one that
+        clients come to and leave all day may never be.
+        """
+        machine = self.machine
+        machine.output.owner = _GONE
+        machine.inflow.resume = None
+        machine.on_opened = None
+        if hasattr(self._transport, "_read_ready_cb"):  # a cycle of asyncio's own
+            setattr(self._transport, "_read_ready_cb", None)  # noqa: B010  no public name
 
     # -- writing ------------------------------------------------------------------------------------
 
