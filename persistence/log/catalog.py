@@ -188,7 +188,10 @@ class Catalog:
             for name in moved:
                 if name in self._journal:
                     # Nameless, but a log: the next start would take offence at less if this one is cut short.
-                    self._recover(name, _describe(name, "", "", None))
+                    try:
+                        self._recover(name, _describe(name, "", "", None))
+                    except (CorruptLog, OSError) as error:
+                        logger.error("a log without a queue is set aside as it is: %s", error)
                 self._disk.rename(join(self._queues_dir, name), self._free_path(join(quarantine, name)))
             for directory in (self._data_dir, quarantine, self._queues_dir):
                 self._disk.sync_directory(directory)

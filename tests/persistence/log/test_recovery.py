@@ -546,3 +546,22 @@ def test_a_queue_that_is_idle_now_and_then_leaves_no_files_behind() -> None:
     fill(log, 1)
     node.settle()
     assert node.disk.list(DIRECTORY) == [f"{base:020d}.log", "checkpoint"]
+
+
+def test_a_damaged_log_without_a_queue_stops_no_start() -> None:
+    node = Node(options=LogOptions(journal_logs_min=0))
+    log = node.catalog.create("a", "/", "q", {})
+    for number in range(3):
+        fill(log, 1, first=number)
+        node.settle()
+        node.run_timers()  # the journal is drained
+    fill(log, 1, first=3)
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    inode(disk, FIRST).now[100:120] = b"?" * 20
+    before = bytes(inode(disk, FIRST).now)
+    again = Node(disk)
+    assert again.catalog.quarantine_unknown([]) == ["a"]
+    assert bytes(inode(disk, FIRST.replace("queues", "quarantine")).now) == before
+    assert not [name for name in disk.list("d") if name.endswith(".journal")]
