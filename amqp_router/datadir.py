@@ -109,7 +109,7 @@ def _read_stamp(path: Path) -> str | None:
         layout, store_id = int(stamp["layout"]), str(stamp["store_id"])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise DataDirError(
             f"data directory {path}: {STAMP} is damaged; restore it from a backup "
             "or choose another directory with --data-dir"

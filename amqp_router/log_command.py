@@ -137,10 +137,9 @@ def inspect(path: Path) -> tuple[list[str], bool]:
     rows = [("virtual host", "queue", "waiting", "offsets", "segments", "size", "")]
     whole = True
     for incarnation in catalog.incarnations():
-        about = describe(str(path / "queues" / incarnation / "0"))
-        names = (str(about.get("vhost", "?")), str(about.get("name", incarnation)))
+        names = _names(str(path / "queues" / incarnation / "0"), incarnation)
         try:
-            log = catalog.open(incarnation)
+            log = _open(catalog, incarnation)
         except (CorruptLog, OSError) as error:
             whole = False
             rows.append((*names, "", "", "", "", f"cannot be opened: {error}"))
@@ -153,6 +152,24 @@ def inspect(path: Path) -> tuple[list[str], bool]:
     return lines + ([""] + routing if routing else []), whole
 
 
+def _open(catalog: Catalog, incarnation: str) -> QueueLog:
+    """Open a log, at a second try if need be: a running broker removes segments that a first look saw."""
+    try:
+        return catalog.open(incarnation)
+    except (CorruptLog, OSError):
+        return catalog.open(incarnation)
+
+
+def _names(directory: str, name: str = "") -> tuple[str, str]:
+    """Virtual host and name of a log; clients chose them, so what would control a terminal is escaped."""
+    about = describe(directory)
+    texts = (str(about.get("vhost", "?")), str(about.get("name", name)))
+    vhost, name = [
+        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) for text in texts
+    ]
+    return vhost, name
+
+
 def _inspect_routing(path: Path, disk: ShadowDisk) -> list[str]:
     """Lines of a table of the routing logs; empty if there is none."""
     directories = find_routing_logs(str(path))
@@ -161,14 +178,14 @@ def _inspect_routing(path: Path, disk: ShadowDisk) -> list[str]:
     marks = read_marks(disk, str(path))
     rows = [("virtual host", "routing log", "events", "offsets", "segments", "size", "")]
     for directory in directories:
-        about = describe(directory)
+        vhost, _ = _names(directory)
         number = directory.rpartition("/")[2]
         name = directory.split("/")[-2]
         mark = marks.get((log_id(name), int(number)))
         try:
             found = recover(disk, directory, mark[1:4] if mark is not None else (0, 0, 0))
         except OSError as error:
-            rows.append((str(about.get("vhost", "?")), f"partition {number}", "", "", "", "", str(error)))
+            rows.append((vhost, f"partition {number}", "", "", "", "", str(error)))
             continue
         note = f"{found.cut_bytes} torn bytes at the end" if found.cut_bytes else ""
         if found.damaged:
@@ -177,7 +194,7 @@ def _inspect_routing(path: Path, disk: ShadowDisk) -> list[str]:
         bases = segment_bases(disk, directory)
         size = sum(disk.size(join(directory, segment_name(base))) for base in bases)
         figures = (str(end - found.start), f"{found.start}..{end}", str(len(bases)), size_text(size))
-        rows.append((str(about.get("vhost", "?")), f"partition {number}", *figures, note))
+        rows.append((vhost, f"partition {number}", *figures, note))
     return _table(rows, "")
 
 
@@ -227,12 +244,10 @@ def check(path: Path) -> tuple[list[str], bool]:
         except (CorruptLog, OSError) as error:
             found.append((DAMAGED, f"checkpoint of the last stop: {error}; a start does without it"))
     for directory in directories:
-        about = describe(directory)
-        name = f"{about.get('vhost', '?')} {about.get('name', directory)}"
+        name = " ".join(_names(directory, directory))
         found.append(_look(name, partial(verify, directory, node_states=states), _counts))
     for directory in routing:
-        vhost = describe(directory).get("vhost", "?")
-        name = f"{vhost} routing log, partition {directory.rpartition('/')[2]}"
+        name = f"{_names(directory)[0]} routing log, partition {directory.rpartition('/')[2]}"
         found.append(_look(name, partial(verify_routing, directory), _routing_counts))
     whole = all(verdict != DAMAGED for verdict, _ in found)
     lines = [f"{verdict:8}  {text}" for verdict, text in found]

@@ -13,7 +13,10 @@ import pytest
 
 from amqp_router.log_command import WAY_OUT, LogDirectoryError, check, inspect, size_text
 from amqp_router.main import main
+from persistence.errors import CorruptLog
 from persistence.files import RealDisk
+from persistence.log.catalog import Catalog
+from persistence.log.queue_log import QueueLog
 from tests.brokers import RouterProcess
 from tests.persistence.log.support import Node, fill
 
@@ -258,3 +261,35 @@ def test_a_log_without_its_description_is_inspected(stopped: Path) -> None:
     lines, whole = inspect(stopped)
     assert whole, lines
     assert lines[1].split()[:3] == ["?", "a", "100"]
+
+
+def test_names_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    node = Node(RealDisk(), data_dir=str(tmp_path))
+    fill(node.catalog.create("a", "/\udcff", "\x1b[31mrot\n é", {}), 1)
+    node.settle()
+    node.catalog.stop()
+    wanted = "/\\udcff", "\\x1b[31mrot\\n é"
+    lines, _ = inspect(tmp_path)
+    assert lines[1].split("  ")[0] == wanted[0]
+    assert wanted[1] in lines[1]
+    lines, _ = check(tmp_path)
+    assert lines[0].startswith(f"ok        {wanted[0]} {wanted[1]}: ")
+
+
+def test_a_log_that_changes_while_it_is_opened_is_opened_again(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A running broker removes segments that a first look saw."""
+    opened: list[str] = []
+
+    def changing(catalog: Catalog, incarnation: str) -> QueueLog:
+        opened.append(incarnation)
+        if opened.count(incarnation) == 1:
+            raise CorruptLog("00000000000000000000.log", 0, "the segment is missing")
+        return open_log(catalog, incarnation)
+
+    open_log = Catalog.open
+    monkeypatch.setattr(Catalog, "open", changing)
+    lines, whole = inspect(stopped)
+    assert whole
+    assert waiting([line.replace("queue ", "") for line in lines]) == {"a": "100", "b": "100"}

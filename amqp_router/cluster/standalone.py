@@ -60,7 +60,7 @@ def _read_boots(disk: Disk, path: str) -> int:
         boots = json.loads(read_file(disk, path))["boots"]
         if isinstance(boots, int) and boots > 0:
             return boots
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     # Without it epochs go on from the logs', which is safe for all that was ever synced.
     raise BootsDamaged(f"{path}: is damaged; remove it to go on from the epochs that the logs hold")

@@ -207,7 +207,7 @@ class RoutingLogs:
             version, partitions = description["version"], int(description["partitions"])
         except FileNotFoundError:
             return self._options.partitions
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise PersistenceError(f"{path} cannot be read: {error}") from error
         if version != 0 or partitions < 1:
             raise PersistenceError(f"{path}: format version {version}, not 0")

@@ -196,7 +196,9 @@ def test_a_log_that_is_ahead_of_the_count_sets_the_epoch(tmp_path: Path, loop: L
     assert children(loop, registry, "/queues") == ["copied"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b'{"boots": 0}', b'{"boots": "1"}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"{}", b"[]", b"[" * 100_000, b'{"boots": 0}', b'{"boots": "1"}']
+)
 def test_a_damaged_count_of_starts_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "boots.json").write_bytes(content)
     with pytest.raises(BootsDamaged, match=r"boots\.json"):
