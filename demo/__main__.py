@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import select
 import sys
 import tempfile
 import time
@@ -33,8 +32,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="demo",
         description=__doc__,
-        epilog="examples:\n  python -m demo\n  python -m demo --limit 20000 --output /tmp\n"
-        "  python -m demo --port 5672 --data-dir data    through the broker that `make run` started",
+        epilog="examples:\n  make demo\n  make demo ARGS='--limit 20000 --output /tmp'\n"
+        "  make demo ARGS='--port 5672 --data-dir data'    through the broker that `make run` started",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -43,7 +42,7 @@ def main() -> int:
         help="where the broker's logs are, for Spark to read (default: a temporary directory)",
     )
     parser.add_argument("--port", type=int, help="use the broker on this local port instead of starting one")
-    parser.add_argument("--limit", type=int, default=data.COUNT, help="only so many flights")
+    parser.add_argument("--limit", type=_positive, default=data.COUNT, help="only so many flights")
     parser.add_argument("--no-spark", action="store_true", help="leave the statistics out")
     parser.add_argument(
         "--output",
@@ -54,6 +53,21 @@ def main() -> int:
     args = parser.parse_args()
     if args.port is not None and args.data_dir is None and not args.no_spark:
         parser.error("with --port also say where that broker's logs are (--data-dir), or --no-spark")
+    try:
+        return demonstrate(args)
+    except KeyboardInterrupt:
+        say("Interrupted; nothing was compared.")
+        return 130
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def demonstrate(args: argparse.Namespace) -> int:
+    """All of it; 0 if nothing was lost and every count is right."""
     with ExitStack() as stack:
         directory, port, admin = args.data_dir, args.port, ""
         if port is None:
@@ -66,35 +80,39 @@ def main() -> int:
             directory = directory or broker.data_dir
             admin = f"http://127.0.0.1:{broker.admin_port}/"
             build = "compiled" if broker.compiled else "not compiled"
-            console.print(f"A broker ({build}) serves on 127.0.0.1:{port}, its data in {directory}.")
-            console.print(f"Watch it: {admin} (guest, guest)")
+            say(f"A broker ({build}) serves on 127.0.0.1:{port}, its data in {directory}.")
+            say(f"Watch it: {admin} (guest, guest)")
         parameters = pika.ConnectionParameters("127.0.0.1", port)
-        blocking = pika.BlockingConnection(parameters)
+        # Without heartbeats, which nobody would answer while flights are published, counted and consumed.
+        quiet = pika.ConnectionParameters("127.0.0.1", port, heartbeat=0)
+        try:
+            blocking = pika.BlockingConnection(quiet)
+        except pika.exceptions.AMQPConnectionError:
+            say(f"[red]No broker answers on 127.0.0.1:{port}; `make run` starts one.")
+            return 1
         stack.callback(lambda: blocking.is_open and blocking.close())
         channel = blocking.channel()
         topology.declare(channel)
         ok = run(parameters, read(args.limit), None if args.no_spark else Analysis(directory, args.output))
-        blocking.process_data_events()
         left = {
             e.queue: channel.queue_declare(e.queue, passive=True).method.message_count
             for e in topology.QUEUES
         }
         if any(left.values()):
-            console.print(f"[red]still in the queues: {left}")
+            say(f"[red]still in the queues: {left}")
         if admin and sys.stdin.isatty() and console.is_terminal:
-            console.print(f"The broker goes on: look at {admin} (guest, guest). Enter ends it.")
-            wait(blocking)
+            say(f"The broker goes on: look at {admin} (guest, guest). Enter ends it.")
+            wait()
         elif admin:
-            console.print(f"The admin page was {admin}; on a terminal it would stay until Enter.")
+            say(f"The admin page was {admin}; on a terminal it would stay until Enter.")
         topology.remove(channel)
         return 0 if ok and not any(left.values()) else 1
 
 
-def wait(connection: pika.BlockingConnection) -> None:
-    """Until the user has seen enough; the connection's heartbeats go on."""
+def wait() -> None:
+    """Until the user has seen enough."""
     with contextlib.suppress(KeyboardInterrupt):
-        while not select.select([sys.stdin], [], [], 0)[0]:
-            connection.process_data_events(0.3)
+        sys.stdin.readline()
 
 
 class Analysis:
@@ -121,7 +139,7 @@ class Analysis:
     def report(self, flights: Sequence[Flight]) -> bool:
         """Spark's figures beside those of the data set. True if they are the same, to the message."""
         if self.found is None:
-            console.print(f"[red]{self.problem}")
+            say(f"[red]{self.problem}")
             return False
         ours = statistics.of_data_set(flights)
         wrong = statistics.differences(ours, self.found)
@@ -144,17 +162,22 @@ class Analysis:
             table.add_section()
         console.print(table)
         for line in wrong[:10]:
-            console.print(f"[red]{line}")
+            say(f"[red]{line}")
         statistics.write_json(self.output / "demo.json", self.found)
         statistics.plot(self.output / "demo.png", self.found)
         figures = sum(map(len, vars(ours).values()))
         verdict = "every one the same" if not wrong else f"[red]{len(wrong)} differ"
-        console.print(
+        say(
             f"{figures:,} figures of Spark compared with the data set: {verdict}."
             f" Plot: {self.output / 'demo.png'}, figures: {self.output / 'demo.json'}",
             style="bold",
         )
         return not wrong
+
+
+def say(text: str, style: str = "") -> None:
+    """A line, left whole: a path that is broken in two can neither be clicked nor copied."""
+    console.print(text, style=style, soft_wrap=True)
 
 
 def add(table: Table, title: str, label: str, wanted: int, got: int, same: bool | None = None) -> None:
@@ -209,9 +232,9 @@ def run(parameters: pika.ConnectionParameters, flights: Sequence[Flight], analys
     console.print(report)
     for problem in (publisher.problem, consumer.problem):
         if problem:
-            console.print(f"[red]{problem}")
+            say(f"[red]{problem}")
     deliveries = sum(len(received.rows) for received in consumer.received.values())
-    console.print(
+    say(
         f"published at {len(flights) / (published - started):,.0f}/s,"
         f" {deliveries:,} deliveries at {deliveries / (consumed - consuming):,.0f}/s;"
         " same: the very flights, in order, byte for byte, with headers and timestamp"
@@ -222,7 +245,7 @@ def run(parameters: pika.ConnectionParameters, flights: Sequence[Flight], analys
     )
     lost += len(flights) - publisher.confirmed
     nacked = f", {publisher.nacked} refused" if publisher.nacked else ""
-    console.print(
+    say(
         f"{publisher.published} published, {publisher.confirmed} confirmed{nacked}, {lost} lost", style="bold"
     )
     agreed = analysis.report(flights) if analysis is not None else True
