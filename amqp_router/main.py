@@ -47,7 +47,7 @@ examples:
   amqp-router serve --amqp-port 0 --admin-port 0 --data-dir /tmp/try --ready-file /tmp/ready.json
   amqp-router serve --config /etc/amqp-router.toml --log-format json
   amqp-router options                            every option with type, default and meaning
-  amqp-router log inspect data                   what the queue logs hold
+  amqp-router log inspect data                   what the logs hold
   amqp-router log verify data                    check every byte of them
   amqp-router analytics stats                    what was routed where, by Spark
 """
@@ -140,12 +140,10 @@ def _parser() -> argparse.ArgumentParser:
     options_parser.add_argument("--markdown", action="store_true", help="as docs/configuration.md")
     options_parser.set_defaults(run=list_options)
 
-    log_parser = commands.add_parser(
-        "log", help="look into the queue logs of a data directory; changes nothing"
-    )
+    log_parser = commands.add_parser("log", help="look into the logs of a data directory; changes nothing")
     log_commands = log_parser.add_subparsers(metavar="command", parser_class=_Parser, required=True)
     for name, text in (
-        ("inspect", "what each queue's log holds, as a starting broker would find it"),
+        ("inspect", "what each queue's and each routing log holds, as a starting broker would find it"),
         ("verify", "read every batch and its checksums"),
     ):
         sub_parser = log_commands.add_parser(name, help=text, description=text.capitalize() + ".")
