@@ -123,6 +123,7 @@ class Committer:
             for log in logs:
                 writer = log.writer
                 writer.forget()
+                writer.owner = None  # which has the writer: a cycle
                 self.journal.forget(writer)
                 self._writers.pop(writer.path, None)
                 directory = parent(writer.directory)

@@ -510,6 +510,8 @@ class QueueLog:
             self.fail(LogFailed("the log is deleted"))
             self._tail.clear()
             self._sync.delete(self)
+            # Nobody reads it any more, and the two would keep each other until a full garbage collection.
+            self._reader = None  # type: ignore[assignment]
 
 
 def _failure(error: Exception) -> LogFailed:

@@ -19,6 +19,8 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
 from amqp_router.protocol.errors import ConnectionForced
 from amqp_router.protocol.output import LargeContent, Output
+from persistence.log.queue_log import QueueLog
+from persistence.log.writer import PartitionWriter
 from tests.nodes import PERSISTENT, Client, SimNode, publish_frames
 from vhosts.bindings import Binding
 from vhosts.queues.queue import Queue
@@ -80,7 +82,7 @@ def test_message_that_cannot_be_read_ends_its_connection_only(
 
 
 PARTS = (Transport, Machine, Channel, Confirms, ChannelConsumer, Delivery, Inflow, Publishing, Output)
-PARTS_OF_QUEUES = (Queue, Binding)
+PARTS_OF_QUEUES = (Queue, QueueLog, PartitionWriter, Binding)
 
 
 def alive() -> dict[str, int]:
