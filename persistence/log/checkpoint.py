@@ -9,7 +9,7 @@ from zlib import crc32
 
 from ..errors import CorruptLog
 from ..files import Disk, read_file, replace_file
-from .record import RETURN, SETTLE
+from .record import SETTLE
 from .settles import SettleState
 
 _MAGIC = b"ARLC"
@@ -86,14 +86,8 @@ def pack_log(state: LogState) -> bytes:
         bits = bytes(chunk.bits) if chunk.number >= 0 else b""
         parts.append(_CHUNK.pack(number, len(bits)))
         parts.append(bits)
-    returns: list[list[int]] = []
-    for offset, count in settles.returns():
-        if returns and returns[-1][0] + returns[-1][1] == offset and returns[-1][2] == count:
-            returns[-1][1] += 1
-        else:
-            returns.append([offset, 1, count])
-    parts.append(_U32.pack(len(returns)))
-    parts.extend([SETTLE.pack(first, number, RETURN, 0, count, 0, 0) for first, number, count in returns])
+    count, returns = settles.pack_returns()
+    parts += [_U32.pack(count), returns]
     return b"".join(parts)
 
 

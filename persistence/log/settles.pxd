@@ -1,5 +1,7 @@
 cimport cython
 
+from amqp_router.protocol._buf cimport Buf
+
 
 cdef class Chunk:
     cdef public long long number
@@ -33,6 +35,10 @@ cdef class SettleState:
     @cython.locals(chunk=Chunk, place=cython.uint, counts=bytearray)
     cpdef set_returned(self, unsigned long long offset, unsigned int count)
     cpdef advance(self, unsigned long long end)
+    @cython.locals(out=Buf, first=cython.ulonglong, end=cython.ulonglong, returns=cython.uint, found=cython.uint,
+                   chunk=Chunk, counts=bytearray, bits=bytearray, number=cython.ulonglong, offset=cython.ulonglong,
+                   low=Py_ssize_t)
+    cpdef tuple pack_returns(self)
     @cython.locals(chunk=Chunk)
     cdef Chunk _chunk(self, unsigned long long number)
     cdef int _full(self, Chunk chunk) except -1
@@ -55,6 +61,8 @@ cdef class SettleRuns:
     cdef _close(self)
     cdef list take(self)
 
+
+cdef int _put_return(Buf out, unsigned long long first, unsigned long long end, unsigned int returns) except -1
 
 cdef Chunk FULL
 cdef bytes _ONES

@@ -12,7 +12,7 @@ bits in [``settled_below``, end), where the end is the log's and grows by ``note
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from amqp_router.protocol._buf import Buf
 
 #: Offsets per chunk, and the bytes of its bitmap.
 CHUNK_OFFSETS = 65536
@@ -217,18 +217,38 @@ class SettleState:
                 self._last = FULL
         self.settled_below = below
 
-    def returns(self) -> Iterator[tuple[int, int]]:
-        """(offset, count) of every returned message that is unsettled, in order."""
+    def pack_returns(self) -> tuple[int, bytes]:
+        """What a checkpoint holds of the returned messages that are unsettled: so many records of SETTLES.
+
+        A million of them may be there after a client is gone, and the event loop waits meanwhile.
+        """
+        out = Buf()
+        records = 0
+        first = 0
+        end = 0
+        returns = 0
         for number in sorted(self.chunks):
             chunk = self.chunks[number]
             counts = chunk.counts
             if chunk is FULL or counts is None:
                 continue
-            for low in range(CHUNK_OFFSETS):
-                count = counts[2 * low] | counts[2 * low + 1] << 8
-                offset = (number << 16) + low
-                if count and offset >= self.settled_below and not chunk.bits[low >> 3] >> (low & 7) & 1:
-                    yield offset, count
+            bits = chunk.bits
+            offset = number << 16
+            for low in range(65536):
+                found = counts[low << 1] | counts[(low << 1) + 1] << 8
+                if found > 0 and offset >= self.settled_below and not bits[low >> 3] >> (low & 7) & 1:
+                    if found != returns or offset != end:
+                        if returns > 0:
+                            records += 1
+                            _put_return(out, first, end, returns)
+                        first = offset
+                        returns = found
+                    end = offset + 1
+                offset += 1
+        if returns > 0:
+            records += 1
+            _put_return(out, first, end, returns)
+        return records, out.take()
 
     def load_chunk(self, number: int, bits: bytes) -> None:
         """Put in a chunk read from a checkpoint; no bytes = all ones."""
@@ -352,6 +372,15 @@ class SettleRuns:
 #: Stands for every chunk whose bits are all ones.
 FULL = Chunk()
 FULL.number = -1
+
+
+def _put_return(out: Buf, first: int, end: int, returns: int) -> None:
+    """A SETTLES record of kind 6."""
+    out.le64(first)
+    out.le32(end - first)
+    out.le16(6)
+    out.le16(returns)
+    out.le64(0)
 
 
 def _count(bits: bytearray, low: int, high: int) -> int:

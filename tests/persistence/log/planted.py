@@ -140,8 +140,8 @@ PLANTED = [
     Planted(
         "returns are not in the checkpoint",
         LOG + "checkpoint.py",
-        "    for offset, count in settles.returns():",
-        "    for offset, count in ():",
+        "    count, returns = settles.pack_returns()",
+        "    count, returns = 0, b''",
     ),
     Planted(
         "a sync from before a truncation counts",
