@@ -36,25 +36,11 @@ $(VENV)/installed: $(SETUP) | compile
 	@$(PIP) install --no-build-isolation -e . && $(ON_PATH)
 	@touch $@
 
-$(VENV)/installed-test: $(SETUP) | compile
-	@echo "Installing the broker and what its tests need into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -e '.[test]' && $(ON_PATH)
-	@touch $(VENV)/installed $@
-
-$(VENV)/installed-dev: $(SETUP) | compile
-	@echo "Installing the broker and its development tools into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -e '.[dev]' && $(ON_PATH)
-	@touch $(VENV)/installed $(VENV)/installed-test $@
-
-$(VENV)/installed-demo: $(SETUP) | compile
-	@echo "Installing the broker and what the demonstration needs into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -e '.[demo]' && $(ON_PATH)
-	@touch $(VENV)/installed $@
-
-$(VENV)/installed-analytics: $(SETUP) | compile
-	@echo "Installing the broker and Spark into $(VENV) ..."
-	@$(PIP) install --no-build-isolation -e '.[analytics]' && $(ON_PATH)
-	@touch $(VENV)/installed $@
+# The extras of pyproject.toml; dev has all that test has.
+$(VENV)/installed-%: $(SETUP) | compile
+	@echo "Installing the broker and its extra '$*' into $(VENV) ..."
+	@$(PIP) install --no-build-isolation -e '.[$*]' && $(ON_PATH)
+	@touch $(VENV)/installed $(if $(filter dev,$*),$(VENV)/installed-test) $@
 
 install: compile $(VENV)/installed ## set up .venv with the broker in it
 	@$(VENV)/bin/amqp-router --version

@@ -17,21 +17,9 @@ from .names import Names
 from .options import Selection
 from .planning import LogRef
 from .schema import arrow_type
-from .segments import Piece, Window
+from .segments import Piece, Window, record_dtype
 
 Take = Callable[[Any, Any], Any]
-
-
-def record_dtype(fields: Sequence[tuple[str, str, int]], size: int) -> Any:
-    """The numpy type of a fixed record; bytes that a later version added at its end are passed over."""
-    return np.dtype(
-        {
-            "names": [name for name, _, _ in fields],
-            "formats": [kind for _, kind, _ in fields],
-            "offsets": [at for _, _, at in fields],
-            "itemsize": size,
-        }
-    )
 
 
 class Records:

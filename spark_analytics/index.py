@@ -15,17 +15,10 @@ import numpy as np
 
 from . import layout
 from .errors import CorruptLog
-from .segments import BadBatch, iterate_batches, parse_header
+from .segments import BadBatch, iterate_batches, parse_header, record_dtype
 from .snapshot import Segment
 
-_DTYPE = np.dtype(
-    {
-        "names": [name for name, _, _ in layout.INDEX_FIELDS],
-        "formats": [kind for _, kind, _ in layout.INDEX_FIELDS],
-        "offsets": [at for _, _, at in layout.INDEX_FIELDS],
-        "itemsize": layout.INDEX_ENTRY_SIZE,
-    }
-)
+_DTYPE = record_dtype(layout.INDEX_FIELDS, layout.INDEX_ENTRY_SIZE)
 
 
 class Entry(NamedTuple):

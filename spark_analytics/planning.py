@@ -16,7 +16,7 @@ from .errors import DataLoss, OptionError
 from .index import SegmentIndex, first_time, load_index
 from .options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
 from .segments import Piece
-from .snapshot import Log, Segment
+from .snapshot import Log, Segment, log_text
 
 #: Less than this is not worth another task ...
 SPLIT_BYTES_LEAST = 8 << 20
@@ -35,8 +35,7 @@ class LogRef:
     partition: int
 
     def __str__(self) -> str:
-        name = f"queue {self.queue!r}" if self.queue else "the routing log"
-        return f"{name} of virtual host {self.vhost!r}, partition {self.partition}"
+        return log_text(self.vhost, self.queue, self.partition)
 
 
 @dataclass(frozen=True, slots=True)

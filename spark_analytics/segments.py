@@ -7,7 +7,7 @@ the cost per batch is a few microseconds here and nothing there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -17,14 +17,21 @@ from . import layout
 from .errors import CorruptLog, FormatVersionError
 
 WINDOW_BYTES = 4 << 20
-_HEADER_DTYPE = np.dtype(
-    {
-        "names": [name for name, _, _ in layout.HEADER_FIELDS],
-        "formats": [kind for _, kind, _ in layout.HEADER_FIELDS],
-        "offsets": [at for _, _, at in layout.HEADER_FIELDS],
-        "itemsize": layout.HEADER_SIZE,
-    }
-)
+
+
+def record_dtype(fields: Sequence[tuple[str, str, int]], size: int) -> Any:
+    """The numpy type of a fixed record; bytes that a later version added at its end are passed over."""
+    return np.dtype(
+        {
+            "names": [name for name, _, _ in fields],
+            "formats": [kind for _, kind, _ in fields],
+            "offsets": [at for _, _, at in fields],
+            "itemsize": size,
+        }
+    )
+
+
+_HEADER_DTYPE = record_dtype(layout.HEADER_FIELDS, layout.HEADER_SIZE)
 
 
 class Batch(NamedTuple):

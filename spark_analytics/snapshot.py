@@ -54,8 +54,13 @@ class Log:
         return max(self.segments[0].base, self.lowest) if self.segments else self.end
 
     def __str__(self) -> str:
-        name = f"queue {self.queue!r}" if self.queue else "the routing log"
-        return f"{name} of virtual host {self.vhost!r}, partition {self.partition}"
+        return log_text(self.vhost, self.queue, self.partition)
+
+
+def log_text(vhost: str, queue: str, partition: int) -> str:
+    """How errors speak of a log."""
+    name = f"queue {queue!r}" if queue else "the routing log"
+    return f"{name} of virtual host {vhost!r}, partition {partition}"
 
 
 def take_snapshot(options: ReadOptions) -> list[Log]:
