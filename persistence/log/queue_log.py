@@ -510,8 +510,7 @@ class QueueLog:
             self.fail(LogFailed("the log is deleted"))
             self._tail.clear()
             self._sync.delete(self)
-            # Nobody reads it any more, and the two would keep each other until a full garbage collection.
-            self._reader = None  # type: ignore[assignment]
+            self._reader.close()
 
 
 def _failure(error: Exception) -> LogFailed:

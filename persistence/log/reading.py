@@ -68,7 +68,7 @@ class LogReader:
     __slots__ = ("_cursor", "_log", "_random", "_tail")
 
     def __init__(self, log: QueueLog, tail: Tail) -> None:
-        self._log = log
+        self._log: QueueLog | None = log
         self._tail = tail
         self._cursor = Cursor(log.partition)
         self._random = Cursor(log.partition)
@@ -77,6 +77,11 @@ class LogReader:
         """Hold no bytes: segments were cut or replaced, or nobody reads any more."""
         self._cursor.forget()
         self._random.forget()
+
+    def close(self) -> None:
+        """The log is deleted; it and its reader would keep each other until a full garbage collection."""
+        self.forget()
+        self._log = None
 
     def read(
         self,
@@ -129,6 +134,7 @@ class LogReader:
 
     def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int, closed_end: int) -> list[bytes]:
         """``QueueLog.read_raw`` of the batches below ``closed_end``, where the closed ones end."""
+        log = self._open_log()
         found: list[bytes] = []
         size = 0
         offset = from_offset
@@ -142,7 +148,7 @@ class LogReader:
                     segment, position, header = self._random.header_for(offset)
                     data = self._random.raw(segment, position, header)
                 except (OSError, CorruptLog) as error:
-                    self._log.fail(error)
+                    log.fail(error)
                     raise LogFailed(str(error)) from error
                 last = header.last
             if last >= limit_offset or (found and size + len(data) > max_bytes):
@@ -164,7 +170,7 @@ class LogReader:
                 message.delivery_count += returns
 
     def _seek(self, cursor: Cursor, offset: int) -> None:
-        log = self._log
+        log = self._open_log()
         try:
             log.close_batch(offset)
             batch = self._tail.find(offset)
@@ -182,9 +188,14 @@ class LogReader:
             log.fail(error)
             raise LogFailed(str(error)) from error
 
+    def _open_log(self) -> QueueLog:
+        if self._log is None:
+            raise LogFailed("the log is deleted")
+        return self._log
+
     def _lost(self, offset: int) -> Exception:
         error = LogFailed(f"offset {offset} is unsettled but its batch does not name it")
-        self._log.fail(error)
+        self._open_log().fail(error)
         return error
 
 

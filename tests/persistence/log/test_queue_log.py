@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
@@ -186,3 +187,19 @@ def test_closed_segments_without_live_messages_are_removed() -> None:
     )
     assert log.start == log.partition.segments[0].base
     assert len(bodies(log)) == 1
+
+
+def test_a_deleted_log_is_not_read() -> None:
+    node, log, _ = opened()
+    fill(log, 3)
+    node.settle()
+    log.read(0, log.end, 1, 1)  # stands on a batch
+    node.catalog.forget("a")
+    reads: list[Callable[[], object]] = [
+        lambda: log.read(0, log.end, 10, 100),
+        lambda: log.read_one(1),
+        lambda: log.read_raw(0, 100, log.end),
+    ]
+    for read in reads:
+        with pytest.raises(LogFailed):
+            read()
