@@ -26,7 +26,8 @@ def narrow(selection: Selection, filters: Iterable[Any]) -> Selection:
         column = ".".join(getattr(item, "attribute", ()))
         value: Any = getattr(item, "value", None)
         if kind in ("EqualTo", "In") and column in _SETS:
-            values = frozenset(value) if kind == "In" else frozenset([value])
+            # NULL among the values of an IN finds nothing.
+            values = frozenset(value if kind == "In" else [value]) - {None}
             name = _SETS[column]
             known = getattr(selection, name)
             narrowed: Any = {name: values if known is None else known & values}

@@ -178,3 +178,5 @@ def test_filters_narrow_the_selection() -> None:
         from_offset=6,
     )
     assert narrow(Selection(), [EqualTo(("offset",), 4)]) == Selection(from_offset=4, below_offset=5)
+    with_null = In(("exchange",), ("a", None))
+    assert narrow(Selection(), [with_null]) == Selection(exchanges=frozenset(["a"]))
