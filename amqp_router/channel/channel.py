@@ -282,8 +282,9 @@ def _access(channel: Channel, method: methods.AccessRequest) -> None:
 
 
 def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
-    # The reply leaves before the cancels of this connection's own consumers, as in RabbitMQ: a client that
-    # waits for it may take a cancel that comes first for an error (kombu does, of any channel).
+    # The reply leaves before the cancels of this connection's own consumers, as it mostly does in RabbitMQ,
+    # where they race: a client that waits for it may take a cancel that comes first for an error (kombu does,
+    # of any channel).
     held: list[tuple[Channel, str]] = []
     connection = channel.connection
     connection.held_cancels = held
