@@ -163,8 +163,9 @@ def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[i
                 disk.unlink(path)
             else:
                 bases.append(base)
+    there = set(bases)
     for name in names:
-        if name.endswith(INDEX_SUFFIX) and base_of(name.removesuffix(INDEX_SUFFIX) + SUFFIX) not in bases:
+        if name.endswith(INDEX_SUFFIX) and base_of(name.removesuffix(INDEX_SUFFIX) + SUFFIX) not in there:
             disk.unlink(join(directory, name))
     return bases
 
