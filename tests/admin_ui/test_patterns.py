@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import threading
-import time
 
 import pytest
 
@@ -22,10 +21,8 @@ def test_ordinary_expression() -> None:
 
 
 def test_exponential_expression_is_ended() -> None:
-    began = time.process_time()
     with pytest.raises(patterns.TooSlow):
-        patterns.search(EVIL, [LONG])
-    assert time.process_time() - began < 1
+        patterns.search(EVIL, [LONG])  # years otherwise
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
     assert patterns.search(EVIL, ["a"]) == [True]
 
