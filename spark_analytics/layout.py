@@ -24,8 +24,8 @@ NAME_DIGITS = 20
 # --- batches ----------------------------------------------------------------------------------------------
 BATCH_MAGIC = b"ARLB"
 #: What finds the next batch and says whether it is wanted: magic, version, record_size, length, kind,
-#: attributes, records, last offset delta, base offset, header crc.
-BATCH_HEADER = Struct("<4sHHIHH4xI12xI8xQ12xI")
+#: attributes, payload crc, records, last offset delta, base offset, header crc.
+BATCH_HEADER = Struct("<4sHHIHHII12xI8xQ12xI")
 #: What decoders need: name, numpy type and place.
 HEADER_FIELDS = (
     ("length", "<u4", 8),

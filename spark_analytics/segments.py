@@ -46,6 +46,7 @@ class Batch(NamedTuple):
     records: int
     base: int
     last: int
+    payload_crc: int
     data: memoryview
 
     def base_ts(self) -> int:
@@ -148,6 +149,7 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str) -> I
             length,
             kind,
             attributes,
+            payload_crc,
             records,
             last_delta,
             base,
@@ -163,7 +165,9 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str) -> I
             raise FormatVersionError(path, f"with attributes {attributes:#x}", "without any")
         if length < size + record_size * records:
             raise BadBatch(position, "the batch is shorter than its records")
-        yield make((position, at, length, kind, record_size, records, base, base + last_delta, data))
+        yield make(
+            (position, at, length, kind, record_size, records, base, base + last_delta, payload_crc, data)
+        )
         position += length
         at += length
 
@@ -181,13 +185,13 @@ def iterate_batches(
     """
     position = start
     expected = first
-    least = layout.HEADER_SIZE
+    header_size = least = layout.HEADER_SIZE
     while position < end:
         buffer = memoryview(os.pread(file, min(max(WINDOW_BYTES, least), end - position), position))
         size = len(buffer)
         if size < least:
             raise BadBatch(position, "the file ends inside a batch")
-        least = layout.HEADER_SIZE
+        least = header_size
         for batch in _batches(buffer, 0, position, end, path):
             at, length = batch.at, batch.length
             if expected not in (batch.base, -1):
@@ -197,10 +201,8 @@ def iterate_batches(
             if at + length > size:
                 least = length
                 break
-            if payloads:
-                crc = int.from_bytes(buffer[at + 16 : at + 20], "little")
-                if crc32(buffer[at + layout.HEADER_SIZE : at + length]) != crc:
-                    raise BadBatch(position, "the checksum of the payload is wrong")
+            if payloads and crc32(buffer[at + header_size : at + length]) != batch.payload_crc:
+                raise BadBatch(position, "the checksum of the payload is wrong")
             yield batch
             expected = batch.last + 1
             position += length
