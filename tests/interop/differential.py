@@ -56,7 +56,7 @@ ODD_PUBLISHES: tuple[dict[str, Any], ...] = (
 )
 ODD_ARGUMENTS: tuple[dict[str, Any], ...] = (
     {"x-queue-type": "classic"},
-    {"x-queue-type": "quorum"},
+    {"x-queue-type": "foo"},
     {"x-queue-type": 1},
     {"x-queue-mode": "lazy"},
     {"x-queue-mode": None},
