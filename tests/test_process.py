@@ -9,10 +9,12 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
+from amqp_router import process
 from amqp_router.process import Collector, LoopLag
 
 
@@ -89,20 +91,62 @@ def _collector_put_back() -> Iterator[None]:
     gc.set_threshold(*thresholds)
 
 
+class Minutes:
+    """A loop whose time passes a minute at a time, ``busy_s`` of it used by this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, pause_s: float) -> None:
+        self.now = self.cpu = 0.0
+        self.pause_s = pause_s
+        self.collected: list[float] = []
+        self.given_back = 0
+        self.collector = Collector(self, cpu_s=lambda: self.cpu, clock=lambda: self.now)  # type: ignore[arg-type]
+        self.collector.start()
+        monkeypatch.setattr(gc, "collect", self.collect)
+        monkeypatch.setattr(process, "give_back_memory", self.give_back)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        assert seconds == 60
+        self.callback = callback
+
+    def collect(self) -> None:
+        self.collected.append(self.now)
+        self.now += self.pause_s
+
+    def give_back(self) -> None:
+        self.given_back += 1
+
+    def pass_time(self, minutes: int, busy_s: float) -> None:
+        for _ in range(minutes):
+            self.now += 60
+            self.cpu += busy_s
+            self.callback()
+
+
 @pytest.mark.usefixtures("_collector_put_back")
-async def test_full_collection_only_when_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Collector, "INTERVAL_S", 0.05)
-    collector = Collector(asyncio.get_running_loop())
-    collector.start()
+def test_full_collections_wait_for_an_idle_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    minutes = Minutes(monkeypatch, pause_s=0.1)
     assert gc.get_threshold()[2] >= 1_000_000
-    busy_until = time.monotonic() + 0.3
-    while time.monotonic() < busy_until:
-        time.sleep(0)  # CPU, all of it
-        await asyncio.sleep(0)
-    assert collector.collections == 0
-    await asyncio.sleep(0.3)
-    assert collector.collections > 0
-    collector.stop()
+    minutes.pass_time(1, busy_s=4)
+    assert len(minutes.collected) == 1  # what it takes is not known before
+    minutes.pass_time(50, busy_s=4)
+    assert len(minutes.collected) == 1
+    minutes.pass_time(3, busy_s=2)
+    assert len(minutes.collected) == 4
+    assert minutes.given_back == 3
+
+
+@pytest.mark.usefixtures("_collector_put_back")
+@pytest.mark.parametrize(("pause_s", "apart_s"), [(0.001, 60), (0.01, 360), (0.1, 3600)])
+def test_a_broker_that_is_never_idle_collects_seldom(
+    monkeypatch: pytest.MonkeyPatch, pause_s: float, apart_s: int
+) -> None:
+    minutes = Minutes(monkeypatch, pause_s)
+    minutes.pass_time(300, busy_s=50)
+    times = minutes.collected
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert gaps
+    assert all(apart_s <= gap <= apart_s + 61 for gap in gaps)
+    assert minutes.given_back == 0
 
 
 async def test_loop_lag_is_seen_and_logged(
