@@ -138,6 +138,7 @@ def test_interrupted_before_it_serves() -> None:
     code = """
 import signal, sys
 from amqp_router import log_command, main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 log_command.inspect = lambda _: signal.raise_signal(signal.SIGINT)
 sys.exit(main.main(["log", "inspect", "data"]))
 """

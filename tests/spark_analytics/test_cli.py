@@ -205,6 +205,7 @@ def test_interrupted_while_java_starts(tmp_path: Path) -> None:
 import os, signal, sys, threading, time
 from pyspark.sql import SparkSession
 from spark_analytics import session
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 usual = SparkSession.Builder.getOrCreate
 def interrupted(self):
     signal.raise_signal(signal.SIGINT)
