@@ -36,7 +36,7 @@ from vhosts.queues.consumers import Credit
 from vhosts.queues.queue import Queue
 
 #: Messages requeued per turn of the loop when many come back at once.
-RELEASE_SLICE = 2_000
+RELEASE_SLICE = 500
 
 
 class Channel:

@@ -16,7 +16,7 @@ from amqp_router.protocol.output import Output
 from tests.nodes import Received, decode
 from tests.vhosts.queues.local import message, new_tick, transient_queue
 from vhosts.queues.consumers import UNLIMITED, Credit
-from vhosts.queues.queue import Queue
+from vhosts.queues.queue import REDELIVERY_UNITS, Queue
 
 
 class Listener:
@@ -230,7 +230,7 @@ def test_requeue_puts_each_in_its_place(channel: Channel) -> None:
     assert channel.texts() == [(6, "q1", True), (7, "q3", True), (8, "q4", True)]
     channel.delivery.requeue(0, True)
     assert consumer.unacked == 0
-    queue.pump(10)
+    queue.pump(20)
     assert [text for _, text, _ in channel.texts()] == ["q0", "q1", "q2", "q3", "q4"]
     channel.delivery.ack(0, True)
     queue.pump(10)
@@ -258,7 +258,7 @@ def test_prefetch_is_given_back(channel: Channel) -> None:
     assert queue.pump(10) == 1
     channel.delivery.requeue(1, False)
     channel.delivery.reject(3, False)
-    assert queue.pump(10) == 2
+    assert queue.pump(10) == REDELIVERY_UNITS + 1
     assert consumer.credit == 0
     assert consumer.unacked == 3
 
@@ -361,10 +361,13 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule(queue=st.integers(0, 1), count=st.integers(1, 25))
     def pump(self, queue: int, count: int) -> None:
-        room = count if queue else min(count, 20 - self.mine())
-        expected = self.ready[queue][:room]
-        del self.ready[queue][: len(expected)]
-        assert self.queues[queue].pump(count) == len(expected)
+        room = count if queue else 20 - self.mine()
+        expected: list[int] = []
+        units = 0
+        while self.ready[queue] and units < count and len(expected) < room:
+            expected.append(self.ready[queue].pop(0))
+            units += REDELIVERY_UNITS if expected[-1] in self.returned else 1
+        assert self.queues[queue].pump(count) == units
         texts = [(tag, int(text), flag) for tag, text, flag in self.channel.texts()]
         assert texts == [
             (self.next_tag + index, serial, serial in self.returned) for index, serial in enumerate(expected)

@@ -14,6 +14,7 @@ cdef unsigned char _REDELIVERED
 cdef unsigned char _LOGGED
 cdef int _ACK
 cdef int _RETURN
+cdef int _REDELIVERY_EXTRA
 cdef long long _OVERHEAD
 
 

@@ -32,6 +32,8 @@ from vhosts.queues.handle import QueueHandle, Run
 #: The most of a logged queue that stays in memory: messages and content bytes.
 WINDOW_MESSAGES = 4096
 WINDOW_BYTES = 8 << 20
+#: What a redelivery costs of the budget of ``Queue.pump``, in deliveries: it is found and read by itself.
+REDELIVERY_UNITS = 3
 
 # C integers where compiled (see queue.pxd).
 _WINDOW_MESSAGES = 4096
@@ -41,6 +43,7 @@ _REDELIVERED = 2
 _LOGGED = 4
 _ACK = 1
 _RETURN = 6
+_REDELIVERY_EXTRA = 2  # REDELIVERY_UNITS - 1
 _OVERHEAD = 160  # bytes of the objects around a message's content, for the memory budget
 
 
@@ -266,9 +269,10 @@ class Queue(QueueHandle):
             self.tick.wake()
 
     def pump(self, budget: int) -> int:
-        """Deliver to consumers in turn, ``budget`` messages at the most; returns how many.
+        """Deliver to consumers in turn, until ``budget`` units are spent; returns how many were.
 
-        When it returns ``budget`` there may be more to do.
+        A message is one unit, one that is delivered again ``REDELIVERY_UNITS``. When it returns ``budget``
+        or more there may be more to do.
         """
         done = 0
         consumers = self.consumers
@@ -282,6 +286,7 @@ class Queue(QueueHandle):
             done += 1
             if message.flags & _REDELIVERED:
                 self.redeliver_total += 1
+                done += _REDELIVERY_EXTRA
             if consumer.no_ack:
                 self.deliver_no_ack_total += 1
                 consumer.deliver(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from amqp_router.protocol.message import PERSISTENT, REDELIVERED, Message, build_message
@@ -10,7 +11,7 @@ from amqp_router.protocol.tick import Tick
 from persistence.log.memory import MemoryBudget
 from vhosts.queues.consumers import UNLIMITED, Consumer
 from vhosts.queues.handle import ACK
-from vhosts.queues.queue import Queue
+from vhosts.queues.queue import REDELIVERY_UNITS, Queue
 
 #: What the budget counts for a message beside its frames.
 OVERHEAD = 160
@@ -92,3 +93,12 @@ def drained(queue: Queue) -> list[str]:
 def numbers(*values: int) -> list[str]:
     """Bodies of the messages of these numbers."""
     return [str(value) for value in values]
+
+
+def reached(ready: Sequence[int], returned: Collection[int], budget: int, credit: int) -> tuple[int, int]:
+    """How many of ``ready`` a pump of ``budget`` reaches, and how many units they are."""
+    count = units = 0
+    while count < min(credit, len(ready)) and units < budget:
+        units += REDELIVERY_UNITS if ready[count] in returned else 1
+        count += 1
+    return count, units
