@@ -11,6 +11,8 @@ Source: AMQP 0-9-1, sections 2.3.5 (frames) and 4.2.6 (content framing).
 
 from __future__ import annotations
 
+from amqp_router.protocol.fields import NESTING_MAX
+
 #: What ``ContentScan.scan`` answers.
 COMPLETE = 1
 MORE = 0
@@ -36,7 +38,7 @@ _CLUSTER_ID = 1 << 2
 _LATER = (1 << 11) - 1  # correlation id and all behind it
 _UNKNOWN = 3  # class basic has no property there, and no second flags word
 _ODD_MODE = 1 << 16
-_NESTING_MAX = 64  # that of fields
+_NESTING_MAX = NESTING_MAX
 
 
 class ContentScan:

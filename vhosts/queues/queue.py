@@ -43,7 +43,7 @@ _REDELIVERED = 2
 _LOGGED = 4
 _ACK = 1
 _RETURN = 6
-_REDELIVERY_EXTRA = 2  # REDELIVERY_UNITS - 1
+_REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
 _OVERHEAD = 160  # bytes of the objects around a message's content, for the memory budget
 
 
