@@ -235,12 +235,16 @@ class Broker:
 
     async def stop(self) -> None:
         """Close every connection with 320, give back what they hold, flush, release all files."""
+        if len(self.registry):
+            self.event(logging.INFO, "closing connections", count=len(self.registry), reason="shutdown")
         for transport in self.registry:
-            transport.close(_shutdown)
+            transport.close(_shutdown, logging.DEBUG)
         for _ in range(int(GOODBYE_S / 0.02)):
             if not len(self.registry):
                 break
             await asyncio.sleep(0.02)
+        if len(self.registry):
+            self.event(logging.INFO, "connections cut off", count=len(self.registry), seconds=GOODBYE_S)
         for transport in self.registry:
             transport.abort()
         while self.tick.scheduled:

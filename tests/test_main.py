@@ -283,6 +283,21 @@ def test_log_tells_connections_with_peer_and_reason(tmp_path: Path) -> None:
         assert line["reason"]
 
 
+def test_clients_at_the_stop_are_told_in_one_line(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path)
+    broker.start()
+    connections = [connect(broker) for _ in range(5)]
+    os.kill(broker.pid, signal.SIGTERM)
+    for connection in connections:
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
+            connection.sleep(10)
+    assert broker.stop() == 0
+    stopping = broker.log().partition("stopping  signal=SIGTERM")[2]
+    assert "closing connections  count=5 reason=shutdown" in stopping
+    assert "WARNING" not in stopping
+    assert stopping.count("connection") == stopping.count("closing connections") == 1
+
+
 def test_sighup_reads_the_log_level_again(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text('log_level = "warning"\n')

@@ -503,8 +503,10 @@ class Machine:
         method_id = error.method_id or self.method_id
         if isinstance(error, errors.LoginRefused):
             class_id = method_id = 0
+        # Who forces a connection to close tells why; of thousands at once, in one line.
+        forced = isinstance(error, errors.ConnectionForced)
         self.node.event(
-            logging.WARNING,
+            logging.DEBUG if forced else logging.WARNING,
             "connection error",
             peer=self.peer,
             code=error.reply_code,

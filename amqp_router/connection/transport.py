@@ -29,6 +29,11 @@ TRICKLE_S = 0.05
 CLOSE_TIMEOUT_S = 5.0
 #: A peer is dead after this many heartbeat intervals without an octet.
 SILENT_INTERVALS = 2.5
+#: Looks at a connection per heartbeat interval. A heartbeat leaves at a look if nothing was sent since
+#: the one before, so the socket is silent for at most two looks: half an interval, as with RabbitMQ.
+LOOKS_PER_INTERVAL = 4
+#: Characters of a client's name for its connection that the log repeats.
+NAME_MAX = 200
 
 
 class _Gone:
@@ -64,12 +69,18 @@ class Transport(asyncio.Protocol):
         self._heartbeat: asyncio.TimerHandle | None = None
         self._trickle: asyncio.TimerHandle | None = None
         self._ending = False
+        #: Why the broker cut the connection, for the log; empty if the broker did not.
+        self._cut_reason = ""
+        #: Severity of the line about the connection's end; None leaves it to how it ended.
+        self._end_level: int | None = None
         self._bytes_before_login = 0
         #: Octets, and reads and writes of the socket.
         self.recv_oct = self.recv_cnt = 0
         self.send_oct = self.send_cnt = 0
         #: Milliseconds since 1970 when the virtual host was opened; 0 before.
         self.connected_at_ms = 0
+        #: The same moment by the loop's clock.
+        self._opened_at = 0.0
         #: The client's end of the socket, and ours.
         self.peer_address: tuple[str, int] = ("?", 0)
         self.host_address: tuple[str, int] = ("?", 0)
@@ -163,19 +174,30 @@ class Transport(asyncio.Protocol):
         machine.state = ConnectionState.CLOSED
         machine.stop()
         if opened:
-            reason = (
-                "closed"
-                if clean
-                else (str(exc) if exc else "the client closed the socket without connection.close")
-            )
-            self._node.event(
-                logging.INFO if clean else logging.WARNING,
-                "connection closed" if clean else "connection lost",
-                peer=machine.peer,
-                user=machine.user.name,
-                reason=reason,
-            )
+            self._tell_end(clean=clean, error=exc)
         self._untie()
+
+    def _tell_end(self, *, clean: bool, error: Exception | None) -> None:
+        machine = self.machine
+        reason = self._cut_reason or str(error or "the client closed the socket without connection.close")
+        level = self._end_level
+        if level is None:
+            level = logging.INFO if clean else logging.WARNING
+        self._node.event(
+            level,
+            "connection closed" if clean else "connection lost",
+            peer=machine.peer,
+            user=machine.user.name,
+            vhost=machine.vhost.name,
+            name=self._client_name(),
+            seconds=round(self._loop.time() - self._opened_at, 3),
+            reason="closed" if clean else reason,
+        )
+
+    def _client_name(self) -> str | None:
+        """The name that the client gave its connection, for the log; None if it gave none."""
+        kind, name = self.machine.client_properties.get("connection_name", ("", b""))
+        return name.decode(errors="replace")[:NAME_MAX] if kind == "S" else None
 
     def _untie(self) -> None:
         """Break the reference cycles, so that all of the connection is freed now.
@@ -204,6 +226,7 @@ class Transport(asyncio.Protocol):
                 piece = self._rest[:WRITE_BYTES]
                 self._rest = self._rest[WRITE_BYTES:]
                 left -= len(piece)
+                self._sent = True
                 self.send_cnt += 1
                 transport.write(piece)
                 continue
@@ -260,8 +283,13 @@ class Transport(asyncio.Protocol):
 
     # -- the end ------------------------------------------------------------------------------------
 
-    def close(self, close: Callable[[Machine], None]) -> None:
-        """Let ``close`` say good-bye on the machine, then end."""
+    def close(self, close: Callable[[Machine], None], level: int | None = None) -> None:
+        """Let ``close`` say good-bye on the machine, then end.
+
+        A caller that closes many connections and tells so in one line gives the ``level`` at which the end of
+        each is logged.
+        """
+        self._end_level = level
         close(self.machine)
         if self.machine.state is ConnectionState.CLOSED:
             self._end()  # it said good-bye before, and only waits for the client to close the socket
@@ -319,6 +347,7 @@ class Transport(asyncio.Protocol):
     def _opened(self) -> None:
         machine = self.machine
         self.connected_at_ms = time.time_ns() // 1_000_000
+        self._opened_at = self._loop.time()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -328,12 +357,19 @@ class Transport(asyncio.Protocol):
             peer=machine.peer,
             user=machine.user.name,
             vhost=machine.vhost.name,
+            name=self._client_name(),
         )
         if machine.heartbeat_s > 0:
-            self._heartbeat = self._loop.call_later(machine.heartbeat_s / 2, self._beat)
+            self._next_look()
+
+    def _next_look(self) -> None:
+        self._heartbeat = self._loop.call_later(self.machine.heartbeat_s / LOOKS_PER_INTERVAL, self._beat)
 
     def _beat(self) -> None:
-        """Twice per interval: show that we live, and see that the peer does. Any octet is life."""
+        """Show that we live, and see that the peer does. Any octet is life.
+
+        Source: RabbitMQ, "Detecting dead TCP connections with heartbeats": one is sent every half interval.
+        """
         machine, transport = self.machine, self._transport
         assert transport is not None
         now = self._loop.time()
@@ -341,15 +377,12 @@ class Transport(asyncio.Protocol):
             self._received = False
             self._last_received = now
         elif now - self._last_received > machine.heartbeat_s * SILENT_INTERVALS:
-            self._node.event(
-                logging.WARNING,
-                "connection lost",
-                peer=machine.peer,
-                reason=f"missed heartbeats, timeout: {machine.heartbeat_s}s",
-            )
+            self._cut_reason = f"missed heartbeats from client, timeout: {machine.heartbeat_s}s"
             transport.abort()
             return
-        if not self._sent and self._writable and machine.running:
+        if self._sent:
+            self._sent = False
+        elif self._writable and machine.running and not self._rest:  # never inside of a frame
             transport.write(HEARTBEAT_FRAME)
-        self._sent = False
-        self._heartbeat = self._loop.call_later(machine.heartbeat_s / 2, self._beat)
+            self._sent = True
+        self._next_look()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from amqp_router.connection.machine import Machine
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.transport import Transport
 from amqp_router.protocol import methods as m
-from amqp_router.protocol.constants import PROTOCOL_HEADER
+from amqp_router.protocol.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from amqp_router.protocol.errors import ConnectionForced
 from amqp_router.protocol.output import LargeContent, Output
 from persistence.log.queue_log import QueueLog
@@ -32,12 +33,13 @@ class Socket(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.aborted = False
+        self.written: list[bytes] = []
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        pass
+        self.written.append(bytes(data))
 
     def is_closing(self) -> bool:
         return self.aborted
@@ -79,6 +81,107 @@ def test_message_that_cannot_be_read_ends_its_connection_only(
         getattr(transport, end)()
     assert sock.aborted
     assert [str(fault) for fault in node.faults] == ["cannot be read"]
+
+
+class ManualLoop:
+    """What a connection asks of the event loop, on a clock that the test moves."""
+
+    def __init__(self, node: SimNode) -> None:
+        self.call_soon = node.ready.append
+        self.call_later = node.clock.call_later
+        self.time = node.clock.read
+
+
+def opened(node: SimNode, heartbeat_s: int) -> tuple[Transport, Socket]:
+    """A connection just opened, whose client sent its last octet."""
+    transport = Transport(node, ConnectionRegistry(), cast(asyncio.AbstractEventLoop, ManualLoop(node)))
+    sock = Socket()
+    transport.connection_made(sock)
+    start_ok = Client(node).start_ok()
+    tune_ok, connection_open = m.ConnectionTuneOk(2047, 131072, heartbeat_s), m.ConnectionOpen("/")
+    handshake = b"".join(m.frame(0, method) for method in (start_ok, tune_ok, connection_open))
+    transport.data_received(PROTOCOL_HEADER + handshake)
+    node.quiet()
+    sock.written.clear()
+    return transport, sock
+
+
+def test_first_heartbeat_comes_half_an_interval_after_open_ok() -> None:
+    node = SimNode()
+    transport, sock = opened(node, 60)
+    for _ in range(29):
+        node.sleep(1)
+    assert sock.written == []
+    node.sleep(1)
+    assert sock.written == [HEARTBEAT_FRAME]
+    for _ in range(30):
+        assert len(sock.written) == 1
+        node.sleep(1)
+    assert sock.written == [HEARTBEAT_FRAME] * 2
+    transport.connection_lost(None)
+
+
+@pytest.mark.parametrize("after_s", [0, 1, 14, 15, 16, 29, 30, 31, 44, 45, 46, 59])
+def test_silence_never_lasts_longer_than_half_an_interval(after_s: int) -> None:
+    """A client that is told after half an interval at the latest loses nothing to a late timer or network."""
+    node = SimNode()
+    transport, sock = opened(node, 60)
+    silent = longest = 0
+    for second in range(200):
+        if second == after_s:
+            transport.machine.send(0, m.ConnectionUpdateSecretOk())
+            node.quiet()
+        silent = 0 if sock.written else silent + 1
+        longest = max(longest, silent)
+        sock.written.clear()
+        transport.data_received(HEARTBEAT_FRAME)
+        node.sleep(1)
+    assert longest <= 30
+    transport.connection_lost(None)
+
+
+def test_no_heartbeat_inside_of_a_piece_that_is_half_written() -> None:
+    node = SimNode()
+    transport, sock = opened(node, 60)
+    transport._rest = memoryview(b"the rest of a frame")
+    for _ in range(30):
+        node.sleep(1)
+    assert sock.written == []
+    transport.connection_lost(None)
+
+
+def test_missed_heartbeats_are_told_once_and_with_the_user() -> None:
+    node = SimNode()
+    transport, sock = opened(node, 60)
+    node.events.clear()
+    while not sock.aborted:
+        node.sleep(1)
+    transport.connection_lost(None)
+    [(event, facts)] = node.events
+    assert event == "connection lost"
+    assert facts["user"] == "guest"
+    assert facts["reason"] == "missed heartbeats from client, timeout: 60s"
+
+
+def test_end_of_a_connection_is_told_with_its_name_and_how_long_it_was_open() -> None:
+    node = SimNode()
+    transport, _ = opened(node, 0)
+    transport.machine.client_properties = {"connection_name": ("S", b"worker 7")}
+    node.sleep(90)
+    transport.data_received(m.frame(0, m.ConnectionClose()))
+    transport.connection_lost(None)
+    event, facts = node.events[-1]
+    assert (event, facts["name"], facts["seconds"]) == ("connection closed", "worker 7", 90)
+
+
+@pytest.mark.parametrize("given", [("S", b"x" * 10_000), ("I", 7), ("S", b"\xff\n"), None])
+def test_name_of_a_connection_in_the_log_is_short_text(given: tuple[str, object] | None) -> None:
+    node = SimNode()
+    transport, _ = opened(node, 0)
+    transport.machine.client_properties = {} if given is None else {"connection_name": given}
+    transport.connection_lost(None)
+    name = node.events[-1][1]["name"]
+    assert name is None or (isinstance(name, str) and len(name) <= 200)
 
 
 PARTS = (Transport, Machine, Channel, Confirms, ChannelConsumer, Delivery, Inflow, Publishing, Output)
