@@ -6,19 +6,21 @@ ignored when its companion is missing.
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from admin_ui import patterns
 from admin_ui.replies import bad_request
 from amqp_router.metrics import Span
+from vhosts.patterns import LIMIT_S, Pattern, TooSlow, compile_pattern
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
-#: Longest filter taken (characters): a longer one is no name anybody types.
+#: Longest filter taken (characters): a longer one is no name anybody types. Memory that RE2 may take for one
+#: (bytes): it bounds the time.
 NAME_MAX = 1000
+PATTERN_MEMORY_BYTES = 32 << 10
 #: Parameters that ask for samples, as <name>_age and <name>_incr in seconds.
 SPANS = ("lengths", "msg_rates", "data_rates", "node_stats")
 #: Most steps of a span.
@@ -36,8 +38,9 @@ class Page:
 
     number: int
     size: int
+    #: What the names contain, in lower case: the filter does not tell cases apart, as in RabbitMQ.
     name: str
-    pattern: re.Pattern[str] | None
+    pattern: Pattern | None
 
     def admits(self, names: list[str]) -> list[bool]:
         """Whether the filter lets objects of these few names through.
@@ -46,11 +49,17 @@ class Page:
             ApiError: the expression takes too long to match (400).
         """
         if self.pattern is None:
-            return [self.name in name for name in names]
+            return [self.name in name.casefold() for name in names]
+        end = time.perf_counter() + LIMIT_S
+        admitted = []
         try:
-            return patterns.search(self.pattern, names)
-        except patterns.TooSlow:
+            for name in names:
+                admitted.append(self.pattern.matches(name, max(0.0, end - time.perf_counter())))
+                if time.perf_counter() > end:
+                    raise TooSlow
+        except TooSlow:
             raise bad_request("The regular expression takes too long to match") from None
+        return admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +100,7 @@ def _page(query: Mapping[str, str]) -> Page:
         name = query.get("name", "")
         if len(name) > NAME_MAX:
             raise ValueError
-        pattern = re.compile(name) if name and query.get("use_regex") == "true" else None
-    except (ValueError, re.error):
+    except ValueError:
         raise bad_request("Pagination parameters are invalid") from None
     if number < 1 or not 1 <= size <= PAGE_SIZE_MAX:
         wanted = query.get("page_size", "undefined")
@@ -100,7 +108,15 @@ def _page(query: Mapping[str, str]) -> Page:
             f"Invalid pagination parameters: page number {number}, page size {wanted}",
             "invalid_pagination_parameters",
         )
-    return Page(number, size, name, pattern)
+    pattern = _pattern(name) if name and query.get("use_regex") == "true" else None
+    return Page(number, size, name.casefold(), pattern)
+
+
+def _pattern(text: str) -> Pattern:
+    try:
+        return compile_pattern(text, ignore_case=True, memory_bytes=PATTERN_MEMORY_BYTES)
+    except ValueError as error:
+        raise bad_request(f"Pagination parameters are invalid: {error}") from None
 
 
 def _span(query: Mapping[str, str], name: str) -> Span | None:

@@ -15,7 +15,7 @@ from amqp_router.auth.backends import (
     register_backend,
 )
 from amqp_router.auth.mechanisms import MECHANISMS, Credentials, Mechanism, register_mechanism
-from amqp_router.auth.permissions import Action, Kind, Permissions, compile_pattern
+from amqp_router.auth.permissions import Action, Kind, Permissions, compile_permission
 from amqp_router.auth.users import DEFAULT_USER, Users, first_definitions
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "Permissions",
     "User",
     "Users",
-    "compile_pattern",
+    "compile_permission",
     "first_definitions",
     "register_backend",
     "register_mechanism",

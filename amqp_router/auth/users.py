@@ -18,7 +18,7 @@ from amqp_router.auth.passwords import (
     hash_password,
     verify_password,
 )
-from amqp_router.auth.permissions import Permissions, compile_pattern
+from amqp_router.auth.permissions import Permissions, compile_permission
 from persistence.definitions import Change, Delete, PermissionRow, Put, Snapshot, UserRow, VhostRow
 
 #: As many random bytes as asked for (``os.urandom``).
@@ -113,7 +113,7 @@ class Users:
         """
         self.users[user]
         for pattern in (configure, write, read):
-            compile_pattern(pattern)
+            compile_permission(pattern)
         row = PermissionRow(user, vhost, configure, write, read)
         rev = self._definitions.submit([Put(row)])
         self.permissions[user, vhost] = row

@@ -135,7 +135,11 @@ async def test_filter_by_name_and_by_expression(node: World) -> None:
         ("page=99&page_size=2", "page_out_of_range", "Page out of range, page: 99 page size: 2, len: 1"),
         ("page=one", "bad_request", "Pagination parameters are invalid"),
         ("page=1&page_size=x", "bad_request", "Pagination parameters are invalid"),
-        ("page=1&name=(&use_regex=true", "bad_request", "Pagination parameters are invalid"),
+        (
+            "page=1&name=(&use_regex=true",
+            "bad_request",
+            "Pagination parameters are invalid: '(' is not a regular expression: missing closing parenthesis",
+        ),
         ("page=1&name=" + "x" * 1001, "bad_request", "Pagination parameters are invalid"),
     ],
 )
@@ -339,3 +343,30 @@ async def test_names_of_any_letters_have_a_path(node: World, name: str) -> None:
     node.broker.vhosts["/"].declare_queue(name)
     found = await node.get(f"/queues/%2F/{quote(name, safe='')}")
     assert found["name"] == name
+
+
+async def test_filters_ignore_case(node: World) -> None:
+    for name in ("Orders", "ORDERS.eu", "mails"):
+        node.broker.vhosts["/"].declare_queue(name)
+    for wanted in ("name=orders", "name=ORD", "use_regex=true&name=^orders", "use_regex=true&name=^(?!m)"):
+        found = await node.get(f"/queues?page=1&columns=name&{wanted}")
+        assert [each["name"] for each in found["items"]] == ["ORDERS.eu", "Orders"]
+
+
+async def test_filters_know_posix_classes(node: World) -> None:
+    for name in ("abc", "ab1"):
+        node.broker.vhosts["/"].declare_queue(name)
+    found = await node.get("/queues?page=1&use_regex=true&name=^[[:alpha:]]%2B$")
+    assert [each["name"] for each in found["items"]] == ["abc"]
+    reply = await node.call("GET", "/api/queues?page=1&use_regex=true&name=[:alpha:]")
+    assert reply.status == 400
+    assert "only within a class" in reply.json["reason"]
+
+
+async def test_list_with_an_exponential_filter(node: World) -> None:
+    node.broker.vhosts["/"].declare_queue("a" * 60 + "b")
+    assert (await node.get("/queues?page=1&use_regex=true&name=(a%2B)%2B%24"))["items"] == []  # linear in RE2
+    reply = await node.call("GET", "/api/queues?page=1&use_regex=true&name=(%3F%3D(a|a)%2B%24)(a%2B)%2B\\1$")
+    assert reply.status == 400
+    assert reply.json == {"error": "bad_request", "reason": "The regular expression takes too long to match"}
+    assert len((await node.get("/queues?page=1&use_regex=true&name=b%24"))["items"]) == 1

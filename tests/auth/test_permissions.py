@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_router.auth import permissions as module
-from amqp_router.auth.permissions import Permissions, compile_pattern
+from amqp_router.auth.permissions import Permissions, compile_permission
 from amqp_router.protocol.errors import AccessRefused
 from persistence.definitions import PermissionRow
 
@@ -126,4 +126,13 @@ def test_patterns_of_perl(pattern: str, yes: str, no: str) -> None:
 @pytest.mark.parametrize("pattern", ["[", "(", "*", "(?P<x", "\\"])
 def test_a_pattern_that_is_none(pattern: str) -> None:
     with pytest.raises(ValueError, match="is not a regular expression"):
-        compile_pattern(pattern)
+        compile_permission(pattern)
+
+
+def test_a_pattern_that_takes_years_grants_nothing() -> None:
+    source = Source(read=r"(?=(a|a)+$)(a+)+\1\z")
+    assert not allows(source.permissions(), "read", "queue", "a" * 60 + "b")
+
+
+def test_a_stored_pattern_that_is_none_grants_nothing() -> None:
+    assert not allows(Source(read="(").permissions(), "read", "queue", "(")
