@@ -219,6 +219,11 @@ def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> 
         raise ConfigError(_explain(error, flags, config)) from None
 
 
+def changed(old: Settings, new: Settings) -> list[str]:
+    """The names of the options whose values differ."""
+    return [name for name in Settings.model_fields if getattr(old, name) != getattr(new, name)]
+
+
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())

@@ -5,20 +5,32 @@ Whoever logs says what happened in a few fixed words and gives the particulars a
     logs.event(logger, logging.INFO, "connection opened", peer="127.0.0.1:50118", user="guest", vhost="/")
 
 which reads ``connection opened  peer=127.0.0.1:50118 user=guest vhost=/`` as text. Never called per message.
+A thread of its own writes the lines: a terminal or pipe that nobody reads does not hold up the broker.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from amqp_router.compiled import PACKAGES
+from amqp_router.outlet import Outlet, descriptor
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-COLOURS = {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m"}
+COLOURS = {
+    logging.DEBUG: "\x1b[2m",
+    logging.INFO: "\x1b[32m",
+    logging.WARNING: "\x1b[33m",
+    logging.ERROR: "\x1b[31m",
+}
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+#: Seconds that a start or a stop waits for lines not yet written.
+FLUSH_S = 1.0
 _FIELDS = "amqp_router_fields"
 
 
@@ -29,18 +41,58 @@ def event(logger: logging.Logger, level: int, what: str, **fields: object) -> No
         logger.log(level, "%s", what, extra={_FIELDS: known})
 
 
+class Handler(logging.Handler):
+    """Hands lines to the thread that writes them."""
+
+    def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        # What tests catch the log in has no descriptor.
+        write = descriptor(stream.fileno()) if stream in (sys.stderr, sys.__stderr__) else _writer(stream)
+        self.outlet = Outlet(write, self._dropped, "log")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand the record over as a line."""
+        try:
+            self.outlet.put(self.format(record) + "\n")
+        except Exception:
+            self.handleError(record)
+
+    def _dropped(self, count: int) -> str:
+        what = {"count": count, "reason": "nobody read the log"}
+        record = logging.LogRecord("amqp_router", logging.WARNING, __file__, 0, "log lines dropped", (), None)
+        setattr(record, _FIELDS, what)
+        return self.format(record) + "\n"
+
+
+def _writer(stream: TextIO) -> Callable[[bytes], object]:
+    return lambda data: stream.write(data.decode())
+
+
 def setup(level: str, form: str, stream: TextIO | None = None) -> logging.Logger:
     """Send the program's log to `stream` (standard error) in `form` (text or json); returns its logger.
 
     Calling it again replaces what the earlier call set.
     """
     stream = stream or sys.stderr
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(colour=stream.isatty()))
+    formatter = JsonFormatter() if form == "json" else TextFormatter(colour=_takes_colour(stream))
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    flush()
+    root.handlers[:] = [Handler(stream, formatter)]
     set_level(level)
     return logging.getLogger("amqp_router")
+
+
+def flush() -> None:
+    """Wait until the lines so far are written, up to ``FLUSH_S``."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, Handler):
+            handler.outlet.flush(FLUSH_S)
+
+
+def _takes_colour(stream: TextIO) -> bool:
+    """Source: https://no-color.org."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def set_level(level: str) -> None:
@@ -69,12 +121,14 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as text."""
         time = f"{_time(record):%Y-%m-%d %H:%M:%S}.{int(record.msecs):03d}"
-        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
         what = _printable(record.getMessage())
-        line = f"{time} {record.levelname:<7} {what}{' ' if fields else ''}{fields}"
-        colour = COLOURS.get(record.levelno) if self._colour else None
-        if colour:
-            line = f"{colour}{line}\x1b[0m"
+        dim, plain, colour = "", "", ""
+        if self._colour:
+            dim, plain, colour = DIM, PLAIN, COLOURS.get(record.levelno, COLOURS[logging.ERROR])
+        fields = "".join(f" {dim}{name}={plain}{_quoted(value)}" for name, value in _fields(record).items())
+        line = (
+            f"{dim}{time}{plain} {colour}{record.levelname:<7}{plain} {what}{' ' if fields else ''}{fields}"
+        )
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

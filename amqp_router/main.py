@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import difflib
 import logging
 import os
 import platform
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from amqp_router import compiled, config, log_command, logs, process
 from amqp_router.datadir import DataDirectory, DataDirError
+from amqp_router.outlet import descriptor
 from amqp_router.server import (
     ListenError,
     Server,
@@ -55,7 +58,9 @@ examples:
 #: Connections to the HTTP API and the pages: a page holds one and uses up to six.
 HTTP_CONNECTIONS_MAX = 512
 
-#: Shown when the broker serves.
+#: Seconds that the start waits for somebody to read the banner.
+BANNER_S = 1.0
+#: Shown when the broker serves, but for machines (``log_format`` json).
 BANNER = """\
 amqp-router {version} serves.
 
@@ -191,14 +196,21 @@ def serve(args: argparse.Namespace) -> int:
     directory = DataDirectory.open(settings.data_dir)
 
     def reload() -> None:
-        """Read again what can change while serving: the log level."""
+        """Read again what can change while serving: the log level. Tell which changes wait for a restart."""
         try:
-            level = config.load(flags, args.config).log_level
+            new = config.load(flags, args.config)
         except config.ConfigError as error:
             logs.event(logger, logging.ERROR, "configuration not reloaded", reason=error)
             return
-        logs.set_level(level)
-        logs.event(logger, logging.WARNING, "configuration reloaded", log_level=level)
+        logs.set_level(new.log_level)
+        waiting = [name for name in config.changed(settings, new) if name != "log_level"]
+        logs.event(
+            logger,
+            logging.WARNING,
+            "configuration reloaded",
+            log_level=new.log_level,
+            not_taken_before_a_restart=", ".join(waiting) or None,
+        )
 
     try:
         if settings.ready_file is not None:
@@ -211,6 +223,7 @@ def serve(args: argparse.Namespace) -> int:
         return FAILED
     finally:
         directory.close()
+        logs.flush()
 
 
 async def _serve(
@@ -254,6 +267,7 @@ async def _serve(
             return
         if stop.is_set():
             logs.event(logger, logging.WARNING, "stopping at once", signal=name)
+            logs.flush()
             os._exit(FAILED)  # as safe as kill -9, and as quick
         logs.event(logger, logging.INFO, "stopping", signal=name)
         stop.set()
@@ -292,7 +306,8 @@ async def _serve(
             connections_max=options.connections_max,
             pid=os.getpid(),
         )
-        print(_banner(settings, directory, server.address, admin_address), flush=True)
+        if settings.log_format == "text":
+            _show(_banner(settings, directory, server.address, admin_address))
         if settings.ready_file is not None:
             write_ready_file(settings.ready_file, _ready(settings, directory, server.address, admin_address))
         await stop.wait()
@@ -306,6 +321,19 @@ async def _serve(
         await server.stop()
     logs.event(logger, logging.INFO, "stopped")
     return OK
+
+
+def _show(text: str) -> None:
+    """Print ``text``. Nobody may read it, and that must not hold up the broker."""
+    logs.flush()  # the lines before it may go to the same terminal
+
+    def write() -> None:
+        with contextlib.suppress(OSError):
+            descriptor(sys.stdout.fileno())(f"{text}\n".encode())
+
+    thread = threading.Thread(target=write, name="banner", daemon=True)
+    thread.start()
+    thread.join(BANNER_S)
 
 
 def _clear_ready_file(path: Path) -> None:

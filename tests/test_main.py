@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -317,13 +318,63 @@ def test_sighup_reads_the_log_level_again(tmp_path: Path) -> None:
     assert broker.stop() == 0
 
 
+def test_sighup_tells_what_waits_for_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    broker = RouterProcess(tmp_path, options=["--config", str(file)])
+    file.write_text("heartbeat_s = 30\n")
+    broker.start()
+    file.write_text('log_level = "debug"\nheartbeat_s = 31\nframe_max = 8192\n')
+    os.kill(broker.pid, signal.SIGHUP)
+    line = 'configuration reloaded  log_level=debug not_taken_before_a_restart="frame_max, heartbeat_s"'
+    eventually(lambda: line in broker.log())
+    assert broker.stop() == 0
+
+
+def test_no_banner_for_machines(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path, options=["--log-format", "json"])
+    broker.start()
+    assert broker.stop() == 0
+    assert [json.loads(line)["event"] for line in broker.log().splitlines()][-1] == "stopped"
+
+
+def test_log_that_nobody_reads_does_not_hold_up_the_broker(tmp_path: Path) -> None:
+    """A pipe has room for some hundred lines; each connection makes two."""
+    options = ["--log-level", "debug", "--ready-file", str(tmp_path / "ready.json")]
+    ports = ["--amqp-port", "0", "--admin-port", "0", "--data-dir", str(tmp_path / "data")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "amqp_router", "serve", *ports, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    try:
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        eventually((tmp_path / "ready.json").exists, 30)
+        port = json.loads((tmp_path / "ready.json").read_text())["amqp"]["port"]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.settimeout(30)
+            client.sendall(b"AMQP\x00\x00\x09\x01")
+            assert client.recv(1)
+            for _ in range(200):  # each leaves a line of its own
+                with socket.create_connection(("127.0.0.1", port)) as stranger:
+                    stranger.settimeout(30)
+                    stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                    assert stranger.recv(8) == b"AMQP\x00\x00\x09\x01"
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 0, "the end waits for no reader"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
 def test_connection_cap(tmp_path: Path) -> None:
     broker = RouterProcess(tmp_path, options=["--connections-max", "1"])
     broker.start()
     first = connect(broker)
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         connect(broker)
-    assert "1 connections are open, which is the most allowed" in broker.log()
+    eventually(lambda: "1 connections are open, which is the most allowed" in broker.log())
     first.close()
     connect(broker).close()
     assert broker.stop() == 0
