@@ -30,6 +30,10 @@ LOCK_WAIT_S = 30
 #: A large import leaves a large WAL file; it is cut to this when it has been copied back.
 WAL_BYTES_KEPT = 16 * 1024 * 1024
 
+#: The change log holds at most so many characters, however few revs they are: it is for those who were away
+#: for a moment, and all others take a snapshot.
+HISTORY_BYTES_MAX = 16 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -43,11 +47,14 @@ class Submission:
 class Database:
     """One definition database. ``write`` belongs to one thread; the readers may run beside it in another."""
 
-    def __init__(self, path: Path, *, revs_kept: int) -> None:
+    def __init__(self, path: Path, *, revs_kept: int, history_bytes_max: int = HISTORY_BYTES_MAX) -> None:
         self.path = path
         #: The last rev that a committed transaction contains.
         self.rev = 0
         self._revs_kept = revs_kept
+        self._history_bytes_max = history_bytes_max
+        #: Size of the change log.
+        self._history_bytes = 0
         self._trim_at = 0
         self._engine = _engine(path)
         self._writer: Connection | None = None
@@ -66,6 +73,7 @@ class Database:
                 with self._engine.begin() as connection:
                     migrations.upgrade(connection, self.path)
                     self.rev = _rev(connection)
+                    self._history_bytes = _history_bytes(connection)
                 self._write_ahead()
                 self._writer = self._engine.connect()
         except BaseException:
@@ -84,9 +92,8 @@ class Database:
         with self._errors(), self._writer.begin():
             self._move_rev(self._writer, rev)
             statements.write(self._writer, [change for each in submissions for change in each.changes])
-            record = join_record((each.rev, each.encoded) for each in submissions)
-            self._writer.exec_driver_sql("INSERT INTO changes VALUES (?, ?, ?)", (rev, self.rev + 1, record))
-            self._trim(self._writer, rev)
+            history_bytes = self._remember(self._writer, submissions)
+        self._history_bytes = history_bytes
         self.rev = rev
 
     def snapshot(self) -> Snapshot:
@@ -104,7 +111,9 @@ class Database:
         with self._errors(), self._reader() as connection:
             if rev >= (last := _rev(connection)):
                 return []
-            oldest = connection.exec_driver_sql("SELECT min(first_rev) FROM changes").scalar()
+            oldest = connection.exec_driver_sql(
+                "SELECT first_rev FROM changes ORDER BY last_rev LIMIT 1"
+            ).scalar()
             kept_after = last if oldest is None else oldest - 1
             if rev < kept_after:
                 raise RevTrimmed(rev, kept_after)
@@ -130,11 +139,35 @@ class Database:
         if moved.rowcount != 1:
             raise StoreFailed(self.path, "another process has written to it")
 
-    def _trim(self, connection: Connection, rev: int) -> None:
+    def _remember(self, connection: Connection, submissions: Sequence[Submission]) -> int:
+        """Add ``submissions`` to the change log; returns the size that it has then."""
+        rev = submissions[-1].rev
+        if sum(len(each.encoded) for each in submissions) > self._history_bytes_max:
+            connection.exec_driver_sql("DELETE FROM changes")  # the log has no holes
+            return 0
+        record = join_record((each.rev, each.encoded) for each in submissions)
+        connection.exec_driver_sql("INSERT INTO changes VALUES (?, ?, ?)", (rev, self.rev + 1, record))
+        return self._trim(connection, rev, self._history_bytes + len(record))
+
+    def _trim(self, connection: Connection, rev: int, history_bytes: int) -> int:
+        """Remove what is too old or too much of the change log; returns the size that it has then."""
         # Now and then only: the deletion costs more than what it deletes.
         if rev >= self._trim_at:
             connection.exec_driver_sql("DELETE FROM changes WHERE last_rev <= ?", (rev - self._revs_kept,))
             self._trim_at = rev + self._revs_kept // 10
+            history_bytes = _history_bytes(connection)
+        if history_bytes <= self._history_bytes_max:
+            return history_bytes
+        newest_first = connection.exec_driver_sql(
+            "SELECT last_rev, length(changes) FROM changes ORDER BY last_rev DESC"
+        ).all()
+        kept = 0
+        for last_rev, size in newest_first:
+            if kept + size > self._history_bytes_max * 3 // 4:
+                connection.exec_driver_sql("DELETE FROM changes WHERE last_rev <= ?", (last_rev,))
+                break
+            kept += size
+        return kept
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
@@ -170,6 +203,10 @@ def _make_file(path: Path) -> None:
 
 def _rev(connection: Connection) -> int:
     return int(connection.exec_driver_sql("SELECT rev FROM store").scalar_one())
+
+
+def _history_bytes(connection: Connection) -> int:
+    return int(connection.exec_driver_sql("SELECT total(length(changes)) FROM changes").scalar_one())
 
 
 def _engine(path: Path) -> Engine:

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, TypeAlias
 
-from sqlalchemy import Boolean, Column, Connection, Text, bindparam, delete, select, tuple_
+from sqlalchemy import Boolean, Column, Connection, Text, and_, bindparam, delete, or_, select
 from sqlalchemy.dialects import sqlite
 
 from persistence.definitions.records import ROW_TYPES, Change, Put, values_of
@@ -103,9 +103,10 @@ def _put_text(kind: str, size: int) -> str:
 
 @cache
 def _delete_text(kind: str, size: int) -> str:
-    key = tuple_(*TABLES[kind].primary_key)
-    statement = delete(TABLES[kind]).where(key.in_([("",) * len(key.clauses)] * size))
-    return str(statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True}))
+    # Not "(a, b) IN (...)": SQLite reads the whole table for it as soon as there are two rows.
+    columns = list(TABLES[kind].primary_key)
+    keys = [and_(*(each == bindparam(f"{each.name}_{i}") for each in columns)) for i in range(size)]
+    return str(delete(TABLES[kind]).where(or_(*keys)).compile(dialect=_DIALECT))
 
 
 def _to_column(value: object) -> object:

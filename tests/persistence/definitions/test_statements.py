@@ -11,7 +11,7 @@ from sqlalchemy import Connection, create_engine
 
 from persistence.definitions import Change, Delete, Put, Row, VhostRow, statements
 from persistence.definitions.records import ROW_TYPES
-from persistence.definitions.schema import METADATA
+from persistence.definitions.schema import METADATA, TABLES
 from tests.persistence.definitions.support import CHANGES, applied, queue
 
 
@@ -81,3 +81,17 @@ def test_half_a_surrogate_pair_is_refused() -> None:
         statements.prepare(Put(VhostRow("\ud800")))
     with pytest.raises(KeyError):
         statements.prepare(Delete("nothing", ("x",)))
+
+
+@pytest.mark.parametrize("size", statements.SIZES)
+@pytest.mark.parametrize("kind", ROW_TYPES)
+def test_no_statement_reads_a_whole_table(connection: Connection, kind: str, size: int) -> None:
+    for text in (statements._delete_text(kind, size), statements._put_text(kind, size)):
+        plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + text, ("",) * text.count("?"))
+        steps = [str(row[3]) for row in plan]
+        table = TABLES[kind].name
+        assert [step for step in steps if step.startswith(f"SCAN {table}")] == []
+        if text.startswith("DELETE"):
+            columns = " AND ".join(f"{each.name}=?" for each in TABLES[kind].primary_key)
+            searches = {step for step in steps if step.startswith("SEARCH")}
+            assert searches == {f"SEARCH {table} USING PRIMARY KEY ({columns})"}

@@ -17,13 +17,16 @@ from persistence.definitions import (
     DefinitionStore,
     Delete,
     Put,
+    QueueRow,
     RevTrimmed,
     Snapshot,
     StoreFailed,
     StoreStopped,
     VhostRow,
+    statements,
 )
 from persistence.definitions import store as module
+from persistence.definitions.codec import encode_changes
 from persistence.definitions.database import Database, Submission
 from tests.persistence.definitions.support import Loop, queue, started, wait
 
@@ -174,6 +177,38 @@ def test_old_changes_are_trimmed(path: Path, loop: Loop) -> None:
     assert len(store.since(caught.value.oldest)) == 350 - caught.value.oldest
     assert len(store.snapshot().queues) == 350
     store.flush_and_stop()
+
+
+def test_history_is_bounded_by_its_size(path: Path) -> None:
+    database = Database(path, revs_kept=10_000, history_bytes_max=100_000)
+    database.open()
+
+    def size() -> int:
+        with sqlite3.connect(path) as connection:
+            return int(connection.execute("SELECT total(length(changes)) FROM changes").fetchone()[0])
+
+    def write(length: int) -> None:
+        put = Put(QueueRow("/", "q", False, b"x" * length, "i"))
+        database.write([Submission(database.rev + 1, encode_changes([put]), [statements.prepare(put)])])
+
+    for _ in range(100):
+        write(3000)  # 4,000 in the log
+        assert size() <= 100_000
+    assert len(database.since(database.rev - 15)) == 15
+    with pytest.raises(RevTrimmed):
+        database.since(database.rev - 30)
+    write(200_000)
+    assert size() == 0
+    with pytest.raises(RevTrimmed):
+        database.since(database.rev - 1)
+    assert database.since(database.rev) == []
+    write(10)
+    assert len(database.since(database.rev - 1)) == 1
+    database.close()
+    again = Database(path, revs_kept=10_000, history_bytes_max=100_000)
+    again.open()
+    assert again._history_bytes == size()
+    again.close()
 
 
 def test_stop_stores_all_that_was_submitted_and_tells(path: Path, loop: Loop) -> None:
