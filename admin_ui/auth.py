@@ -32,8 +32,16 @@ from aiohttp import hdrs, web
 
 from admin_ui.replies import CHALLENGE, ApiError, login_failed, not_authorised
 from admin_ui.state import STATE, State
-from admin_ui.throttle import Throttle, TooManyFailures
-from amqp_router.auth import DEFAULT_USER, Credentials, LoginFailed, LoopbackOnly, Permissions, User
+from amqp_router.auth import (
+    DEFAULT_USER,
+    Credentials,
+    LoginFailed,
+    LoopbackOnly,
+    Permissions,
+    Throttle,
+    TooManyFailures,
+    User,
+)
 
 #: Seconds for which a verified password is not verified again, and how many are remembered.
 REMEMBER_S = 60.0
@@ -162,7 +170,7 @@ class Verifier:
     def _login(self, name: bytes, password: bytes, peer_host: str) -> User:
         if b"\x00" in name or b"\x00" in password:
             raise LoginFailed("PLAIN", "a name or password with a zero octet")
-        user: User = self._state.broker.login("PLAIN", b"\x00%b\x00%b" % (name, password), peer_host)
+        user: User = self._state.broker.authenticate("PLAIN", b"\x00%b\x00%b" % (name, password), peer_host)
         return user
 
 

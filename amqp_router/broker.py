@@ -18,7 +18,8 @@ from typing import Any
 from uuid import uuid4
 
 from amqp_router import logs
-from amqp_router.auth.backends import Authenticator, AuthOptions
+from amqp_router.auth.backends import Authenticator, AuthOptions, User
+from amqp_router.auth.guard import Guard
 from amqp_router.auth.mechanisms import MECHANISMS
 from amqp_router.auth.users import Users, first_definitions
 from amqp_router.channel.states import ChannelState
@@ -131,6 +132,7 @@ class Broker:
             self.users,
             AuthOptions() if settings.guest_loopback_only else AuthOptions(loopback_users=frozenset()),
         )
+        self._guard = Guard(self._authenticator)
         self._registry = StandaloneRegistry(self.identity.boot_id, self._post)
         self._queues: StandaloneQueues | None = None
         self._caches: dict[tuple[str, str], RouteCache] = {}
@@ -384,6 +386,14 @@ class Broker:
 
     def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
         """See ``connection.ports.Services``."""
+        return self._guard.login(mechanism, response, peer_host, is_loopback=peer_host.startswith(LOOPBACK))
+
+    def authenticate(self, mechanism: str, response: bytes, peer_host: str) -> User:
+        """As ``login``, for callers that slow down guessing themselves.
+
+        Raises:
+            LoginFailed: nobody who may come from ``peer_host``.
+        """
         return self._authenticator.login(mechanism, response, is_loopback=peer_host.startswith(LOOPBACK))
 
     def route_cache(self, user: Any, vhost: VirtualHost, permissions: Any) -> RouteCache:

@@ -28,10 +28,10 @@ class Outlet:
         self._write = write
         self._dropped_text = dropped
         self._queue: SimpleQueue[bytes | threading.Event] = SimpleQueue()
-        #: Octets handed over, and those of them that left the queue: each has one thread that raises it.
-        self._given = self._taken = 0
         #: Octets handed over, and those of them that left the queue. One thread raises each of the two.
-        #: over raises the first, the thread the others.
+        self._given = self._taken = 0
+        #: Texts that were too many, texts that could not be written, and how many of both were told. The
+        #: thread raises all but the first.
         self._dropped = self._lost = self._told = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -19,6 +20,9 @@ import pika
 import pytest
 
 from amqp_router.main import EXIT_CODES
+from amqp_router.protocol import methods as m
+from amqp_router.protocol.constants import PROTOCOL_HEADER
+from amqp_router.protocol.fields import Table
 from amqp_router.version import VERSION
 from tests.brokers import RouterProcess
 
@@ -279,6 +283,7 @@ def test_log_tells_connections_with_peer_and_reason(tmp_path: Path) -> None:
     assert (opened["user"], opened["vhost"]) == ("guest", "/")
     refusals = [line for line in lines if line["event"].endswith("refused")]
     assert [line["event"] for line in refusals] == ["login refused", "connection refused"]
+    assert events.count("connection error") == 0
     for line in refusals:
         assert line["peer"].startswith("127.0.0.1:")
         assert line["reason"]
@@ -297,6 +302,32 @@ def test_clients_at_the_stop_are_told_in_one_line(tmp_path: Path) -> None:
     assert "closing connections  count=5 reason=shutdown" in stopping
     assert "WARNING" not in stopping
     assert stopping.count("connection") == stopping.count("closing connections") == 1
+
+
+def test_wrong_passwords_from_an_address_do_not_hold_up_right_ones(broker: RouterProcess) -> None:
+    """30 programs with a wrong user try again and again, 100 others log in from there meanwhile."""
+    capabilities: Table = {"authentication_failure_close": ("t", True)}
+
+    def guess(number: int) -> socket.socket:
+        client = socket.create_connection((broker.host, broker.port))
+        response = f"\0user{number}\0wrong".encode()
+        start_ok = m.ConnectionStartOk({"capabilities": ("F", capabilities)}, "PLAIN", response, "en_US")
+        client.sendall(PROTOCOL_HEADER)
+        assert b"cluster_name" in client.recv(4096)  # connection.start
+        client.sendall(m.frame(0, start_ok))
+        return client
+
+    for number in range(30):
+        guess(number).close()
+    eventually(lambda: broker.log().count("login refused") == 30)
+    answered = 0
+    for number in range(100):
+        with guess(number % 30) as guessing:
+            connect(broker).close()
+            # Whoever guesses waits for an answer, and a login that began later has got one.
+            answered += bool(select.select([guessing], [], [], 0)[0])
+    assert answered == 0
+    assert broker.log().count("login refused") == 30, "the same guess again is told once a minute"
 
 
 def test_sighup_reads_the_log_level_again(tmp_path: Path) -> None:

@@ -59,7 +59,11 @@ class User:
 
 
 class LoginFailed(LoginRefused):
-    """The login was refused. The peer is not told why; ``reason`` is for the broker's log."""
+    """The login was refused. The peer is not told why; ``reason`` is for the broker's log.
+
+    ``delay_s`` is how long the answer waits, ``is_news`` whether the log tells it: thousands a second would
+    fill a disk.
+    """
 
     def __init__(self, mechanism: str, reason: str) -> None:
         super().__init__(
@@ -67,6 +71,8 @@ class LoginFailed(LoginRefused):
             "For details see the broker logfile."
         )
         self.reason = reason
+        self.delay_s = 0.0
+        self.is_news = True
 
 
 class LoopbackOnly(LoginFailed):

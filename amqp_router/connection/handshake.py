@@ -78,12 +78,14 @@ def _start_ok(machine: Machine, method: methods.ConnectionStartOk, following: Co
         machine.user = machine.node.login(mechanism, method.response, machine.peer_host)
     except LoginRefused as error:
         reason = getattr(error, "reason", error.text)
-        machine.node.event(
-            logging.WARNING, "login refused", peer=machine.peer, mechanism=mechanism, reason=reason
-        )
+        level = logging.WARNING if getattr(error, "is_news", True) else logging.DEBUG
+        machine.node.event(level, "login refused", peer=machine.peer, mechanism=mechanism, reason=reason)
+        delay_s = getattr(error, "delay_s", 0.0)
         if "authentication_failure_close" in machine.capabilities:
+            machine.close_delay_s = delay_s
             raise
-        machine.refuse("login refused", LOGIN_DELAY_S)
+        machine.state = ConnectionState.CLOSED
+        machine.close_delay_s = max(LOGIN_DELAY_S, delay_s)
         return
     machine.state = following
     options = machine.node.options

@@ -117,7 +117,8 @@ class Machine:
         #: Whether ``state`` is RUNNING, where the hot loop can see it.
         self.running = False
         self.stopped = False
-        #: Seconds after which the transport closes the socket, once ``state`` is CLOSED.
+        #: Seconds after which the transport closes the socket, once ``state`` is CLOSED, or writes
+        #: connection.close, once it is CLOSING.
         self.close_delay_s = 0.0
         self.user: Any = None
         self.client_properties: dict[str, Any] = {}
@@ -503,10 +504,10 @@ class Machine:
         method_id = error.method_id or self.method_id
         if isinstance(error, errors.LoginRefused):
             class_id = method_id = 0
-        # Who forces a connection to close tells why; of thousands at once, in one line.
-        forced = isinstance(error, errors.ConnectionForced)
+        # Who forces a connection to close, or refuses a login, tells so in a line of its own.
+        is_told = isinstance(error, (errors.ConnectionForced, errors.LoginRefused))
         self.node.event(
-            logging.DEBUG if forced else logging.WARNING,
+            logging.DEBUG if is_told else logging.WARNING,
             "connection error",
             peer=self.peer,
             code=error.reply_code,

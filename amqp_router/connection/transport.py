@@ -311,8 +311,16 @@ class Transport(asyncio.Protocol):
                 self._set_timer(machine.close_delay_s, self._end)
             else:
                 self._loop.call_soon(self._end)
+        elif state is ConnectionState.CLOSING and machine.close_delay_s > 0:
+            self._writable = False
+            self._set_timer(machine.close_delay_s, self._write_again)
+            machine.close_delay_s = 0.0
         elif state is ConnectionState.CLOSING and self._timer is None:
             self._set_timer(CLOSE_TIMEOUT_S, self._end)
+
+    def _write_again(self) -> None:
+        self._timer = None
+        self.resume_writing()
 
     def _set_timer(self, seconds: float, call: Callable[[], None]) -> None:
         if self._timer is not None:

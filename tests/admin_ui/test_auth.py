@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from admin_ui.auth import REMEMBER_MAX, REMEMBER_S, TRUST_S, Verifier, is_local_name
-from admin_ui.throttle import FREE, TooManyFailures
 from amqp_router.auth import LoginFailed, LoopbackOnly
+from amqp_router.auth.throttle import FREE, TooManyFailures
 from tests.admin_ui.world import World, basic
 
 USERS = ("alice", "bob", "carol", "dave", "guest")
@@ -132,9 +132,9 @@ class Counting:
         self.asked = 0
         self._broker = broker
 
-    def login(self, *args: Any) -> Any:
+    def authenticate(self, *args: Any) -> Any:
         self.asked += 1
-        return self._broker.login(*args)
+        return self._broker.authenticate(*args)
 
     def event(self, *args: Any, **fields: Any) -> None:
         self._broker.event(*args, **fields)

@@ -12,7 +12,7 @@ from aiohttp import web
 from admin_ui import sessions
 from admin_ui.sessions import FILE, IDLE_S, LIFETIME_S, SESSIONS_MAX, Sessions
 from admin_ui.state import STATE
-from admin_ui.throttle import FREE
+from amqp_router.auth.throttle import FREE
 from tests.admin_ui.world import Reply, World, world
 
 SESSION = "/admin/v1/session"

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from amqp_router.auth.backends import LoginFailed
 from amqp_router.channel.channel import Channel
 from amqp_router.channel.confirms import Confirms
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
@@ -22,7 +23,7 @@ from amqp_router.protocol.errors import ConnectionForced
 from amqp_router.protocol.output import LargeContent, Output
 from persistence.log.queue_log import QueueLog
 from persistence.log.writer import PartitionWriter
-from tests.nodes import PERSISTENT, Client, SimNode, publish_frames
+from tests.nodes import PERSISTENT, Client, SimNode, SimUser, publish_frames
 from vhosts.bindings import Binding
 from vhosts.queues.queue import Queue
 
@@ -43,6 +44,9 @@ class Socket(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.aborted
+
+    def close(self) -> None:
+        self.aborted = True
 
     def abort(self) -> None:
         self.aborted = True
@@ -148,6 +152,55 @@ def test_no_heartbeat_inside_of_a_piece_that_is_half_written() -> None:
         node.sleep(1)
     assert sock.written == []
     transport.connection_lost(None)
+
+
+def handshaking(node: SimNode) -> tuple[Transport, Socket]:
+    """A connection whose client has to say who it is."""
+    transport = Transport(node, ConnectionRegistry(), cast(asyncio.AbstractEventLoop, ManualLoop(node)))
+    sock = Socket()
+    transport.connection_made(sock)
+    transport.data_received(PROTOCOL_HEADER)
+    node.quiet()
+    sock.written.clear()
+    return transport, sock
+
+
+class Refusing(SimNode):
+    """Lets nobody in, and holds the answer back."""
+
+    def login(self, mechanism: str, response: bytes, peer_host: str) -> SimUser:
+        failure = LoginFailed(mechanism, "wrong")
+        failure.delay_s = 3.0
+        raise failure
+
+
+def test_answer_to_a_wrong_password_is_held_back() -> None:
+    node = Refusing()
+    transport, sock = handshaking(node)
+    transport.data_received(m.frame(0, Client(node).start_ok()))
+    node.quiet()
+    node.sleep(2.9)
+    transport.data_received(HEARTBEAT_FRAME + m.frame(0, m.ConnectionTuneOk(0, 0, 0)))
+    node.quiet()
+    assert sock.written == []
+    node.sleep(0.1)
+    assert len(sock.written) == 1
+    assert b"ACCESS_REFUSED - Login was refused" in sock.written[0]
+    transport.data_received(m.frame(0, m.ConnectionCloseOk()))
+    node.quiet()
+    assert sock.is_closing()
+    transport.connection_lost(None)
+
+
+def test_client_that_goes_before_its_answer() -> None:
+    node = Refusing()
+    transport, sock = handshaking(node)
+    transport.data_received(m.frame(0, Client(node).start_ok()))
+    node.quiet()
+    transport.connection_lost(None)
+    node.sleep(10)
+    assert sock.written == []
+    assert node.faults == []
 
 
 def test_missed_heartbeats_are_told_once_and_with_the_user() -> None:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from admin_ui.throttle import (
+from amqp_router.auth.throttle import (
     ENTRIES_MAX,
     FORGET_S,
     FREE,

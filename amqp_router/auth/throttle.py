@@ -1,8 +1,9 @@
-"""Makes guessing passwords slow.
+"""Counts wrong passwords, and says who has to wait for how long.
 
 The first failures cost nothing, since people mistype. From then on each one doubles the wait until the next
-attempt of that user from that address, and, at a higher number, of that address with any user. An attempt
-before that is refused without looking at the password, so a right guess in between is not found out.
+attempt of that user from that address, and, at a higher number, of that address with any user. Over AMQP the
+second is no wait, but a delay of answers to wrong passwords. An attempt before its wait is over is refused
+without a look at the password, so a right guess in between is not found out.
 
 The same wrong password again is no new guess and is not counted: a program that was given an old password and
 asks every few seconds does not lock out its neighbours.
@@ -18,6 +19,8 @@ from typing import Any
 #: Failures that cost nothing: of one user from one address, and of one address with any user.
 FREE = 3
 FREE_ADDRESS = 20
+#: Longest time that an answer is held back (s): less than clients wait for one.
+DELAY_MAX_S = 5.0
 #: Longest wait (s), and how long a failure is remembered (s).
 WAIT_MAX_S = 60.0
 FORGET_S = 900.0
@@ -44,7 +47,7 @@ class Throttle:
         self._clock = clock
         #: (failures, time of the last one) by what failed; the one that failed last is last.
         self._failures: dict[tuple[str, bytes | None], tuple[int, float]] = {}
-        #: When each wrong guess was told; the newest guess is last.
+        #: When each wrong guess, and each refusal without a look, was told; the newest is last.
         self._wrong: dict[bytes, float] = {}
 
     def check(self, address: str, user: bytes) -> None:
@@ -53,11 +56,31 @@ class Throttle:
         Raises:
             TooManyFailures: there is.
         """
-        network = _network(address)
-        of_user = self._wait_s((network, user[:NAME_MAX]), FREE)
-        wait_s = max(of_user, self._wait_s((network, None), FREE_ADDRESS))
+        self.check_user(address, user)
+        wait_s = self._wait_s((_network(address), None), FREE_ADDRESS)
         if wait_s > 0:
             raise TooManyFailures(wait_s)
+
+    def check_user(self, address: str, user: bytes) -> None:
+        """As ``check``, whatever other users from that address did.
+
+        Raises:
+            TooManyFailures: there is something to wait for.
+        """
+        wait_s = self._wait_s((_network(address), user[:NAME_MAX]), FREE)
+        if wait_s > 0:
+            raise TooManyFailures(wait_s)
+
+    def delay_s(self, address: str) -> float:
+        """How long the answer to a wrong password from that address is held back."""
+        count, last = self._failures.get((_network(address), None), (0, 0.0))
+        if count <= FREE_ADDRESS or self._clock() - last > FORGET_S:
+            return 0.0
+        return min(DELAY_MAX_S, 2.0 ** min(count - FREE_ADDRESS - 2, 10))
+
+    def is_news(self, address: str, user: bytes) -> bool:
+        """Whether the log should tell that this user was not looked at: it tells it once a minute."""
+        return self._tells(f"{_network(address)}\0".encode() + user[:NAME_MAX], self._clock())
 
     def failed(self, address: str, user: bytes, guess: bytes) -> bool:
         """An attempt was wrong; ``guess`` is a digest of its address, name and password.
@@ -65,13 +88,10 @@ class Throttle:
         Returns whether the log should tell: thousands a second would fill a disk.
         """
         now = self._clock()
-        told = self._wrong.get(guess)
-        if told is not None:
-            if now - told < TELL_S:
-                return False
-            self._wrong[guess] = now
-            return True
-        self._wrong[guess] = now
+        known = guess in self._wrong
+        news = self._tells(guess, now)
+        if known:
+            return news
         network = _network(address)
         for key in ((network, user[:NAME_MAX]), (network, None)):
             count, last = self._failures.pop(key, (0, now))
@@ -79,12 +99,19 @@ class Throttle:
                 count = 0
             self._failures[key] = count + 1, now
         _shorten(self._failures)
-        _shorten(self._wrong)
         return True
 
     def succeeded(self, address: str, user: bytes) -> None:
         """An attempt was right: the user starts anew, the address does not (its own login would reset it)."""
         self._failures.pop((_network(address), user[:NAME_MAX]), None)
+
+    def _tells(self, what: bytes, now: float) -> bool:
+        told = self._wrong.get(what)
+        if told is not None and now - told < TELL_S:
+            return False
+        self._wrong[what] = now
+        _shorten(self._wrong)
+        return True
 
     def _wait_s(self, key: tuple[str, bytes | None], free: int) -> float:
         known = self._failures.get(key)
