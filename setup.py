@@ -46,6 +46,7 @@ COMPILED = [
     "vhosts.queues.queue",
     "vhosts.exchanges.topic_trie",
     "vhosts.exchanges.headers_index",
+    "vhosts.exchanges.walk",
     "vhosts.exchanges.router",
     "amqp_router.channel.confirms",
     "amqp_router.channel.delivery",

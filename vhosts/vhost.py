@@ -468,6 +468,7 @@ class VirtualHost:
                 exchange = exchanges.pop()
                 if self.exchanges.pop(exchange.name, None) is None:
                     continue
+                exchange.deleted = True
                 bindings += self.bindings.of_source(exchange)
                 bindings += self.bindings.of_destination(exchange)
                 if exchange.durable:

@@ -8,16 +8,21 @@ Source: AMQP 0-9-1, section 4.2.6; semantics 2.2 (501, 505) and 2.16 (a body lon
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from amqp_router.protocol import errors
 from amqp_router.protocol.constants import FRAME_BODY, FRAME_HEADER
 from amqp_router.protocol.frames import IRREGULAR, ContentScan
 from amqp_router.protocol.message import JOINED_BYTES_MAX
 
+#: Arguments, frames, scanned header and number of body frames of a complete content.
+Whole: TypeAlias = tuple[bytes, bytes | tuple[bytes, ...], ContentScan, int]
+
 
 class ContentAssembler:
     """The content of one channel that is under way; ``args`` is None when there is none."""
 
-    __slots__ = ("args", "body_payload", "frames", "missing", "scan")
+    __slots__ = ("_held", "args", "body_payload", "frames", "missing", "scan")
 
     def __init__(self) -> None:
         self.args: bytes | None = None
@@ -25,6 +30,7 @@ class ContentAssembler:
         self.missing = 0
         self.body_payload = 0
         self.scan = ContentScan()
+        self._held: Whole | None = None
 
     def start(self, args: bytes) -> None:
         """A basic.publish with these argument octets came; its content follows."""
@@ -33,6 +39,7 @@ class ContentAssembler:
 
     def reset(self) -> None:
         """Forget what is under way."""
+        self._held = None
         self.args = None
         self.frames = []
 
@@ -46,6 +53,8 @@ class ContentAssembler:
         """
         if self.args is None:
             raise errors.UnexpectedFrame(errors.EXPECTED_METHOD)
+        if self._held is not None:
+            return True
         if not self.frames:
             return self._header(kind, frame, message_bytes_max)
         if kind != FRAME_BODY:
@@ -86,8 +95,17 @@ class ContentAssembler:
         self.frames = [frame]
         return size == 0
 
-    def take(self) -> tuple[bytes, bytes | tuple[bytes, ...], ContentScan, int]:
-        """Arguments, frames, scanned header and number of body frames of the complete content."""
+    def hold(self, whole: Whole) -> None:
+        """What was taken could not be dealt with yet: its last frame comes again, and it is complete then."""
+        self.args = whole[0]
+        self._held = whole
+
+    def take(self) -> Whole:
+        """The complete content, which is under way no longer."""
+        held = self._held
+        if held is not None:
+            self.reset()
+            return held
         args = self.args
         assert args is not None
         frames = self.frames

@@ -51,7 +51,7 @@ cdef class Publishing:
     cdef public unsigned long long publish_total
     cdef public unsigned long long return_total
     cdef public unsigned long long drop_total
-    @cython.locals(route=Route, message=Message, flags="unsigned int")
+    @cython.locals(route=Route, units=Py_ssize_t, message=Message, flags="unsigned int")
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
     @cython.locals(persistent=bint, size="long long", taken=bint, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t,
                    entry=RouteEntry)

@@ -119,8 +119,9 @@ class Publishing:
         self.drop_total = 0
 
     def publish(self, args: bytes, content: Any, scan: ContentScan, frame_count: int) -> int:
-        """Route one message; returns the number of queues it went to.
+        """Route one message; returns what that cost, in enqueues.
 
+        0 if its route is too much for one turn of the event loop: the same comes again in the next one.
         ``args`` are the method's argument octets, ``content`` its frames, ``scan`` what was read from the
         content header.
 
@@ -129,19 +130,24 @@ class Publishing:
             NotImplementedByServer: ``immediate`` was asked for (540).
         """
         route = self.last_route
+        units = 0
         if scan.flags & _SPECIAL and self._inspect(args, content, scan):
             route = self.cache.resolve(args, _properties(content, scan.header_size))
+            units = self.cache.units
         elif route is None or args != self.last_args or route.generation != self.table.generation:
             route = self.cache.find(args)
             if route is None:
                 route = self.cache.resolve(args, _properties(content, scan.header_size))
+                units = self.cache.units
                 self.last_route = None
             else:
                 self.last_args = args
                 self.last_route = route
+        if route is None:
+            return 0
         flags = _NOTED_MANDATORY if args[len(args) - 1] & _MANDATORY else 0
         if route.has_bcc:
-            return self._publish_without_bcc(route, content, scan, flags)
+            return units + self._publish_without_bcc(route, content, scan, flags)
         message = Message()
         message.content = content
         message.route = route.route
@@ -152,10 +158,13 @@ class Publishing:
         message.channel = self.number
         if scan.persistent:
             message.flags = _PERSISTENT
-        return self._distribute(route, message, flags)
+        return units + self._distribute(route, message, flags)
 
     def _distribute(self, route: Route, message: Message, flags: int) -> int:
-        """Give the message to its queues; ``flags`` are what the routing log will say of the publish."""
+        """Give the message to its queues; returns their number, but 1 for none.
+
+        ``flags`` are what the routing log will say of the publish.
+        """
         self.publish_total += 1
         persistent = message.flags & _PERSISTENT != 0
         size = message.body_size
@@ -199,7 +208,7 @@ class Publishing:
                 self.close_run()
             self.confirms.settle(self.next_sequence, self.next_sequence, not taken)
             self.next_sequence += 1
-        return count
+        return count if count > 0 else 1
 
     def _publish_without_bcc(self, route: Route, content: Any, scan: ContentScan, flags: int) -> int:
         """The header BCC chose queues and must not be seen by them: frame the message anew."""

@@ -291,7 +291,10 @@ class Machine:
                                     scan,
                                     1 if scan.body_size > 0 else 0,
                                 )
-                                self.units += count if count > 0 else 1
+                                if count == 0:
+                                    self.position = position  # the same frames again, in the next turn
+                                    return True
+                                self.units += count
                                 continue
                         if found == 0 and scan.need <= _HELD_CONTENT:
                             self.need = end + 1 - position + scan.need
@@ -445,10 +448,17 @@ class Machine:
         if not content.receive(kind, frame, self.message_bytes_max):
             return
         self.assembling -= 1
-        args, frames, scan, count = content.take()
+        whole = content.take()
+        args, frames, scan, count = whole
         self.class_id = 60
         self.method_id = 40
-        self.units += 1 + channel.publishing.publish(args, frames, scan, count)
+        units = channel.publishing.publish(args, frames, scan, count)
+        if units == 0:
+            content.hold(whole)
+            self.assembling += 1
+            self.again = True
+            return
+        self.units += 1 + units
 
     # -- channels -----------------------------------------------------------------------------------
 

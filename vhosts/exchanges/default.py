@@ -7,7 +7,7 @@ Source: AMQP 0-9-1, section 3.1.3.1; semantics 2.2.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 from vhosts.bindings import Binding
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Exchange, Routable
@@ -26,7 +26,7 @@ class DefaultExchange(Exchange):
         super().__init__("", "direct", durable=True)
         self._queues = queues
 
-    def route(self, message: Routable) -> Collection[Binding]:
+    def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``; the bindings are made for the answer."""
         queues = [self._queues[key] for key in message.keys if key in self._queues]
         return [Binding(self, queue, queue.name, {}) for queue in queues]

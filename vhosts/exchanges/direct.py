@@ -5,7 +5,8 @@ Source: AMQP 0-9-1, section 3.1.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
@@ -34,8 +35,8 @@ class DirectExchange(Exchange):
         if not same_key:
             del self._by_key[binding.routing_key]
 
-    def route(self, message: Routable) -> Collection[Binding]:
+    def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
         if len(message.keys) == 1:
             return self._by_key.get(message.keys[0], ())
-        return [binding for key in message.keys for binding in self._by_key.get(key, ())]
+        return chain.from_iterable([self._by_key.get(key, ()) for key in message.keys])

@@ -6,7 +6,7 @@ paths, is the router's work. A type only says which of its bindings a message ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from amqp_router.protocol.fields import Table
@@ -77,6 +77,8 @@ class Exchange:
         self.alternate: str | None = None
         #: Revision of the definition this exchange waits for; 0 if nothing was stored.
         self.definition_rev = 0
+        #: It is gone; what still leads here leads nowhere.
+        self.deleted = False
         self.counters = ExchangeCounters()
 
     def bind(self, binding: Binding) -> None:
@@ -91,9 +93,10 @@ class Exchange:
         """Route by ``binding`` no longer; it was bound before."""
         raise NotImplementedError
 
-    def route(self, message: Routable) -> Collection[Binding]:
+    def route(self, message: Routable) -> Iterable[Binding | int]:
         """The bindings that ``message`` matches by any of its keys; one may come twice.
 
-        The caller does not change what it is given.
+        Where finding them is work, numbers come between them: how much was compared since the last one. The
+        caller may stop anywhere and go on later, unless bindings of the exchange have changed.
         """
         raise NotImplementedError

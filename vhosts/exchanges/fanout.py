@@ -5,7 +5,7 @@ Source: AMQP 0-9-1, section 3.1.3.2.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
@@ -31,6 +31,6 @@ class FanoutExchange(Exchange):
         """See ``Exchange``."""
         del self._bindings[binding]
 
-    def route(self, message: Routable) -> Collection[Binding]:
+    def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
         return self._bindings

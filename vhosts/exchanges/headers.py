@@ -9,7 +9,7 @@ Source: AMQP 0-9-1, section 3.1.3.4; semantics 2.5 (measured on RabbitMQ 3.10.8)
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from amqp_router.protocol.errors import PreconditionFailed
@@ -44,9 +44,9 @@ class HeadersExchange(Exchange):
 
     def unbind(self, binding: Binding) -> None:
         """See ``Exchange``."""
-        self._index.remove(criteria(binding.arguments, match_mode(binding.arguments)), binding)
+        self._index.remove(binding)
 
-    def route(self, message: Routable) -> Collection[Binding]:
+    def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
         return self._index.match(message.headers)
 

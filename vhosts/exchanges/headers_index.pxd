@@ -5,29 +5,28 @@ cimport cython
 
 cdef class Entry:
     cdef public object value
-    cdef public Py_ssize_t need
-    cdef public Py_ssize_t count
-    cdef public unsigned long long mark
+    cdef public list places
+    cdef public list rest
 
 
 cdef class Column:
     cdef public dict by_value
     cdef public dict present
+    cdef public Py_ssize_t users
 
 
 cdef class HeadersIndex:
     cdef dict _columns
     cdef dict _entries
     cdef dict _always
-    cdef unsigned long long _mark
-    @cython.locals(entry=Entry, column=Column, name=str)
+    @cython.locals(entry=Entry, column=Column, name=str, place=tuple)
     cpdef object insert(self, dict criteria, bint want_all, object value)
     @cython.locals(entry=Entry, column=Column, name=str, same_value=dict)
-    cpdef object remove(self, dict criteria, object value)
-    @cython.locals(found=list, columns=dict, column=Column, name=str, entries=dict)
-    cpdef list match(self, dict headers)
-    @cython.locals(mark="unsigned long long", entry=Entry)
-    cdef object _count(self, dict entries, list found)
+    cpdef object remove(self, object value)
+    @cython.locals(compared=Py_ssize_t, name=str)
+    cdef Py_ssize_t _compare(self, Entry entry, dict values) except? -1
+    @cython.locals(column=Column, name=str)
+    cpdef Py_ssize_t _others(self, tuple place) except -1
 
 
 @cython.locals(tag=str)

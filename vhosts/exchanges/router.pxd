@@ -5,6 +5,7 @@ cimport cython
 from persistence.log.routing_log cimport RouteEntry
 
 from vhosts.counters cimport ExchangeCounters
+from vhosts.exchanges.walk cimport Walk
 from vhosts.queues.handle cimport QueueHandle
 
 cdef Py_ssize_t _ROUTES_MAX
@@ -44,14 +45,19 @@ cdef class RouteCache:
     cdef dict _by_headers
     cdef bint _default_permitted
     cdef unsigned long long _generation
+    cdef public Py_ssize_t units
+    cdef Walk _unfinished
+    cdef Py_ssize_t _looks_max
     @cython.locals(table=RoutingTable, octets="const unsigned char*", size=Py_ssize_t, route=Route)
     cpdef Route find(self, bytes args)
-    @cython.locals(table=RoutingTable, start=Py_ssize_t, end=Py_ssize_t, by_headers=bytes, known=Route)
+    @cython.locals(table=RoutingTable, start=Py_ssize_t, end=Py_ssize_t, by_headers=bytes, known=Route, walk=Walk, is_done=bint)
     cpdef Route resolve(self, bytes args, bytes properties)
-    @cython.locals(table=RoutingTable, route=Route, known=Route, has_cc=bint, has_bcc=bint, decided_by=int, flags=int)
-    cdef Route _resolve(self, bytes args, bytes properties, bytes headers, bytes by_headers)
-    @cython.locals(table=RoutingTable, decided_by=int, queues=dict, seen=dict, to_visit=list, position=Py_ssize_t)
-    cdef int _walk(self, object exchange, object message, Route route, dict matched) except -1
+    @cython.locals(walk=Walk)
+    cdef Walk _resumed(self, bytes args, bytes properties)
+    @cython.locals(table=RoutingTable, walk=Walk, has_cc=bint, has_bcc=bint, flags=int)
+    cdef Walk _begun(self, bytes args, bytes properties, bytes headers)
+    @cython.locals(table=RoutingTable, route=Route, args=bytes, flags=int)
+    cdef Route _finished(self, Walk walk, bytes by_headers)
     cdef object _forget(self, unsigned long long generation)
 
 

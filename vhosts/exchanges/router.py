@@ -26,11 +26,11 @@ from vhosts.counters import ExchangeCounters
 from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
 from vhosts.exchanges.sender_selected import further_keys
+from vhosts.exchanges.walk import Walk
 from vhosts.queues.handle import QueueHandle
 
 if TYPE_CHECKING:
     from persistence.log.routing_log import RouteEntry
-    from vhosts.bindings import Binding
     from vhosts.exchanges.route_names import RouteNames
 
 #: How many routes a cache holds of each kind before it is emptied.
@@ -117,7 +117,17 @@ class RouteCache:
     verdict is remembered until the table's generation changes.
     """
 
-    __slots__ = ("_by_args", "_by_headers", "_default_permitted", "_generation", "_permits", "_table")
+    __slots__ = (
+        "_by_args",
+        "_by_headers",
+        "_default_permitted",
+        "_generation",
+        "_looks_max",
+        "_permits",
+        "_table",
+        "_unfinished",
+        "units",
+    )
 
     def __init__(self, table: RoutingTable, permits: Callable[[str], None]) -> None:
         self._table = table
@@ -126,6 +136,12 @@ class RouteCache:
         self._by_headers: dict[bytes, Route] = {}
         self._default_permitted = False
         self._generation = 0
+        #: What ``resolve`` has done in its last call, in enqueues.
+        self.units = 0
+        #: The walk that goes on when the same publish is asked for again.
+        self._unfinished: Walk | None = None
+        #: What a walk that began anew may look at in one turn; 0 is the usual.
+        self._looks_max = 0
 
     def find(self, args: bytes) -> Route | None:
         """The known route of a publish, or None: ``resolve`` it then.
@@ -150,8 +166,11 @@ class RouteCache:
             route.generation = table.generation
         return route
 
-    def resolve(self, args: bytes, properties: bytes) -> Route:
+    def resolve(self, args: bytes, properties: bytes) -> Route | None:
         """The route of a publish, found in full; remembered as far as it can be.
+
+        None if that is too much for one turn of the event loop: ask again with the same in the next one.
+        ``units`` is what was done, in enqueues.
 
         Raises:
             FrameError: ``args`` are malformed, or the headers are and must be looked at (501).
@@ -163,6 +182,7 @@ class RouteCache:
         table = self._table
         if self._generation != table.generation:
             self._forget(table.generation)
+        self.units = 0
         try:
             start, end = header_range(properties)
             by_headers = b""
@@ -171,11 +191,33 @@ class RouteCache:
                 known = self._by_headers.get(by_headers)
                 if known is not None:
                     return known
-            return self._resolve(args, properties, properties[start:end], by_headers)
+            walk = self._resumed(args, properties) or self._begun(args, properties, properties[start:end])
+            if walk is None:
+                return self.find(args)
+            is_done = walk.go_on()
+            self.units = walk.units()
+            if not is_done:
+                self._unfinished = walk
+                return None
+            return self._finished(walk, by_headers)
         except FieldError as error:
             raise FrameError(f"cannot decode the headers: {error}", class_id=60, method_id=40) from error
 
-    def _resolve(self, args: bytes, properties: bytes, headers: bytes, by_headers: bytes) -> Route:
+    def _resumed(self, args: bytes, properties: bytes) -> Walk | None:
+        """The unfinished walk of this publish, if there is one that still holds."""
+        walk = self._unfinished
+        self._unfinished = None
+        self._looks_max = 0
+        if walk is None or walk.args != args or walk.properties != properties:
+            return None
+        if walk.generation != self._table.generation:
+            # Anew, with twice the share: beside others who never cease to bind it must come to an end, too.
+            self._looks_max = walk.looks_max * 2
+            return None
+        return walk
+
+    def _begun(self, args: bytes, properties: bytes, headers: bytes) -> Walk | None:
+        """A new walk; None if the route is known to ``find``."""
         exchange_name, key, flags = _decode(args)
         if flags & _IMMEDIATE:
             raise NotImplementedByServer("immediate=true")
@@ -196,71 +238,46 @@ class RouteCache:
             has_bcc = "BCC" in message.headers
         if has_cc or has_bcc:
             message.keys = [key, *further_keys(message.headers)]
-        else:
-            # It may be known: the caller could not be certain that there is no CC.
-            known = self.find(args)
-            if known is not None:
-                return known
+        elif self.find(args) is not None:
+            # The caller could not be certain that there is no CC.
+            return None
+        walk = Walk(table, exchange, message)
+        walk.args = args
+        walk.properties = properties
+        walk.has_cc = has_cc
+        walk.has_bcc = has_bcc
+        if self._looks_max > 0:
+            walk.looks_max = self._looks_max
+        return walk
+
+    def _finished(self, walk: Walk, by_headers: bytes) -> Route:
+        """The route that ``walk`` has found, remembered as far as it can be."""
+        table = self._table
+        args = walk.args
+        exchange_name, key, flags = _decode(args)
         route = Route()
-        matched: dict[Binding, None] = {}
-        decided_by = self._walk(exchange, message, route, matched)
-        route.counters = exchange.counters
+        _set_queues(route, list(walk.queues))
+        route.counters = walk.exchange.counters
         route.exchange = exchange_name
         route.routing_key = key
         route.route = args[2 : len(args) - 1]
         route.mandatory = flags & _MANDATORY != 0
-        route.has_bcc = has_bcc
+        route.has_bcc = walk.has_bcc
         route.generation = table.generation
         if table.names is not None:
             route.entry = table.names.entry(
-                exchange_name, route.route, route.queues, matched, table.generation
+                exchange_name, route.route, route.queues, walk.matched, table.generation
             )
-        if decided_by == BY_KEY and not has_cc and not has_bcc:
+        if walk.decided_by == BY_KEY and not walk.has_cc and not walk.has_bcc:
             route.cacheable = True
             if len(self._by_args) >= _ROUTES_MAX:
                 self._by_args.clear()
             self._by_args[args] = route
-        elif decided_by <= BY_HEADERS and by_headers:
+        elif walk.decided_by <= BY_HEADERS and by_headers:
             if len(self._by_headers) >= _ROUTES_MAX:
                 self._by_headers.clear()
             self._by_headers[by_headers] = route
         return route
-
-    def _walk(self, exchange: Exchange, message: Routable, route: Route, matched: dict[Binding, None]) -> int:
-        """Fill the queues of ``route``, and ``matched`` with the bindings that led there.
-
-        Returns what decided them, the least repeatable exchange counting.
-
-        Follows bindings between exchanges, each exchange once, so cycles end. The alternate exchange of an
-        exchange comes in when no binding of it matched, as in RabbitMQ: also if what matched led nowhere.
-        """
-        table = self._table
-        decided_by = BY_KEY
-        queues: dict[QueueHandle, None] = {}
-        seen: dict[Exchange, None] = {exchange: None}
-        to_visit = [exchange]
-        position = 0
-        while position < len(to_visit):
-            source = to_visit[position]
-            position += 1
-            decided_by = max(decided_by, source.decided_by)
-            bindings = source.route(message)
-            if source.name != "":
-                matched.update(dict.fromkeys(bindings))
-            for binding in bindings:
-                destination = binding.destination
-                if isinstance(destination, QueueHandle):
-                    queues[destination] = None
-                elif destination not in seen:
-                    seen[destination] = None
-                    to_visit.append(destination)
-            if not bindings and source.alternate is not None:
-                alternate = table.exchanges.get(source.alternate)
-                if alternate is not None and alternate not in seen:
-                    seen[alternate] = None
-                    to_visit.append(alternate)
-        _set_queues(route, list(queues))
-        return decided_by
 
     def _forget(self, generation: int) -> None:
         self._by_args.clear()

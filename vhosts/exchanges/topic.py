@@ -5,7 +5,8 @@ Source: AMQP 0-9-1, section 3.1.3.3; semantics 2.5.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
@@ -32,8 +33,8 @@ class TopicExchange(Exchange):
         """See ``Exchange``."""
         self._trie.remove(binding.routing_key, binding)
 
-    def route(self, message: Routable) -> Collection[Binding]:
+    def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
         if len(message.keys) == 1:
             return self._trie.match(message.keys[0])
-        return [binding for key in message.keys for binding in self._trie.match(key)]
+        return chain.from_iterable(map(self._trie.match, message.keys))

@@ -2,34 +2,31 @@
 
 cimport cython
 
-
 cdef class Node:
     cdef public dict children
     cdef public Node after_one
     cdef public Node after_any
-    cdef public bint is_any
+    cdef public Node back
     cdef public dict values
-    cdef public unsigned long long mark
 
 
 cdef class TopicTrie:
     cdef Node _root
-    cdef unsigned long long _mark
-    @cython.locals(node=Node, word=str)
+    @cython.locals(node=Node, step=str)
     cpdef object insert(self, str pattern, object value)
-    @cython.locals(words=list, path=list, last=Node, node=Node, index=Py_ssize_t, word=str)
+    @cython.locals(steps=list, path=list, last=Node, node=Node, index=Py_ssize_t, step=str)
     cpdef object remove(self, str pattern, object value)
-    @cython.locals(reached=list, before=list, found=list, node=Node, child=Node, word=str)
-    cpdef list match(self, str key)
     cpdef bint is_empty(self) except -1
-    @cython.locals(mark="unsigned long long")
-    cdef object _reach(self, Node node, list reached)
-    cdef Node _next(self, Node node, str word)
+    @cython.locals(child=Node)
+    cdef object _step(self, Node node, str word, list reached)
+    cdef object _past_any(self, Node node, Py_ssize_t position, list loops, list backs, set seen)
+    cdef Node _next(self, Node node, str step)
     @cython.locals(found=Node, new=Node)
-    cdef Node _next_or_new(self, Node node, str word)
+    cdef Node _next_or_new(self, Node node, str step)
     @cython.locals(children=dict)
-    cdef object _cut(self, Node node, str word)
+    cdef object _cut(self, Node node, str step)
     cdef bint _is_bare(self, Node node) except -1
 
 
 cdef list _words(str key)
+cdef list _steps(str pattern)

@@ -1,11 +1,16 @@
-"""A trie of topic patterns: what matches a routing key, in time bounded by the trie and the key.
+"""A trie of topic patterns: what matches a routing key.
 
 A pattern is a row of words between dots; ``*`` stands for one word and ``#`` for any number, none included.
 Wildcards are whole words; empty words are words, but the empty key has none.
 
-A key is matched word by word, with all nodes that can have been reached so far. A node counts once however
-many ways lead to it, so ``#.a.#.a.#`` costs no more than its length: recursion over ``#`` would try every
-way to share out the words.
+A pattern with ``#`` must fit the key's front up to its first ``#``, and the key's back from its last ``#``.
+So what follows the last ``#`` stands in a trie of its own, backwards, and is matched from the key's end. A
+pattern with one ``#``, as most have, then costs no more than its own words, wherever it could fit; only words
+between two ``#`` are tried at every word of the key. A key is matched word by word, with all nodes that can
+have been reached so far, each of them once: trying every way to share out the words would not end.
+
+A match is a generator, because patterns can be made that keep it busy for long: it tells how many nodes it
+visited, and whoever asked may let others have their turn. Two of them do not disturb each other.
 
 Compiled: see ``topic_trie.pxd``.
 
@@ -14,43 +19,47 @@ Source: semantics 2.5 (table measured on RabbitMQ 3.10.8).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+#: A match tells of its work whenever it has visited so many nodes.
+VISITS_TOLD = 64
+
+#: The step of a pattern from its last "#" to its last word, and on backwards. No word has a dot.
+_BACK = ".#"
 
 
 class Node:
-    """The words of a pattern up to here have matched."""
+    """The words of a pattern up to here have matched; behind ``back``, those from its end down to here."""
 
-    __slots__ = ("after_any", "after_one", "children", "is_any", "mark", "values")
+    __slots__ = ("after_any", "after_one", "back", "children", "values")
 
     def __init__(self) -> None:
         #: Next nodes by word; None while there are none.
         self.children: dict[str, Node] | None = None
         #: Next node by ``*``.
         self.after_one: Node | None = None
-        #: Next node by ``#``.
+        #: Next node by a ``#`` that is not the pattern's last one.
         self.after_any: Node | None = None
-        #: Reached by ``#``, so any further word leads here again.
-        self.is_any = False
+        #: By the pattern's last ``#``: where its end begins.
+        self.back: Node | None = None
         #: What was inserted with the pattern that ends here; None while there is nothing.
         self.values: dict[Any, None] | None = None
-        #: The step of a match that reached this node last.
-        self.mark = 0
 
 
 class TopicTrie:
     """Values by pattern. A value stands in the trie once for each pattern it is inserted with."""
 
-    __slots__ = ("_mark", "_root")
+    __slots__ = ("_root",)
 
     def __init__(self) -> None:
         self._root = Node()
-        self._mark = 0
 
     def insert(self, pattern: str, value: Any) -> None:
         """Return ``value`` for every key that ``pattern`` matches."""
         node = self._root
-        for word in _words(pattern):
-            node = self._next_or_new(node, word)
+        for step in _steps(pattern):
+            node = self._next_or_new(node, step)
         if node.values is None:
             node.values = {}
         node.values[value] = None
@@ -61,10 +70,10 @@ class TopicTrie:
         Raises:
             KeyError: it was not inserted.
         """
-        words = _words(pattern)
+        steps = _steps(pattern)
         path = [self._root]
-        for word in words:
-            node = self._next(path[len(path) - 1], word)
+        for step in steps:
+            node = self._next(path[len(path) - 1], step)
             if node is None:
                 raise KeyError(pattern)
             path.append(node)
@@ -74,85 +83,131 @@ class TopicTrie:
         del last.values[value]
         if not last.values:
             last.values = None
-        for index in range(len(words), 0, -1):
+        for index in range(len(steps), 0, -1):
             if not self._is_bare(path[index]):
                 break
-            self._cut(path[index - 1], words[index - 1])
+            self._cut(path[index - 1], steps[index - 1])
 
-    def match(self, key: str) -> list[Any]:
-        """The values of all patterns that match ``key``."""
-        reached: list[Node] = []
-        self._mark += 1
-        self._reach(self._root, reached)
-        for word in _words(key):
-            self._mark += 1
+    def match(self, key: str) -> Iterator[Any]:
+        """The values of all patterns that match ``key``, and among them, as numbers, how many nodes were
+        visited since the last number. Values are no numbers. The trie must not change meanwhile.
+        """
+        node: Node
+        words: list[str] = _words(key)
+        reached: list[Node] = [self._root]
+        loops: list[Node] = []  # those behind a "#": once reached, any further word leads there again
+        backs: list[tuple[Node, int]] = []  # ... and how many words are not left for the pattern's end
+        seen: set[Node] = set()  # of these two; the first time leaves most words
+        visited = 0
+        position = 0
+        while True:
+            for node in reached:
+                if node.after_any is not None or node.back is not None:
+                    self._past_any(node, position, loops, backs, seen)
+            if position == len(words):
+                break
+            word = words[position]
+            position += 1
             before = reached
             reached = []
-            for node in before:
-                if node.is_any:
-                    self._reach(node, reached)
-                if node.after_one is not None:
-                    self._reach(node.after_one, reached)
-                if node.children is not None:
-                    child = node.children.get(word)
-                    if child is not None:
-                        self._reach(child, reached)
-            if not reached:
-                return []
-        found: list[Any] = []
-        for node in reached:
-            if node.values is not None:
-                found.extend(node.values)
-        return found
+            for nodes in (before, loops):
+                for node in nodes:
+                    self._step(node, word, reached)
+                    visited += 1
+                    if visited >= VISITS_TOLD:
+                        yield visited
+                        visited = 0
+            if not reached and not loops:
+                break
+        if position == len(words):
+            for node in reached:
+                if node.values is not None:
+                    yield from node.values
+        for back, least in backs:
+            reached = [back]
+            position = len(words)
+            while reached:
+                position -= 1
+                before = reached
+                reached = []
+                for node in before:
+                    if node.values is not None:
+                        yield from node.values
+                    if position >= least:
+                        self._step(node, words[position], reached)
+                    visited += 1
+                    if visited >= VISITS_TOLD:
+                        yield visited
+                        visited = 0
+        yield visited
 
     def is_empty(self) -> bool:
         """Whether nothing is left of what was inserted."""
         return self._is_bare(self._root)
 
-    def _reach(self, node: Node, reached: list[Node]) -> None:
-        """``node``, and what follows it by ``#`` for no word at all, have been reached in this step."""
-        mark = self._mark
-        while node.mark != mark:
-            node.mark = mark
-            reached.append(node)
-            if node.after_any is None:
+    def _step(self, node: Node, word: str, reached: list[Node]) -> None:
+        """Put the nodes after ``node`` by ``word`` into ``reached``."""
+        if node.after_one is not None:
+            reached.append(node.after_one)
+        if node.children is not None:
+            child = node.children.get(word)
+            if child is not None:
+                reached.append(child)
+
+    def _past_any(
+        self, node: Node, position: int, loops: list[Node], backs: list[tuple[Node, int]], seen: set[Node]
+    ) -> None:
+        """What follows ``node`` by ``#`` has been reached after ``position`` words."""
+        while True:
+            if node.back is not None and node.back not in seen:
+                seen.add(node.back)
+                backs.append((node.back, position))
+            if node.after_any is None or node.after_any in seen:
                 return
             node = node.after_any
+            seen.add(node)
+            if node.after_one is not None or node.children is not None:
+                loops.append(node)
 
-    def _next(self, node: Node, word: str) -> Node | None:
-        if word == "*":
+    def _next(self, node: Node, step: str) -> Node | None:
+        if step == "*":
             return node.after_one
-        if word == "#":
+        if step == "#":
             return node.after_any
+        if step == _BACK:
+            return node.back
         if node.children is None:
             return None
-        return node.children.get(word)
+        return node.children.get(step)
 
-    def _next_or_new(self, node: Node, word: str) -> Node:
-        found = self._next(node, word)
+    def _next_or_new(self, node: Node, step: str) -> Node:
+        found = self._next(node, step)
         if found is not None:
             return found
         new = Node()
-        if word == "*":
+        if step == "*":
             node.after_one = new
-        elif word == "#":
-            new.is_any = True
+        elif step == "#":
             node.after_any = new
+        elif step == _BACK:
+            node.back = new
         else:
             if node.children is None:
                 node.children = {}
-            node.children[word] = new
+            node.children[step] = new
         return new
 
-    def _cut(self, node: Node, word: str) -> None:
-        if word == "*":
+    def _cut(self, node: Node, step: str) -> None:
+        if step == "*":
             node.after_one = None
-        elif word == "#":
+        elif step == "#":
             node.after_any = None
+        elif step == _BACK:
+            node.back = None
         else:
             children = node.children
             assert children is not None
-            del children[word]
+            del children[step]
             if not children:
                 node.children = None
 
@@ -163,8 +218,18 @@ class TopicTrie:
             and node.children is None
             and node.after_one is None
             and node.after_any is None
+            and node.back is None
         )
 
 
 def _words(key: str) -> list[str]:
     return key.split(".") if key else []
+
+
+def _steps(pattern: str) -> list[str]:
+    """The way of ``pattern`` from the root: its words, those behind the last ``#`` backwards."""
+    words = _words(pattern)
+    if "#" not in words:
+        return words
+    last = len(words) - 1 - words[::-1].index("#")
+    return [*words[:last], _BACK, *words[:last:-1]]

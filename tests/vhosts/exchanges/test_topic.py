@@ -1,4 +1,5 @@
 import functools
+import itertools
 
 import pytest
 from hypothesis import given
@@ -64,10 +65,20 @@ def matches(pattern: str, key: str) -> bool:
     return rest(words(pattern), words(key))
 
 
+def matched(trie: TopicTrie, key: str) -> list[object]:
+    """What a match finds, less what it tells of its work; patterns are values, and no value is a number."""
+    return [found[0] for found in trie.match(key) if not isinstance(found, int)]
+
+
+def visits(trie: TopicTrie, key: str) -> int:
+    """The nodes that a match visits."""
+    return sum(told for told in trie.match(key) if isinstance(told, int))
+
+
 def single(pattern: str, key: str) -> bool:
     trie = TopicTrie()
-    trie.insert(pattern, "it")
-    return trie.match(key) == ["it"]
+    trie.insert(pattern, ("it",))
+    return matched(trie, key) == ["it"]
 
 
 @pytest.mark.parametrize("pattern", MEASURED)
@@ -92,10 +103,10 @@ some_patterns = st.lists(st.one_of(WORDS, st.sampled_from(["*", "#"])), max_size
 def test_trie_matches_as_the_rule_says(patterns, keys):
     trie = TopicTrie()
     for number, pattern in enumerate(patterns):
-        trie.insert(pattern, number)
+        trie.insert(pattern, (number,))
     for key in keys:
         expected = [number for number, pattern in enumerate(patterns) if matches(pattern, key)]
-        assert sorted(trie.match(key)) == expected
+        assert sorted(matched(trie, key)) == expected
 
 
 class TrieMachine(RuleBasedStateMachine):
@@ -108,24 +119,24 @@ class TrieMachine(RuleBasedStateMachine):
 
     @rule(pattern=some_patterns, value=st.integers(0, 3))
     def insert(self, pattern: str, value: int) -> None:
-        self.trie.insert(pattern, value)
+        self.trie.insert(pattern, (value,))
         self.held.setdefault(pattern, set()).add(value)
 
     @rule(pattern=some_patterns, value=st.integers(0, 3))
     def remove(self, pattern: str, value: int) -> None:
         if value in self.held.get(pattern, ()):
-            self.trie.remove(pattern, value)
+            self.trie.remove(pattern, (value,))
             self.held[pattern].discard(value)
             if not self.held[pattern]:
                 del self.held[pattern]
         else:
             with pytest.raises(KeyError):
-                self.trie.remove(pattern, value)
+                self.trie.remove(pattern, (value,))
 
     @rule(key=some_keys)
     def match(self, key: str) -> None:
         expected = [value for pattern, held in self.held.items() if matches(pattern, key) for value in held]
-        assert sorted(self.trie.match(key)) == sorted(expected)
+        assert sorted(matched(self.trie, key)) == sorted(expected)
 
     @invariant()
     def nothing_is_left(self) -> None:
@@ -138,7 +149,81 @@ TestTrieMachine = TrieMachine.TestCase
 
 def test_many_hashes_take_no_longer_than_the_key():
     trie = TopicTrie()
-    trie.insert(".".join(["#", "a"] * 60 + ["b"]), "never")
-    trie.insert(".".join(["#", "a"] * 60), "always")
+    trie.insert(".".join(["#", "a"] * 60 + ["b"]), ("never",))
+    trie.insert(".".join(["#", "a"] * 60), ("always",))
     # Trying every way to share 128 words among 60 wildcards would not end.
-    assert trie.match(".".join(["a"] * 128)) == ["always"]
+    key = ".".join(["a"] * 128)
+    assert matched(trie, key) == ["always"]
+    assert visits(trie, key) <= 128 * 120
+
+
+def all_rows(depth: int) -> list[str]:
+    return [".".join("a" if number >> bit & 1 else "*" for bit in range(depth)) for number in range(2**depth)]
+
+
+def test_what_follows_a_hash_is_matched_once_and_not_at_every_word():
+    trie = TopicTrie()
+    for row in all_rows(11):
+        trie.insert(f"#.{row}.z", (row,))
+    nodes = 2**12 + 1
+    key = ".".join(["a"] * 114)
+    assert visits(trie, key) <= 2 * 114
+    assert visits(trie, key + ".z") <= nodes + 2 * 115
+    assert len(matched(trie, key + ".z")) == 2**11
+    assert len(matched(trie, "a." * 10 + "b.z")) == 2**10
+
+
+def test_more_patterns_with_hashes_elsewhere_are_not_visited():
+    trie = TopicTrie()
+    trie.insert("a.#.z", ("it",))
+    before = visits(trie, "a.b.c.d.z")
+    for number in range(1000):
+        trie.insert(f"{number}.#", (number,))
+        trie.insert(f"#.{number}", (number,))
+        trie.insert(f"a.#.{number}.#.z", (number,))
+    assert visits(trie, "a.b.c.d.z") <= 3 * before + 10
+    assert matched(trie, "a.b.c.d.z") == ["it"]
+
+
+def test_two_matches_at_a_time_do_not_disturb_each_other():
+    trie = TopicTrie()
+    for row in all_rows(6):
+        trie.insert(f"#.{row}.#.a", (row,))
+        trie.insert(f"#.{row}", (row,))
+    keys = ["a." * 20 + "a", "b." * 9 + "a", "a.b." * 9 + "a"]
+    alone = [list(trie.match(key)) for key in keys]
+    running = [trie.match(key) for key in keys]
+    found = [[] for _ in keys]
+    for _ in range(max(map(len, alone))):
+        for each, match in zip(found, running, strict=True):
+            each.extend(itertools.islice(match, 1))
+    assert found == alone
+
+
+def test_a_match_tells_of_its_work_while_it_works():
+    trie = TopicTrie()
+    for row in all_rows(10):
+        trie.insert(f"#.{row}.#.{row}.y", (row,))
+    told = [each for each in trie.match("a." * 60 + "z") if isinstance(each, int)]
+    assert max(told) <= 64
+
+
+hard_words = st.sampled_from(["a", "b"])
+hard_patterns = st.lists(st.sampled_from(["a", "*", "#", "#"]), max_size=9).map(".".join)
+hard_keys = st.lists(hard_words, max_size=12).map(".".join)
+
+
+@given(st.lists(hard_patterns, max_size=30, unique=True), st.lists(hard_keys, min_size=1, max_size=4))
+def test_patterns_of_wildcards_match_as_the_rule_says(patterns, keys):
+    trie = TopicTrie()
+    for pattern in patterns:
+        trie.insert(pattern, (pattern,))
+    for key in keys:
+        found = matched(trie, key)
+        assert len(found) == len(set(found))
+        assert set(found) == {pattern for pattern in patterns if matches(pattern, key)}
+        nodes = 1 + sum(len(words(pattern)) + 1 for pattern in patterns)
+        assert visits(trie, key) <= nodes * (len(words(key)) + 2)
+    for pattern in patterns:
+        trie.remove(pattern, (pattern,))
+    assert trie.is_empty()

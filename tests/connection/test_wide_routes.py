@@ -1,0 +1,168 @@
+"""Routes that are long to find are found in slices, and nothing of that connection overtakes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp_router.channel.content import ContentAssembler
+from amqp_router.connection.machine import CHUNK_UNITS, Machine
+from amqp_router.protocol import methods as m
+from amqp_router.protocol.fields import decode_table, encode_plain
+from amqp_router.protocol.properties import encode_properties
+from tests.nodes import Client, SimNode, publish_frames
+
+BINDINGS = 40_000
+#: One turn looks at no more bindings than this.
+LOOKS_MAX = 8192
+STEPS = BINDINGS // LOOKS_MAX
+
+PROPERTIES = encode_properties({"headers": decode_table(encode_plain({"a": 1}), 0)[0]})
+
+
+def publish(exchange: str, key: str, body: bytes = b"x", channel: int = 1) -> bytes:
+    return b"".join(publish_frames(channel, m.BasicPublish(exchange, key), PROPERTIES, body))
+
+
+def finish(machine: Machine) -> int:
+    """Let the machine work off what it has; returns the turns."""
+    turns = 0
+    while machine.work_left:
+        machine.receive_more()
+        assert machine.units <= 2 * CHUNK_UNITS
+        turns += 1
+        assert turns < 100
+    return turns
+
+
+def methods_of(client: Client) -> list[m.Method]:
+    client.node.tick.wake()
+    client.node.quiet()
+    return [received.method for received in client.take()]
+
+
+@pytest.fixture(scope="module")
+def wide() -> SimNode:
+    """Many bindings of two queues, at exchanges named as their types; each matches every publish here."""
+    node = SimNode()
+    vhost = node.vhost
+    for name in ("q0", "q1"):
+        vhost.declare_queue(name)
+    for kind in ("headers", "fanout", "topic"):
+        vhost.declare_exchange(kind, kind)
+        for number in range(BINDINGS):
+            arguments = {"x-match": "any", "a": 1, "b": number}
+            table = decode_table(encode_plain(arguments), 0)[0]
+            vhost.bind_queue(f"q{number % 2}", kind, "#", table, None)
+    return node
+
+
+@pytest.fixture(params=["headers", "fanout", "topic"])
+def exchange(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def client(wide: SimNode) -> Client:
+    for queue in wide.vhost.queues.values():
+        queue.purge()
+    return Client(wide).open(1, 2)
+
+
+def test_later_frames_wait_for_a_long_route(client: Client, exchange: str) -> None:
+    client.machine.receive_data(publish(exchange, "k1") + m.frame(1, m.QueuePurge("q0")))
+    assert client.node.queue("q0").message_count() == 0
+    client.machine.receive_data(m.frame(2, m.QueuePurge("q1")))
+    assert finish(client.machine) >= STEPS
+    assert methods_of(client) == [m.QueuePurgeOk(1), m.QueuePurgeOk(1)]
+
+
+def test_a_long_route_is_remembered(client: Client, exchange: str) -> None:
+    client.machine.receive_data(publish(exchange, "k2"))
+    assert finish(client.machine) >= STEPS
+    client.machine.receive_data(publish(exchange, "k2") * 10)
+    assert not client.machine.work_left
+    assert client.node.queue("q0").message_count() == 11
+
+
+@pytest.mark.parametrize("size", [1, 300_000])
+def test_content_that_came_in_pieces(client: Client, exchange: str, size: int) -> None:
+    method, *content = publish_frames(1, m.BasicPublish(exchange, "k3"), PROPERTIES, b"x" * size)
+    begun = b"".join(publish_frames(2, m.BasicPublish("", "q0"), PROPERTIES, b"x")[:2])
+    client.machine.receive_data(begun + method)
+    for frame in content:
+        client.machine.receive_data(frame)
+    client.machine.receive_data(m.frame(1, m.QueuePurge("q0")))
+    assert finish(client.machine) >= STEPS
+    assert methods_of(client) == [m.QueuePurgeOk(1)]
+    assert client.machine.assembling == 1
+    client.machine.receive_data(
+        m.frame(1, m.ChannelClose(0, "", 0, 0)) + m.frame(2, m.ChannelClose(0, "", 0, 0))
+    )
+    assert client.machine.assembling == 0
+
+
+def test_bindings_that_change_meanwhile(client: Client, exchange: str) -> None:
+    vhost = client.node.vhost
+    client.machine.receive_data(publish(exchange, "k4"))
+    assert client.machine.work_left
+    vhost.declare_queue("late")
+    vhost.bind_queue("late", exchange, "#", {"a": ("I", 1)}, None)
+    finish(client.machine)
+    assert {queue.name: queue.message_count() for queue in vhost.queues.values()} == {
+        "q0": 1,
+        "q1": 1,
+        "late": 1,
+    }
+    vhost.delete_queue("late")
+
+
+def test_a_walk_ends_though_bindings_never_cease_to_change(client: Client, exchange: str) -> None:
+    client.machine.receive_data(publish(exchange, "k5"))
+    turns = 0
+    while client.machine.work_left:
+        client.node.vhost.forget_routes()
+        client.machine.receive_more()
+        turns += 1
+        assert turns < 5
+    assert client.node.queue("q0").message_count() == 1
+
+
+def test_the_exchange_goes_meanwhile() -> None:
+    node = SimNode()
+    node.vhost.declare_queue("q")
+    node.vhost.declare_exchange("x", "fanout")
+    for number in range(LOOKS_MAX + 1):
+        node.vhost.bind_queue("q", "x", str(number), {}, None)
+    client = Client(node).open(1)
+    client.machine.receive_data(publish("x", "k"))
+    assert client.machine.work_left
+    node.vhost.delete_exchange("x")
+    finish(client.machine)
+    [closed] = methods_of(client)
+    assert isinstance(closed, m.ChannelClose)
+    assert closed.reply_code == 404
+    assert node.queue("q").message_count() == 0
+
+
+def test_the_connection_goes_meanwhile(client: Client, exchange: str) -> None:
+    client.machine.receive_data(publish(exchange, "k6"))
+    assert client.machine.work_left
+    client.machine.stop()
+    other = Client(client.node).open(1)
+    other.machine.receive_data(publish(exchange, "k6"))
+    finish(other.machine)
+    assert client.node.queue("q0").message_count() == 1
+
+
+def test_held_content_is_taken_again() -> None:
+    content = ContentAssembler()
+    method, header, body = publish_frames(1, m.BasicPublish("x"), PROPERTIES, b"abc")
+    content.start(method[11:-1])
+    assert not content.receive(2, header, 100)
+    assert content.receive(3, body, 100)
+    whole = content.take()
+    content.hold(whole)
+    assert content.args == whole[0]
+    assert content.receive(3, body, 100)
+    assert content.take() == whole
+    assert content.args is None

@@ -1,0 +1,36 @@
+# Compiled types of walk.py.
+
+cimport cython
+
+from vhosts.queues.handle cimport QueueHandle
+
+cdef Py_ssize_t _NAMED_MAX
+cdef Py_ssize_t _LOOKS_MAX
+cdef Py_ssize_t _LOOKS_PER_UNIT
+
+
+cdef class Walk:
+    cdef public object exchange
+    cdef public bytes args
+    cdef public bytes properties
+    cdef public bint has_cc
+    cdef public bint has_bcc
+    cdef public dict queues
+    cdef public dict matched
+    cdef public int decided_by
+    cdef public unsigned long long generation
+    cdef public Py_ssize_t looks
+    cdef public Py_ssize_t looks_max
+    cdef object _table
+    cdef object _message
+    cdef dict _seen
+    cdef list _to_visit
+    cdef Py_ssize_t _position
+    cdef object _source
+    cdef object _matches
+    cdef bint _has_matched
+    cpdef bint go_on(self) except -1
+    @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, seen=dict)
+    cdef bint _follow(self) except -1
+    cdef object _leave(self)
+    cpdef Py_ssize_t units(self) except -1
