@@ -51,6 +51,7 @@ COMPILED = [
     "amqp_router.channel.confirms",
     "amqp_router.channel.delivery",
     "amqp_router.channel.publishing",
+    "amqp_router.connection.alarms",
     "amqp_router.connection.machine",
     "persistence.log.memory",
     "persistence.log._flush",

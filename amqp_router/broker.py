@@ -24,6 +24,7 @@ from amqp_router.auth.mechanisms import MECHANISMS
 from amqp_router.auth.users import Users, first_definitions
 from amqp_router.channel.states import ChannelState
 from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegistry, count_boot
+from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.connection.registry import ConnectionRegistry
@@ -106,6 +107,8 @@ class Broker:
         self.tick = Tick(loop.call_soon)
         #: The time of day in µs.
         self.wall_us = WallClock().now_us
+        self.alarms = Alarms(self.in_slices)
+        self.alarms.on_change = self._alarm_changed
         self.commits = Commits()
         self.registry = ConnectionRegistry()
         self.vhosts: dict[str, VirtualHost] = {}
@@ -425,6 +428,7 @@ class Broker:
         options = self.options
         capabilities = (
             "publisher_confirms",
+            "connection.blocked",
             "exchange_exchange_bindings",
             "basic.nack",
             "consumer_cancel_notify",
@@ -440,6 +444,12 @@ class Broker:
             "copyright": ("S", b"The amqp-router authors"),
             "information": ("S", b"Licensed under the Apache License 2.0"),
         }
+
+    def _alarm_changed(self, name: str, is_on: bool) -> None:
+        if is_on:
+            self.event(logging.WARNING, "alarm set: connections that publish wait", resource=name)
+        else:
+            self.event(logging.INFO, "alarm cleared", resource=name)
 
     def event(self, level: int, event: str, **facts: object) -> None:
         """One line in the broker's log."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from amqp_router.auth.mechanisms import MECHANISMS
 from amqp_router.broker import Commits, LogRemoval
+from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.connection.ticker import Ticker
@@ -124,6 +125,7 @@ class SimNode:
         self.permissions = Everything()
         self.tick = Tick(self.ready.append)
         self.tick.now_us = self.clock.wall_us()
+        self.alarms = Alarms(self.in_slices)
         self.commits = Commits()
         self.commits.committed = self.definitions.committed
         self.budget = MemoryBudget(memory_bytes)
@@ -349,6 +351,8 @@ class Client:
 
     def _resume(self) -> None:
         self.resumed += 1
+        if self.machine.work_left:
+            self.node.ready.append(self._more)
 
     def flush(self) -> None:
         """The transport's: write what waits, as long as the client reads."""
@@ -373,7 +377,7 @@ class Client:
 
     def _receive(self, data: bytes) -> None:
         self.machine.receive_data(data)
-        if self.machine.work_left:
+        if self.machine.work_left and not self.machine.blocked:
             self.node.ready.append(self._more)
 
     def _more(self) -> None:
@@ -381,7 +385,7 @@ class Client:
 
     def _receive_more(self) -> None:
         self.machine.receive_more()
-        if self.machine.work_left:
+        if self.machine.work_left and not self.machine.blocked:
             self.node.ready.append(self._more)
 
     def open(self, *channels: int) -> Client:
@@ -401,7 +405,11 @@ class Client:
         return self
 
     def start_ok(self) -> m.ConnectionStartOk:
-        names = ("consumer_cancel_notify", "authentication_failure_close") if self._capabilities else ()
+        names = (
+            ("consumer_cancel_notify", "authentication_failure_close", "connection.blocked")
+            if self._capabilities
+            else ()
+        )
         properties = {"capabilities": ("F", dict.fromkeys(names, ("t", True)))}
         return m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US")
 

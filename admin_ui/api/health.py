@@ -34,6 +34,24 @@ def failed(reason: str, **more: Any) -> ApiError:
     return error
 
 
+def alarms(call: Call) -> dict[str, Any]:
+    """Whether publishers wait because the node is low on something."""
+    return _no_alarm(call, "in the cluster")
+
+
+def local_alarms(call: Call) -> dict[str, Any]:
+    """As ``alarms``, of this node: it is the whole cluster."""
+    return _no_alarm(call, "on the node")
+
+
+def _no_alarm(call: Call, place: str) -> dict[str, Any]:
+    names = call.state.broker.alarms.names
+    if names:
+        entries = [{"node": call.state.node, "resource": name} for name in names]
+        raise failed(f"There are alarms in effect {place}", alarms=entries)
+    return ok(call)
+
+
 def node_of_name(call: Call) -> dict[str, Any]:
     """The old form of the check, of a node by name."""
     if call.part("node") != call.state.node:
@@ -129,9 +147,8 @@ ENDPOINTS = [
     Endpoint("/aliveness-test/{vhost}", aliveness),
     Endpoint("/healthchecks/node", ok),
     Endpoint("/healthchecks/node/{node}", node_of_name),
-    # There are no alarms: the broker slows single publishers down, and says so of their connections.
-    Endpoint("/health/checks/alarms", ok),
-    Endpoint("/health/checks/local-alarms", ok),
+    Endpoint("/health/checks/alarms", alarms),
+    Endpoint("/health/checks/local-alarms", local_alarms),
     Endpoint("/health/checks/virtual-hosts", virtual_hosts),
     Endpoint("/health/checks/node-is-quorum-critical", alone),
     Endpoint("/health/checks/node-is-mirror-sync-critical", alone),

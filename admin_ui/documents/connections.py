@@ -61,6 +61,8 @@ def state_of(machine: Any) -> str:
     """What a connection is doing, in RabbitMQ's words."""
     if machine.state is not ConnectionState.RUNNING:
         return "closing"
+    if machine.blocked:
+        return "blocked"  # it published while an alarm of the node is on
     # Not read from until what it published is on disk: what RabbitMQ calls flow control.
     return "flow" if machine.inflow.over else "running"
 

@@ -174,10 +174,10 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         "sockets_total": state.options.connections_max,
         # What the machine, or the control group, allows the process: there is no lower limit of our own.
         "mem_limit": usage.mem_total,
-        "mem_alarm": False,
+        "mem_alarm": "memory" in state.broker.alarms,
         "mem_calculation_strategy": "rss",
         "disk_free_limit": 0,
-        "disk_free_alarm": False,
+        "disk_free_alarm": "disk" in state.broker.alarms,
         # Erlang's processes there, threads here.
         "proc_total": usage.threads_total,
         "proc_used": _threads(),

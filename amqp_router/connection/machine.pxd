@@ -2,6 +2,7 @@ cimport cython
 
 from amqp_router.channel.delivery cimport Delivery
 from amqp_router.channel.publishing cimport Inflow, Publishing
+from amqp_router.connection.alarms cimport Alarms
 from amqp_router.protocol.frames cimport ContentScan
 from amqp_router.protocol.output cimport Output
 from amqp_router.protocol.tick cimport Tick
@@ -15,11 +16,13 @@ cdef class Machine:
     cdef public str peer
     cdef public str peer_host
     cdef public Tick tick
+    cdef public Alarms alarms
     cdef public object commits
     cdef public Output output
     cdef public object state
     cdef public bint running
     cdef public bint stopped
+    cdef public bint blocked
     cdef public double close_delay_s
     cdef public object user
     cdef public dict client_properties

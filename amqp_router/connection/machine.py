@@ -21,6 +21,7 @@ from amqp_router.channel.delivery import Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.connection import handshake
+from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.ports import Services
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import errors, methods
@@ -59,7 +60,9 @@ class Machine:
 
     __slots__ = (
         "again",
+        "alarms",
         "assembling",
+        "blocked",
         "cache",
         "capabilities",
         "channel_max",
@@ -110,6 +113,7 @@ class Machine:
         self.peer = peer
         self.peer_host = peer_host
         self.tick = node.tick
+        self.alarms: Alarms = node.alarms
         self.commits = node.commits
         self.output = Output()
         self.output.tick = node.tick
@@ -117,6 +121,8 @@ class Machine:
         #: Whether ``state`` is RUNNING, where the hot loop can see it.
         self.running = False
         self.stopped = False
+        #: Whether it published while an alarm was on: only a trickle is read until none is.
+        self.blocked = False
         #: Seconds after which the transport closes the socket, once ``state`` is CLOSED, or writes
         #: connection.close, once it is CLOSING.
         self.close_delay_s = 0.0
@@ -295,6 +301,8 @@ class Machine:
                                     self.position = position  # the same frames again, in the next turn
                                     return True
                                 self.units += count
+                                if self.alarms.on and not self.blocked:
+                                    self._block()
                                 continue
                         if found == 0 and scan.need <= _HELD_CONTENT:
                             self.need = end + 1 - position + scan.need
@@ -459,6 +467,26 @@ class Machine:
             self.again = True
             return
         self.units += 1 + units
+        if self.alarms.on and not self.blocked:
+            self._block()
+
+    # -- alarms -------------------------------------------------------------------------------------
+
+    def _block(self) -> None:
+        """It publishes while an alarm is on: stop here, and say why to a client that wants to know."""
+        self.blocked = True
+        self.alarms.block(self)
+        self.units = CHUNK_UNITS + 1  # what follows in this chunk waits
+        if "connection.blocked" in self.capabilities:
+            self.send(0, methods.ConnectionBlocked(self.alarms.reason))
+
+    def unblocked(self) -> None:
+        """The last alarm is cleared."""
+        self.blocked = False
+        if "connection.blocked" in self.capabilities:
+            self.send(0, methods.ConnectionUnblocked())
+        if self.inflow.resume is not None:
+            self.inflow.resume()
 
     # -- channels -----------------------------------------------------------------------------------
 
@@ -556,6 +584,8 @@ class Machine:
             return
         self.stopped = True
         self.running = False
+        self.blocked = False
+        self.alarms.forget(self)
         self.hot_number = -1
         for channel in list(self.channels.values()):
             if channel.state is ChannelState.OPEN:
@@ -587,10 +617,10 @@ class Machine:
             for consumer in channel.consumers.values():
                 consumer.queue.touch()
 
-    def has_consumers(self) -> bool:
-        """Whether anything is delivered on it."""
-        return any(map(_consumers, self.channels.values()))
+    def acknowledges(self) -> bool:
+        """Whether acknowledgements may come from the client."""
+        return any(map(_acknowledges, self.channels.values()))
 
 
-def _consumers(channel: Channel) -> int:
-    return len(channel.consumers)
+def _acknowledges(channel: Channel) -> bool:
+    return len(channel.consumers) > 0 or channel.delivery.outstanding > 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from amqp_router.connection.alarms import Alarms
 from amqp_router.protocol.tick import Tick
 
 
@@ -29,6 +30,7 @@ class Services(Protocol):
     """The node, as its connections see it."""
 
     tick: Tick
+    alarms: Alarms
     commits: Any
     options: ConnectionOptions
     vhosts: dict[str, Any]

@@ -1,9 +1,9 @@
 """The socket of a connection: the only module of the package that knows asyncio.
 
-Reading pauses for three reasons, each with its own end: the client has more unsynced bytes than it may
-(until the sync has them), a chunk was too much work for one turn (until the next), or the client does not
-read what it is sent (until it does). The first keeps a trickle for clients that also consume, so that their
-acknowledgements arrive.
+Reading pauses for four reasons, each with its own end: the client has more unsynced bytes than it may
+(until the sync has them), it published while an alarm is on (until none is), a chunk was too much work for
+one turn (until the next), or the client does not read what it is sent (until it does). The first two keep a
+trickle for clients that also consume, so that their acknowledgements arrive.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class Transport(asyncio.Protocol):
         #: What remains of a large piece.
         self._rest = memoryview(b"")
         self._reading = True
+        #: Whether the loop is about to go on with a chunk that was too much work.
+        self._continuing = False
         self._received = False
         self._last_received = 0.0
         self._sent = False
@@ -127,25 +129,21 @@ class Transport(asyncio.Protocol):
             if self._bytes_before_login > 4 * self._node.options.pre_login_bytes_max:
                 machine.refuse(f"{self._bytes_before_login} bytes before login", 0.0)
         machine.receive_data(data)
-        if machine.work_left:
-            self._loop.call_soon(self._continue)
-            self._update_reading()
-        elif machine.inflow.over or not self._reading:
+        if machine.work_left or machine.inflow.over or machine.blocked or not self._reading:
             self._update_reading()
         if not machine.running:
             self._check_end()
 
     def _continue(self) -> None:
-        self._node.enter(self._receive_more)
+        self._continuing = False
+        if self.machine.work_left:
+            self._node.enter(self._receive_more)
 
     def _receive_more(self) -> None:
         machine = self.machine
         self._node.tick.now_us = self._node.wall_us()
         machine.receive_more()
-        if machine.work_left:
-            self._loop.call_soon(self._continue)
-        else:
-            self._update_reading()
+        self._update_reading()
         if not machine.running:
             self._check_end()
 
@@ -257,27 +255,40 @@ class Transport(asyncio.Protocol):
         machine = self.machine
         transport = self._transport
         assert transport is not None
-        wanted = not (
-            machine.work_left
-            or machine.inflow.over
-            or machine.output.waiting_bytes() > self._node.options.output_bytes_max
-        )
-        if wanted == self._reading or transport.is_closing():
+        if transport.is_closing():
             return
-        self._reading = wanted
-        if wanted:
-            transport.resume_reading()
-        else:
-            transport.pause_reading()
-            if self._trickle is None and machine.inflow.over and machine.has_consumers():
-                self._trickle = self._loop.call_later(TRICKLE_S, self._read_a_little)
+        waits = machine.blocked or machine.output.waiting_bytes() > self._node.options.output_bytes_max
+        if machine.work_left and not waits and not self._continuing:
+            self._continuing = True
+            self._loop.call_soon(self._continue)
+        wanted = not (machine.work_left or machine.inflow.over or waits)
+        if wanted != self._reading:
+            self._reading = wanted
+            if wanted:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+        if not wanted and self._trickle is None and self._trickles():
+            self._trickle = self._loop.call_later(TRICKLE_S, self._read_a_little)
+
+    def _trickles(self) -> bool:
+        """Whether a little is read all the same, as acknowledgements may free what is short."""
+        machine = self.machine
+        if not machine.acknowledges():
+            return False
+        return machine.blocked or machine.inflow.over
 
     def _read_a_little(self) -> None:
         """Let one chunk through; ``data_received`` pauses again if it must."""
         self._trickle = None
         machine, transport = self.machine, self._transport
         assert transport is not None
-        if not self._reading and not machine.work_left and not transport.is_closing():
+        if self._reading or self._continuing or transport.is_closing():
+            return
+        if machine.work_left:
+            self._continuing = True
+            self._continue()
+        else:
             self._reading = True
             transport.resume_reading()
 

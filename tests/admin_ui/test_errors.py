@@ -111,6 +111,25 @@ async def test_wrong_health_check(node: World, path: str, reason: str) -> None:
     assert (reply.status, reply.json) == (400, {"error": "bad_request", "reason": reason})
 
 
+@pytest.mark.parametrize(("path", "place"), [("alarms", "in the cluster"), ("local-alarms", "on the node")])
+async def test_health_check_of_alarms(node: World, path: str, place: str) -> None:
+    path = f"/api/health/checks/{path}"
+    assert (await node.call("GET", path)).json == {"status": "ok"}
+    node.broker.alarms.set("disk")
+    reply = await node.call("GET", path)
+    alarms = [{"node": node.broker.settings.node, "resource": "disk"}]
+    assert reply.status == 503
+    assert reply.json == {
+        "status": "failed",
+        "reason": f"There are alarms in effect {place}",
+        "alarms": alarms,
+    }
+    name = (await node.call("GET", "/api/nodes")).json[0]
+    assert (name["mem_alarm"], name["disk_free_alarm"]) == (False, True)
+    node.broker.alarms.clear("disk")
+    assert (await node.call("GET", path)).status == 200
+
+
 async def test_index_lists_what_there_is_without_a_login(node: World) -> None:
     page = await node.call("GET", "/api/index.html", None)
     assert page.status == 200

@@ -34,6 +34,7 @@ class Socket(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.aborted = False
+        self.paused = False
         self.written: list[bytes] = []
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -41,6 +42,12 @@ class Socket(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
 
     def is_closing(self) -> bool:
         return self.aborted
