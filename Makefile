@@ -14,7 +14,7 @@ BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhos
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 
-.PHONY: help install compile run test check analytics demo recompute million chaos soak interop bench clean
+.PHONY: help install compile run test check analytics demo recompute million chaos fuzz soak interop bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -76,7 +76,10 @@ demo: compile $(VENV)/installed-demo ## 336,776 real flights: published, read by
 chaos: compile $(VENV)/installed-test ## 50 rounds of kill -9 under confirmed load: nothing confirmed may be lost
 	@$(PY) -m tests.faults.chaos $(ARGS)
 
-soak: compile $(VENV)/installed-test ## minutes of every load that could starve the others, with a probe beside it
+fuzz: compile $(VENV)/installed-test ## broken AMQP, HTTP and files, a minute each: ARGS='--minutes 60 --seed 7 --only amqp'
+	@$(PY) -m tests.fuzz $(ARGS)
+
+soak: compile $(VENV)/installed-test ## every load that could starve the others, with a probe beside it; or ARGS='--minutes 30'
 	@$(PY) -m tests.faults.soak $(ARGS)
 
 recompute: compile $(VENV)/installed-test $(VENV)/test-needs ## the demo's figures three ways: data set, Spark, a plain decoder

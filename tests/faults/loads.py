@@ -22,6 +22,8 @@ class Outcome:
     published: int
     delivered: int
     problem: str = ""
+    #: What else is worth knowing.
+    note: str = ""
 
 
 class Pace:

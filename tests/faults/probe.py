@@ -1,6 +1,6 @@
-"""A probe: 1,000 messages a second on a connection of its own, each timed from when it was due.
+"""A probe: some messages a second on a connection of its own, each timed from when it was due.
 
-``python -m tests.faults.probe PORT SECONDS [--persistent]`` prints a line of JSON: percentiles in
+``python -m tests.faults.probe PORT SECONDS RATE [--persistent]`` prints a line of JSON: percentiles in
 milliseconds of the delivery, or, if persistent, of the confirm.
 """
 
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from tests.brokers import ROOT
 from tests.interop.wire import Wire, encode_publish
 
-RATE = 1000
 QUEUE = "probe"
 
 
@@ -34,7 +33,7 @@ class Latency:
     longest: float
 
 
-def measure(port: int, seconds: float, persistent: bool) -> Latency:
+def measure(port: int, seconds: float, rate: int, persistent: bool) -> Latency:
     """Publish for ``seconds``, wait for the last answer, 30 s at most."""
     queue = f"{QUEUE}-persistent" if persistent else QUEUE
     with Wire(port) as wire:
@@ -43,7 +42,7 @@ def measure(port: int, seconds: float, persistent: bool) -> Latency:
         wire.ok(1, "queue.declare", queue=queue, durable=persistent, exclusive=not persistent)
         wire.ok(1, "basic.consume", queue=queue, no_ack=True)
         wire.open_channel(2, confirm=True)
-        latencies = _run(wire, queue, int(seconds * RATE), persistent)
+        latencies = _run(wire, queue, int(seconds * rate), rate, persistent)
         wire.send(1, "queue.delete", queue=queue)
     latencies.sort()
     if not latencies:
@@ -57,15 +56,15 @@ def measure(port: int, seconds: float, persistent: bool) -> Latency:
     )
 
 
-def _run(wire: Wire, queue: str, count: int, persistent: bool) -> list[float]:
+def _run(wire: Wire, queue: str, count: int, rate: int, persistent: bool) -> list[float]:
     """Milliseconds from due to delivered, or to confirmed."""
     latencies: list[float] = []
     dues: list[float] = []
     confirmed = delivered = 0
     start = time.perf_counter() + 0.01
-    end = start + count / RATE + 30
+    end = start + count / rate + 30
     while (confirmed < count or delivered < count) and time.perf_counter() < end:
-        due = start + len(dues) / RATE
+        due = start + len(dues) / rate
         now = time.perf_counter()
         if len(dues) < count and now >= due:
             body = struct.pack(">d", due) + bytes(1016)
@@ -103,8 +102,9 @@ def prompt() -> list[str]:
 class Probe:
     """The probe in a process of its own."""
 
-    def __init__(self, port: int, seconds: float, persistent: bool) -> None:
-        command = [*prompt(), sys.executable, "-m", "tests.faults.probe", str(port), str(seconds)]
+    def __init__(self, port: int, seconds: float, persistent: bool, rate: int) -> None:
+        command = [*prompt(), sys.executable, "-m", "tests.faults.probe"]
+        command += [str(port), str(seconds), str(rate)]
         self.process = subprocess.Popen(
             command + ["--persistent"] * persistent, cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
@@ -121,9 +121,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="probe", description=__doc__)
     parser.add_argument("port", type=int)
     parser.add_argument("seconds", type=float)
+    parser.add_argument("rate", type=int)
     parser.add_argument("--persistent", action="store_true")
     args = parser.parse_args()
-    print(json.dumps(vars(measure(args.port, args.seconds, args.persistent))))
+    print(json.dumps(vars(measure(args.port, args.seconds, args.rate, args.persistent))))
     return 0
 
 

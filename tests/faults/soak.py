@@ -1,50 +1,61 @@
-"""``make soak``: one load after the other, a probe beside each, and what probe and memory said.
+"""``make soak``: every load that could starve the others, a probe beside each, and what the broker measured.
 
-The probe's 99.9th percentile must be at most 10 ms above its idle value in the same run. On a machine with
-few cores load, probe and broker share them, and the kernel's scheduling alone costs more than that. So the
-load takes only what the others leave (SCHED_IDLE), broker and probe get a higher priority where that is
-allowed (root), and the idle value is taken twice, the second time with every core kept busy by SCHED_IDLE
-loops: what is above the first and not above the second cannot be told from the kernel's doing. The column
-"callback" does not depend on what else runs: the longest that a single callback held the broker's event loop,
-in milliseconds of CPU time.
+Each load meets a fresh broker, which has one processor to itself; loads and probe share the others. A row of
+the table has
+
+- the resident set before and at most, in MiB;
+- the longest hold: what a single callback kept the event loop, in milliseconds of CPU time and of wall time,
+  measured inside the broker. CPU time does not depend on what else the machine does;
+- the probe: 200 transient messages a second on a connection of its own, from when each was due until it was
+  delivered, in milliseconds, and how far its 99.9th percentile is above its idle value.
+
+``--minutes 30`` runs all loads in turn against one broker for that long instead, with an honest client beside
+them, and says at the end whether anything was lost and whether the resident set stayed flat.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import multiprocessing
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.brokers import ENTRY, ROOT, Broker, RabbitProcess, RouterProcess
+from tests.brokers import ROOT, Broker, BrokerDied, RabbitProcess, RouterProcess
+from tests.faults.costly import COSTLY
+from tests.faults.holds import LONG_S, TIMED_ENTRY, Hold, Holds
+from tests.faults.honest import Honest
+from tests.faults.hungry import HUNGRY
 from tests.faults.loads import LOADS, Load, Outcome
+from tests.faults.place import CaseLoad, Place
 from tests.faults.probe import Latency, Probe, prompt
 
-ABOVE_IDLE_MS = 10
+ABOVE_IDLE_MS = HOLD_MS = 10.0
 WARMUP_S = 1.0
-#: Callbacks that take longer are written down, in seconds of CPU time.
-LONG_S = 0.002
-#: Runs the broker with every callback of its loop timed; lines of milliseconds go into a file.
-TIMED_ENTRY = f"""
-import asyncio.events, os, time
-plain, clock, out = asyncio.events.Handle._run, time.thread_time, open(os.environ["TIMES"], "a", buffering=1)
-def timed(self):
-    began = clock()
-    plain(self)
-    took = clock() - began
-    if took > {LONG_S}:
-        out.write(f"{{took * 1000:.2f}}\\n")
-asyncio.events.Handle._run = timed
-""" + ENTRY.replace("; ", "\n")
+#: Seconds a load may take beyond those it was given: some have much to set up, and a frozen broker thaws.
+LOAD_S = 900.0
+#: What the resident set at rest may grow from the first round of an endurance run to the last.
+FLAT_SHARE, FLAT_MIB = 0.10, 30
+#: Seconds between a round's end and the look at the resident set.
+REST_S = 5.0
+
+
+def _plain(load: Load, place: Place, seconds: float) -> Outcome:
+    return load(place.port, seconds)
+
+
+ALL: dict[str, CaseLoad] = {
+    **{name: partial(_plain, load) for name, load in LOADS.items()},
+    **HUNGRY,
+    **COSTLY,
+}
 
 
 class Memory(threading.Thread):
@@ -64,11 +75,6 @@ class Memory(threading.Thread):
         self.ending.set()
         self.join()
 
-    def quarter(self, number: int) -> float:
-        """The median of the first to fourth quarter (1 to 4)."""
-        size = max(1, len(self.samples) // 4)
-        return statistics.median(self.samples[(number - 1) * size :][:size] or [0.0])
-
 
 def resident(pid: int) -> float:
     try:
@@ -80,156 +86,214 @@ def resident(pid: int) -> float:
     return 0.0
 
 
-def in_process(load: Load, port: int, seconds: float) -> tuple[Any, Any]:
-    """Start a load in a process of its own, at a lower priority; the queue gets its outcome."""
+def in_process(name: str, place: Place, seconds: float) -> tuple[Any, Any]:
+    """Start a load in a process of its own, at the lowest priority; the queue gets its outcome."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    process = context.Process(target=_run_load, args=(load, port, seconds, results))
+    process = context.Process(target=_run_load, args=(name, place, seconds, results), daemon=True)
     process.start()
     return process, results
 
 
-def step_back() -> None:
-    """Take only the processor time that nobody else wants."""
-    if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.nice(19)
-
-
-@contextlib.contextmanager
-def busy_cores() -> Iterator[None]:
-    """Every core runs an endless loop that steps back."""
-    text = "from tests.faults.soak import step_back; step_back()\nwhile True: pass"
-    loops = [subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) for _ in range(os.cpu_count() or 1)]
-    time.sleep(1)
+def _run_load(name: str, place: Place, seconds: float, results: Any) -> None:
+    os.nice(19)
     try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
-
-
-class Callbacks:
-    """Reads what the timed broker writes."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.position = 0
-
-    def longest(self) -> str:
-        """Since the last call: milliseconds of CPU time, or an empty text if the broker is not timed."""
-        if not self.path.exists():
-            return ""
-        text = self.path.read_text()
-        new = [float(line) for line in text[self.position :].split()]
-        self.position = len(text)
-        return f"{max(new):.1f}" if new else f"< {LONG_S * 1000:.0f}"
-
-
-def _run_load(load: Load, port: int, seconds: float, results: Any) -> None:
-    step_back()
-    try:
-        results.put(load(port, seconds))
+        results.put(ALL[name](place, seconds))
     except Exception as error:
         results.put(Outcome(0, 0, f"{type(error).__name__}: {error}"))
 
 
-def row(*cells: object) -> str:
-    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+class Soak:
+    """Brokers and what is measured of them."""
 
+    def __init__(self, directory: Path, args: argparse.Namespace) -> None:
+        self.directory = directory
+        self.args = args
+        self.holds = Holds(directory / "holds")
+        self.count = 0
+        self.failures = 0
+        self.processors = sorted(os.sched_getaffinity(0))
 
-def shown(latency: Latency) -> str:
-    return f"{latency.p50:.2f} / {latency.p99:.2f} / {latency.p999:.2f} / {latency.longest:.1f}"
-
-
-def idle(broker: Broker, seconds: float, persistent: bool) -> Latency:
-    return Probe(broker.port, seconds, persistent).result()
-
-
-def soak(broker: Broker, names: list[str], seconds: float, persistent: bool, callbacks: Callbacks) -> int:
-    """Run the loads; returns the number of failures."""
-    kind = "persistent, confirm" if persistent else "transient, delivery"
-    headings = (
-        "load, published, delivered, probe, p99.9 above idle, RSS MiB by quarter, peak, callback, outcome"
-    )
-    print(f"\nProbe: 1,000/s, {kind}; milliseconds p50 / p99 / p99.9 / longest\n")
-    print(row(*headings.split(", ")))
-    print(row(*["---"] * 9))
-    quiet = idle(broker, min(seconds, 20), persistent)
-    with busy_cores():
-        busy = idle(broker, min(seconds, 20), persistent)
-    callbacks.longest()
-    memory_now = f"{resident(broker.pid):.0f}"
-    print(row("(idle)", "", "", shown(quiet), "", "", memory_now, "", ""))
-    print(row("(idle, cores busy)", "", "", shown(busy), "", "", memory_now, "", ""), flush=True)
-    failures = 0
-    for name in names:
-        memory = Memory(broker.pid)
-        memory.start()
-        process, results = in_process(LOADS[name], broker.port, seconds)
-        time.sleep(WARMUP_S)
-        during = Probe(broker.port, seconds, persistent).result()
-        outcome = results.get(timeout=600)
-        process.join()
-        memory.finish()
-        above = during.p999 - quiet.p999
-        if above <= ABOVE_IDLE_MS:
-            verdict = "as it must"
-        elif during.p999 - busy.p999 <= ABOVE_IDLE_MS:
-            verdict = "the kernel's doing, or not told from it"
-        else:
-            verdict = "**late**"
-        failures += bool(outcome.problem) or verdict == "**late**"
-        quarters = " ".join(f"{memory.quarter(number):.0f}" for number in (1, 2, 3, 4))
-        print(
-            row(
-                name,
-                f"{outcome.published:,}",
-                f"{outcome.delivered:,}",
-                shown(during),
-                f"{above:+.2f}",
-                quarters,
-                f"{max(memory.samples):.0f}",
-                callbacks.longest(),
-                outcome.problem or verdict,
-            ),
-            flush=True,
-        )
-    return failures
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="for each load")
-    parser.add_argument("--only", choices=list(LOADS), action="append", help="this load, may be repeated")
-    parser.add_argument("--probe", choices=["transient", "persistent", "both"], default="both")
-    parser.add_argument("--rabbitmq", action="store_true", help="load Debian's RabbitMQ instead, to compare")
-    args = parser.parse_args()
-    failures = 0
-    with tempfile.TemporaryDirectory(prefix="soak-") as directory:
-        times = Path(directory) / "callbacks"
+    def broker(self) -> Broker:
+        """A fresh one, started, on the first processor; everybody else keeps off that."""
+        self.count += 1
+        directory = self.directory / str(self.count)
+        directory.mkdir()
+        prefix = prompt()
+        if len(self.processors) > 1:
+            os.sched_setaffinity(0, self.processors[1:])
+            prefix = ["taskset", "-c", str(self.processors[0]), *prefix]
         broker: Broker = (
-            RabbitProcess(Path(directory))
-            if args.rabbitmq
+            RabbitProcess(directory)
+            if self.args.rabbitmq
             else RouterProcess(
-                Path(directory), prefix=prompt(), entry=TIMED_ENTRY, environment={"TIMES": str(times)}
+                directory,
+                prefix=prefix,
+                entry=TIMED_ENTRY,
+                environment=self.holds.environment,
+                tree=self.args.tree.resolve(),
+                options=self.args.option,
             )
         )
         broker.start()
+        self.holds.new()  # nobody is served while it starts
+        return broker
+
+    def end(self, broker: Broker) -> str:
+        """Stop it; what was wrong with it."""
         try:
-            for kind in ("transient", "persistent"):
-                if args.probe in (kind, "both"):
-                    names = args.only or list(LOADS)
-                    failures += soak(broker, names, args.seconds, kind == "persistent", Callbacks(times))
-        finally:
             broker.stop()
-        if "Traceback" in broker.log():
-            print(broker.log()[-4000:])
-            failures += 1
-    print(f"\n{failures} loads with a problem")
-    return 1 if failures else 0
+        except BrokerDied:
+            return "SIGTERM did not end it"
+        return "a traceback in its log" if "Traceback" in broker.log() else ""
+
+    def idle(self) -> Latency:
+        broker = self.broker()
+        try:
+            return self.probe(broker, max(5.0, min(self.args.seconds, 20.0))).result()
+        finally:
+            self.end(broker)
+
+    def probe(self, broker: Broker, seconds: float) -> Probe:
+        return Probe(broker.port, seconds, self.args.probe == "persistent", self.args.rate)
+
+    def table(self, names: Sequence[str]) -> None:
+        """One row for each load."""
+        print(f"Probe: {self.args.rate}/s, {self.args.probe}; tree {self.args.tree}\n")
+        say("load", "sent", "RSS MiB", "hold CPU / wall ms", "probe p50 / p99.9 ms", "above idle", "outcome")
+        say(*["---"] * 7)
+        idle = self.idle()
+        say("(idle)", "", "", shown_hold(self.holds.longest(), self.args.rabbitmq), shown(idle), "", "")
+        for name in names:
+            self.row(name, idle)
+
+    def row(self, name: str, idle: Latency) -> None:
+        broker = self.broker()
+        before = resident(broker.pid)
+        outcome, latency, peak = self.load(name, broker, self.args.seconds)
+        hold = self.holds.longest()
+        problem = self.end(broker) or outcome.problem
+        above = latency.p999 - idle.p999
+        verdict = problem or ("as it must" if above <= ABOVE_IDLE_MS else "**late**")
+        if not problem and hold.cpu_ms > HOLD_MS:
+            verdict = f"**held** by {hold.callback[:70]}"
+        self.failures += verdict != "as it must"
+        say(
+            name,
+            f"{outcome.published:,}",
+            f"{before:.0f} -> {peak:.0f}",
+            shown_hold(hold, self.args.rabbitmq),
+            shown(latency),
+            f"{above:+.1f}",
+            "; ".join(text for text in (verdict, outcome.note) if text),
+        )
+
+    def load(self, name: str, broker: Broker, seconds: float) -> tuple[Outcome, Latency, float]:
+        """Run one with the probe beside it; also the highest resident set."""
+        memory = Memory(broker.pid)
+        memory.start()
+        place = Place(broker.port, getattr(broker, "admin_port", 0), self.args.scale)
+        process, results = in_process(name, place, seconds)
+        time.sleep(WARMUP_S)
+        try:
+            latency = self.probe(broker, seconds).result()
+        except RuntimeError:
+            latency = Latency(0, *[float("inf")] * 4)
+        try:
+            outcome = results.get(timeout=LOAD_S)
+        except Exception:  # queue.Empty
+            outcome = Outcome(0, 0, f"the load did not end within {LOAD_S:.0f} s")
+            process.kill()
+        process.join()
+        memory.finish()
+        return outcome, latency, max(memory.samples, default=0.0)
+
+    def endurance(self, names: Sequence[str], minutes: float) -> None:
+        """All loads in turn, again and again, against one broker."""
+        broker = self.broker()
+        honest = Honest(broker.port)
+        honest.start()
+        rests: list[float] = []
+        end = time.monotonic() + minutes * 60
+        say("round", "load", "sent", "RSS peak MiB", "hold CPU / wall ms", "probe p50 / p99.9 ms", "outcome")
+        say(*["---"] * 7)
+        while time.monotonic() < end:
+            for name in names:
+                if time.monotonic() >= end:
+                    break
+                outcome, latency, peak = self.load(name, broker, self.args.seconds)
+                problem = outcome.problem or honest.problem
+                self.failures += bool(problem)
+                hold = shown_hold(self.holds.longest(), self.args.rabbitmq)
+                figures = (f"{outcome.published:,}", f"{peak:.0f}", hold, shown(latency))
+                say(len(rests) + 1, name, *figures, problem or outcome.note or "as it must")
+            time.sleep(REST_S)
+            rests.append(resident(broker.pid))
+        lost = honest.finish()
+        ended = self.end(broker)
+        self.failures += bool(lost) + bool(ended)
+        print(
+            f"\nhonest client: {honest.sent:,} sent, {honest.delivered:,} delivered; {lost or 'nothing lost'}"
+        )
+        print(f"broker: {ended or 'ended as it must'}")
+        print(flatness(rests, self.fail))
+
+    def fail(self) -> None:
+        self.failures += 1
+
+
+def flatness(rests: Sequence[float], fail: Callable[[], None]) -> str:
+    """What the resident set at the end of each round says."""
+    texts = " ".join(f"{rest:.0f}" for rest in rests)
+    if len(rests) < 2:
+        return f"RSS at rest: {texts} MiB; a single round does not tell whether that is flat"
+    if statistics.median(rests[-2:]) <= rests[0] * (1 + FLAT_SHARE) + FLAT_MIB:
+        return f"RSS at rest: {texts} MiB after each round: flat"
+    fail()
+    return f"RSS at rest: {texts} MiB after each round: **not flat**"
+
+
+def say(*cells: object) -> None:
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def shown(latency: Latency) -> str:
+    return f"{latency.p50:.2f} / {latency.p999:.1f}"
+
+
+def shown_hold(hold: Hold, unknown: bool) -> str:
+    if unknown:
+        return "?"
+    return f"{hold.cpu_ms:.1f} / {hold.wall_ms:.1f}" if hold.wall_ms else f"< {LONG_S * 1000:.0f}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=20, help="for each load; default 20")
+    parser.add_argument("--minutes", type=float, help="all loads in turn against one broker, for that long")
+    parser.add_argument(
+        "--only", action="append", metavar="LOAD", help=f"begins like one of: {', '.join(ALL)}"
+    )
+    parser.add_argument("--probe", choices=["transient", "persistent"], default="transient")
+    parser.add_argument("--rate", type=int, default=200, help="probe's messages a second; default 200")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of a load's counts; default 1")
+    parser.add_argument("--tree", type=Path, default=ROOT, help="another checkout to run, compiled there")
+    parser.add_argument("--option", action="append", default=[], help="of amqp-router serve: --option=--x=y")
+    parser.add_argument("--rabbitmq", action="store_true", help="load Debian's RabbitMQ instead, to compare")
+    args = parser.parse_args()
+    names = [name for name in ALL if not args.only or any(name.startswith(only) for only in args.only)]
+    if not names:
+        parser.error(f"no load begins like {' or '.join(args.only)}")
+    with tempfile.TemporaryDirectory(prefix="soak-") as directory:
+        soak = Soak(Path(directory), args)
+        if args.minutes is not None:
+            soak.endurance(names, args.minutes)
+        else:
+            soak.table(names)
+    print(f"\n{soak.failures} loads with a problem")
+    return 1 if soak.failures else 0
 
 
 if __name__ == "__main__":

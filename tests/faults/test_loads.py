@@ -8,12 +8,16 @@ import pytest
 
 from tests.brokers import Broker, RouterProcess
 from tests.faults import loads
+from tests.faults.costly import COSTLY
+from tests.faults.honest import Honest
+from tests.faults.hungry import HUNGRY
 from tests.faults.loads import MIB, Outcome
-from tests.faults.soak import Memory, resident
+from tests.faults.place import Place
+from tests.faults.soak import Memory, flatness, resident
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterProcess]:
     broker = RouterProcess(tmp_path_factory.mktemp("broker"))
     broker.start()
     yield broker
@@ -62,3 +66,32 @@ def test_fanout_to_1000_durable_queues_in_one_chunk(broker: Broker) -> None:
 
 def test_requeue_of_many(broker: Broker) -> None:
     run(broker, lambda: loads.mass_requeue(broker.port, 1, count=30_000), grows_by=150)
+
+
+@pytest.fixture(scope="module")
+def honest(broker: RouterProcess) -> Iterator[Honest]:
+    client = Honest(broker.port)
+    client.start()
+    yield client
+    assert client.finish() == ""
+    assert client.delivered == client.sent > 0
+
+
+@pytest.mark.parametrize("name", [*HUNGRY, *COSTLY])
+def test_load_of_one_client_made_small(broker: RouterProcess, honest: Honest, name: str) -> None:
+    """What it does at full size is for ``make soak``; here each runs through and leaves nothing behind."""
+    place = Place(broker.port, broker.admin_port, scale=0.01)
+    outcome = (HUNGRY | COSTLY)[name](place, 0.3)
+    assert outcome.problem == "", outcome
+    assert outcome.published > 0
+    assert honest.problem == ""
+    with loads.control(broker.port) as wire:
+        wire.ok(1, "queue.declare", queue="after", exclusive=True)
+
+
+def test_what_is_called_flat() -> None:
+    failed: list[str] = []
+    assert "flat" in flatness([100, 130, 120], lambda: failed.append("flat"))
+    assert not failed
+    assert "**not flat**" in flatness([100, 150, 190], lambda: failed.append("grown"))
+    assert failed == ["grown"]

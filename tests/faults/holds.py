@@ -1,0 +1,74 @@
+"""How long single callbacks hold the event loop of a broker process, measured inside it.
+
+The broker is started by `TIMED_ENTRY` instead of its console script, which works with any version of it. CPU
+time does not depend on what else the machine does; wall time also has waiting for disk, locks and kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.brokers import ENTRY
+
+#: Callbacks that take longer are written down, in seconds.
+LONG_S = 0.002
+#: Environment variable with the file that gets a line for each of them.
+VARIABLE = "LOOP_HOLDS"
+TIMED_ENTRY = f"""
+import asyncio.events, os, time
+plain, cpu, wall = asyncio.events.Handle._run, time.thread_time, time.perf_counter
+out = open(os.environ["{VARIABLE}"], "a", buffering=1)
+def timed(self):
+    what, cpu_before, before = self._callback, cpu(), wall()
+    plain(self)
+    took = wall() - before
+    if took > {LONG_S}:
+        out.write(f"{{(cpu() - cpu_before) * 1000:.2f}} {{took * 1000:.2f}} {{what!r:.160}}\\n")
+asyncio.events.Handle._run = timed
+""" + ENTRY.replace("; ", "\n")
+
+
+@dataclass
+class Hold:
+    """One callback: milliseconds of CPU time and of wall time, and which it was."""
+
+    cpu_ms: float = 0.0
+    wall_ms: float = 0.0
+    callback: str = ""
+
+
+class Holds:
+    """Reads what the timed broker writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position = 0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the broker's process."""
+        return {VARIABLE: str(self.path)}
+
+    def new(self) -> list[Hold]:
+        """Those since the last call that took longer than `LONG_S`."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self.position)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self.position += len(whole)
+        found = []
+        for line in whole.decode(errors="replace").splitlines():
+            cpu, wall, callback = line.split(" ", 2)
+            found.append(Hold(float(cpu), float(wall), callback))
+        return found
+
+    def longest(self) -> Hold:
+        """The one with most CPU time since the last call, with the longest wall time of all of them."""
+        new = self.new()
+        if not new:
+            return Hold()
+        worst = max(new, key=lambda hold: hold.cpu_ms)
+        return Hold(worst.cpu_ms, max(hold.wall_ms for hold in new), worst.callback)
