@@ -186,7 +186,8 @@ _delivered = attrgetter(
     "ack_total",
 )
 _totals = attrgetter(*PUBLISHED, *DELIVERED)
-_exchange_columns = attrgetter("publish_in", "publish_out")
+EXCHANGE_COLUMNS = ("publish_in", "publish_out", "unroutable", "inner_in", "inner_out")
+_exchange_columns = attrgetter(*EXCHANGE_COLUMNS)
 _octets = attrgetter(*OCTETS)
 _churn = attrgetter(*CHURN)
 
@@ -221,7 +222,7 @@ def _read_nothing(thing: Any) -> Row:
 
 
 QUEUE = Kind(_read_queue, (*MESSAGES, "publish", *DELIVERED), messages=MESSAGES, deliver_get=DELIVER_GET)
-EXCHANGE = Kind(_read_exchange, ("publish_in", "publish_out"))
+EXCHANGE = Kind(_read_exchange, EXCHANGE_COLUMNS)
 CHANNEL = Kind(_read_channel, (*PUBLISHED, *DELIVERED), deliver_get=DELIVER_GET)
 CONNECTION = Kind(_read_connection, OCTETS)
 _SUMMED = (*MESSAGES, *PUBLISHED, *DELIVERED, *CHURN, *OCTETS)

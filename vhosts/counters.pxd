@@ -4,6 +4,14 @@
 cdef class ExchangeCounters:
     cdef public unsigned long long publish_in
     cdef public unsigned long long publish_out
+    cdef public unsigned long long unroutable
+    cdef public unsigned long long inner_in
+    cdef public unsigned long long inner_out
+
+
+cdef class RecentUnroutable:
+    cdef dict _counts
+    cpdef void note(self, str exchange, str routing_key)
 
 
 cdef class MessageTotals:

@@ -8,13 +8,52 @@ from __future__ import annotations
 
 
 class ExchangeCounters:
-    """What publishers gave to one exchange, and how many copies queues got of that. First exchange only."""
+    """What one exchange received, and what became of it.
 
-    __slots__ = ("publish_in", "publish_out")
+    ``publish_in``, ``publish_out`` and ``unroutable`` count publishes to this exchange itself, the copies that
+    queues got of them (by way of other exchanges too), and those that reached no queue. ``inner_in`` and
+    ``inner_out`` count messages that other exchanges passed on to this one, by a binding or as their
+    alternate exchange, and the bindings of this exchange that those messages matched.
+    """
+
+    __slots__ = ("inner_in", "inner_out", "publish_in", "publish_out", "unroutable")
 
     def __init__(self) -> None:
         self.publish_in = 0
         self.publish_out = 0
+        self.unroutable = 0
+        self.inner_in = 0
+        self.inner_out = 0
+
+
+#: Exchange and routing key pairs that ``RecentUnroutable`` remembers of a virtual host.
+RECENT_UNROUTABLE_MAX = 128
+
+
+class RecentUnroutable:
+    """The exchange and routing key of the last publishes that reached no queue, each with its number.
+
+    Bounded by `RECENT_UNROUTABLE_MAX` pairs, so that no client can make it grow.
+    """
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        #: Number of messages by (exchange, routing key), the newest last.
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def note(self, exchange: str, routing_key: str) -> None:
+        """One more message reached no queue."""
+        counts = self._counts
+        pair = (exchange, routing_key)
+        number = counts.pop(pair, 0)
+        if number == 0 and len(counts) >= RECENT_UNROUTABLE_MAX:
+            del counts[next(iter(counts))]
+        counts[pair] = number + 1
+
+    def of(self, exchange: str) -> list[tuple[str, int]]:
+        """Routing key and number of messages of one exchange, the newest first."""
+        return [(key, number) for (name, key), number in reversed(self._counts.items()) if name == exchange]
 
 
 class MessageTotals:

@@ -43,6 +43,21 @@ def single(exchange: Any, vhost: str, stats: Stats) -> dict[str, Any]:
     return found
 
 
+def flow(exchange: Any) -> dict[str, int]:
+    """What RabbitMQ's API does not tell: see `vhosts.counters.ExchangeCounters`."""
+    counters = exchange.counters
+    return {
+        "unroutable": counters.unroutable,
+        "inner_in": counters.inner_in,
+        "inner_out": counters.inner_out,
+    }
+
+
+def fed_by(vhost: Any, exchange: Any) -> list[str]:
+    """Exchanges that name ``exchange`` as their alternate."""
+    return sorted(name for name, each in vhost.exchanges.items() if each.alternate == exchange.name != "")
+
+
 def binding(binding: Binding, vhost: str) -> dict[str, Any]:
     """A binding between two objects."""
     return {

@@ -1,38 +1,72 @@
 """What needs attention: found by looking over the whole node every few seconds while anybody watches.
 
-A finding is a dict with ``kind`` and what its sentence needs; the pages have the words.
+A finding is a dict with ``kind`` and what its sentence needs; the pages have the words. The worst come first,
+in the order of `ORDER`; among those of one kind, the one with the most messages. `Attention.dated` adds
+``since``, when it began (milliseconds since 1970), as far as the histories reach back; ``longer`` says that it
+may have begun before.
 
     failed        a queue whose log cannot be trusted: vhost, name, reason
+    disk memory files   near the limit, for those who watch the node
+    filling       the disk will be full soon at the present rate: free, seconds
+    stuck         messages are ready, and the consumers neither take nor acknowledge any: vhost, name, ready,
+                  unacked, consumers, and the one that holds most of them: client, connection, held
     growing       a queue that grew all through the last minute: vhost, name, per_minute, ready, consumers
+    unroutable    messages that reached no queue, per second over the last minute: vhost, rate
     no_consumers  messages are ready and nobody consumes: vhost, name, ready
-    unroutable    messages that no queue wanted, per second over the last minute: vhost, rate
     blocked       a connection that is not read from, twice in a row: vhost, name, client, user
-    memory disk files   near the limit, for those who watch the node
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 from admin_ui.documents import connections
 from admin_ui.live.work import Work
 from admin_ui.state import State
-from amqp_router.metrics import BASIC, INTERVAL_S, NODE, QUEUE, VHOST
+from amqp_router.metrics import BASIC, GLOBAL, INTERVAL_S, NODE, QUEUE, VHOST, History
 
 #: How often everything is looked over (s).
 PERIOD_S = 5.0
-#: A queue that grew by fewer messages, or by a smaller part of itself, in a minute is left in peace.
+#: A queue that grew by fewer messages in a minute is left in peace.
 GROWTH_MIN = 100
+#: So is one that grew by a smaller part of itself, unless it is by `GROWTH_LARGE` messages.
 GROWTH_PART = 0.02
+GROWTH_LARGE = 1000
 MINUTE = 60 // INTERVAL_S
 THIRDS = (MINUTE, MINUTE * 2 // 3, MINUTE // 3, 0)
+#: Consumers that hold messages and did nothing for so long (ticks) are stuck.
+STUCK_TICKS = MINUTE
+#: The disk's trend is that of the last 5 minutes; it is reported if it leads to a full disk within 6 hours.
+TREND_TICKS = 5 * MINUTE
+FILLING_S = 6 * 3600
 MEMORY_PART = 0.9
 FILES_PART = 0.85
 DISK_FREE_MIN = 1 << 30
-ORDER = ("failed", "disk", "memory", "files", "growing", "no_consumers", "unroutable", "blocked")
+ORDER = (
+    "failed",
+    "disk",
+    "memory",
+    "files",
+    "filling",
+    "stuck",
+    "growing",
+    "unroutable",
+    "no_consumers",
+    "blocked",
+)
+#: Findings shown at once, and of one kind while there are others: eight idle queues must not hide the rest.
+SHOWN_MAX = 8
+SHOWN_OF_KIND = 3
 
 Finding = dict[str, Any]
+
+_READY = QUEUE.fields["messages_ready"]
+_DELIVERED = QUEUE.fields["deliver_get"]
+_ACKED = QUEUE.fields["ack"]
+_UNROUTABLE = VHOST.fields["return_unroutable"] + VHOST.fields["drop_unroutable"]
+_DISK_FREE = NODE.fields["disk_free"]
 
 
 class Attention:
@@ -62,6 +96,15 @@ class Attention:
         found.sort(key=lambda each: (ORDER.index(each["kind"]), -each.get("ready", 0)))
         self.findings = found
 
+    def dated(self, finding: Finding) -> Finding:
+        """The finding with ``since`` and ``longer``, if its history tells."""
+        was = _WAS.get(finding["kind"])
+        vhost = self._state.broker.vhosts.get(finding.get("vhost", ""))
+        if was is None or vhost is None:
+            return finding
+        thing = vhost.queues.get(finding["name"]) if "name" in finding else vhost
+        return {**finding, **_since(self._state.metrics.history(thing), was)}
+
     def _queue(self, queue: Any) -> Finding | None:
         about = {"vhost": queue.vhost.name, "name": queue.name}
         if queue.error:
@@ -69,37 +112,29 @@ class Attention:
         ready = queue.message_count()
         if not ready:
             return None
-        consumers = len(queue.consumers)
-        grown = self._growth(queue)
-        if grown:
-            return {"kind": "growing", **about, "per_minute": grown, "ready": ready, "consumers": consumers}
-        return None if consumers else {"kind": "no_consumers", **about, "ready": ready}
-
-    def _growth(self, queue: Any) -> int:
-        """Messages that became ready in the last minute, if their number rose in each third of it; else 0."""
         history = self._state.metrics.history(queue)
-        if history is None or history.rings is None:
-            return 0
-        columns = QUEUE.fields["messages_ready"]
-        values = [history.at(history.seen - back, columns, BASIC) for back in THIRDS]
-        known = [value for value in values if value is not None]
-        if len(known) < len(values) or any(a >= b for a, b in pairwise(known)):
-            return 0
-        grown = known[-1] - known[0]
-        return grown if grown >= max(GROWTH_MIN, GROWTH_PART * known[-1]) else 0
+        consumers = len(queue.consumers)
+        if is_stuck(queue, history):
+            about |= {"ready": ready, "unacked": queue.unacked_count, "consumers": consumers}
+            return {"kind": "stuck", **about, **_holder(queue)}
+        grown = growth(history)
+        if is_growing(history, grown):
+            about |= {"per_minute": grown, "ready": ready, "consumers": consumers}
+            return {"kind": "growing", **about}
+        if consumers:
+            return None
+        return {"kind": "no_consumers", **about, "ready": ready}
 
     def _unroutable(self, vhost: Any) -> list[Finding]:
         history = self._state.metrics.history(vhost)
         if history is None:
             return []
-        columns = VHOST.fields["return_unroutable"] + VHOST.fields["drop_unroutable"]
         since = max(history.first, history.seen - MINUTE)
-        lost = history.value(columns) - (history.at(since, columns, BASIC) or 0)
+        lost = history.value(_UNROUTABLE) - (history.at(since, _UNROUTABLE, BASIC) or 0)
         if lost <= 0:
             return []
-        return [
-            {"kind": "unroutable", "vhost": vhost.name, "rate": lost / ((history.seen - since) * INTERVAL_S)}
-        ]
+        rate = lost / ((history.seen - since) * INTERVAL_S)
+        return [{"kind": "unroutable", "vhost": vhost.name, "rate": rate}]
 
     def _connections(self) -> list[Finding]:
         held = {
@@ -129,4 +164,122 @@ class Attention:
             found.append({"kind": "files", "used": row["fd_used"], "total": usage.fd_total})
         if row["disk_free"] < DISK_FREE_MIN:
             found.append({"kind": "disk", "free": row["disk_free"]})
+            return found
+        seconds = seconds_to_full(metrics.node)
+        if seconds is not None:
+            found.append({"kind": "filling", "free": row["disk_free"], "seconds": seconds})
         return found
+
+
+def shown(findings: list[Finding]) -> list[Finding]:
+    """The worst `SHOWN_MAX` findings; no more than `SHOWN_OF_KIND` of a kind as long as others are left."""
+    if len(findings) <= SHOWN_MAX:
+        return findings
+    of_kind: dict[str, int] = {}
+    first: list[Finding] = []
+    rest: list[Finding] = []
+    for each in findings:
+        of_kind[each["kind"]] = number = of_kind.get(each["kind"], 0) + 1
+        (first if number <= SHOWN_OF_KIND else rest).append(each)
+    chosen = (first + rest)[:SHOWN_MAX]
+    return sorted(chosen, key=lambda each: ORDER.index(each["kind"]))
+
+
+def is_stuck(queue: Any, history: History | None) -> bool:
+    """Whether messages are ready, and the consumers hold some but took and acknowledged none for a minute."""
+    if not queue.unacked_count or not queue.consumers or not queue.message_count() or history is None:
+        return False
+    then = history.seen - STUCK_TICKS
+    if history.rings is None:
+        return history.changed <= then
+    return then >= history.first and _nothing_done(history, then)
+
+
+def growth(history: History | None) -> int:
+    """Messages that became ready in the last minute, if their number rose in each third of it; else 0."""
+    if history is None or history.rings is None:
+        return 0
+    values = [history.at(history.seen - back, _READY, BASIC) for back in THIRDS]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or any(a >= b for a, b in pairwise(known)):
+        return 0
+    return known[-1] - known[0]
+
+
+def is_growing(history: History | None, grown: int) -> bool:
+    """Whether growth by ``grown`` messages in a minute is worth a word."""
+    if history is None or grown < GROWTH_MIN:
+        return False
+    return grown >= min(GROWTH_LARGE, GROWTH_PART * history.value(_READY))
+
+
+def seconds_to_full(node: History) -> int | None:
+    """Seconds until the disk is full at the rate of the last minutes; None if that is far away."""
+    then = max(node.first, node.seen - TREND_TICKS)
+    if node.seen - then < MINUTE:
+        return None
+    before, free = node.at(then, _DISK_FREE, GLOBAL), node.value(_DISK_FREE)
+    if before is None or before <= free:
+        return None
+    seconds = free * (node.seen - then) * INTERVAL_S // (before - free)
+    return seconds if seconds < FILLING_S else None
+
+
+def _holder(queue: Any) -> Finding:
+    """The consumer that holds most of the unacknowledged messages."""
+    worst = max(queue.consumers, key=lambda consumer: consumer.unacked)
+    transport = worst.delivery.listener.connection.output.owner
+    return {
+        "client": connections.client_says(transport, "connection_name"),
+        "connection": connections.name(transport),
+        "held": worst.unacked,
+    }
+
+
+def _same_since(history: History, tick: int, columns: tuple[int, ...]) -> bool:
+    return history.at(tick, columns, BASIC) == history.value(columns)
+
+
+def _nothing_done(history: History, tick: int) -> bool:
+    return _same_since(history, tick, _DELIVERED) and _same_since(history, tick, _ACKED)
+
+
+def _waits(history: History, tick: int) -> bool:
+    return bool(history.at(tick, _READY, BASIC)) and _same_since(history, tick, _DELIVERED)
+
+
+def _grows(history: History, tick: int) -> bool:
+    before = history.at(tick - MINUTE // 3, _READY, BASIC)
+    return before is not None and (history.at(tick, _READY, BASIC) or 0) > before
+
+
+def _loses(history: History, tick: int) -> bool:
+    before = history.at(tick - MINUTE, _UNROUTABLE, BASIC)
+    return (history.at(tick, _UNROUTABLE, BASIC) or 0) > (before or 0) and tick > history.first
+
+
+#: Whether a finding of a kind was already there at a tick of its object's history.
+_WAS: dict[str, Callable[[History, int], bool]] = {
+    "stuck": _nothing_done,
+    "growing": _grows,
+    "no_consumers": _waits,
+    "unroutable": _loses,
+}
+
+
+def _since(history: History | None, was: Callable[[History, int], bool]) -> Finding:
+    """When it began: the oldest tick from which on ``was`` holds; nothing without a history."""
+    if history is None or history.rings is None:
+        return {}
+    (_, fine), (coarse_step, coarse) = ((every // INTERVAL_S, reach // INTERVAL_S) for every, reach in BASIC)
+    step = coarse_step
+    began = history.seen
+    ticks = [
+        *range(began - 1, began - fine, -1),
+        *range((began - fine) // step * step, began - coarse, -step),
+    ]
+    for tick in ticks:
+        if tick < history.first or not was(history, tick):
+            return {"since": began * INTERVAL_S * 1000, "longer": False}
+        began = tick
+    return {"since": began * INTERVAL_S * 1000, "longer": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
@@ -14,22 +15,25 @@ from admin_ui.auth import MONITORING, Identity
 from admin_ui.documents import connections, exchanges, overview, queues, vhosts
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call
-from admin_ui.live.attention import Finding
+from admin_ui.live.attention import Attention, Finding, shown
+from admin_ui.live.rows import state_of
 from admin_ui.query import NO_SPANS, Query
 from admin_ui.state import STATE, State
-from amqp_router.metrics import INTERVAL_S, NODE
+from amqp_router.metrics import EXCHANGE, INTERVAL_S, NODE
 from vhosts.vhost import VirtualHost
 
-#: Findings in one event; the pages say how many there are besides.
-FINDINGS_MAX = 8
+#: Consumers in the event of a connection.
+CONSUMERS_MAX = 200
+#: Routing keys in the event of an exchange.
+KEYS_MAX = 20
 
 Event = dict[str, Any]
 
 
-def build(request: web.Request, identity: Identity, topic: str, findings: list[Finding]) -> Event:
+def build(request: web.Request, identity: Identity, topic: str, attention: Attention) -> Event:
     """The event of a topic as ``identity`` may see it."""
     kind, _, about = topic.partition(":")
-    event = KINDS[kind](request.app[STATE], request, identity, about, findings)
+    event = KINDS[kind](request.app[STATE], request, identity, about, attention)
     event.setdefault("at", _now())
     return event
 
@@ -39,7 +43,7 @@ def _now() -> int:
 
 
 def _overview(
-    state: State, request: web.Request, identity: Identity, about: str, findings: list[Finding]
+    state: State, request: web.Request, identity: Identity, about: str, attention: Attention
 ) -> Event:
     only = unquote(about)
     if only and not (only in state.broker.vhosts and identity.lists(only)):
@@ -48,7 +52,8 @@ def _overview(
         vhost for name, vhost in state.broker.vhosts.items() if identity.lists(name) and only in ("", name)
     ]
     names = {vhost.name for vhost in seen}
-    mine = [each for each in findings if each.get("vhost") in names or (not only and "vhost" not in each)]
+    found = attention.findings
+    mine = [each for each in found if each.get("vhost") in names or (not only and "vhost" not in each)]
     watches_node = identity.has(MONITORING)
     if not watches_node:
         mine = [each for each in mine if each["kind"] != "blocked" or each["user"] == identity.name]
@@ -56,16 +61,25 @@ def _overview(
     # What is made of one viewer's request is shared: nothing in that request may narrow it.
     call = Call(request.clone(headers={}), identity, state, Query())
     document = _of_vhost(state, seen[0]) if only else overview.document(call)
+    visible = shown(mine)
     event = {
         "overview": {key: document[key] for key in SHOWN if key in document},
         **_counts(state, identity, seen),
         "node": _node(state) if watches_node else None,
-        "attention": mine[:FINDINGS_MAX],
+        "attention": [attention.dated(each) for each in visible],
         "attention_total": len(mine),
+        "attention_more": _not_shown(mine, visible),
     }
     if state.metrics.answers_from_tick():
         event["at"] = state.metrics.tick * INTERVAL_S * 1000
     return event
+
+
+def _not_shown(findings: list[Finding], visible: list[Finding]) -> dict[str, int]:
+    """How many findings of each kind are there besides those in ``visible``."""
+    more = Counter([each["kind"] for each in findings])
+    more.subtract([each["kind"] for each in visible])
+    return {kind: number for kind, number in more.items() if number}
 
 
 #: What the overview page reads of RabbitMQ's documents.
@@ -113,9 +127,7 @@ def _node(state: State) -> Event:
     }
 
 
-def _queue(
-    state: State, request: web.Request, identity: Identity, about: str, findings: list[Finding]
-) -> Event:
+def _queue(state: State, request: web.Request, identity: Identity, about: str, attention: Attention) -> Event:
     vhost, name = _split(about)
     found = state.broker.vhosts.get(vhost)
     queue = found.queues.get(name) if found is not None and identity.sees(vhost) else None
@@ -125,22 +137,34 @@ def _queue(
     for consumer in queue.consumers:
         transport = consumer.delivery.listener.connection.output.owner
         clients[connections.name(transport)] = connections.client_says(transport, "connection_name")
-    return {"queue": queues.single(queue, state.node, Stats(state.metrics, NO_SPANS)), "clients": clients}
+    return {
+        "queue": queues.single(queue, state.node, Stats(state.metrics, NO_SPANS)),
+        "state": state_of(queue, state.metrics.history(queue)),
+        "clients": clients,
+    }
 
 
 def _exchange(
-    state: State, request: web.Request, identity: Identity, about: str, findings: list[Finding]
+    state: State, request: web.Request, identity: Identity, about: str, attention: Attention
 ) -> Event:
     vhost, name = _split(about)
     found = state.broker.vhosts.get(vhost)
     exchange = found.exchanges.get(real_name(name)) if found is not None and identity.sees(vhost) else None
     if exchange is None:
         return {"gone": True}
-    return {"exchange": exchanges.single(exchange, vhost, Stats(state.metrics, NO_SPANS))}
+    stats = Stats(state.metrics, NO_SPANS)
+    return {
+        "exchange": exchanges.single(exchange, vhost, stats),
+        "flow": stats.put(
+            {}, exchanges.flow(exchange), state.metrics.history(exchange), EXCHANGE, "msg_rates"
+        ),
+        "unroutable_keys": found.table.unroutable.of(exchange.name)[:KEYS_MAX] if found is not None else [],
+        "fed_by": exchanges.fed_by(found, exchange) if found is not None else [],
+    }
 
 
 def _connection(
-    state: State, request: web.Request, identity: Identity, about: str, findings: list[Finding]
+    state: State, request: web.Request, identity: Identity, about: str, attention: Attention
 ) -> Event:
     name = unquote(about)
     for transport in state.broker.registry:
@@ -156,8 +180,31 @@ def _connection(
                 connections.channel_document(channel, state.node, stats)
                 for _, channel in sorted(machine.channels.items())
             ],
+            **_consumers(machine),
         }
     return {"gone": True}
+
+
+def _consumers(machine: Any) -> Event:
+    """What a connection consumes from which queue; the first `CONSUMERS_MAX` of many."""
+    every = [
+        consumer for _, channel in sorted(machine.channels.items()) for consumer in channel.consumers.values()
+    ]
+    return {
+        "consumers_total": len(every),
+        "consumers": [
+            {
+                "channel": consumer.delivery.number,
+                "tag": consumer.tag,
+                "queue": consumer.queue.name,
+                "prefetch": consumer.unacked + consumer.credit if consumer.limited else 0,
+                "no_ack": bool(consumer.no_ack),
+                "unacked": consumer.unacked,
+                "ready": consumer.queue.message_count(),
+            }
+            for consumer in every[:CONSUMERS_MAX]
+        ],
+    }
 
 
 def _split(about: str) -> tuple[str, str]:
@@ -165,7 +212,7 @@ def _split(about: str) -> tuple[str, str]:
     return unquote(vhost), unquote(name)
 
 
-KINDS: dict[str, Callable[[State, web.Request, Identity, str, list[Finding]], Event]] = {
+KINDS: dict[str, Callable[[State, web.Request, Identity, str, Attention], Event]] = {
     "overview": _overview,
     "queue": _queue,
     "exchange": _exchange,

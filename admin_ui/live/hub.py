@@ -120,9 +120,7 @@ class Hub:
         identity = viewer.identity
         key = topic, "" if identity.has(ADMINISTRATOR) else identity.name
         if key not in self._events:
-            self._events[key] = dumps(
-                documents.build(viewer.request, identity, topic, self._attention.findings)
-            )
+            self._events[key] = dumps(documents.build(viewer.request, identity, topic, self._attention))
         return self._events[key]
 
     async def _run(self) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from admin_ui.documents import connections, queues
+from admin_ui.live.attention import growth, is_stuck
 from admin_ui.replies import dumps
 from admin_ui.state import State
-from amqp_router.metrics import CONNECTION, EXCHANGE, INTERVAL_S, QUEUE
+from amqp_router.metrics import CONNECTION, EXCHANGE, INTERVAL_S, QUEUE, History
 
 #: A queue in which nothing happened for so many samples is called idle.
 IDLE_TICKS = 60 // INTERVAL_S
@@ -81,6 +82,7 @@ QUEUE_COLUMNS = (
     "durable",
     "exclusive",
     "auto_delete",
+    "growth",
 )
 EXCHANGE_COLUMNS = (
     "key",
@@ -90,11 +92,16 @@ EXCHANGE_COLUMNS = (
     "bindings",
     "in",
     "out",
+    "inner_in",
+    "inner_out",
+    "unroutable",
     "durable",
     "internal",
     "auto_delete",
     "alternate",
 )
+#: The counters behind "in" to "unroutable".
+EXCHANGE_COUNTERS = ("publish_in", "publish_out", "inner_in", "inner_out", "unroutable")
 CONNECTION_COLUMNS = (
     "key",
     "vhost",
@@ -117,6 +124,16 @@ def _key(vhost: str, name: str) -> str:
     return f"{len(vhost)}:{vhost}/{name}"
 
 
+def state_of(queue: Any, history: History | None) -> str:
+    """What the pages call a queue: RabbitMQ's ``crashed`` and ``running``, and ``stuck`` and ``idle``."""
+    if queue.error:
+        return "crashed"
+    if is_stuck(queue, history):
+        return "stuck"
+    idle = history is not None and history.seen - history.changed >= IDLE_TICKS
+    return "idle" if idle else "running"
+
+
 def queue_rows(state: State) -> Iterator[Row]:
     """Every queue."""
     metrics = state.metrics
@@ -125,14 +142,12 @@ def queue_rows(state: State) -> Iterator[Row]:
         for queue in list(vhost.queues.values()):
             history = metrics.history(queue)
             brief = queues.brief(queue, "", totals=False)
-            quiet = history is not None and history.seen - history.changed >= IDLE_TICKS
-            found = brief["state"]
             yield (
                 _key(vhost.name, queue.name),
                 vhost.name,
                 queue.name,
                 brief["type"],
-                "idle" if quiet and found == "running" else found,
+                state_of(queue, history),
                 queue.message_count(),
                 queue.unacked_count,
                 len(queue.consumers),
@@ -142,13 +157,14 @@ def queue_rows(state: State) -> Iterator[Row]:
                 brief["durable"],
                 brief["exclusive"],
                 brief["auto_delete"],
+                growth(history),
             )
 
 
 def exchange_rows(state: State) -> Iterator[Row]:
     """Every exchange."""
     metrics = state.metrics
-    came_in, went_out = EXCHANGE.fields["publish_in"], EXCHANGE.fields["publish_out"]
+    fields = [EXCHANGE.fields[name] for name in EXCHANGE_COUNTERS]
     for vhost in list(state.broker.vhosts.values()):
         for exchange in list(vhost.exchanges.values()):
             history = metrics.history(exchange)
@@ -158,8 +174,7 @@ def exchange_rows(state: State) -> Iterator[Row]:
                 exchange.name,
                 exchange.type,
                 len(vhost.bindings.of_source(exchange)),
-                metrics.rate(history, came_in),
-                metrics.rate(history, went_out),
+                *[metrics.rate(history, columns) for columns in fields],
                 exchange.durable,
                 exchange.internal,
                 exchange.auto_delete,

@@ -22,7 +22,7 @@ from amqp_router.metrics import BASIC, QUEUE, Span
 HEARTBEAT_S = 5.0
 #: Streams of one user at once, and topics of one stream.
 STREAMS_MAX = 24
-TOPICS_MAX = 8
+TOPICS_MAX = 64
 #: Handed to the socket at once (bytes).
 WRITE_BYTES = 64 << 10
 #: Queues one call may ask for, and their history: ten minutes in 30 steps.

@@ -57,6 +57,10 @@ function App() {
     });
     load();
   }, []);
+  // Back after a log-out leads to an address that needs a session.
+  useEffect(() => {
+    if (route.page !== "login" && !me && !problem) load();
+  }, [route.path]);
   useEffect(() => {
     const name = route.name ?? (route.page === "overview" ? "" : route.page[0].toUpperCase() + route.page.slice(1));
     document.title = name ? `${visible(name)} · amqp-router` : "amqp-router";

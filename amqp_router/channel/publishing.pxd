@@ -6,6 +6,7 @@ from amqp_router.protocol.frames cimport ContentScan
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
 from persistence.log.routing_log cimport RouteEntry
+from vhosts.counters cimport ExchangeCounters
 from vhosts.exchanges.router cimport Route, RouteCache, RoutingTable
 from vhosts.queues.handle cimport QueueHandle, Run
 
@@ -54,7 +55,7 @@ cdef class Publishing:
     @cython.locals(route=Route, units=Py_ssize_t, message=Message, flags="unsigned int")
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
     @cython.locals(persistent=bint, size="long long", taken=bint, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t,
-                   entry=RouteEntry)
+                   entry=RouteEntry, inner=Py_ssize_t)
     cdef Py_ssize_t _distribute(self, Route route, Message message, unsigned int flags) except -1
     @cython.locals(original=Message, message=Message)
     cdef Py_ssize_t _publish_without_bcc(self, Route route, object content, ContentScan scan, unsigned int flags) except -1
@@ -69,5 +70,7 @@ cdef class Publishing:
     cdef void _return(self, Route route, Message message)
 
 
+@cython.locals(inner=list, index=Py_ssize_t, pair=tuple, counters=ExchangeCounters)
+cdef void _count_inner(Route route)
 @cython.locals(header=bytes)
 cdef bytes _properties(object content, Py_ssize_t header_size)

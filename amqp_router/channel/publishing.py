@@ -17,6 +17,7 @@ from amqp_router.protocol.frames import ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.properties import decode_properties
+from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.router import Route, RouteCache, RoutingTable
 from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.queues.handle import QueueHandle, Run
@@ -119,7 +120,7 @@ class Publishing:
         self.drop_total = 0
 
     def publish(self, args: bytes, content: Any, scan: ContentScan, frame_count: int) -> int:
-        """Route one message; returns what that cost, in enqueues.
+        """Route one message; returns its cost in enqueues: one a queue, one for 16 exchanges between.
 
         0 if its route is too much for one turn of the event loop: the same comes again in the next one.
         ``args`` are the method's argument octets, ``content`` its frames, ``scan`` what was read from the
@@ -182,6 +183,8 @@ class Publishing:
                     taken = False
             if count == 0:
                 flags |= _NOTED_UNROUTABLE
+                route.counters.unroutable += 1
+                self.table.unroutable.note(route.exchange, route.routing_key)
                 if route.mandatory:
                     flags |= _NOTED_RETURNED
                     self._return(route, message)
@@ -189,6 +192,9 @@ class Publishing:
                     self.drop_total += 1
         route.counters.publish_in += 1
         route.counters.publish_out += count
+        inner = len(route.inner)
+        if inner > 0:
+            _count_inner(route)
         entry = route.entry
         if entry is None:
             entry = self.table.default_entry(route)
@@ -208,6 +214,7 @@ class Publishing:
                 self.close_run()
             self.confirms.settle(self.next_sequence, self.next_sequence, not taken)
             self.next_sequence += 1
+        count += inner >> 4
         return count if count > 0 else 1
 
     def _publish_without_bcc(self, route: Route, content: Any, scan: ContentScan, flags: int) -> int:
@@ -311,6 +318,16 @@ class Publishing:
         # The publisher's own frames go back, and it sent none larger than it takes.
         out.content(message, self.number, 1 << 31)
         out.touch()
+
+
+def _count_inner(route: Route) -> None:
+    """Count the message at the exchanges between the first one and the queues."""
+    inner = route.inner
+    for index in range(len(inner)):
+        pair = inner[index]
+        counters: ExchangeCounters = pair[0]
+        counters.inner_in += 1
+        counters.inner_out += pair[1]
 
 
 def _check_expiration(expiration: str) -> None:

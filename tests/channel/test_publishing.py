@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from amqp_router.connection.ports import ConnectionOptions
+from amqp_router.metrics import EXCHANGE_COLUMNS
 from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
+from amqp_router.protocol.fields import decode_table, encode_plain
 from amqp_router.protocol.properties import decode_properties, encode_properties
 from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimNode, publish_frames
+from vhosts.counters import RECENT_UNROUTABLE_MAX
 
 
 @pytest.fixture
@@ -454,3 +457,51 @@ def test_unsynced_bytes_come_back_whatever_happens(end: str) -> None:
     assert client.machine.inflow.unsynced == 0
     assert not client.machine.inflow.over
     assert client.resumed == 1
+
+
+# -- what exchanges count ---------------------------------------------------------------------------
+
+
+def flows(client: Client, name: str) -> dict[str, int]:
+    counters = client.node.vhosts["/"].exchanges[name].counters
+    return {name: getattr(counters, name) for name in EXCHANGE_COLUMNS if getattr(counters, name)}
+
+
+def test_exchanges_between_count_what_passes_through_them(client: Client) -> None:
+    alternate, _ = decode_table(encode_plain({"alternate-exchange": "rest"}), 0)
+    for name, kind in (("rest", "fanout"), ("audit", "fanout"), ("orders", "topic")):
+        arguments = (
+            alternate if name == "orders" else {}
+        )
+        client.call(m.ExchangeDeclare(name, kind, arguments=arguments), m.ExchangeDeclareOk)
+    client.declare("q")
+    client.declare("r")
+    client.call(m.ExchangeBind("audit", "orders", "eu.#"), m.ExchangeBindOk)
+    for queue in ("q", "r"):
+        client.call(m.QueueBind(queue, "audit"), m.QueueBindOk)
+    for key in ("eu.1", "eu.2", "us.1"):
+        client.publish(b"x", key, "orders")
+    assert flows(client, "orders") == {"publish_in": 3, "publish_out": 4, "unroutable": 1}
+    assert flows(client, "audit") == {"inner_in": 2, "inner_out": 4}
+    # It is bound to nothing: what came to it as the alternate exchange went nowhere, and is the publish's loss.
+    assert flows(client, "rest") == {"inner_in": 1}
+    assert client.node.vhosts["/"].table.unroutable.of("orders") == [("us.1", 1)]
+
+
+def test_last_unroutable_keys_are_bounded_and_the_newest_first(client: Client) -> None:
+    for number in range(RECENT_UNROUTABLE_MAX + 3):
+        client.publish(b"x", f"nowhere-{number}", "")
+    client.publish(b"x", "nowhere-7", "")
+    keys = client.node.vhosts["/"].table.unroutable.of("")
+    assert len(keys) == RECENT_UNROUTABLE_MAX
+    assert keys[:2] == [("nowhere-7", 2), (f"nowhere-{RECENT_UNROUTABLE_MAX + 2}", 1)]
+    assert keys[-1] == ("nowhere-3", 1)
+
+
+def test_a_message_through_many_exchanges_is_charged_for_them(client: Client) -> None:
+    client.call(m.ExchangeDeclare("start", "fanout"), m.ExchangeDeclareOk)
+    for number in range(160):
+        client.call(m.ExchangeDeclare(f"x{number}", "fanout"), m.ExchangeDeclareOk)
+        client.call(m.ExchangeBind(f"x{number}", "start"), m.ExchangeBindOk)
+    client.publish(b"x", "", "start")
+    assert client.machine.units >= 10  # of the last chunk

@@ -4,7 +4,7 @@ cimport cython
 
 from persistence.log.routing_log cimport RouteEntry
 
-from vhosts.counters cimport ExchangeCounters
+from vhosts.counters cimport ExchangeCounters, RecentUnroutable
 from vhosts.exchanges.walk cimport Walk
 from vhosts.queues.handle cimport QueueHandle
 
@@ -20,6 +20,7 @@ cdef class RoutingTable:
     cdef public dict default_routes
     cdef public dict exchanges
     cdef public object names
+    cdef public RecentUnroutable unroutable
     cpdef RouteEntry default_entry(self, Route route)
 
 
@@ -29,6 +30,7 @@ cdef class Route:
     cdef public list durable_queues
     cdef public RouteEntry entry
     cdef public ExchangeCounters counters
+    cdef public list inner
     cdef public bytes route
     cdef public str exchange
     cdef public str routing_key

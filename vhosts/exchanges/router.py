@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
 from amqp_router.protocol.properties import header_range
-from vhosts.counters import ExchangeCounters
+from vhosts.counters import ExchangeCounters, RecentUnroutable
 from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
 from vhosts.exchanges.sender_selected import further_keys
@@ -48,7 +48,7 @@ _IMMEDIATE = 2
 class RoutingTable:
     """What the routes of a virtual host depend on. The virtual host changes it, route caches read it."""
 
-    __slots__ = ("default_routes", "exchanges", "generation", "names", "vhost")
+    __slots__ = ("default_routes", "exchanges", "generation", "names", "unroutable", "vhost")
 
     def __init__(self) -> None:
         #: Name of the virtual host.
@@ -59,6 +59,8 @@ class RoutingTable:
         self.exchanges: dict[str, Exchange] = {}
         #: Makes the routes' entries in the routing log; None if there is none.
         self.names: RouteNames | None = None
+        #: What was published lately and reached no queue.
+        self.unroutable = RecentUnroutable()
 
     def default_entry(self, route: Route) -> RouteEntry | None:
         """Give the route to a queue by its name its entry in the routing log, if there is one."""
@@ -78,6 +80,7 @@ class Route:
         "exchange",
         "generation",
         "has_bcc",
+        "inner",
         "mandatory",
         "queues",
         "route",
@@ -93,6 +96,8 @@ class Route:
         self.durable_queues: list[QueueHandle] = []
         #: Of the exchange published to.
         self.counters: ExchangeCounters
+        #: The other exchanges on the way, each with the number of its bindings that match.
+        self.inner: list[tuple[ExchangeCounters, int]] = []
         #: Exchange and routing key as two short strings, as basic.deliver carries them.
         self.route = b""
         self.exchange = ""
@@ -258,6 +263,7 @@ class RouteCache:
         route = Route()
         _set_queues(route, list(walk.queues))
         route.counters = walk.exchange.counters
+        route.inner = walk.inner
         route.exchange = exchange_name
         route.routing_key = key
         route.route = args[2 : len(args) - 1]

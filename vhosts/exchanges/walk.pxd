@@ -17,6 +17,7 @@ cdef class Walk:
     cdef public bint has_bcc
     cdef public dict queues
     cdef public dict matched
+    cdef public list inner
     cdef public int decided_by
     cdef public unsigned long long generation
     cdef public Py_ssize_t looks
@@ -28,7 +29,7 @@ cdef class Walk:
     cdef Py_ssize_t _position
     cdef object _source
     cdef object _matches
-    cdef bint _has_matched
+    cdef Py_ssize_t _match_count
     cpdef bint go_on(self) except -1
     @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, seen=dict)
     cdef bint _follow(self) except -1

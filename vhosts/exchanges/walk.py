@@ -20,6 +20,7 @@ from vhosts.queues.handle import QueueHandle
 
 if TYPE_CHECKING:
     from vhosts.bindings import Binding
+    from vhosts.counters import ExchangeCounters
 
 # C integers where compiled (see walk.pxd).
 _NAMED_MAX = NAMED_MAX
@@ -40,7 +41,7 @@ class Walk:
 
     __slots__ = (
         "_exchanges",
-        "_has_matched",
+        "_match_count",
         "_matches",
         "_message",
         "_position",
@@ -54,6 +55,7 @@ class Walk:
         "generation",
         "has_bcc",
         "has_cc",
+        "inner",
         "looks",
         "looks_max",
         "matched",
@@ -71,6 +73,8 @@ class Walk:
         self.queues: dict[QueueHandle, None] = {}
         #: The bindings that led there, the first ``NAMED_MAX``.
         self.matched: dict[Binding, None] = {}
+        #: The counters of the other exchanges on the way, each with the number of its bindings that match.
+        self.inner: list[tuple[ExchangeCounters, int]] = []
         #: The least repeatable exchange counts.
         self.decided_by = BY_KEY
         #: The walk is of no use any more when the routing table has another one.
@@ -85,7 +89,7 @@ class Walk:
         self._position = 0
         self._source: Exchange | None = None
         self._matches: Iterator[Any] | None = None
-        self._has_matched = False
+        self._match_count = 0
 
     def go_on(self) -> bool:
         """Walk until the end, or until it is enough for one turn; True at the end."""
@@ -97,7 +101,7 @@ class Walk:
                 source = self._to_visit[self._position]
                 self._position += 1
                 self._source = source
-                self._has_matched = False
+                self._match_count = 0
                 if source.decided_by > self.decided_by:
                     self.decided_by = source.decided_by
                 self._matches = iter(source.route(self._message))
@@ -117,7 +121,7 @@ class Walk:
                 looks += 1
                 destination = item.destination
                 if not destination.deleted:
-                    self._has_matched = True
+                    self._match_count += 1
                     if is_named and len(matched) < _NAMED_MAX:
                         matched[item] = None
                     if isinstance(destination, QueueHandle):
@@ -135,7 +139,11 @@ class Walk:
         source = self._source
         self._source = None
         self._matches = None
-        if self._has_matched or source is None or source.alternate is None:
+        if source is None:
+            return
+        if source is not self.exchange:
+            self.inner.append((source.counters, self._match_count))
+        if self._match_count > 0 or source.alternate is None:
             return
         alternate = self._table.exchanges.get(source.alternate)
         if alternate is not None and alternate not in self._seen:

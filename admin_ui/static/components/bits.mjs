@@ -39,7 +39,7 @@ export function Pill({ children, kind = "", title }) {
 
 /** A state as a dot and a word, never by colour alone. */
 export function State({ state }) {
-  const kind = { running: "good", flow: "warn", closing: "warn", crashed: "bad" };
+  const kind = { running: "good", flow: "warn", closing: "warn", stuck: "bad", crashed: "bad" };
   return html`<span class=${`state ${kind[state] ?? ""}`}><i aria-hidden="true"></i>${state}</span>`;
 }
 

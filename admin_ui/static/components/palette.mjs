@@ -1,8 +1,10 @@
 // The jump palette: part of a name, arrows, Enter.
-import { html, useEffect, useRef, useState } from "../lib/html.mjs";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.mjs";
 import { Icon } from "./bits.mjs";
 import { get } from "../lib/api.mjs";
 import { go, href } from "../lib/location.mjs";
+import { ranked } from "../lib/query.mjs";
+import { plural } from "../lib/format.mjs";
 import { connectionPath, exchangePath, listPath, queuePath } from "../lib/routes.mjs";
 
 const PAGES = ["overview", "queues", "exchanges", "connections"].map((page) => ({
@@ -12,40 +14,65 @@ const PAGES = ["overview", "queues", "exchanges", "connections"].map((page) => (
   path: listPath(page),
 }));
 
+/** Entries of each kind that are asked for, and that are shown in all. */
+const ASKED = 50;
+const SHOWN = 40;
+
+const KINDS = [
+  ["/api/queues", "name,vhost", (one) => ({ kind: "queue", icon: "queues", ...one, path: queuePath(one.vhost, one.name) })],
+  ["/api/exchanges", "name,vhost", (one) => ({
+    kind: "exchange", icon: "exchanges", vhost: one.vhost, name: one.name || "(default)", path: exchangePath(one.vhost, one.name),
+  })],
+  ["/admin/v1/connections", "name,vhost,user_provided_name", (one) => ({
+    kind: "connection", icon: "connections", vhost: one.vhost,
+    name: one.user_provided_name ? `${one.user_provided_name} (${one.name})` : one.name, path: connectionPath(one.name),
+  })],
+];
+
+/** {entries, more, error}: what has `text` in its name, the best first, and how many there are besides. */
 async function find(text) {
-  // Part of the name, in capitals or not.
-  const name = text && `&use_regex=true&name=${encodeURIComponent(`(?i)${text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}`)}`;
-  const list = (path, columns, make) =>
-    get(`${path}?page=1&page_size=8${name}&columns=${columns}&disable_stats=true`)
-      .then((answer) => answer.items.map(make))
-      .catch(() => []);
-  const found = await Promise.all([
-    list("/api/queues", "name,vhost", (one) => ({ kind: "queue", icon: "queues", ...one, path: queuePath(one.vhost, one.name) })),
-    list("/api/exchanges", "name,vhost", (one) => ({
-      kind: "exchange", icon: "exchanges", vhost: one.vhost, name: one.name || "(default)", path: exchangePath(one.vhost, one.name),
-    })),
-    list("/admin/v1/connections", "name,vhost,user_provided_name", (one) => ({
-      kind: "connection", icon: "connections", vhost: one.vhost,
-      name: one.user_provided_name ? `${one.user_provided_name} (${one.name})` : one.name, path: connectionPath(one.name),
-    })),
-  ]);
+  let error = "";
+  let all = 0;
+  const entries = new Map();
+  // In capitals or not. Lists come in the order of names: those that begin with the text are asked for by themselves,
+  // or fifty others would hide them.
+  const quoted = `(?i)${text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")}`;
+  const patterns = text ? [quoted.replace("(?i)", "(?i)^"), quoted] : [""];
+  const ask = async ([path, columns, make], pattern) => {
+    const name = pattern && `&use_regex=true&name=${encodeURIComponent(pattern)}`;
+    try {
+      const answer = await get(`${path}?page=1&page_size=${ASKED}${name}&columns=${columns}&disable_stats=true`);
+      if (pattern === patterns.at(-1)) all += answer.filtered_count;
+      return answer.items.map(make);
+    } catch (failed) {
+      error = failed.message;
+      return [];
+    }
+  };
+  const found = await Promise.all(patterns.flatMap((pattern) => KINDS.map((kind) => ask(kind, pattern))));
+  for (const entry of found.flat()) entries.set(entry.kind + entry.path, entry);
   const pages = PAGES.filter((page) => page.name.toLowerCase().includes(text.toLowerCase()));
-  return [...pages, ...found.flat()].slice(0, 24);
+  const shown = ranked([...entries.values(), ...pages], text).slice(0, SHOWN);
+  return { entries: shown, more: Math.max(0, all + pages.length - shown.length), error };
 }
 
-export function Palette({ onClose }) {
+/** `takeEarly()` gives what was typed since the key that opened it. */
+export function Palette({ takeEarly, onClose }) {
   const dialog = useRef(null);
   const [text, setText] = useState("");
-  const [entries, setEntries] = useState(PAGES);
+  const [{ entries, more, error }, setFound] = useState({ entries: PAGES, more: 0, error: "" });
   const [chosen, setChosen] = useState(0);
-  useEffect(() => dialog.current.showModal(), []);
+  useLayoutEffect(() => {
+    dialog.current.showModal();
+    setText(takeEarly());
+  }, []);
   useEffect(() => {
     let gone = false;
     const timer = setTimeout(
       () =>
         find(text).then((found) => {
           if (gone) return;
-          setEntries(found);
+          setFound(found);
           setChosen(0);
         }),
       text ? 90 : 0,
@@ -88,6 +115,9 @@ export function Palette({ onClose }) {
         </li>`,
       )}
     </ul>
-    ${!entries.length && html`<p class="palette-none" role="status">Nothing has “${text}” in its name.</p>`}
+    ${more > 0 && html`<p class="palette-none" role="status">${plural(more, "further name")} match. Type more of the name.</p>`}
+    ${error
+      ? html`<p class="palette-none problem" role="alert"><${Icon} name="alert" />${error} What is listed is incomplete.</p>`
+      : !entries.length && html`<p class="palette-none" role="status">Nothing has “${text}” in its name.</p>`}
   </dialog>`;
 }

@@ -14,8 +14,9 @@ const PAGES = [
 ];
 const PARENT = { queue: "queues", exchange: "exchanges", connection: "connections" };
 const KEYS = [
-  ["/", "jump to a queue, exchange, connection or page"],
+  ["/ or Ctrl+K", "jump to a queue, exchange, connection or page"],
   ["f", "put the cursor into the filter of a list"],
+  ["Enter", "in the filter: open the first row"],
   ["g then o q e c", "go to overview, queues, exchanges, connections"],
   ["t", "next theme: system, light, dark"],
   ["?", "this help"],
@@ -27,7 +28,17 @@ export function Shell({ route, me, onLogout, children }) {
   const [help, setHelp] = useState(false);
   const [menu, setMenu] = useState(false);
   const { theme, nextTheme } = useTheme();
-  useKeys({ openPalette: () => setPalette(true), openHelp: () => setHelp(true), nextTheme });
+  const early = useRef(null);
+  const openPalette = () => {
+    early.current = "";
+    setPalette(true);
+  };
+  const takeEarly = () => {
+    const text = early.current ?? "";
+    early.current = null;
+    return text;
+  };
+  useKeys(early, { openPalette, openHelp: () => setHelp(true), nextTheme });
   useEffect(() => live.start(), []);
   useEffect(() => setMenu(false), [route.path]);
   const active = PARENT[route.page] ?? route.page;
@@ -58,7 +69,7 @@ export function Shell({ route, me, onLogout, children }) {
     <header class="top">
       <${Crumbs} route=${route} active=${active} />
       <${Light} />
-      <button type="button" class="jump" aria-label="Jump to …" onClick=${() => setPalette(true)} aria-keyshortcuts="/">
+      <button type="button" class="jump" aria-label="Jump to …" onClick=${openPalette} aria-keyshortcuts="/ Control+K">
         <${Icon} name="search" /><span>Jump to …</span><kbd>/</kbd>
       </button>
     </header>
@@ -66,7 +77,7 @@ export function Shell({ route, me, onLogout, children }) {
       ${!me.vhosts.length && html`<p class="card notice">You have no permission in any virtual host, so these pages have nothing to show. An administrator can give you one.</p>`}
       ${children}
     </main>
-    ${palette && html`<${Palette} onClose=${() => setPalette(false)} />`}
+    ${palette && html`<${Palette} takeEarly=${takeEarly} onClose=${() => setPalette(false)} />`}
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
   </div>`;
 }
@@ -128,13 +139,29 @@ function useTheme() {
   return { theme, nextTheme };
 }
 
-function useKeys(actions) {
+function useKeys(early, actions) {
   const latest = useRef(actions);
   latest.current = actions;
   useEffect(() => {
-    let leader = 0;
+    let leader = -Infinity;
     const pressed = (event) => {
-      if (event.metaKey || event.ctrlKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (document.querySelector("dialog[open]")) {
+        early.current = null;
+        return;
+      }
+      // The palette is drawn a moment after its key: what is typed by then is meant for it.
+      if (early.current !== null && event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        early.current += event.key;
+        event.preventDefault();
+        return;
+      }
+      // Everywhere, in a text field too, as in other programs with such a palette.
+      if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        latest.current.openPalette();
+        return;
+      }
+      if (event.metaKey || event.ctrlKey || event.altKey) return;
       if (event.target.closest?.("input, select, textarea")) return;
       const target = PAGES.find(([, , key]) => key === event.key)?.[0];
       if (target && event.timeStamp - leader < 1500) go(href(listPath(target)));
@@ -143,10 +170,10 @@ function useKeys(actions) {
       else if (event.key === "t") latest.current.nextTheme();
       else if (event.key === "f" && document.getElementById("query")) document.getElementById("query").focus();
       else {
-        leader = event.key === "g" ? event.timeStamp : 0;
+        leader = event.key === "g" ? event.timeStamp : -Infinity;
         return;
       }
-      leader = 0;
+      leader = -Infinity;
       event.preventDefault();
     };
     addEventListener("keydown", pressed);
@@ -161,6 +188,6 @@ function Help({ onClose }) {
     <header class="card-head"><h2 id="help-title">Keys</h2>
       <button type="button" class="icon-button" aria-label="Close" onClick=${() => dialog.current.close()}><${Icon} name="close" /></button>
     </header>
-    <dl class="keys">${KEYS.map(([key, text]) => html`<div key=${key}><dt>${key.split(" ").map((part) => (part === "then" ? "then " : html`<kbd key=${part}>${part}</kbd> `))}</dt><dd>${text}</dd></div>`)}</dl>
+    <dl class="keys">${KEYS.map(([key, text]) => html`<div key=${key}><dt>${key.split(" ").map((part) => (["then", "or"].includes(part) ? `${part} ` : html`<kbd key=${part}>${part}</kbd> `))}</dt><dd>${text}</dd></div>`)}</dl>
   </dialog>`;
 }

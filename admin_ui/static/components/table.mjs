@@ -31,6 +31,24 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
     timer.current = setTimeout(() => setParams({ q: text.trim(), page: "" }), 150);
   };
 
+  const table = useRef(null);
+  const opening = useRef(false);
+  const entered = (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    clearTimeout(timer.current);
+    // The rows of what was just typed are there after the next rendering.
+    opening.current = Boolean(typed.trim());
+    setParams({ q: typed.trim(), page: "" });
+    if (written === typed.trim()) openFirst();
+  };
+  const openFirst = () => {
+    if (!opening.current) return;
+    opening.current = false;
+    table.current?.querySelector("tbody td a")?.click();
+  };
+  useEffect(openFirst, [written]);
+
   const sorting = param("sort", initialSort);
   const [sort, direction] = [sorting.replace(/^-/, ""), sorting.startsWith("-")];
   const column = columns.find((one) => one.id === sort && one.get) ?? columns.find((one) => one.get);
@@ -53,7 +71,7 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
         <span class="hidden">Filter ${noun}s</span>
         <input ref=${box} id="query" type="search" value=${typed} autocomplete="off" spellcheck="false"
           placeholder=${`Filter, for example ${examples[0]}`} aria-describedby="query-help"
-          onInput=${(event) => search(event.target.value)} />
+          onInput=${(event) => search(event.target.value)} onKeyDown=${entered} />
       </label>
       <p class="total num" role="status">${list ? total(matching.length, here.length, noun) : ""}</p>
     </div>
@@ -70,7 +88,7 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
         ? html`<${Empty} title=${`No ${noun} matches`}>
             <p>${plural(here.length, noun)} in all. ${" "}<button type="button" class="link" onClick=${() => search("")}>Clear the filter</button></p>
           <//>`
-        : html`<div class="table-box">
+        : html`<div class="table-box" ref=${table}>
             <table class="table">
               <thead><tr>${columns.map((one) => html`<${Head} key=${one.id} column=${one} active=${one === column} descending=${descending} />`)}</tr></thead>
               <tbody>${rows.map(

@@ -1,44 +1,75 @@
-// The stream of events: one per tab, with the topics that the page shown asks for.
+// What the page shows, as it changes: the page's end of the stream that all tabs share (hub.mjs).
 import { useEffect, useState } from "./html.mjs";
 import { check } from "./api.mjs";
+import { Hub } from "./hub.mjs";
 import { applyPatch } from "./rows.mjs";
 
-const RETRY_MS = [500, 1000, 2000, 4000, 8000];
-/** The server sends something every second or, at worst, a heartbeat; later than this it is taken for gone. */
-const SILENCE_MS = 20_000;
+/** So often the page tells the shared worker that it is still there. */
+const PRESENT_MS = 20_000;
+
+/** The hub in the shared worker; where there is none (Chrome on Android), one in this page. */
+function connect(heard) {
+  if (typeof SharedWorker === "function") {
+    const worker = new SharedWorker(new URL("./worker.mjs", import.meta.url), { type: "module" });
+    worker.port.onmessage = (event) => heard(event.data);
+    return (message) => worker.port.postMessage(message);
+  }
+  return new Hub({ makeSource: (address) => new EventSource(address) }).connect(heard).receive;
+}
 
 class Live {
   constructor() {
+    /** Handlers by topic. */
     this.wanted = new Map();
+    /** The newest event by topic. */
     this.last = new Map();
     this.watchers = new Set();
-    this.source = null;
-    this.opened = "";
-    this.attempt = 0;
-    this.timer = null;
+    this.send = null;
     this.state = "connecting";
-    /** When the server was heard last, and when it was asked last. */
+    /** When the server was heard last. */
     this.heardAt = Date.now();
-    this.askedAt = 0;
-    this.enabled = false;
+    /** Attempts to open the stream that failed since it was last heard. */
+    this.attempt = 0;
+    this.changing = false;
+    this.present = null;
+    this.leave = () => this.disconnect();
+    this.comeBack = (event) => event.persisted && this.connect();
   }
 
   start() {
-    this.enabled = true;
-    this.schedule(0);
-    this.watchdog ??= setInterval(() => {
-      if (this.source && Date.now() - Math.max(this.heardAt, this.askedAt) > SILENCE_MS) this.lost();
-      this.tell();
-    }, 1000);
-    return () => this.stop();
+    this.connect();
+    // A page that the browser keeps for Back must not keep its part in the stream.
+    addEventListener("pagehide", this.leave);
+    addEventListener("pageshow", this.comeBack);
+    return () => {
+      removeEventListener("pagehide", this.leave);
+      removeEventListener("pageshow", this.comeBack);
+      this.disconnect();
+      this.last.clear();
+    };
   }
 
-  stop() {
-    this.enabled = false;
-    clearInterval(this.watchdog);
-    this.watchdog = null;
-    this.close();
-    this.last.clear();
+  connect() {
+    if (this.send) return;
+    let here = true;
+    const send = connect((message) => here && this.heard(message));
+    this.send = (message) => {
+      here = !message.close;
+      send(message);
+    };
+    this.ask();
+    let ticks = 0;
+    this.present = setInterval(() => {
+      ticks += 1;
+      if (ticks % (PRESENT_MS / 1000) === 0) this.send({});
+      this.tell();
+    }, 1000);
+  }
+
+  disconnect() {
+    clearInterval(this.present);
+    this.send?.({ close: true });
+    this.send = null;
   }
 
   subscribe(topic, handler) {
@@ -46,74 +77,45 @@ class Live {
     handlers.add(handler);
     this.wanted.set(topic, handlers);
     if (this.last.has(topic)) handler(this.last.get(topic));
-    this.schedule(0);
+    this.change();
     return () => {
       handlers.delete(handler);
       if (!handlers.size) {
         this.wanted.delete(topic);
         this.last.delete(topic);
-        this.schedule(0);
+        this.change();
       }
     };
   }
 
-  schedule(delay) {
-    clearTimeout(this.timer);
-    if (this.enabled) this.timer = setTimeout(() => this.open(), delay);
+  /** Ask once for what all parts of the page want by then. */
+  change() {
+    if (this.changing) return;
+    this.changing = true;
+    setTimeout(() => {
+      this.changing = false;
+      this.ask();
+    }, 0);
   }
 
-  open() {
-    const topics = [...this.wanted.keys()].sort();
-    const query = topics.join(",");
-    if (this.source && this.opened === query) return;
-    this.close();
-    if (!topics.length) return this.set("idle");
-    this.opened = query;
-    if (this.state === "idle") this.set("connecting");
-    this.askedAt = Date.now();
-    const source = new EventSource(`/admin/v1/events?topics=${encodeURIComponent(query)}`);
-    this.source = source;
-    source.onopen = () => this.heard();
-    source.addEventListener("heartbeat", () => this.heard());
-    source.onerror = () => this.lost();
-    for (const topic of topics) {
-      source.addEventListener(topic, (event) => {
-        this.heard();
-        const data = JSON.parse(event.data);
-        const kept = data.rows ? applyPatch(data.full ? null : this.last.get(topic), data) : data;
-        if (kept === null) return this.lost();
-        this.last.set(topic, kept);
-        for (const handler of this.wanted.get(topic) ?? []) handler(kept);
-        return undefined;
-      });
+  ask() {
+    this.send?.({ topics: [...this.wanted.keys()] });
+  }
+
+  heard({ topic, data, state, heardAt, attempt }) {
+    if (state) {
+      const failed = attempt > this.attempt;
+      Object.assign(this, { state, heardAt, attempt });
+      // The browser does not tell why a stream ended. If it was the session, the login is shown instead.
+      if (failed) check();
+      this.tell();
+      return;
     }
-  }
-
-  heard() {
-    this.heardAt = Date.now();
-    this.attempt = 0;
-    this.set("live");
-  }
-
-  lost() {
-    this.close();
-    this.set("reconnecting");
-    const delay = RETRY_MS[Math.min(this.attempt, RETRY_MS.length - 1)];
-    this.attempt += 1;
-    // The browser does not tell why a stream ended. If it was the session, the login is shown instead.
-    check().then(() => this.schedule(delay * (0.75 + Math.random() / 2)));
-  }
-
-  close() {
-    this.source?.close();
-    this.source = null;
-    this.opened = "";
-  }
-
-  set(state) {
-    if (this.state === state) return;
-    this.state = state;
-    this.tell();
+    if (!this.wanted.has(topic)) return;
+    const kept = data.rows ? applyPatch(data.full ? null : this.last.get(topic), data) : data;
+    if (kept === null) return; // changes for a list whose whole is on its way
+    this.last.set(topic, kept);
+    for (const handler of this.wanted.get(topic)) handler(kept);
   }
 
   tell() {

@@ -136,6 +136,26 @@ export function sortRows(rows, get, descending) {
   return sorted.map(({ row }) => row);
 }
 
+/**
+ * `entries` ({name}) in the order in which somebody who types `text` means them: the name itself, names that begin
+ * with it, names with a word that does, and then the others; short names first.
+ */
+export function ranked(entries, text) {
+  const wanted = text.toLowerCase();
+  if (!wanted) return entries;
+  const rank = ({ name }) => {
+    const found = name.toLowerCase();
+    if (found === wanted) return 0;
+    if (found.startsWith(wanted)) return 1;
+    const at = found.indexOf(wanted);
+    return at > 0 && /[^\p{L}\p{N}]/u.test(found[at - 1]) ? 2 : 3;
+  };
+  return entries
+    .map((entry, index) => ({ entry, index, rank: rank(entry) }))
+    .sort((a, b) => a.rank - b.rank || (a.rank ? a.entry.name.length - b.entry.name.length : 0) || a.index - b.index)
+    .map(({ entry }) => entry);
+}
+
 /** The part of `rows` on a page (from 1), which is moved into the range there is. */
 export function pageOf(rows, page, size) {
   const pages = Math.max(1, Math.ceil(rows.length / size));

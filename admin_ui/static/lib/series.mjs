@@ -1,5 +1,8 @@
 // Time series for charts and sparklines. No DOM here: tested by node.
 
+/** Readings come once a second, on a very large node every few seconds. */
+const GAP_MS = 10_000;
+
 /** The last `capacity` readings of several counters or levels, oldest first. */
 export class Ring {
   constructor(names, capacity) {
@@ -13,6 +16,12 @@ export class Ring {
   push(time, values) {
     const last = this.times[this.times.length - 1];
     if (last !== undefined && time <= last) return;
+    // Nobody knows what was in a long gap (the broker was away): the line must end before it and begin anew behind.
+    if (last !== undefined && time - last > GAP_MS) this.put(last + 1, {});
+    this.put(time, values);
+  }
+
+  put(time, values) {
     this.times.push(time);
     for (const [name, column] of this.columns) column.push(values[name] ?? null);
     if (this.times.length > this.capacity) {
@@ -32,8 +41,8 @@ export class Ring {
     return [this.times.map((time) => time / 1000), ...columns];
   }
 
-  /** The present rate of one counter, over about `window` ms. */
-  rate(name, window = 5000) {
+  /** The present rate of one counter: the newest point of its line. */
+  rate(name, window = 3000) {
     const rates = perSecond(this.times, this.columns.get(name), window);
     return rates.length ? rates[rates.length - 1] : null;
   }
@@ -44,9 +53,14 @@ export function perSecond(times, counts, window) {
   const rates = [];
   let from = 0;
   for (let i = 0; i < times.length; i += 1) {
+    if (counts[i] === null) {
+      from = i + 1; // behind a gap it begins anew
+      rates.push(null);
+      continue;
+    }
     while (from < i - 1 && times[i] - times[from + 1] >= window) from += 1;
     const span = (times[i] - times[from]) / 1000;
-    const change = counts[i] === null || counts[from] === null ? NaN : counts[i] - counts[from];
+    const change = counts[i] - counts[from];
     // A counter that fell belongs to a broker that was started again.
     if (change < 0) from = i;
     rates.push(span > 0 && change >= 0 ? change / span : null);

@@ -6,7 +6,8 @@ import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
 import { Table } from "../components/table.mjs";
 import { bytes, clock, count, duration, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
-import { connectionPath, segment } from "../lib/routes.mjs";
+import { href } from "../lib/location.mjs";
+import { connectionPath, queuePath, segment } from "../lib/routes.mjs";
 
 const COUNTERS = ["recv_oct", "send_oct"];
 const SERIES = [
@@ -47,6 +48,7 @@ export function Connection({ route }) {
     <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${SHORT} path=${connectionPath(name)} /></div>
     <${Chart} id="data-rates" title="Data" unit="bytes per second" series=${SERIES} data=${points.rates} span=${points.span} format=${bytes} axis=${bytes} binary />
     <${Channels} channels=${event.channels} />
+    <${Consumers} consumers=${event.consumers} total=${event.consumers_total} vhost=${connection.vhost} />
     <div class="two">
       <${Card} title="Connection" id="facts">
         <${Facts} facts=${[
@@ -88,5 +90,23 @@ function Channels({ channels }) {
     ${channels.length
       ? html`<${Table} columns=${columns} rows=${channels} caption="Channels" rowKey=${(row) => row.number} />`
       : html`<p class="none">No channel is open.</p>`}
+  <//>`;
+}
+
+function Consumers({ consumers, total, vhost }) {
+  const columns = [
+    { label: "Queue", cell: (row) => html`<a class="name" href=${href(queuePath(vhost, row.queue))} title=${row.queue}>${row.queue}</a>` },
+    { label: "Tag", class: "mid", cell: (row) => html`<code class="name" title=${row.tag}>${row.tag}</code>` },
+    { label: "Channel", numeric: true, class: "n mid", cell: (row) => row.channel },
+    { label: "Prefetch", numeric: true, class: "n", cell: (row) => (row.prefetch ? count(row.prefetch) : "none") },
+    { label: "Mode", class: "wide", cell: (row) => html`<${Pill}>${row.no_ack ? "automatic" : "acknowledges"}<//>` },
+    { label: "Unacked", numeric: true, class: "n", cell: (row) => (row.no_ack ? "–" : count(row.unacked)) },
+    { label: "Ready there", title: "Messages ready in the queue", numeric: true, class: "n", cell: (row) => count(row.ready) },
+  ];
+  return html`<${Card} title="Consumers" id="consumers" extra=${html`<${Pill}>${count(total)}<//>`}>
+    ${consumers.length
+      ? html`<${Table} columns=${columns} rows=${consumers} caption="Consumers" rowKey=${(row) => `${row.channel}/${row.tag}`} />`
+      : html`<p class="none">It consumes from no queue.</p>`}
+    ${total > consumers.length && html`<p class="note">The first ${consumers.length} are shown.</p>`}
   <//>`;
 }

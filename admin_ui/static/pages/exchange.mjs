@@ -1,18 +1,23 @@
 import { html } from "../lib/html.mjs";
-import { Arguments, Card, Facts } from "../components/bits.mjs";
+import { Arguments, Card, Facts, Pill } from "../components/bits.mjs";
 import { Bindings } from "../components/bindings.mjs";
 import { Chart } from "../components/chart.mjs";
 import { Figures, Title, Waiting } from "../components/detail.mjs";
 import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
+import { Table } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
 import { count, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
+import { href } from "../lib/location.mjs";
 import { documentPath, exchangePath, segment } from "../lib/routes.mjs";
 
-const COUNTERS = ["publish_in", "publish_out"];
+const COUNTERS = ["publish_in", "publish_out", "unroutable", "inner_in", "inner_out"];
 const SERIES = [
-  { label: "in", colour: "blue", area: true },
-  { label: "out", colour: "violet" },
+  { label: "published", colour: "blue", area: true },
+  { label: "copies to queues", colour: "violet" },
+  { label: "unroutable", colour: "red" },
+  { label: "from other exchanges", colour: "teal" },
+  { label: "passed on of these", colour: "amber", dash: true },
 ];
 
 export function Exchange({ route }) {
@@ -25,7 +30,7 @@ export function Exchange({ route }) {
   const known = exchange ? path : null;
   const points = usePoints({
     topic,
-    pick: (data) => data.exchange,
+    pick: (data) => data.exchange && { ...data.exchange, ...data.flow },
     path: known,
     ranges: SHORT,
     kinds: ["msg_rates"],
@@ -37,15 +42,16 @@ export function Exchange({ route }) {
   const to = useGet(known && !isDefault ? `${path}/bindings/destination` : null, 10);
   if (!exchange) return html`<${Waiting} event=${event} noun="exchange" name=${name} list="exchanges" />`;
   const stats = exchange.message_stats ?? {};
-  const now = (key) => rate(points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0);
+  const now = (key) => rate(points.rate(key) ?? stats[`${key}_details`]?.rate ?? event.flow[`${key}_details`]?.rate ?? 0);
   const pills = [exchange.type, exchange.durable ? "durable" : "transient", exchange.internal && "internal", exchange.auto_delete && "auto-delete", vhost !== "/" && `vhost ${vhost}`];
   return html`<div class="detail">
     <${Title} kind="Exchange" name=${isDefault ? "(default)" : name} pills=${pills} />
     <${Figures} figures=${[
-      ["In", now("publish_in"), "/s"],
-      ["Out", now("publish_out"), "/s"],
-      ["Published", count(stats.publish_in ?? 0)],
-      ["Copies routed", count(stats.publish_out ?? 0)],
+      ["Published", now("publish_in"), "/s"],
+      ["Copies to queues", now("publish_out"), "/s"],
+      ["Unroutable", now("unroutable"), "/s"],
+      ["From other exchanges", now("inner_in"), "/s"],
+      ["Published so far", count(stats.publish_in ?? 0)],
     ]} />
     <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${SHORT} path=${exchangePath(vhost, name)} /></div>
     <${Chart} id="exchange-rates" title="Rates" unit="per second" series=${SERIES} data=${points.rates} span=${points.span} format=${rate} />
@@ -53,18 +59,34 @@ export function Exchange({ route }) {
       <${Bindings} id="from" title="Bindings from it" side="destination" bindings=${from.data} error=${from.error}
         none="Nothing is bound: what is published here reaches no queue." />
       ${!isDefault && html`<${Bindings} id="to" title="Bindings to it" side="source" bindings=${to.data} error=${to.error}
-        none="No other exchange sends to it." note="What comes from other exchanges is counted there, not here." />`}
+        none=${event.fed_by.length ? "No other exchange is bound to it." : "No other exchange sends to it."} />`}
     </div>
+    ${event.fed_by.length > 0 && html`<p class="note">It is the alternate exchange of ${event.fed_by.map((source, index) => html`${index ? ", " : ""}<a href=${href(exchangePath(vhost, source))}>${source}</a>`)}: messages that match no binding there come here.</p>`}
+    <${Unroutable} keys=${event.unroutable_keys} total=${event.flow.unroutable} />
     ${isDefault
       ? html`<p class="note">The default exchange reaches every queue by its name as routing key. These bindings cannot be changed.</p>`
       : html`<${Card} title="Settings" id="settings">
           <${Facts} facts=${[
             ["Type", exchange.type],
             ["Durable", exchange.durable ? "yes" : "no"],
+            exchange.arguments?.["alternate-exchange"] && ["Alternate exchange", html`<a href=${href(exchangePath(vhost, exchange.arguments["alternate-exchange"]))}>${exchange.arguments["alternate-exchange"]}</a>`],
             ["Internal", exchange.internal ? "yes, clients cannot publish to it" : "no"],
             ["Deleted with its last binding", exchange.auto_delete ? "yes" : "no"],
           ]} />
           <${Arguments} table=${exchange.arguments} source="from its declaration" />
         <//>`}
   </div>`;
+}
+
+/** The routing keys that lately matched no binding, the newest first. */
+function Unroutable({ keys, total }) {
+  if (!keys.length) return null;
+  const columns = [
+    { label: "Routing key", class: "whole", cell: ([key]) => (key === "" ? html`<span class="muted">(empty)</span>` : html`<code>${key}</code>`) },
+    { label: "Messages", title: "Since the key was first among the last ones", numeric: true, class: "n", cell: ([, number]) => count(number) },
+  ];
+  return html`<${Card} title="Last unroutable" id="unroutable" extra=${html`<${Pill} kind="warn">${count(total)}<//>`}>
+    <${Table} columns=${columns} rows=${keys} caption="Routing keys that reached no queue, the newest first" rowKey=${([key]) => key} />
+    <p class="note">No binding matched these keys, so their messages were returned to the publisher or dropped.</p>
+  <//>`;
 }

@@ -11,12 +11,14 @@ const FIELDS = {
   type: { kind: "text", get: (row) => row.type },
   in: { kind: "number", get: (row) => row.in },
   out: { kind: "number", get: (row) => row.out },
+  inner: { kind: "number", get: (row) => row.inner_in },
+  unroutable: { kind: "number", get: (row) => row.unroutable },
   bindings: { kind: "number", get: (row) => row.bindings },
   durable: { kind: "flag", get: (row) => row.durable },
   internal: { kind: "flag", get: (row) => row.internal },
   autodelete: { kind: "flag", get: (row) => row.auto_delete },
 };
-const EXAMPLES = ["-name:amq.*", "type:topic", "bindings:0", "in:>0"];
+const EXAMPLES = ["-name:amq.*", "type:topic", "bindings:0", "unroutable:>0"];
 
 export function exchangeFeatures(row) {
   return [
@@ -48,11 +50,20 @@ export function Exchanges({ me }) {
       title: "Bindings from it",
       numeric: true,
       get: (row) => row.bindings,
-      class: "n",
+      class: "n mid",
       cell: (row) => (row.name === "" ? html`<span class="muted" title="Reaches every queue by its name">all</span>` : count(row.bindings)),
     },
-    { id: "in", label: "In/s", title: "Messages published to it per second", numeric: true, get: (row) => row.in, class: "n", cell: (row) => rate(row.in) },
-    { id: "out", label: "Out/s", title: "Copies that went on to queues per second", numeric: true, get: (row) => row.out, class: "n", cell: (row) => rate(row.out) },
+    { id: "in", label: "In/s", title: "Messages per second from publishers and from other exchanges", numeric: true, get: (row) => row.in + row.inner_in, class: "n", cell: (row) => rate(row.in + row.inner_in) },
+    { id: "out", label: "Out/s", title: "Copies per second: to queues of what was published to it, along its bindings of what other exchanges passed on", numeric: true, get: (row) => row.out + row.inner_out, class: "n mid", cell: (row) => rate(row.out + row.inner_out) },
+    {
+      id: "unroutable",
+      label: "Unroutable/s",
+      title: "Messages published to it per second that reached no queue",
+      numeric: true,
+      get: (row) => row.unroutable,
+      class: "n",
+      cell: (row) => html`<span class=${row.unroutable > 0 ? "warn-text" : ""}>${rate(row.unroutable)}</span>`,
+    },
   ];
   const empty = html`<${Empty} title="No exchanges here"><p>This virtual host shows none to you.</p><//>`;
   return html`<${ListPage} topic="exchanges" noun="exchange" columns=${columns} fields=${FIELDS} examples=${EXAMPLES}

@@ -93,15 +93,16 @@ function Tiles({ event, overview, points, history }) {
   const levels = useMemo(() => spark(levelsOf(flat, LEVELS).columns), [flat]);
   const rates = useMemo(() => spark(ratesOf(flat, ["publish", "deliver_get"]).columns), [flat]);
   const now = (key) => points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0;
-  const change = (values) => {
-    const grown = growth(values);
-    if (grown === null) return "\u00a0";
+  // The history comes every ten seconds; the newest value is the one that the tile shows.
+  const change = (values, now) => {
+    const grown = growth([...values, now]);
+    if (grown === null || values.every((value) => value === null)) return "\u00a0";
     const since = values.includes(null) ? "since the start" : "in 10 min";
     return grown ? `${signed(grown)} ${since}` : `steady ${since}`;
   };
   return html`<div class="tiles">
-    <${Tile} label="Ready" value=${count(totals.messages_ready ?? 0)} note=${change(levels[0])} values=${levels[0]} kind="c-blue" />
-    <${Tile} label="Unacked" value=${count(totals.messages_unacknowledged ?? 0)} note=${change(levels[1])} values=${levels[1]} kind="c-amber" />
+    <${Tile} label="Ready" value=${count(totals.messages_ready ?? 0)} note=${change(levels[0], totals.messages_ready ?? 0)} values=${levels[0]} kind="c-blue" />
+    <${Tile} label="Unacked" value=${count(totals.messages_unacknowledged ?? 0)} note=${change(levels[1], totals.messages_unacknowledged ?? 0)} values=${levels[1]} kind="c-amber" />
     <${Tile} label="Published" value=${rate(now("publish"))} unit="/s" note=${`${count(stats.publish ?? 0)} since the start`} values=${rates[0]} kind="c-blue" />
     <${Tile} label="Delivered" value=${rate(now("deliver_get"))} unit="/s" note=${`${count(stats.deliver_get ?? 0)} since the start`} values=${rates[1]} kind="c-violet" />
     <${Tile} label="Queues" value=${count(event.queues)} note=${plural(event.consumers, "consumer")} link=${listPath("queues")} />
@@ -128,26 +129,49 @@ function Welcome({ port }) {
   </section>`;
 }
 
+/** "for 14 min", "for more than 1 h"; nothing if nobody knows. */
+function lasting(one, at) {
+  if (!one.since) return "";
+  return ` for ${one.longer ? "more than " : ""}${duration(Math.max(1000, at - one.since))}`;
+}
+
+/** Where a list shows all findings of a kind. */
+const LISTS = {
+  failed: ["queues", { q: "state:crashed" }, "queue that cannot be served"],
+  stuck: ["queues", { q: "state:stuck", sort: "-ready" }, "stuck queue"],
+  growing: ["queues", { q: "growth:>=100", sort: "-growth" }, "growing queue"],
+  no_consumers: ["queues", { q: "ready:>0 consumers:0", sort: "-ready" }, "queue without consumers"],
+  unroutable: ["exchanges", { q: "unroutable:>0", sort: "-unroutable" }, "virtual host with unroutable messages"],
+  blocked: ["connections", { q: "state:flow" }, "connection that waits"],
+};
+
 const WORDS = {
-  growing: (one) => ({
+  stuck: (one, at) => ({
     title: one.name,
-    text: `${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready${one.consumers ? "" : ", nobody consumes"}`,
+    text: `${one.client || one.connection} holds ${count(one.held)} unacked, nothing acked${lasting(one, at)}; ${count(one.ready)} ready`,
     path: queuePath(one.vhost, one.name),
   }),
-  no_consumers: (one) => ({
+  filling: (one) => ({ title: "Disk", text: `full in ${duration(one.seconds * 1000)} at this rate, ${bytes(one.free)} free` }),
+  growing: (one, at) => ({
     title: one.name,
-    text: `${count(one.ready)} ready, nobody consumes`,
+    text: `grows${lasting(one, at)}: ${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready${one.consumers ? "" : ", nobody consumes"}`,
+    path: queuePath(one.vhost, one.name),
+  }),
+  no_consumers: (one, at) => ({
+    title: one.name,
+    text: `${count(one.ready)} ready, nobody consumes${lasting(one, at)}`,
     path: queuePath(one.vhost, one.name),
   }),
   failed: (one) => ({ title: one.name, text: one.reason, path: queuePath(one.vhost, one.name) }),
-  unroutable: (one) => ({
+  unroutable: (one, at) => ({
     title: "Unroutable messages",
-    text: `${rate(one.rate)}/s match no binding${one.vhost === "/" ? "" : ` in ${one.vhost}`}`,
+    text: `${rate(one.rate)}/s match no binding${one.vhost === "/" ? "" : ` in ${one.vhost}`}${lasting(one, at)}`,
     path: listPath("exchanges"),
+    params: LISTS.unroutable[1],
   }),
   blocked: (one) => ({
     title: one.client || one.name,
-    text: `publishes faster than the disk takes it, and is made to wait`,
+    text: "publishes faster than the disk writes, and has to wait",
     path: connectionPath(one.name),
   }),
   memory: (one) => ({ title: "Memory", text: `${bytes(one.used)} of ${bytes(one.total)} in use` }),
@@ -157,19 +181,27 @@ const WORDS = {
 
 function Attention({ event }) {
   const found = event.attention;
-  const more = event.attention_total - found.length;
+  const more = Object.entries(event.attention_more);
   return html`<${Card} title="Needs attention" id="attention" extra=${found.length > 0 && html`<${Pill} kind="warn">${event.attention_total}<//>`}>
     ${!found.length
       ? html`<p class="all-well"><${Icon} name="check" />Nothing grows, waits or fails.</p>`
       : html`<ul class="attention">${found.map((one) => {
-          const { title, text, path } = WORDS[one.kind](one);
-          const serious = ["failed", "memory", "disk", "files", "blocked"].includes(one.kind);
+          const { title, text, path, params } = WORDS[one.kind](one, event.at);
+          const serious = ["failed", "memory", "disk", "files", "filling", "stuck"].includes(one.kind);
           const body = html`<${Icon} name="alert" /><span class="name" title=${title}>${title}</span><span class="why num">${text}</span>`;
           return html`<li key=${one.kind + (one.vhost ?? "") + (one.name ?? "")} class=${serious ? "bad" : "warn"}>
-            ${path ? html`<a href=${href(path)}>${body}</a>` : html`<div>${body}</div>`}</li>`;
+            ${path ? html`<a href=${href(path, params)}>${body}</a>` : html`<div>${body}</div>`}</li>`;
         })}</ul>
-        ${more > 0 && html`<p class="note"><a href=${href(listPath("queues"), { q: "ready:>0 consumers:0", sort: "-ready" })}>${count(more)} more</a></p>`}`}
+        ${more.length > 0 && html`<p class="note">And ${more.map(([kind, number], index) => {
+          const [list, params, noun] = LISTS[kind];
+          return html`${index ? ", " : ""}<a key=${kind} href=${href(listPath(list), params)}>${count(number)} more ${number === 1 ? noun : plurals(noun)}</a>`;
+        })}</p>`}`}
   <//>`;
+}
+
+/** The plural of a noun with words behind it: "queues without consumers". */
+function plurals(noun) {
+  return noun.replace(/^(virtual host|stuck queue|growing queue|queue|connection)/, "$1s");
 }
 
 function Node({ node, me }) {

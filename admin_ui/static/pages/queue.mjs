@@ -6,7 +6,7 @@ import { Figures, Title, Waiting } from "../components/detail.mjs";
 import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
 import { Table } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
-import { bytes, clock, count, rate } from "../lib/format.mjs";
+import { bytes, clock, count, plural, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
 import { href } from "../lib/location.mjs";
 import { connectionPath, documentPath, queuePath, segment } from "../lib/routes.mjs";
@@ -48,7 +48,7 @@ export function Queue({ route }) {
   const now = (key) => rate(points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0);
   return html`<div class="detail">
     <${Title} kind="Queue" name=${name} pills=${[queue.durable ? "durable" : null, ...features(queue), vhost === "/" ? null : `vhost ${vhost}`]}>
-      <${State} state=${queue.state} />
+      <${State} state=${event.state} />
     <//>
     <${Figures} figures=${[
       ["Ready", count(queue.messages_ready)],
@@ -93,7 +93,7 @@ function Consumers({ queue, clients }) {
   return html`<${Card} title="Consumers" id="consumers" extra=${html`<${Pill}>${count(queue.consumers)}<//>`}>
     ${consumers.length
       ? html`<${Table} columns=${columns} rows=${consumers} caption="Consumers" rowKey=${(row) => row.channel_details.name + row.consumer_tag} />`
-      : html`<p class="none">${queue.messages_ready > 0 ? `Nobody consumes; ${count(queue.messages_ready)} messages wait.` : "Nobody consumes."}</p>`}
+      : html`<p class="none">${queue.messages_ready > 0 ? `Nobody consumes; ${plural(queue.messages_ready, "message")} ${queue.messages_ready === 1 ? "waits" : "wait"}.` : "Nobody consumes."}</p>`}
   <//>`;
 }
 
@@ -108,8 +108,8 @@ function Settings({ queue }) {
       ["Type", queue.type],
       queue.policy && ["Policy", queue.policy],
       queue.operator_policy && ["Operator policy", queue.operator_policy],
-      ["Held in memory", `${count(queue.messages_ram)} messages, ${bytes(queue.memory)}`],
-      ["Kept in its log", queue.durable ? `${count(queue.messages_persistent)} messages` : "no: the queue is transient"],
+      ["Held in memory", `${plural(queue.messages_ram, "message")}, ${bytes(queue.memory)}`],
+      ["Kept in its log", queue.durable ? plural(queue.messages_persistent, "message") : "no: the queue is transient"],
       queue.idle_since && ["Idle since", clock(Date.parse(queue.idle_since), { day: true })],
       ["Node", queue.node],
     ]} />

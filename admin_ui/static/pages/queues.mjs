@@ -18,11 +18,12 @@ const FIELDS = {
   in: { kind: "number", get: (row) => row.in },
   out: { kind: "number", get: (row) => row.out },
   ack: { kind: "number", get: (row) => row.ack },
+  growth: { kind: "number", get: (row) => row.growth },
   durable: { kind: "flag", get: (row) => row.durable },
   exclusive: { kind: "flag", get: (row) => row.exclusive },
   autodelete: { kind: "flag", get: (row) => row.auto_delete },
 };
-const EXAMPLES = ["ready:>1000", "consumers:0 ready:>0", "type:classic durable:no", "name~eu"];
+const EXAMPLES = ["ready:>1000", "consumers:0 ready:>0", "growth:>100", "state:stuck", "type:classic durable:no", "name~eu"];
 
 export function features(row) {
   return [

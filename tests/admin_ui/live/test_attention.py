@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
-from admin_ui.live.attention import GROWTH_MIN, PERIOD_S, Attention
+from admin_ui.live.attention import GROWTH_MIN, PERIOD_S, Attention, seconds_to_full, shown
 from admin_ui.live.work import Work
 from admin_ui.state import STATE
-from amqp_router.metrics import NODE
+from amqp_router.metrics import GLOBAL, NODE
 from tests.admin_ui.world import World
 
 
@@ -22,7 +23,7 @@ class Looker:
 
     async def __call__(self) -> list[dict[str, Any]]:
         await self.attention.refresh(next(self.clock), Work())
-        return [each for each in self.attention.findings if each["kind"] not in ("disk", "memory")]
+        return [each for each in self.attention.findings if each["kind"] not in ("disk", "memory", "filling")]
 
 
 async def fill(node: World, queue: str, messages: int) -> None:
@@ -57,6 +58,110 @@ async def test_a_queue_that_grows_all_the_time(node: World) -> None:
     for _ in range(4):  # it stands still: no longer growing
         node.sample()
     assert [each["kind"] for each in await looker()] == ["no_consumers"]
+
+
+async def test_a_large_queue_that_grows_by_less_than_its_hundredth_each_minute(node: World) -> None:
+    node.broker.vhosts["/"].declare_queue("q")
+    queue = node.broker.vhosts["/"].queues["q"]
+    looker = Looker(node)
+    for _ in range(13):
+        queue.backlog += 217_000 if queue.backlog == 0 else 150
+        node.sample()
+    [found] = await looker()
+    assert (found["kind"], found["per_minute"]) == ("growing", 1800)
+
+
+async def test_consumers_that_hold_messages_and_do_nothing(node: World) -> None:
+    node.broker.vhosts["/"].declare_queue("q")
+    looker = Looker(node)
+    await fill(node, "q", 9)
+    connection = await node.connect(client_properties={"connection_name": "mailer-slow"})
+    channel = await connection.channel()
+    await channel.set_qos(prefetch_count=4)
+    held: list[Any] = []
+
+    async def keep(message: Any) -> None:
+        held.append(message)
+
+    await (await channel.get_queue("q", ensure=False)).consume(keep)
+    while len(held) < 4:
+        await asyncio.sleep(0.01)
+    for _ in range(12):
+        node.sample()
+        assert [each["kind"] for each in await looker()] == []
+    for _ in range(6):
+        node.sample()
+    [found] = await looker()
+    assert (found["kind"], found["client"], found["held"], found["ready"]) == ("stuck", "mailer-slow", 4, 5)
+    # One acknowledgement, and the consumer is at work again.
+    await held[0].ack()
+    while len(held) < 5:
+        await asyncio.sleep(0.01)
+    node.sample()
+    assert await looker() == []
+    for _ in range(13):
+        node.sample()
+    [found] = await looker()
+    dated = looker.attention.dated(found)
+    # Since the sample that saw the acknowledgement.
+    assert dated["since"] == (node.metrics.tick - 13) * 5000
+    assert dated["longer"] is False
+    await connection.close()
+
+
+async def test_the_worst_is_shown_first_and_no_kind_hides_the_others(node: World) -> None:
+    vhost = node.broker.vhosts["/"]
+    for number in range(12):
+        vhost.declare_queue(f"q{number}")
+        vhost.queues[f"q{number}"].backlog = number + 1
+    vhost.declare_queue("bad", durable=True)
+    vhost.queues["bad"].error = "its log cannot be read"
+    node.sample()
+    await fill(node, "nowhere", 5)
+    node.sample()
+    findings = await Looker(node)()
+    kinds = [each["kind"] for each in shown(findings)]
+    assert kinds == ["failed", "unroutable"] + ["no_consumers"] * 6
+    assert [each["kind"] for each in findings][:2] == ["failed", "unroutable"]
+    many = [{"kind": kind, "ready": 1} for kind in ("stuck", "no_consumers") for _ in range(20)]
+    many.append({"kind": "blocked"})
+    assert [each["kind"] for each in shown(many)] == ["stuck"] * 4 + ["no_consumers"] * 3 + ["blocked"]
+
+
+async def test_when_unroutable_messages_began(node: World) -> None:
+    looker = Looker(node)
+    for _ in range(20):
+        node.sample()
+    for _ in range(30):
+        await fill(node, "nowhere", 1)
+        node.sample()
+    [found] = await looker()
+    dated = looker.attention.dated(found)
+    assert node.metrics.tick - dated["since"] // 5000 in (28, 29, 30)
+    assert dated["longer"] is False
+
+
+async def test_a_disk_that_will_be_full_soon(node: World) -> None:
+    for _ in range(14):
+        node.sample()
+    column = list(NODE.fields).index("disk_free")
+    history = node.metrics.node
+    assert history.rings is not None
+    width, free = len(history.last), 100 << 30
+    # 100 GiB are free, and it was 1 GiB more at each sample before.
+    for (interval, reach), ring in zip(GLOBAL, history.rings, strict=True):
+        slots = reach // interval + 1
+        for tick in range(history.first, history.seen):
+            step = interval // 5
+            if tick % step == 0:
+                ring[tick // step % slots * width + column] = free + (history.seen - tick << 30)
+    last = list(history.last)
+    last[column] = free
+    history.last = tuple(last)
+    assert seconds_to_full(history) == 500
+    last[column] = 200 << 30
+    history.last = tuple(last)
+    assert seconds_to_full(history) is None
 
 
 async def test_a_little_growth_is_none(node: World) -> None:

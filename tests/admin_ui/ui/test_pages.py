@@ -26,6 +26,7 @@ PAGES = [
     ("/ui/nothing", "h2:has-text('no such page')"),
     (queue_path("gone"), "h2:has-text('no queue of this name')"),
 ]
+NOT_THERE = "net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED|CONNECTION_RESET|EMPTY_RESP)"
 TRANSFERRED = """performance.getEntriesByType("resource")
     .filter((entry) => entry.name.includes("/static/")).map((entry) => entry.transferSize)"""
 CONNECTION = "h2:has-text('What the client says of itself')"
@@ -203,6 +204,146 @@ def test_filter_sort_and_range_stand_in_the_address(site: Site, visit: Visits) -
     assert one.page.get_attribute("button:has-text('redeliver')", "aria-pressed") == "false"
 
 
+def test_keys_of_the_filter_and_of_the_palette(site: Site, visit: Visits) -> None:
+    one = visit(site)
+    one.open("/ui/queues")
+    one.page.wait_for_selector("td a")
+    one.page.focus("#query")
+    one.page.keyboard.press("Control+k")  # in a text field, too
+    one.page.wait_for_selector("dialog.palette")
+    one.page.keyboard.press("Escape")
+    one.page.fill("#query", "newark")
+    one.page.press("#query", "Enter")
+    one.page.wait_for_selector("h1:has-text('flights.newark')")
+    one.page.go_back()
+    assert unquote(one.path()) == "/ui/queues?q=newark"
+
+
+def test_the_palette_ranks_names_and_says_when_the_broker_is_away(quiet_site: Site, visit: Visits) -> None:
+    with quiet_site.connect() as connection:
+        channel = connection.channel()
+        for name in ("queues", "queues.eu", *[f"more-queues-{number}" for number in range(60)]):
+            channel.queue_declare(name, durable=True)
+    one = visit(quiet_site)
+    one.page.wait_for_selector("h2:has-text('Queued messages')")
+    one.page.keyboard.press("/")
+    one.page.keyboard.type("queues")
+    one.page.wait_for_selector("li[role=option]:has-text('queues.eu')")
+    kinds = one.page.eval_on_selector_all(
+        "li[role=option]", "all => all.slice(0, 3).map((one) => one.innerText)"
+    )
+    assert [text.split("\n")[0] for text in kinds] == ["queues", "Queues", "queues.eu"]
+    one.page.wait_for_selector(".palette-none:has-text('further names match')")
+    quiet_site.stop()
+    one.page.keyboard.type(".e")
+    one.page.wait_for_selector(".palette-none[role=alert]:has-text('does not answer')")
+    assert not one.page.is_visible(".palette-none:has-text('Nothing has')")
+    one.expect_requests_to_fail(NOT_THERE)
+
+
+def test_many_tabs_share_one_stream(quiet_site: Site, visit: Visits) -> None:
+    """A browser opens six connections to a server at most; all of the tabs are live and load."""
+    with quiet_site.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("orders", durable=True)
+        one = visit(quiet_site)
+        tabs = [one.page, *[one.context.new_page() for _ in range(13)]]
+        for number, tab in enumerate(tabs):
+            tab.set_default_timeout(15_000)
+            tab.goto(quiet_site.base + ("/ui/queues", "/ui/", queue_path("orders"))[number % 3])
+            tab.wait_for_selector("main td, main .tiles, main .figures")
+        for _ in range(4321):
+            channel.basic_publish("", "orders", b"x")
+        connection.process_data_events(0)
+        for number, tab in enumerate(tabs):
+            sign = ("td:has-text('4,321')", ".tile:has-text('4,321')", ".figures dd:has-text('4,321')")
+            tab.wait_for_selector(sign[number % 3])
+
+
+def test_seven_pages_in_one_tab(quiet_site: Site, visit: Visits) -> None:
+    """Pages that the browser keeps for Back hold no stream, and are live again when one comes back."""
+    with quiet_site.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("orders", durable=True)
+        one = visit(quiet_site)
+        for number in range(8):
+            one.open(f"/ui/queues?q=orders&sort=-ready&n={number}")
+            one.page.wait_for_selector("td a:has-text('orders')")
+        one.page.go_back()
+        one.page.go_back()
+        for _ in range(777):
+            channel.basic_publish("", "orders", b"x")
+        connection.process_data_events(0)
+        one.page.wait_for_selector("td:has-text('777')")
+
+
+def test_back_after_log_out_shows_the_login(quiet_site: Site, visit: Visits) -> None:
+    one = visit(quiet_site)
+    one.open("/ui/queues")
+    one.page.wait_for_selector(".shell")
+    one.page.click("button:has-text('Log out')")
+    one.page.wait_for_selector("input[name=username]")
+    one.page.go_back()
+    one.page.wait_for_selector("input[name=username]")
+    one.page.fill("input[name=username]", "guest")
+    one.page.fill("input[name=password]", "guest")
+    one.page.keyboard.press("Enter")
+    one.page.wait_for_selector(".shell")
+    assert one.path() == "/ui/queues"
+    one.expect_requests_to_fail("401")
+
+
+def test_what_needs_attention_leads_to_a_list_that_shows_it(quiet_site: Site, visit: Visits) -> None:
+    with quiet_site.connect() as connection:
+        channel = connection.channel()
+        for number in range(12):
+            channel.queue_declare(f"idle-{number}")
+            channel.basic_publish("", f"idle-{number}", b"x")
+        channel.exchange_declare("orders", "topic")
+        channel.exchange_declare("audit", "fanout")
+        channel.exchange_bind("audit", "orders", "eu.#")
+        one = visit(quiet_site)
+        one.page.wait_for_selector("a:has-text('more queues without consumers')")
+        for number in range(60):  # until a sample has seen some
+            channel.basic_publish("orders", f"us.{number % 3}", b"x")
+            channel.basic_publish("orders", "eu.1", b"x")
+            connection.process_data_events(0.2)
+            if one.page.is_visible(".attention a:has-text('Unroutable messages')"):
+                break
+        one.page.click(".attention a:has-text('Unroutable messages')")
+        assert unquote(one.path()) == "/ui/exchanges?q=unroutable:>0&sort=-unroutable"
+        one.page.click("td a:has-text('orders')")
+        one.page.wait_for_selector("section:has(#unroutable) td:has-text('us.2')")
+        assert one.axe() == []
+        one.open("/ui/exchanges/%2F/audit")
+        # Nobody publishes to it: what came from the other exchange is counted.
+        one.page.wait_for_selector(".figures div:has-text('From other exchanges')")
+        one.open("/ui/")
+        one.page.click("a:has-text('more queues without consumers')")
+        one.page.wait_for_selector(".total:has-text('12 queues')")
+
+
+def test_a_connection_names_the_queues_it_consumes(site: Site, visit: Visits) -> None:
+    one = visit(site)
+    one.open("/ui/connections")
+    one.page.click("td a:has-text('newark-board')")
+    one.page.click("section:has(#consumers) td a:has-text('flights.newark')")
+    one.page.wait_for_selector("h1:has-text('flights.newark')")
+
+
+@pytest.mark.parametrize("path", ["/ui/queues", "/ui/exchanges", "/ui/connections"])
+def test_names_have_room_in_a_small_window(site: Site, visit: Visits, path: str) -> None:
+    one = visit(site, size=(1024, 768))
+    one.open(path)
+    one.page.wait_for_selector(
+        "td a:has-text('flights.newark'), td a:has-text('flights.kennedy'), td a:has-text('feed')"
+    )
+    cut = one.page.eval_on_selector_all(
+        "td.first a", "all => all.filter((a) => a.scrollWidth > a.clientWidth + 1).map((a) => a.textContent)"
+    )
+    assert cut == []
+
+
 def test_figures_move(quiet_site: Site, visit: Visits) -> None:
     with quiet_site.connect() as connection:
         channel = connection.channel()
@@ -302,9 +443,7 @@ def test_pages_come_back_after_a_restart(quiet_site: Site, visit: Visits) -> Non
         connection.channel().queue_declare("new", durable=True)
     one.page.wait_for_selector("td a:has-text('new')")
     one.page.wait_for_selector(".light[data-state=live]")
-    one.expect_requests_to_fail(
-        "net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED|CONNECTION_RESET|EMPTY_RESP)"
-    )
+    one.expect_requests_to_fail(NOT_THERE)
 
 
 def test_thousands_of_queues(quiet_site: Site, visit: Visits) -> None:

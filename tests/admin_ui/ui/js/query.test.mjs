@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compile, pageOf, sortRows, split } from "../../../../admin_ui/static/lib/query.mjs";
+import { compile, pageOf, ranked, sortRows, split } from "../../../../admin_ui/static/lib/query.mjs";
 
 const FIELDS = {
   name: { kind: "text", get: (row) => row.name },
@@ -84,6 +84,12 @@ test("sorting: numbers in names count, equal ones keep their order, the original
   assert.deepEqual(rows[0].n, "q10");
   const equal = [{ k: 1, v: 5 }, { k: 2, v: 5 }, { k: 3, v: 9 }];
   assert.deepEqual(sortRows(equal, (row) => row.v, true).map((row) => row.k), [3, 1, 2]);
+});
+
+test("what somebody means who types a part of a name", () => {
+  const names = ["my-orders", "orders.eu", "reorders", "orders", "ORDERS.us"].map((name) => ({ name }));
+  assert.deepEqual(ranked(names, "orders").map(({ name }) => name), ["orders", "orders.eu", "ORDERS.us", "my-orders", "reorders"]);
+  assert.deepEqual(ranked(names, ""), names);
 });
 
 test("pages", () => {

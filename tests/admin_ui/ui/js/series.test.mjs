@@ -46,6 +46,19 @@ test("what is live follows what was stored", () => {
   assert.deepEqual(follow([[1], []], [[3], []]), [[1, 3], []].map((c, i) => (i ? [] : c)));
 });
 
+test("the line ends where nothing was heard for long, and begins anew behind", () => {
+  const ring = new Ring(["ready", "publish"], 50);
+  for (const [at, publish] of [[0, 0], [1000, 10], [2000, 20], [60_000, 500], [61_000, 510]]) ring.push(at, { ready: 7, publish });
+  assert.deepEqual(ring.levels(["ready"]), [[0, 1, 2, 2.001, 60, 61], [7, 7, 7, null, 7, 7]]);
+  assert.deepEqual(ring.rates(["publish"])[1], [null, 10, 10, null, null, 10]);
+});
+
+test("the figure beside a chart is the newest point of its line", () => {
+  const ring = new Ring(["publish"], 50);
+  for (let i = 0; i < 9; i += 1) ring.push(i * 1000, { publish: i * i * 100 });
+  assert.equal(ring.rate("publish"), ring.rates(["publish"])[1].at(-1));
+});
+
 test("growth and padding", () => {
   assert.deepEqual([growth([null, 5, 9]), growth([5]), growth([null])], [4, null, null]);
   assert.deepEqual([padded([1], 3), padded([1, 2], 1)], [[null, null, 1], [1, 2]]);
