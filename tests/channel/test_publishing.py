@@ -470,9 +470,7 @@ def flows(client: Client, name: str) -> dict[str, int]:
 def test_exchanges_between_count_what_passes_through_them(client: Client) -> None:
     alternate, _ = decode_table(encode_plain({"alternate-exchange": "rest"}), 0)
     for name, kind in (("rest", "fanout"), ("audit", "fanout"), ("orders", "topic")):
-        arguments = (
-            alternate if name == "orders" else {}
-        )
+        arguments = alternate if name == "orders" else {}
         client.call(m.ExchangeDeclare(name, kind, arguments=arguments), m.ExchangeDeclareOk)
     client.declare("q")
     client.declare("r")
