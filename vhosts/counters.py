@@ -10,8 +10,8 @@ from __future__ import annotations
 class ExchangeCounters:
     """What one exchange received, and what became of it.
 
-    ``publish_in``, ``publish_out`` and ``unroutable`` count publishes to this exchange itself, the copies that
-    queues got of them (by way of other exchanges too), and those that reached no queue. ``inner_in`` and
+    ``publish_in``, ``publish_out`` and ``unroutable`` count publishes to this exchange itself, the copies
+    that queues got of them (by way of other exchanges too), and those that reached no queue. ``inner_in`` and
     ``inner_out`` count messages that other exchanges passed on to this one, by a binding or as their
     alternate exchange, and the bindings of this exchange that those messages matched.
     """

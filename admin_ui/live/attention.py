@@ -2,8 +2,8 @@
 
 A finding is a dict with ``kind`` and what its sentence needs; the pages have the words. The worst come first,
 in the order of `ORDER`; among those of one kind, the one with the most messages. `Attention.dated` adds
-``since``, when it began (milliseconds since 1970), as far as the histories reach back; ``longer`` says that it
-may have begun before.
+``since``, when it began (milliseconds since 1970), as far as the histories reach back; ``longer`` says that
+it may have begun before.
 
     failed        a queue whose log cannot be trusted: vhost, name, reason
     disk memory files   near the limit, for those who watch the node

@@ -481,7 +481,7 @@ def test_exchanges_between_count_what_passes_through_them(client: Client) -> Non
         client.publish(b"x", key, "orders")
     assert flows(client, "orders") == {"publish_in": 3, "publish_out": 4, "unroutable": 1}
     assert flows(client, "audit") == {"inner_in": 2, "inner_out": 4}
-    # It is bound to nothing: what came to it as the alternate exchange went nowhere, and is the publish's loss.
+    # Nothing is bound to this alternate exchange, so its message is unroutable where it was published.
     assert flows(client, "rest") == {"inner_in": 1}
     assert client.node.vhosts["/"].table.unroutable.of("orders") == [("us.1", 1)]
 
