@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 from aiohttp import web
 
@@ -16,31 +15,19 @@ from admin_ui import endpoints, live, sessions, ui
 from admin_ui.api import ENDPOINTS, OBJECTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
-from admin_ui.middlewares import HEADERS, add_headers, errors
+from admin_ui.connections import Connection, Doors
+from admin_ui.middlewares import add_headers, errors
 from admin_ui.state import STATE, AdminOptions, State
-from amqp_router import logs
 from amqp_router.broker import Broker
 from amqp_router.metrics import Metrics
-from amqp_router.server import BACKLOG, ListenError, Refusal, bind, bind_problem, peer_text
+from amqp_router.server import BACKLOG, ListenError, Refusal, bind, bind_problem
 
 __all__ = ["Admin", "AdminOptions", "make_app"]
 
 #: Seconds that requests under way get when the server stops.
 STOP_S = 1.0
-#: Seconds after which a connection is closed on which no request is under way, nor comes to its end.
-IDLE_S = 75.0
 #: The options that say where the admin server listens.
 FLAGS = ("--admin-bind", "--admin-port")
-
-
-class Connection(web.RequestHandler):
-    """One client. What it sends may be no HTTP at all: that never reaches the application."""
-
-    def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:
-        """Answer it with the headers of all replies."""
-        response = super().handle_error(*args, **kwargs)
-        response.headers.update(HEADERS)
-        return response
 
 
 class Admin:
@@ -61,7 +48,9 @@ class Admin:
         host, port = self._sockets[0].getsockname()[:2]
         #: Host and port it serves.
         self.address: tuple[str, int] = host, port
-        app = make_app(State(options, broker, metrics, logger, self.address))
+        state = State(options, broker, metrics, logger, self.address)
+        app = make_app(state)
+        self._doors = Doors(state.proxies, broker.event)
         self._runner = web.AppRunner(app, shutdown_timeout=STOP_S)
 
     async def start(self) -> None:
@@ -95,26 +84,15 @@ class Admin:
     def _accept(self) -> asyncio.BaseProtocol:
         server = self._runner.server
         assert server is not None
-        if len(server.connections) >= self._options.http_connections_max:
+        if len(server.connections) >= self._options.http_connections_max and not self._doors.make_room():
             return Refusal(self._refused)
-        loop = asyncio.get_running_loop()
-        return Connection(
-            server,
-            loop=loop,
-            keepalive_timeout=IDLE_S,
-            auto_decompress=False,  # nobody needs to compress the little that is sent to us
-            access_log=None,  # type: ignore[arg-type]  # there is none
-        )
+        return Connection(server, self._doors, asyncio.get_running_loop())
 
     def _refused(self, peer: object) -> None:
         limit = self._options.http_connections_max
-        logs.event(
-            self._logger,
-            logging.WARNING,
-            "admin connection refused",
-            peer=peer_text(peer),
-            reason=f"{limit} connections are open, which is the most allowed",
-        )
+        reason = f"{limit} connections are open, which is the most allowed"
+        host = str(peer[0]) if isinstance(peer, tuple) else str(peer)
+        self._doors.tell("admin connection refused", host, reason)
 
 
 def make_app(state: State) -> web.Application:

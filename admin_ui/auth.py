@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 from aiohttp import hdrs, web
 
+from admin_ui.connections import Connection
 from admin_ui.replies import CHALLENGE, ApiError, login_failed, not_authorised
 from admin_ui.state import STATE, State
 from amqp_router.auth import (
@@ -185,6 +186,13 @@ async def authenticate(request: web.Request) -> Identity:
     Raises:
         ApiError: no or wrong credentials (401), too many wrong ones before (429), or a bad header (400).
     """
+    identity = await _identity(request)
+    if isinstance(request.protocol, Connection):
+        request.protocol.logged_in()
+    return identity
+
+
+async def _identity(request: web.Request) -> Identity:
     header = request.headers.get(hdrs.AUTHORIZATION)
     if header is None:
         session = request.app.get(SESSION)
@@ -199,6 +207,8 @@ async def authenticate(request: web.Request) -> Identity:
         credentials = base64.b64decode(value.strip(), validate=True)
     except binascii.Error:
         raise ApiError(400) from None
+    except ValueError:  # not even ASCII
+        raise login_failed(challenge=challenges(request)) from None
     name, colon, password = credentials.partition(b":")
     if not colon:
         raise ApiError(400)
@@ -213,7 +223,7 @@ def login(request: web.Request, name: bytes, password: bytes) -> Identity:
     """
     broker = request.app[STATE].broker
     try:
-        user = request.app[VERIFIER].verify(name, password, request.remote or "")
+        user = request.app[VERIFIER].verify(name, password, client_host(request))
     except TooManyFailures as error:
         headers = {"Retry-After": str(math.ceil(error.wait_s))}
         raise ApiError(429, "too_many_requests", "too many failed logins", headers=headers) from None
@@ -227,6 +237,12 @@ def login(request: web.Request, name: bytes, password: bytes) -> Identity:
     if loopback_only and not is_local_name(request.host):
         raise not_authorised(LOOPBACK_ONLY)
     return Identity(user)
+
+
+def client_host(request: web.Request) -> str:
+    """The address that a request comes from, behind a proxy that is trusted."""
+    proxies = request.app[STATE].proxies
+    return proxies.client(request.remote or "", request.headers.getall("X-Forwarded-For", []))
 
 
 def is_local_name(host: str) -> bool:

@@ -19,7 +19,7 @@ from aiohttp import web
 from admin_ui import query
 from admin_ui.auth import MANAGEMENT, NOBODY, Identity, authenticate
 from admin_ui.middlewares import READS
-from admin_ui.replies import ApiError, Body, Turns, dumps, not_authorised, not_found, send, takes_gzip
+from admin_ui.replies import ApiError, Body, Turns, dumps, method_not_allowed, not_authorised, not_found
 from admin_ui.state import STATE, State
 from vhosts.vhost import VirtualHost
 
@@ -48,7 +48,7 @@ class Call:
 
     def new_body(self) -> Body:
         """The reply's body, still empty."""
-        return Body(compress=takes_gzip(self.request))
+        return Body(self.request, self.headers)
 
     def part(self, name: str) -> str:
         """A part of the path, decoded."""
@@ -137,7 +137,7 @@ def _answerer(endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.Strea
         if request.method == "OPTIONS":
             return web.Response(headers={"Allow": endpoint.allow})
         if handler is None or request.method not in ("GET", "HEAD"):
-            raise ApiError(405, headers={"Allow": endpoint.allow})
+            raise method_not_allowed(request.method, endpoint.allow)
         identity = NOBODY
         if endpoint.tags is not None:
             identity = await authenticate(request)
@@ -164,13 +164,13 @@ def _check_accept(accept: str | None) -> None:
 async def reply(call: Call, result: Any) -> web.StreamResponse:
     """Make what a handler returned into a response."""
     if isinstance(result, Body):
-        return await send(call.request, result, call.headers)
+        return await result.finish()
     body = call.new_body()
     if isinstance(result, Rows):
         await _list(call, result, body)
     else:
         body.add(dumps(result if call.query.columns is None else _columns(result, call.query.columns)))
-    return await send(call.request, body, call.headers)
+    return await body.finish()
 
 
 def _columns(result: Any, columns: query.Columns) -> Any:
@@ -182,42 +182,47 @@ def _columns(result: Any, columns: query.Columns) -> Any:
 
 
 async def _list(call: Call, rows: Rows, body: Body) -> None:
-    wanted, turns = call.query, call.turns
+    wanted, turns, document = call.query, call.turns, rows.document
     page = wanted.page
-    things = rows.things
-    total = len(things)
-    if page is not None and page.name:
-        admitted: list[Any] = []
-        for start in range(0, len(things), FILTER_ROWS):
-            some = things[start : start + FILTER_ROWS]
-            admitted += compress(some, page.admits([rows.name(thing) for thing in some]))
-            await turns.next()
-        things = admitted
-    document = rows.document
-    if wanted.sort is not None:
-        quick = rows.quick.get(".".join(wanted.sort))
-        keyed: list[tuple[Any, Any]] = []
-        for count, thing in enumerate(things):
-            if quick is not None:
-                keyed.append((query.order(quick(thing)), thing))
-            else:
-                # The document is not kept: thousands of them would take long to free.
-                keyed.append((query.sort_key(document(thing), wanted.sort), thing))
-            if count % 16 == 15:
-                await turns.next()
-        keyed.sort(key=_key, reverse=wanted.sort_reverse)
-        await turns.next()
-        things = [thing for _, thing in keyed]
-    elif wanted.sort_reverse:
-        things = things[::-1]
+    async with call.state.sorting:
+        things = await _sorted(wanted, rows, await _filtered(page, rows, turns), turns)
     if page is None:
         await body.add_rows(_documents(things, document, wanted.columns), turns)
         return
     filtered = len(things)
     things = query.cut(page, things)
-    body.add(dumps(query.envelope(page, total, filtered, len(things)))[:-1] + b',"items":')
+    body.add(dumps(query.envelope(page, len(rows.things), filtered, len(things)))[:-1] + b',"items":')
     await body.add_rows(_documents(things, document, wanted.columns), turns)
     body.add(b"}")
+
+
+async def _filtered(page: query.Page | None, rows: Rows, turns: Turns) -> list[Any]:
+    if page is None or not page.name:
+        return rows.things
+    admitted: list[Any] = []
+    for start in range(0, len(rows.things), FILTER_ROWS):
+        some = rows.things[start : start + FILTER_ROWS]
+        admitted += compress(some, page.admits([rows.name(thing) for thing in some]))
+        await turns.next()
+    return admitted
+
+
+async def _sorted(wanted: query.Query, rows: Rows, things: list[Any], turns: Turns) -> list[Any]:
+    if wanted.sort is None:
+        return things[::-1] if wanted.sort_reverse else things
+    quick = rows.quick.get(".".join(wanted.sort))
+    keyed: list[tuple[Any, Any]] = []
+    for count, thing in enumerate(things):
+        if quick is not None:
+            keyed.append((query.order(quick(thing)), thing))
+        else:
+            # The document is not kept: thousands of them would take long to free.
+            keyed.append((query.sort_key(rows.document(thing), wanted.sort), thing))
+        if count % 16 == 15:
+            await turns.next()
+    keyed.sort(key=_key, reverse=wanted.sort_reverse)
+    await turns.next()
+    return [thing for _, thing in keyed]
 
 
 def _documents(

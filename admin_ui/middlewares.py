@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from admin_ui.replies import JSON, ApiError, dumps
+from admin_ui.replies import JSON, ApiError, dumps, method_not_allowed
 from admin_ui.state import STATE
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -47,23 +47,31 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except ApiError as error:
-        body = b"" if error.body is None else dumps(error.body)
-        headers = {"Content-Type": JSON, **error.headers} if body else error.headers
-        return web.Response(status=error.status, body=body, headers=headers)
+        return _refusal(error)
     except web.HTTPNotFound as error:
         if not request.path.startswith("/api/"):
             raise
         if request.method == "OPTIONS":
             return web.Response(headers={"Allow": READS})
         if request.method not in ("GET", "HEAD"):
-            return web.Response(status=405, headers={"Allow": READS})
+            return _refusal(method_not_allowed(request.method, READS))
         body = dumps({"error": "Object Not Found", "reason": "Not Found"})
         return web.Response(status=error.status, body=body, content_type=JSON)
+    except web.HTTPMethodNotAllowed as error:
+        return _refusal(method_not_allowed(request.method, ", ".join(sorted(error.allowed_methods))))
     except web.HTTPException:
         raise
     except ConnectionError:
         raise  # the client went away: there is nobody to answer
     except Exception as error:
         request.app[STATE].broker.unexpected(f"{request.method} {request.path}", error)
+        if request.writer.output_size > 0:
+            raise ConnectionResetError("half of the answer is sent") from None  # closes the connection
         body = dumps({"error": "internal_error", "reason": "an error of the server, see its log"})
         return web.Response(status=500, body=body, content_type=JSON)
+
+
+def _refusal(error: ApiError) -> web.Response:
+    body = b"" if error.body is None else dumps(error.body)
+    headers = {"Content-Type": JSON, **error.headers} if body else error.headers
+    return web.Response(status=error.status, body=body, headers=headers)

@@ -14,7 +14,6 @@ import decimal
 import re
 import time
 import zlib
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,8 +28,9 @@ COMPRESS_MIN = 1024
 TURN_S = 0.003
 #: Rows built between two looks at the clock.
 TURN_ROWS = 16
-#: Bytes handed to the socket at once.
-WRITE_BYTES = 256 << 10
+#: Bytes of a body that are made before the socket takes them. A longer body is sent as it is made, and made
+#: as the client reads it.
+WRITE_BYTES = 64 << 10
 
 
 class ApiError(Exception):
@@ -54,6 +54,12 @@ class ApiError(Exception):
 def not_found() -> ApiError:
     """The path names something that is not there."""
     return ApiError(404, "Object Not Found", "Not Found")
+
+
+def method_not_allowed(method: str, allow: str) -> ApiError:
+    """The path takes other methods only."""
+    reason = f"{method} is not served here, nothing was changed; what is: {allow}"
+    return ApiError(405, "method_not_allowed", reason, headers={"Allow": allow})
 
 
 def bad_request(reason: Any, error: str = "bad_request") -> ApiError:
@@ -133,14 +139,23 @@ class Turns:
 
 
 class Body:
-    """JSON in the making, compressed as it comes if the client takes that: a long list is never whole."""
+    """The JSON that answers a request with 200, compressed if the client takes that.
 
-    def __init__(self, *, compress: bool) -> None:
+    A short body goes out at once. A long one is sent in pieces while it is made: what a client does not read
+    is not made either, and no long list is ever whole in memory.
+    """
+
+    def __init__(self, request: web.Request, headers: dict[str, str]) -> None:
+        #: Bytes made and not yet sent.
         self.size = 0
         self.compressed = False
-        self._compress = compress
-        self._pieces: deque[bytes] = deque()
+        self._request = request
+        self._headers = headers
+        self._compress = takes_gzip(request)
+        self._pieces: list[bytes] = []
         self._squeeze = zlib.compressobj(1, zlib.DEFLATED, 31)
+        #: The response, once its head is sent.
+        self.response: web.StreamResponse | None = None
 
     def add(self, data: bytes) -> None:
         """Append ``data``."""
@@ -148,7 +163,7 @@ class Body:
             data = self._squeeze.compress(data)
         self._pieces.append(data)
         self.size += len(data)
-        if self._compress and not self.compressed and self.size >= COMPRESS_MIN:
+        if self._compress and not self.compressed and self.size >= COMPRESS_MIN and self.response is None:
             so_far = b"".join(self._pieces)
             self._pieces.clear()
             self.size = 0
@@ -165,38 +180,37 @@ class Body:
                 self.add(before + dumps(some)[1:-1])
                 before = b","
                 some.clear()
+                if self.size >= WRITE_BYTES:
+                    await self._send()
                 await turns.next()
         self.add(before + dumps(some)[1:] if some else b"]" if before == b"," else b"[]")
 
-    def finish(self) -> None:
-        """There is no more."""
+    async def finish(self) -> web.StreamResponse:
+        """There is no more: send what is left."""
         if self.compressed:
             self._pieces.append(self._squeeze.flush())
-            self.size += len(self._pieces[-1])
+        if self.response is None:
+            return web.Response(body=self._take(), headers=self._head())
+        await self._send()
+        await self.response.write_eof()
+        return self.response
 
-    def take(self, limit: int) -> bytes:
-        """The next bytes, ``limit`` or little more; empty when all are taken."""
-        taken, size = [], 0
-        while self._pieces and size < limit:
-            taken.append(self._pieces.popleft())
-            size += len(taken[-1])
-        return b"".join(taken)
+    async def _send(self) -> None:
+        if self.response is None:
+            self.response = web.StreamResponse(headers=self._head())
+            await self.response.prepare(self._request)
+        data = self._take()
+        if self._request.method != "HEAD":
+            await self.response.write(data)
 
+    def _take(self) -> bytes:
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self.size = 0
+        return data
 
-async def send(request: web.Request, body: Body, more_headers: dict[str, str]) -> web.StreamResponse:
-    """Answer 200 with JSON."""
-    body.finish()
-    headers = {"Content-Type": JSON, "Cache-Control": "no-cache", **more_headers}
-    if body.compressed:
-        headers["Content-Encoding"] = "gzip"
-    if body.size <= WRITE_BYTES:
-        return web.Response(body=body.take(body.size), headers=headers)
-    response = web.StreamResponse(headers=headers)
-    response.content_length = body.size
-    await response.prepare(request)
-    if request.method != "HEAD":
-        while data := body.take(WRITE_BYTES):
-            await response.write(data)
-            await asyncio.sleep(0)
-        await response.write_eof()
-    return response
+    def _head(self) -> dict[str, str]:
+        headers = {"Content-Type": JSON, "Cache-Control": "no-cache", **self._headers}
+        if self.compressed:
+            headers["Content-Encoding"] = "gzip"
+        return headers

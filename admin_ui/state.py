@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from admin_ui.proxies import Proxies
 from amqp_router.broker import Broker
 from amqp_router.metrics import Metrics
+
+#: Lists filtered and sorted at once.
+SORTS_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class AdminOptions:
     connections_max: int
     #: Connections that HTTP clients may open; more are refused.
     http_connections_max: int = 512
+    #: Addresses and networks of proxies whose X-Forwarded-For is believed.
+    trusted_proxies: tuple[str, ...] = ()
 
 
 @dataclass
@@ -40,6 +47,12 @@ class State:
     address: tuple[str, int]
     #: Of the monotonic clock.
     started_at: float = field(default_factory=time.monotonic)
+    #: At most so many lists are filtered and sorted at once: each needs a key for each object.
+    sorting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SORTS_MAX))
+    proxies: Proxies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.proxies = Proxies(self.options.trusted_proxies)
 
     @property
     def node(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import ipaddress
 import os
 import re
 import socket
@@ -19,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
@@ -110,6 +111,9 @@ class Settings(BaseSettings):
     admin_port: int = _admin(
         15672, "", "port for the HTTP API and the pages; 0 picks a free one", ge=0, le=65535
     )
+    trusted_proxies: str = _admin(
+        "", "", "addresses or networks, with commas, of proxies whose X-Forwarded-For names the client"
+    )
 
     connections_max: int = _connection(
         0, "connections", "more are refused; 0: as many as file descriptors allow", ge=0
@@ -183,10 +187,26 @@ class Settings(BaseSettings):
         file = flags.pop(_FILE, {})
         return InitSettingsSource(settings_cls, flags), env_settings, InitSettingsSource(settings_cls, file)
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, value: str) -> str:
+        for name in _names(value):
+            ipaddress.ip_network(name, strict=False)
+        return value
+
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """The trusted proxies, one by one."""
+        return _names(self.trusted_proxies)
+
     @property
     def node(self) -> str:
         """The node's name, the default worked out."""
         return self.node_name or f"router@{socket.gethostname().partition('.')[0] or 'localhost'}"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def flag(name: str) -> str:

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -93,6 +94,28 @@ def flush() -> None:
 def _takes_colour(stream: TextIO) -> bool:
     """Source: https://no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Seldom:
+    """Says whether a thing is to be told: each once a minute, or who causes it could fill the log."""
+
+    INTERVAL_S = 60.0
+    THINGS_MAX = 10_000
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: dict[str, float] = {}
+
+    def due(self, thing: str) -> bool:
+        """Whether ``thing`` was not told within the last minute; it is told now."""
+        now = self._clock()
+        if now - self._told.get(thing, float("-inf")) < self.INTERVAL_S:
+            return False
+        self._told.pop(thing, None)
+        self._told[thing] = now
+        if len(self._told) > self.THINGS_MAX:
+            del self._told[next(iter(self._told))]
+        return True
 
 
 def set_level(level: str) -> None:

@@ -258,6 +258,7 @@ async def _serve(
             amqp_address=server.address,
             connections_max=options.connections_max,
             http_connections_max=http_connections,
+            trusted_proxies=settings.proxies,
         )
         admin = Admin(admin_options, broker, metrics, logger)
     stop = asyncio.Event()

@@ -92,6 +92,7 @@ class Server:
         self._logger = logger
         self._sockets = bind(options.bind, options.amqp_port)
         self._listeners: list[asyncio.Server] = []
+        self._seldom = logs.Seldom()
         self.refused_count = 0
 
     @property
@@ -128,8 +129,10 @@ class Server:
             sock.close()
 
     def refused(self, peer: object) -> None:
-        """Count and log a connection above the cap."""
+        """Count a connection above the cap; an address is told once a minute."""
         self.refused_count += 1
+        if not self._seldom.due(str(peer[0]) if isinstance(peer, tuple) else str(peer)):
+            return
         logs.event(
             self._logger,
             logging.WARNING,

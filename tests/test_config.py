@@ -145,3 +145,10 @@ def test_flags_not_given_stay_out() -> None:
 def test_documentation_is_what_the_options_say() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert page == config.markdown(), "make it again: amqp-router options --markdown > docs/configuration.md"
+
+
+def test_trusted_proxies_are_addresses_and_networks() -> None:
+    assert config.load({"trusted_proxies": "10.0.0.0/8, ::1"}).proxies == ("10.0.0.0/8", "::1")
+    assert config.load({}).proxies == ()
+    with pytest.raises(config.ConfigError, match=r"^--trusted-proxies: 'proxy\.example' does not fit"):
+        config.load({"trusted_proxies": "proxy.example"})

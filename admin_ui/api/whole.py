@@ -87,6 +87,9 @@ async def definitions_of_vhost(call: Call) -> Body:
 
 
 async def _definitions(call: Call, sections: definitions.Sections) -> Body:
+    file = call.request.query.get("download")
+    if file:
+        call.headers["Content-Disposition"] = f"attachment; filename={UNSAFE.sub('_', file)}"
     body = call.new_body()
     before = b"{"
     for name, content in sections.items():
@@ -97,9 +100,6 @@ async def _definitions(call: Call, sections: definitions.Sections) -> Body:
         else:
             await body.add_rows(content, call.turns)
     body.add(b"}")
-    file = call.request.query.get("download")
-    if file:
-        call.headers["Content-Disposition"] = f"attachment; filename={UNSAFE.sub('_', file)}"
     return body
 
 

@@ -57,7 +57,7 @@ class Throttle:
             TooManyFailures: there is.
         """
         self.check_user(address, user)
-        wait_s = self._wait_s((_network(address), None), FREE_ADDRESS)
+        wait_s = self._wait_s((network(address), None), FREE_ADDRESS)
         if wait_s > 0:
             raise TooManyFailures(wait_s)
 
@@ -67,20 +67,20 @@ class Throttle:
         Raises:
             TooManyFailures: there is something to wait for.
         """
-        wait_s = self._wait_s((_network(address), user[:NAME_MAX]), FREE)
+        wait_s = self._wait_s((network(address), user[:NAME_MAX]), FREE)
         if wait_s > 0:
             raise TooManyFailures(wait_s)
 
     def delay_s(self, address: str) -> float:
         """How long the answer to a wrong password from that address is held back."""
-        count, last = self._failures.get((_network(address), None), (0, 0.0))
+        count, last = self._failures.get((network(address), None), (0, 0.0))
         if count <= FREE_ADDRESS or self._clock() - last > FORGET_S:
             return 0.0
         return min(DELAY_MAX_S, 2.0 ** min(count - FREE_ADDRESS - 2, 10))
 
     def is_news(self, address: str, user: bytes) -> bool:
         """Whether the log should tell that this user was not looked at: it tells it once a minute."""
-        return self._tells(f"{_network(address)}\0".encode() + user[:NAME_MAX], self._clock())
+        return self._tells(f"{network(address)}\0".encode() + user[:NAME_MAX], self._clock())
 
     def failed(self, address: str, user: bytes, guess: bytes) -> bool:
         """An attempt was wrong; ``guess`` is a digest of its address, name and password.
@@ -92,8 +92,8 @@ class Throttle:
         news = self._tells(guess, now)
         if known:
             return news
-        network = _network(address)
-        for key in ((network, user[:NAME_MAX]), (network, None)):
+        where = network(address)
+        for key in ((where, user[:NAME_MAX]), (where, None)):
             count, last = self._failures.pop(key, (0, now))
             if now - last > FORGET_S:
                 count = 0
@@ -103,7 +103,7 @@ class Throttle:
 
     def succeeded(self, address: str, user: bytes) -> None:
         """An attempt was right: the user starts anew, the address does not (its own login would reset it)."""
-        self._failures.pop((_network(address), user[:NAME_MAX]), None)
+        self._failures.pop((network(address), user[:NAME_MAX]), None)
 
     def _tells(self, what: bytes, now: float) -> bool:
         told = self._wrong.get(what)
@@ -129,7 +129,7 @@ def _shorten(entries: dict[Any, Any]) -> None:
         del entries[next(iter(entries))]
 
 
-def _network(address: str) -> str:
+def network(address: str) -> str:
     """What one client can call from: of IPv6 a whole network of 64 bits is one machine's."""
     try:
         parsed = ipaddress.IPv6Address(address.partition("%")[0])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aio_pika
 import pytest
 
-from admin_ui import app, body
+from admin_ui import body, connections
 from admin_ui.app import Admin, AdminOptions
+from admin_ui.replies import WRITE_BYTES, Body
 from amqp_router.server import ListenError
 from tests.admin_ui.world import LOGGER, World, basic, world
 
@@ -58,12 +61,15 @@ async def test_connections_above_the_cap_are_closed(node: World, caplog: pytest.
     admin = another(node, 0, most=2)
     await admin.start()
     held = [await asyncio.open_connection(*admin.address) for _ in range(2)]
-    await asyncio.sleep(0.05)
-    reader, writer = await asyncio.open_connection(*admin.address)
-    writer.write(REQUEST)
-    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-        await reader.readexactly(5)
-    assert "admin connection refused" in caplog.text
+    for reader, writer in held:
+        writer.write(REQUEST)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    for _ in range(3):
+        reader, writer = await asyncio.open_connection(*admin.address)
+        writer.write(REQUEST)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(5)
+    assert caplog.text.count("admin connection refused") == 1, "told once a minute"
     held[0][1].close()
     await asyncio.sleep(0.05)
     reader, writer = await asyncio.open_connection(*admin.address)
@@ -98,7 +104,7 @@ async def test_what_is_no_http(node: World, octets: bytes) -> None:
 @pytest.mark.parametrize("sent", [b"", b"GET /ui", b"GET /ui/ HTTP/1.1\r\nHost: localhost\r\n", REQUEST])
 async def test_idle_connections_are_closed(node: World, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     """Else a few hundred that send nothing would keep everybody out."""
-    monkeypatch.setattr(app, "IDLE_S", 0.2)
+    monkeypatch.setattr(connections, "IDLE_S", 0.2)
     reader, writer = await asyncio.open_connection(*node.admin.address)
     writer.write(sent)
     await asyncio.wait_for(reader.read(), 20)
@@ -123,6 +129,141 @@ async def test_compressed_bodies_are_not_unpacked(node: World, caplog: pytest.Lo
         reply = await node.call("POST", "/admin/v1/session", None, body=content, **headers)
         assert (reply.status, reply.json["error"]) == (400, "bad_request")
     assert caplog.text == ""
+
+
+async def is_open(reader: asyncio.StreamReader) -> bool:
+    """Whether the broker has not closed a connection on which it says nothing."""
+    try:
+        return await asyncio.wait_for(reader.read(1), 0.2) != b""
+    except TimeoutError:
+        return True
+    except ConnectionResetError:
+        return False
+
+
+async def test_who_is_logged_in_is_not_kept_out_by_who_is_not(
+    node: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "WEIGHT_MAX", 3)
+    known_reader, known = await asyncio.open_connection(*node.admin.address)
+    known.write(REQUEST)
+    await known_reader.readuntil(b"}")
+    strangers = [await asyncio.open_connection(*node.admin.address) for _ in range(7)]
+    for _, writer in strangers:
+        writer.write(b"GET /api/auth HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    for reader, _ in strangers[-3:]:
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+    assert [await is_open(reader) for reader, _ in strangers[:4]] == [False] * 4
+    assert caplog.text.count("admin connection closed") == 1, "told once a minute"
+    known.write(REQUEST)
+    assert (await known_reader.readline()).startswith(b"HTTP/1.1 200")
+    for writer in (known, *(writer for _, writer in strangers)):
+        writer.close()
+
+
+async def test_room_is_made_for_who_logs_in_when_all_connections_are_taken(node: World) -> None:
+    admin = another(node, 0, most=3)
+    await admin.start()
+    strangers = [await asyncio.open_connection(*admin.address) for _ in range(3)]
+    reader, writer = await asyncio.open_connection(*admin.address)
+    writer.write(REQUEST)
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    assert await is_open(strangers[0][0]) is False
+    for _, each in strangers:
+        each.close()
+    writer.close()
+    await admin.stop()
+
+
+def small_buffers(node: World) -> socket.socket:
+    """A client that takes little before it reads."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(node.admin.address)
+    client.setblocking(False)
+    return client
+
+
+def serving(node: World) -> list[connections.Connection]:
+    server = node.admin._runner.server
+    assert server is not None
+    return [each for each in server.connections if isinstance(each, connections.Connection)]
+
+
+async def until(check: Callable[[], object]) -> None:
+    for _ in range(2000):
+        if check():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it does not come to that")
+
+
+async def test_who_does_not_read_is_closed(
+    node: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "LOOK_S", 0.05)
+    for number in range(4000):
+        node.broker.vhosts["/"].declare_queue(f"q{number}")
+    with small_buffers(node) as client:
+        client.sendall(REQUEST.replace(b"whoami", b"queues"))
+        await until(lambda: serving(node))
+        await until(lambda: not serving(node))
+    assert caplog.text.count("admin connection closed") == 1
+    assert "Traceback" not in caplog.text
+    assert (await node.call("GET", "/api/whoami")).status == 200
+
+
+async def test_who_reads_slowly_is_served(node: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes more only after a megabyte was read: what it holds counts as well."""
+    looks: list[int] = []
+    looked = connections.Connection._looked
+
+    def counted(self: connections.Connection) -> None:
+        looked(self)
+        looks.append(self._looks)
+
+    monkeypatch.setattr(connections, "LOOK_S", 0.2)
+    monkeypatch.setattr(connections.Connection, "_looked", counted)
+    for number in range(4000):
+        node.broker.vhosts["/"].declare_queue(f"q{number}")
+    loop = asyncio.get_running_loop()
+    with small_buffers(node) as client:
+        client.sendall(REQUEST.replace(b"whoami", b"queues"))
+        while len(looks) < 2 * connections.LOOKS_MAX:
+            assert await asyncio.wait_for(loop.sock_recv(client, 2000), 20), "closed"
+            await asyncio.sleep(0.005)
+    assert max(looks) < connections.LOOKS_MAX, "a window of TCP may take a look or two to open"
+
+
+async def test_unread_lists_take_no_memory(node: World) -> None:
+    """40 of them, of 10,000 queues, took half a gibibyte: each was made whole before it was sent."""
+    for number in range(4000):
+        node.broker.vhosts["/"].declare_queue(f"q{number}")
+    clients = [small_buffers(node) for _ in range(5)]
+    for client in clients:
+        client.sendall(REQUEST.replace(b"whoami", b"queues"))
+    await until(lambda: sum(each.writing_paused for each in serving(node)) == len(clients))
+    await asyncio.sleep(0.2)
+    bodies = [found for found in gc.get_objects() if isinstance(found, Body)]
+    assert len(bodies) == len(clients)
+    assert all(found.size <= WRITE_BYTES for found in bodies)
+    for each in serving(node):
+        assert each.transport is not None
+        assert each.transport.get_write_buffer_size() <= 3 * WRITE_BYTES
+    for client in clients:
+        client.close()
+
+
+async def test_what_is_no_http_is_told_seldom_and_shortly(
+    node: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        reader, writer = await asyncio.open_connection(*node.admin.address)
+        writer.write(b"GET / HTTP/9.9\x01" + b"x" * 5000 + b"\r\n\r\n")
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert caplog.text.count("admin request refused") == 1
+    assert len(caplog.text) < 1000
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from admin_ui.auth import REMEMBER_MAX, REMEMBER_S, TRUST_S, Verifier, is_local_name
+from admin_ui.proxies import Proxies
+from admin_ui.state import STATE
 from amqp_router.auth import LoginFailed, LoopbackOnly
-from amqp_router.auth.throttle import FREE, TooManyFailures
+from amqp_router.auth.throttle import FREE, FREE_ADDRESS, TooManyFailures
 from tests.admin_ui.world import World, basic
 
 USERS = ("alice", "bob", "carol", "dave", "guest")
@@ -276,6 +278,57 @@ async def test_a_failed_call_says_when_to_come_back(shop: World) -> None:
         assert reply.headers["Retry-After"] == "1"
         assert "www-authenticate" not in reply.headers
     assert (await shop.call("GET", "/api/whoami", "alice")).status == 200
+
+
+@pytest.mark.parametrize("value", ["Basic gü:x", "Basic \udcff\udcfe", "Basic Z3Vlc3Q6Z3Vlc3Q=é"])
+async def test_a_login_that_is_not_ascii_is_wrong(node: World, value: str) -> None:
+    reader, writer = await asyncio.open_connection(*node.admin.address)
+    head = f"GET /api/whoami HTTP/1.1\r\nHost: localhost\r\nAuthorization: {value}\r\n\r\n"
+    writer.write(head.encode(errors="surrogateescape"))
+    assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+    assert b"Login failed" in await reader.readuntil(b"}")
+    writer.close()
+
+
+async def test_failures_over_http_do_not_count_for_amqp(shop: World) -> None:
+    for number in range(FREE_ADDRESS + 10):
+        await shop.call("GET", "/api/whoami", f"user{number}", "wrong")
+    assert (await shop.call("GET", "/api/whoami", "bob")).status == 429
+    await (await shop.connect()).close()
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("10.1.2.3", ["192.0.2.7"], "192.0.2.7"),
+        ("::ffff:10.1.2.3", ["192.0.2.7"], "192.0.2.7"),
+        ("10.1.2.3", ["198.51.100.1, 192.0.2.7"], "192.0.2.7"),
+        ("10.1.2.3", ["198.51.100.1", "192.0.2.7 , 10.9.9.9"], "192.0.2.7"),
+        ("10.1.2.3", ["2001:db8::7"], "2001:db8::7"),
+        ("10.1.2.3", [], "10.1.2.3"),
+        ("10.1.2.3", ["unknown"], "10.1.2.3"),
+        ("10.1.2.3", ["192.0.2.7, unknown"], "10.1.2.3"),
+        ("10.1.2.3", ["10.9.9.9"], "10.1.2.3"),
+        ("192.0.2.1", ["127.0.0.1"], "192.0.2.1"),
+        ("?", ["127.0.0.1"], "?"),
+    ],
+)
+def test_who_calls_behind_a_proxy(peer: str, forwarded: list[str], client: str) -> None:
+    assert Proxies(["10.0.0.0/8"]).client(peer, forwarded) == client
+    assert Proxies().client(peer, forwarded) == peer
+
+
+async def test_failures_behind_a_proxy_are_those_of_its_clients(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = shop.admin._runner.app[STATE]
+    monkeypatch.setattr(state, "proxies", Proxies(["127.0.0.1"]))
+    for number in range(FREE):
+        here = {"X-Forwarded-For": "198.51.100.1, 192.0.2.7"}
+        assert (await shop.call("GET", "/api/whoami", "bob", f"{number}", **here)).status == 401
+    assert (await shop.call("GET", "/api/whoami", "bob", None, **here)).status == 429
+    there = {"X-Forwarded-For": "192.0.2.8"}
+    assert (await shop.call("GET", "/api/whoami", "bob", None, **there)).status == 200
 
 
 async def test_guest_under_a_foreign_name(node: World) -> None:

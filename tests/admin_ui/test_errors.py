@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from admin_ui.api import whole
@@ -32,6 +33,8 @@ async def test_recorded_reply(shop: World, pair: dict[str, Any]) -> None:
         assert "www-authenticate" not in reply.headers
     if "body" in pair:
         assert reply.json == pair["body"]
+    elif pair["status"] == 405:
+        assert reply.json["error"] == "method_not_allowed"  # RabbitMQ's is empty, which looks like success
     elif pair["status"] >= 400:
         assert reply.body == b""
         assert "content-type" not in reply.headers
@@ -87,6 +90,45 @@ async def test_method_is_looked_at_before_the_login(node: World) -> None:
     reply = await node.call("OPTIONS", "/api/queues/%2F/x/get", None)
     assert (reply.status, reply.headers["allow"]) == (200, "OPTIONS")
     assert (await node.call("POST", "/api/queues/%2F/x/get", body='{"count":1}')).status == 405
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", "/api/queues/%2F/q"),
+        ("POST", "/api/queues/%2F/x/get"),
+        ("PUT", "/api/nothing/here"),
+        ("PUT", "/admin/v1/session"),
+    ],
+)
+async def test_a_refused_method_does_not_look_like_success(node: World, method: str, path: str) -> None:
+    """Scripts look for a body that says what happened."""
+    reply = await node.call(method, path)
+    assert reply.status == 405
+    assert reply.json["error"] == "method_not_allowed"
+    assert reply.json["reason"].startswith(f"{method} is not served here, nothing was changed; what is: ")
+    assert reply.headers["allow"] in reply.json["reason"]
+
+
+async def test_an_error_in_the_middle_of_an_answer_closes_the_connection(
+    node: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from admin_ui.documents import queues
+
+    for number in range(500):
+        node.broker.vhosts["/"].declare_queue(f"q{number}")
+    document = queues.document
+
+    def failing(queue: Any, *more: Any) -> Any:
+        if queue.name == "q99":  # the last by name
+            raise RuntimeError("ours")
+        return document(queue, *more)
+
+    monkeypatch.setattr(queues, "document", failing)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await node.call("GET", "/api/queues", **{"Accept-Encoding": "identity"})
+    assert "RuntimeError: ours" in caplog.text
+    assert (await node.call("GET", "/api/whoami")).status == 200
 
 
 async def test_method_on_an_unknown_path(node: World) -> None:

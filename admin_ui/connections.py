@@ -1,0 +1,198 @@
+"""Connections of HTTP clients: none keeps others out that shows no login or does not read.
+
+A connection is *dead weight* until a request on it has shown who calls, and while its client has not read for
+ten seconds. An address may have some of them; for one more, its oldest is closed. The same makes room when
+all connections are taken. Who logged in and reads is never closed for others. A client that reads nothing of
+its answer for half a minute is closed in any case.
+
+A proxy that the options trust speaks for many: its connections are not counted by address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import sys
+import termios
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from admin_ui.middlewares import HEADERS
+from admin_ui.proxies import Proxies
+from amqp_router import logs
+from amqp_router.auth.throttle import network
+
+#: Connections of one address that are not logged in or do not read: a browser opens six to a page.
+WEIGHT_MAX = 64
+#: Seconds without progress after which a client does not read, and looks at it until it is closed.
+LOOK_S = 10.0
+LOOKS_MAX = 3
+#: Seconds after which a connection is closed on which no request is under way, nor comes to its end.
+IDLE_S = 75.0
+#: Characters of a parser's complaint that the log repeats.
+REASON_MAX = 200
+
+Event = Callable[..., None]
+
+
+class Connection(web.RequestHandler):
+    """One client. What it sends may be no HTTP at all: that never reaches the application."""
+
+    def __init__(self, manager: web.Server, doors: Doors, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            manager,
+            loop=loop,
+            keepalive_timeout=IDLE_S,
+            auto_decompress=False,  # nobody needs to compress the little that is sent to us
+            access_log=None,  # type: ignore[arg-type]  # there is none
+        )
+        self._doors = doors
+        #: The client's network, as the doors count it.
+        self.address = ""
+        self._has_login = False
+        self._look: asyncio.TimerHandle | None = None
+        self._looks = 0
+        self._unread = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count it."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self.address = network(str(peer[0]))
+        self._doors.came(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Forget it."""
+        self._doors.light(self)
+        self._stop_looking()
+        super().connection_lost(exc)
+
+    def logged_in(self) -> None:
+        """A request on it has shown who calls."""
+        self._has_login = True
+        self._doors.light(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is answered: see whether it reads at all."""
+        super().pause_writing()
+        self._looks = 0
+        self._look_later()
+
+    def resume_writing(self) -> None:
+        """It does."""
+        if self._has_login:
+            self._doors.light(self)
+        self._stop_looking()
+        super().resume_writing()
+
+    def _look_later(self) -> None:
+        assert self.transport is not None
+        self._unread = _unread(self.transport)
+        self._look = self._loop.call_later(LOOK_S, self._looked)
+
+    def _looked(self) -> None:
+        transport = self.transport
+        if transport is None:
+            return
+        if _unread(transport) < self._unread:
+            self._looks = 0
+        else:
+            self._looks += 1
+            self._doors.heavy(self)
+        if self._looks >= LOOKS_MAX:
+            self.cut(f"nothing of the answer was read for {LOOK_S * LOOKS_MAX:g} s")
+        else:
+            self._look_later()
+
+    def _stop_looking(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def cut(self, reason: str) -> None:
+        """Close it without further words."""
+        self._doors.tell("admin connection closed", self.address, reason)
+        if self.transport is not None:
+            self.transport.abort()
+
+    def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:
+        """Answer what is no HTTP with the headers of all replies."""
+        response = super().handle_error(*args, **kwargs)
+        response.headers.update(HEADERS)
+        return response
+
+    def log_exception(self, *args: Any, **kwargs: Any) -> None:
+        """Tell faults of ours with their traceback, and those of clients seldom and in one line."""
+        error = kwargs.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            self._doors.tell("admin request refused", self.address, str(error.message)[:REASON_MAX])
+        elif not isinstance(
+            error, ConnectionError
+        ):  # a client that goes in the middle of its answer is no news
+            super().log_exception(*args, **kwargs)
+
+
+class Doors:
+    """Which connections may be closed to make room for others."""
+
+    def __init__(self, proxies: Proxies, event: Event) -> None:
+        self._proxies = proxies
+        self._event = event
+        self._seldom = logs.Seldom()
+        #: Connections that are not logged in or do not read, by address; those that came first are first.
+        self._heavy: dict[str, dict[Connection, None]] = {}
+
+    def came(self, connection: Connection) -> None:
+        """A connection was accepted; nobody has logged in on it."""
+        if not self._proxies.trust(connection.address):
+            self.heavy(connection)
+
+    def heavy(self, connection: Connection) -> None:
+        """A connection is not logged in, or does not read."""
+        mine = self._heavy.setdefault(connection.address, {})
+        mine[connection] = None
+        if len(mine) > WEIGHT_MAX and not self._proxies.trust(connection.address):
+            self._close_first(mine, f"its address has {WEIGHT_MAX} that are not logged in or do not read")
+
+    def light(self, connection: Connection) -> None:
+        """A connection has a login and reads, or is gone."""
+        mine = self._heavy.get(connection.address)
+        if mine is not None:
+            mine.pop(connection, None)
+            if not mine:
+                del self._heavy[connection.address]
+
+    def make_room(self) -> bool:
+        """Close one connection that is not logged in or does not read, of the address that has most of them.
+
+        Returns whether there was one.
+        """
+        most = max(self._heavy.values(), key=len, default=None)
+        if most is None:
+            return False
+        self._close_first(most, "all connections are taken, and it is not logged in or does not read")
+        return True
+
+    def tell(self, event: str, address: str, reason: str) -> None:
+        """A line in the log; about each event and address once a minute, or clients could fill it."""
+        if self._seldom.due(f"{event} {address}"):
+            self._event(logging.WARNING, event, peer=address, reason=reason)
+
+    def _close_first(self, connections: Iterable[Connection], reason: str) -> None:
+        first = next(iter(connections))
+        self.light(first)
+        first.cut(reason)
+
+
+def _unread(transport: asyncio.Transport) -> int:
+    """Octets that the client has not taken: ours, and the kernel's, which tells of room only in large steps.
+
+    Source: tcp(7), SIOCOUTQ.
+    """
+    sock = transport.get_extra_info("socket")
+    kernels = int.from_bytes(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    return transport.get_write_buffer_size() + kernels

@@ -1,0 +1,54 @@
+"""Proxies in front of the admin server, and whom they speak for.
+
+A proxy names its client in the header ``X-Forwarded-For``. Everybody can send that header, so it counts only
+from addresses that the option ``trusted_proxies`` names; of several names the last counts that is no such
+proxy's own.
+
+Source: MDN, X-Forwarded-For, "Selecting an IP address".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+
+class Proxies:
+    """The proxies that are trusted: addresses and networks."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """Read addresses (``10.0.0.7``) and networks (``10.0.0.0/8``).
+
+        Raises:
+            ValueError: one is neither.
+        """
+        self._networks = [ipaddress.ip_network(name, strict=False) for name in names]
+
+    def trust(self, address: str) -> bool:
+        """Whether what comes from ``address`` is a proxy's."""
+        if not self._networks:
+            return False
+        parsed = _parse(address)
+        return parsed is not None and any(parsed in network for network in self._networks)
+
+    def client(self, peer: str, forwarded: Iterable[str]) -> str:
+        """Who calls: ``peer``, or whom it speaks for by its headers ``X-Forwarded-For``."""
+        if not self.trust(peer):
+            return peer
+        names = [name.strip() for header in forwarded for name in header.split(",")]
+        for name in reversed(names):
+            parsed = _parse(name)
+            if parsed is None:
+                return peer
+            if not self.trust(name):
+                return str(parsed)
+        return peer
+
+
+def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return mapped or parsed
