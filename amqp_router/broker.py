@@ -325,7 +325,7 @@ class Broker:
         )
 
     def _queue_deleted(self, queue: Queue, rev: int) -> None:
-        if queue.log is None:
+        if queue.log is None and not queue.durable:
             return
         assert self._queues is not None
         self._queues.forget(queue.incarnation)

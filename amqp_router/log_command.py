@@ -16,10 +16,19 @@ from persistence.errors import CorruptLog
 from persistence.files import File, RealDisk, join
 from persistence.log.catalog import Catalog
 from persistence.log.checkpoint import LogState
-from persistence.log.marks import log_id, read_marks
+from persistence.log.journal import JournalEntry
+from persistence.log.marks import Mark, log_id, read_marks
 from persistence.log.memory import MemoryBudget
 from persistence.log.queue_log import QueueLog
-from persistence.log.reader import ROT, Summary, describe, find_logs, read_node_states, verify
+from persistence.log.reader import (
+    ROT,
+    Summary,
+    describe,
+    find_logs,
+    read_journals,
+    read_node_states,
+    verify,
+)
 from persistence.log.routing_files import recover
 from persistence.log.routing_reader import RoutingSummary, find_routing_logs, verify_routing
 from persistence.log.segment import segment_bases, segment_name
@@ -238,14 +247,28 @@ def check(path: Path) -> tuple[list[str], bool]:
         )
     found: list[tuple[str, str]] = []
     states: dict[str, LogState] = {}
+    disk = RealDisk()
+    marks: dict[tuple[bytes, int], Mark] = {}
+    journals: dict[str, list[JournalEntry]] = {}
     if directories:
+        data_dir = str(Path(directories[0]).absolute().parent.parent.parent)
+        marks = read_marks(disk, data_dir)  # before anything else: a running broker goes on
+        journals = read_journals(data_dir, disk)
         try:
-            states = read_node_states(str(Path(directories[0]).absolute().parent.parent.parent))
+            states = read_node_states(data_dir)
         except (CorruptLog, OSError) as error:
             found.append((DAMAGED, f"checkpoint of the last stop: {error}; a start does without it"))
     for directory in directories:
         name = " ".join(_names(directory, directory))
-        found.append(_look(name, partial(verify, directory, node_states=states), _counts))
+        incarnation, number = Path(directory).absolute().parts[-2:]
+        look = partial(
+            verify,
+            directory,
+            node_states=states,
+            mark=marks.get((log_id(incarnation), int(number))),
+            journal=journals.get(incarnation, ()),
+        )
+        found.append(_look(name, look, _counts))
     for directory in routing:
         name = f"{_names(directory)[0]} routing log, partition {directory.rpartition('/')[2]}"
         found.append(_look(name, partial(verify_routing, directory), _routing_counts))

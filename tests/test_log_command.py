@@ -117,6 +117,29 @@ def test_rot_is_an_error_that_names_file_and_position(
         assert re.search(r"byte \d+", text)
 
 
+def test_damage_of_the_last_confirmed_batch_is_told_of(
+    broker: RouterProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No later batch witnesses it; the marks know."""
+    broker.kill9()
+    path = segment(broker)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    for command in ("inspect", "verify"):
+        assert main(["log", command, str(broker.data_dir)]) == 1
+        text = capsys.readouterr().out
+        assert re.search(f"{path}.* at byte [0-9]+.* had been made durable", text)
+    for end in ("stop", "kill9"):
+        broker.start()
+        channel = connect(broker).channel()
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match=f"{path.name} at byte"):
+            channel.queue_declare("ten", passive=True)
+        getattr(broker, end)()
+        assert path.read_bytes() == content
+    assert main(["log", "verify", str(broker.data_dir)]) == 1
+
+
 def test_several_queues_are_a_table(broker: RouterProcess) -> None:
     channel = connect(broker).channel()
     channel.confirm_delivery()

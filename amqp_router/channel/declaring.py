@@ -159,6 +159,9 @@ def declare_queue(channel: DeclaringChannel, method: QueueDeclare) -> None:
             arguments=method.arguments,
             owner=channel.connection,
         )
+    if queue.durable and queue.log is None:
+        # Its log is damaged: nobody knows how many messages it has.
+        queue.check_available()
     channel.last_queue = name
     declared = QueueDeclareOk(name, queue.message_count(), queue.consumer_count())
     _reply(channel, method.nowait, declared, rev)

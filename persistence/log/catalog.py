@@ -23,12 +23,13 @@ from .checkpoint import (
     write_checkpoint,
 )
 from .committer import DELETED_SUFFIX
-from .journal import journal_files, read_journal
+from .journal import JournalEntry, journal_files, read_journal
+from .marks import Mark, log_id, read_marks
 from .memory import MemoryBudget
 from .page_log import PageLog
 from .partition import Partition
 from .queue_log import QueueLog
-from .recovery import JournalEntry, Report, recover
+from .recovery import Report, free_path, recover
 from .sync import LogSync
 from .worker import ThreadWorker, Worker
 from .writer import PartitionWriter, read_description
@@ -71,6 +72,12 @@ class Catalog:
         self._gone: set[str] = set()
         self._journal: dict[str, list[JournalEntry]] = {}
         self._journal_paths: list[str] = []
+        #: Those of them with a damaged entry: they are kept.
+        self._journal_damaged: set[str] = set()
+        #: How far each log was durable, by id and partition.
+        self._promised: dict[tuple[bytes, int], Mark] = {}
+        #: Logs that begin empty because the operator has put what was there into quarantine.
+        self._restarted: list[str] = []
 
     def start(self) -> None:
         """Take over what the last process left: its checkpoint and its journal.
@@ -93,7 +100,8 @@ class Catalog:
             # It saves scanning and no more: what was removed stands in the log's own checkpoint.
             logger.error("%s; all logs are scanned, and their messages redelivered", error)
             states = []
-        # Without its directory a log was deleted, or begins anew: this must not become its recovery point.
+        # Without its directory a log was deleted, or it is damage, or it begins anew: then this must not
+        # become its recovery point.
         self._gone = {
             state.incarnation
             for state in states
@@ -102,21 +110,62 @@ class Catalog:
         self._states = {state.incarnation: state for state in states if state.incarnation not in self._gone}
         if self.was_clean or self._gone:
             # From here on these states are a recovery point like any other, no longer the final word.
-            parts = [pack_log(state) for state in self._states.values()]
+            parts = [pack_log(state) for state in states if not self._is_set_aside(state.incarnation)]
             write_checkpoint(disk, path, parts, clean=False, now_us=0)
         self._journal_paths = journal_files(disk, self._data_dir)
         for path in self._journal_paths:
-            for incarnation, _, header, data in read_journal(disk, path):
-                self._journal.setdefault(incarnation, []).append((header, data))
+            self._read_journal(path)
+        self._read_marks()
         self.sync.committer.journal.go_on_after(self._journal_paths)
         self.sync.marks.begin(self._boot_id)
 
+    def _read_journal(self, path: str) -> None:
+        content = read_journal(self._disk, path)
+        for incarnation, entry in content.entries:
+            self._journal.setdefault(incarnation, []).append(entry)
+        for position, size in content.damaged:
+            self._journal_damaged.add(path)
+            logger.error(
+                "%s at byte %d: a damaged entry of %d bytes; the entries behind it are replayed, and the "
+                "file is kept as %s.damaged",
+                path,
+                position,
+                size,
+                path,
+            )
+        position, size = content.torn
+        if size:
+            logger.warning(
+                "%s at byte %d: the last %d bytes are no whole entry: they were never acknowledged, unless a "
+                "log is reported as damaged",
+                path,
+                position,
+                size,
+            )
+
+    def _read_marks(self) -> None:
+        faults: list[str] = []
+        self._promised = read_marks(self._disk, self._data_dir, faults)
+        if self._disk.list(self._queues_dir):
+            for fault in faults[:3]:
+                logger.warning("%s; damage at the end of a log can be taken for a torn tail", fault)
+
+    def _is_set_aside(self, incarnation: str) -> bool:
+        """Whether the operator has moved a log's directory into quarantine."""
+        return self._disk.exists(join(self._data_dir, "quarantine", incarnation)) and not self._disk.exists(
+            join(self._queues_dir, incarnation)
+        )
+
     def create(self, incarnation: str, vhost: str, name: str, arguments: Any = None) -> QueueLog:
         """A log for a queue just declared. Nothing is written before its first batch."""
-        log = self._make(incarnation, _describe(incarnation, vhost, name, arguments))
+        log = self._create(incarnation, _describe(incarnation, vhost, name, arguments))
+        self.logs[incarnation] = log
+        return log
+
+    def _create(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
+        log = self._make(incarnation, description)
         log.partition.roll(0)
         log.begin(LogState(incarnation, 0), unclean=False)
-        self.logs[incarnation] = log
         return log
 
     def open(self, incarnation: str, vhost: str = "", name: str = "", arguments: Any = None) -> QueueLog:
@@ -128,18 +177,33 @@ class Catalog:
         """
         log = self.logs.get(incarnation)
         if log is None:
-            path = join(self._queues_dir, incarnation, "0")
-            if not self._disk.exists(path):
-                first = next((header.base for header, _ in self._journal.get(incarnation, ())), None)
-                if first or incarnation in self._gone:
-                    logger.error("%s is gone: the queue %s begins empty", path, name)
-                    self._journal.pop(incarnation, None)
-                    first = None
-                if first is None:
-                    return self.create(incarnation, vhost, name, arguments)
-            log = self._recover(incarnation, _describe(incarnation, vhost, name, arguments))
-            self.sync.marks.set(log)
+            try:
+                log = self._open(incarnation, _describe(incarnation, vhost, name, arguments))
+            except (CorruptLog, OSError):
+                mark = self._promised.get((log_id(incarnation), 0))
+                if mark is not None:
+                    # The next start must not take the damage for a torn tail.
+                    self.sync.marks.keep(incarnation, 0, mark)
+                raise
         self.logs[incarnation] = log
+        return log
+
+    def _open(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
+        path = join(self._queues_dir, incarnation, "0")
+        if not self._disk.exists(path):
+            first = next((entry.header.base for entry in self._journal.get(incarnation, ())), None)
+            mark = self._promised.get((log_id(incarnation), 0))
+            is_known = incarnation in self._gone or (mark is not None and mark.end > 0)
+            if self._is_set_aside(incarnation):
+                logger.warning("%s was moved into quarantine: its queue begins empty", path)
+                self._journal.pop(incarnation, None)
+                self._restarted.append(incarnation)
+            elif first or (first is None and is_known):
+                raise CorruptLog(path, 0, "the log's directory is missing")
+            if first is None or incarnation in self._restarted:
+                return self._create(incarnation, description)
+        log = self._recover(incarnation, description)
+        self.sync.marks.set(log)
         return log
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
@@ -156,8 +220,17 @@ class Catalog:
         state, clean = self._newest_state(incarnation, log.partition.directory)
         # After an unclean stop the names need not be durable yet; ``create`` makes them so.
         log.writer.created = found is not None and clean and state is not None and state.recovery_offset > 0
-        report = recover(log, self._disk, state, clean=clean, journal=self._journal.get(incarnation, ()))
+        report = recover(
+            log,
+            self._disk,
+            state,
+            clean=clean,
+            journal=self._journal.get(incarnation, ()),
+            mark=self._promised.get((log_id(incarnation), 0)),
+        )
         self._journal.pop(incarnation, None)
+        if report.cut_bytes:
+            _tell_cut(report)
         if report.cut_bytes or report.replayed_batches:
             self.reports[incarnation] = report
         return log
@@ -180,6 +253,7 @@ class Catalog:
         All known queues have been opened. That replayed what the journal holds; it is removed now,
         unless one of its logs could not be opened. Outside readers see from here on how far each log goes.
         """
+        self.sync.marks.publish()
         wanted = set(known)
         moved = [name for name in self.incarnations() if name not in wanted]
         if moved:
@@ -192,25 +266,25 @@ class Catalog:
                         self._recover(name, _describe(name, "", "", None))
                     except (CorruptLog, OSError) as error:
                         logger.error("a log without a queue is set aside as it is: %s", error)
-                self._disk.rename(join(self._queues_dir, name), self._free_path(join(quarantine, name)))
+                path = free_path(self._disk, join(quarantine, name))
+                self._disk.rename(join(self._queues_dir, name), path)
             for directory in (self._data_dir, quarantine, self._queues_dir):
                 self._disk.sync_directory(directory)
         if self._journal_paths and not wanted & set(self._journal):
             for path in self._journal_paths:
-                self._disk.unlink(path)
+                if path in self._journal_damaged:
+                    self._disk.rename(path, free_path(self._disk, path + ".damaged"))
+                else:
+                    self._disk.unlink(path)
             self._disk.sync_directory(self._data_dir)
             self._journal_paths = []
-        self.sync.marks.publish()
+        for name in self._restarted:
+            # Its directory is missed again from now on.
+            path = join(self._data_dir, "quarantine", name)
+            self._disk.rename(path, free_path(self._disk, f"{path}-moved"))
+            self._disk.sync_directory(join(self._data_dir, "quarantine"))
+        self._promised = {}
         return moved
-
-    def _free_path(self, path: str) -> str:
-        """``path``, or with a number behind it: what was set aside before stays."""
-        number = 1
-        free = path
-        while self._disk.exists(free):
-            number += 1
-            free = f"{path}-{number}"
-        return free
 
     def forget(self, incarnation: str) -> None:
         """A queue is deleted: remove its log."""
@@ -218,6 +292,9 @@ class Catalog:
         self._states.pop(incarnation, None)
         if log is not None:
             log.delete()
+        else:
+            # It could not be opened: its directory stays, and goes into quarantine with the next start.
+            self.sync.marks.clear(incarnation)
 
     def new_page_log(self, name: str) -> PageLog:
         """A log for transient messages under memory pressure; gone with the process."""
@@ -228,6 +305,19 @@ class Catalog:
         self.sync.flush_and_stop(list(self.logs.values()))
         self._readers.close()
         self._janitor.stop()
+
+
+def _tell_cut(report: Report) -> None:
+    if report.is_leftover:
+        logger.info("%s: what an unfinished truncation left is cut", report.cut_path)
+        return
+    logger.warning(
+        "%s at byte %d: a torn tail of %d bytes, never confirmed, is cut; %s",
+        report.cut_path,
+        report.cut_position,
+        report.cut_bytes,
+        f"it is kept in {report.kept_path}" if report.kept_path else "nothing of it can be kept",
+    )
 
 
 def _describe(incarnation: str, vhost: str, name: str, arguments: Any) -> dict[str, Any]:

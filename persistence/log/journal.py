@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from struct import Struct
+from typing import NamedTuple
 from zlib import crc32
 
 from ..files import Disk, File, RealFile, join, read_file
+from .marks import sync_marks
 from .record import HEADER_SIZE, BatchHeader, parse_header
 from .round import Submission
 from .writer import PartitionWriter
@@ -157,6 +160,8 @@ class CommitJournal:
             del self._old[0]
             if not oldest.is_kept:
                 try:
+                    # Until here this file said how far its logs were durable; from now on the marks do.
+                    sync_marks(self._disk, self._directory)
                     self._disk.unlink(oldest.path)
                 except OSError as error:
                     # It says nothing that its logs do not; the next start reads it and removes it.
@@ -185,20 +190,84 @@ def _entries(submissions: Sequence[Submission]) -> tuple[list[bytes | memoryview
     return pieces, size
 
 
-def read_journal(disk: Disk, path: str) -> Iterator[tuple[str, int, BatchHeader, bytes]]:
-    """(incarnation, partition, header, whole batch) of each entry up to the first bad one."""
+class JournalEntry(NamedTuple):
+    """A batch of one log."""
+
+    header: BatchHeader
+    #: The whole batch.
+    data: bytes
+    #: It stands behind a damaged entry.
+    is_doubtful: bool = False
+
+
+@dataclass(slots=True)
+class JournalContent:
+    """What a journal file holds."""
+
+    #: (incarnation, entry), in order.
+    entries: list[tuple[str, JournalEntry]] = field(default_factory=list)
+    #: (position, bytes) of what is no good entry and stands before one.
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    #: The same behind the last good entry; no bytes if there is nothing but zeros.
+    torn: tuple[int, int] = (0, 0)
+
+
+def read_journal(disk: Disk, path: str) -> JournalContent:
+    """Every good entry, those behind damaged ones too."""
     data = read_file(disk, path)
+    content = JournalContent()
     position = 0
-    while position + _ENTRY.size <= len(data):
-        magic, length, partition, name_size, _, crc = _ENTRY.unpack_from(data, position)
-        name = data[position + _ENTRY.size : position + _ENTRY.size + name_size]
-        if magic != _MAGIC or crc32(name, crc32(data[position : position + 16])) != crc:
-            return
-        start = position + _ENTRY.size + name_size
-        header = parse_header(data, start)
-        if header is None or header.length != length or start + length > len(data):
-            return
-        if crc32(memoryview(data)[start + HEADER_SIZE : start + length]) != header.payload_crc:
-            return
-        yield name.decode(), partition, header, data[start : start + length]
-        position = start + length
+    while position < len(data):
+        found = _entry_at(data, position)
+        if found is not None:
+            name, entry, end = found
+            content.entries.append((name, entry._replace(is_doubtful=bool(content.damaged))))
+            position = end
+            continue
+        # A damaged payload is passed over as a whole: a body may hold what looks like an entry.
+        after = _end_of_entry(data, position)
+        while after >= 0 and _entry_at(data, after) is None:
+            after = data.find(_MAGIC, after + 1)
+        if after < 0:
+            if any(data[position:]):
+                content.torn = position, len(data) - position
+            break
+        content.damaged.append((position, after - position))
+        position = after
+    return content
+
+
+def _entry_at(data: bytes, position: int) -> tuple[str, JournalEntry, int] | None:
+    """(incarnation, entry, end) of the good entry at ``position``."""
+    start = _batch_start(data, position)
+    if start < 0:
+        return None
+    header = parse_header(data, start)
+    length = int.from_bytes(data[position + 4 : position + 8], "little")
+    if header is None or header.length != length or start + length > len(data):
+        return None
+    if crc32(memoryview(data)[start + HEADER_SIZE : start + length]) != header.payload_crc:
+        return None
+    name = data[position + _ENTRY.size : start].decode("utf-8", "replace")
+    return name, JournalEntry(header, data[start : start + length]), start + length
+
+
+def _batch_start(data: bytes, position: int) -> int:
+    """Where the batch of the entry at ``position`` begins; -1 if that has no good head."""
+    if position + _ENTRY.size > len(data):
+        return -1
+    magic, _, _, name_size, _, crc = _ENTRY.unpack_from(data, position)
+    start = int(position + _ENTRY.size + name_size)
+    name = data[position + _ENTRY.size : start]
+    if magic != _MAGIC or crc32(name, crc32(data[position : position + 16])) != crc:
+        return -1
+    return start
+
+
+def _end_of_entry(data: bytes, position: int) -> int:
+    """The end of a bad entry whose head is good, or the next place that looks like an entry; -1: none."""
+    start = _batch_start(data, position)
+    if start < 0:
+        return data.find(_MAGIC, position + 1)
+    end = start + int.from_bytes(data[position + 4 : position + 8], "little")
+    return end if end < len(data) else -1

@@ -1,8 +1,11 @@
 """The file ``synced``: how far each log is durable, for processes that only read (FORMAT.md, "Synced marks").
 
-It is mapped into memory, so a mark costs no system call and outlives ``kill -9``. Marks are collected in
-``synced.tmp`` while the logs are recovered, and take the name ``synced`` when all of them are known; until
-then readers have the marks of the last process, which say less than is there.
+It is mapped into memory, so a mark costs no system call and outlives ``kill -9``. It is synced where
+something else that told how far a log is durable goes: when it is replaced, before a commit journal is
+removed, and at a stop. So the next start takes what it says as promised (``recovery``).
+
+Marks are collected in ``synced.tmp`` while the logs are recovered, and take the name ``synced`` when all of
+them are known; until then readers have the marks of the last process, which say less than is there.
 
 A log gets its slot with its first mark, so that a queue that never had a message takes none.
 """
@@ -54,16 +57,40 @@ class Mark(NamedTuple):
     start: int
 
 
-def read_marks(disk: Disk, data_dir: str) -> dict[tuple[bytes, int], Mark]:
-    """The marks that the last process left, by log id and partition; what is not whole is left out."""
+def sync_marks(disk: Disk, data_dir: str, name: str = FILE_NAME) -> None:
+    """Make the marks stored so far durable; any thread may call it. Nothing happens if there is no file.
+
+    Raises:
+        OSError: the disk failed.
+    """
     try:
-        data = read_file(disk, join(data_dir, FILE_NAME))
-    except OSError:
+        file = disk.open(join(data_dir, name))
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
+def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> dict[tuple[bytes, int], Mark]:
+    """The marks that the last process left, by log id and partition; what is not whole is left out.
+
+    ``faults`` gets a line on each thing that is not as it was written.
+    """
+    faults = faults if faults is not None else []
+    path = join(data_dir, FILE_NAME)
+    try:
+        data = read_file(disk, path)
+    except OSError as error:
+        faults.append(f"{path}: {error.strerror or error}")
         return {}
     found = {}
     for at in range(HEADER_SIZE, len(data) - SLOT_SIZE + 1, SLOT_SIZE):
         body = data[at : at + SLOT_SIZE - 4]
         if crc32(body).to_bytes(4, "little") != data[at + SLOT_SIZE - 4 : at + SLOT_SIZE]:
+            if any(data[at : at + SLOT_SIZE]):
+                faults.append(f"{path} at byte {at}: checksum of a mark is wrong")
             continue
         name, partition, epoch, end, segment, position, start, flags = _SLOT.unpack(body)
         if flags & IN_USE:
@@ -110,6 +137,8 @@ class Marks:
             OSError: the disk failed.
         """
         if self._map is not None:
+            # Zeros in place of the marks of the last process would be no promise at all.
+            sync_marks(self._disk, self._data_dir, FILE_NAME + ".tmp")
             self._disk.rename(self._now_path, self._path)
             self._now_path = self._path
             self._disk.sync_directory(self._data_dir)
@@ -152,6 +181,14 @@ class Marks:
         if self._map is not None:
             self._map.close()
             self._map = None
+            try:
+                sync_marks(self._disk, self._data_dir)
+            except OSError as error:
+                logger.warning("cannot sync %s: %s", self._path, error)
+
+    def keep(self, name: str, partition: int, mark: Mark) -> None:
+        """A log cannot be opened: what the last process said of it stays as it is."""
+        self.put(name, name, partition, *mark)
 
     def _store(self, data: bytes, slot: int) -> None:
         if self._map is not None:

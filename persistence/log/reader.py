@@ -16,8 +16,10 @@ from zlib import crc32
 from ..errors import CorruptLog
 from ..files import Disk, RealDisk, join, parent, read_file
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, newest, read_checkpoint
+from .journal import JournalEntry, journal_files, read_journal
+from .marks import Mark
 from .record import HEADER_SIZE, MESSAGES, BatchHeader, parse_header
-from .recovery import known_segments, later_witness
+from .recovery import end_after_replay, known_segments, later_witness, missing_text, required_end
 from .segment import base_of, segment_bases, segment_name
 from .writer import read_description
 
@@ -96,6 +98,20 @@ def read_node_states(data_dir: str, disk: Disk | None = None) -> dict[str, LogSt
     return {state.incarnation: state for state in states}
 
 
+def read_journals(data_dir: str, disk: Disk | None = None) -> dict[str, list[JournalEntry]]:
+    """What the next start may replay, by incarnation."""
+    disk = disk or RealDisk()
+    entries: dict[str, list[JournalEntry]] = {}
+    for path in journal_files(disk, data_dir):
+        try:
+            content = read_journal(disk, path)
+        except FileNotFoundError:  # a running broker removes it when its logs are synced
+            continue
+        for incarnation, entry in content.entries:
+            entries.setdefault(incarnation, []).append(entry)
+    return entries
+
+
 def iterate(directory: str, disk: Disk | None = None) -> Iterator[BatchInfo | Problem]:
     """Every batch of a partition in order, checksums verified; a ``Problem`` comes last if there is one."""
     disk = disk or RealDisk()
@@ -159,11 +175,17 @@ def _fault(header: BatchHeader | None, expected: int, rest: int) -> str:
 
 
 def verify(
-    directory: str, disk: Disk | None = None, node_states: Mapping[str, LogState] | None = None
+    directory: str,
+    disk: Disk | None = None,
+    node_states: Mapping[str, LogState] | None = None,
+    *,
+    mark: Mark | None = None,
+    journal: Sequence[JournalEntry] = (),
 ) -> Summary:
     """Read all of a partition; ``problem`` says what is wrong with it, if anything.
 
     ``node_states``: those of ``read_node_states``; the files are compared with the newest checkpoint.
+    ``mark``: how far the log was durable, read before this; ``journal``: what ``read_journals`` has of it.
     """
     disk = disk or RealDisk()
     summary = Summary(directory)
@@ -186,8 +208,10 @@ def verify(
     summary.segments = len(ends)
     if summary.problem is None or summary.problem.kind == TORN_TAIL:
         incarnation = parent(directory).rpartition("/")[2]
+        node = (node_states or {}).get(incarnation)
         try:
-            _compare(disk, directory, (node_states or {}).get(incarnation), bases, ends)
+            _compare(disk, directory, node, bases, ends)
+            _check_end(disk, directory, summary, _newest_state(disk, directory, node), mark, journal)
         except CorruptLog as error:
             summary.problem = Problem(ROT, error.path, error.position, 0, error.text)
     return summary
@@ -220,6 +244,32 @@ def _compare(
             raise CorruptLog(
                 join(directory, segment_name(base)), 0, f"the segment should begin at offset {end}"
             )
+
+
+def _check_end(
+    disk: Disk,
+    directory: str,
+    summary: Summary,
+    state: LogState | None,
+    mark: Mark | None,
+    journal: Sequence[JournalEntry],
+) -> None:
+    """See that the log reaches what was durable, as recovery does.
+
+    Raises:
+        CorruptLog: it does not.
+    """
+    known = state.recovery_offset if state is not None else 0
+    end, _ = end_after_replay(max(summary.end, known), journal, state.epoch if state is not None else 0)
+    required = required_end(state, mark)
+    if end >= required:
+        return
+    problem = summary.problem
+    if problem is not None:
+        raise CorruptLog(problem.path, problem.position, f"{problem.text}; {missing_text(end, required)}")
+    bases = segment_bases(disk, directory)
+    path = join(directory, segment_name(bases[-1] if bases else 0))
+    raise CorruptLog(path, summary.bytes if len(bases) == 1 else 0, missing_text(end, required))
 
 
 def _newest_state(disk: Disk, directory: str, node: LogState | None) -> LogState | None:

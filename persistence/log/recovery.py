@@ -1,12 +1,14 @@
 """Opening a log: from its checkpoint if the stop was clean, else by reading what comes after it.
 
-Decides between a torn tail, which is cut, and rot, which stops the log (FORMAT.md, "What recovery does").
+Decides between a torn tail, which is cut and kept aside, and rot, which stops the log (FORMAT.md, "What
+recovery does"). Everything is read and decided first; a log with rot is left exactly as it was found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from errno import EDQUOT, ENOSPC
 from zlib import crc32
 
 from ..errors import CorruptLog
@@ -14,6 +16,8 @@ from ..files import Disk, File, join, read_file, replace_file
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, read_checkpoint, write_checkpoint
 from .fold import fold
 from .index import SparseIndex
+from .journal import JournalEntry
+from .marks import Mark
 from .partition import Partition
 from .queue_log import QueueLog
 from .record import HEADER_SIZE, MAGIC, MESSAGES, Batch, BatchHeader, parse_header
@@ -21,8 +25,8 @@ from .segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_name
 
 _CHUNK_BYTES = 1 << 20
 _U32_MAX = 0xFFFFFFFF
-
-JournalEntry = tuple[BatchHeader, bytes]
+#: Not that of a segment: readers pass over it.
+ASIDE_SUFFIX = ".cut"
 
 
 @dataclass(slots=True)
@@ -36,6 +40,10 @@ class Report:
     replayed_batches: int = 0
     #: Segments wholly behind the cut.
     cut_segments: list[str] = field(default_factory=list)
+    #: What is cut is there because a truncation was not finished.
+    is_leftover: bool = False
+    #: Where the cut bytes are kept; empty if nothing was worth it.
+    kept_path: str = ""
     #: Up to this position of the last segment its batches say that it was synced.
     synced_position: int = 0
 
@@ -47,12 +55,13 @@ def recover(
     *,
     clean: bool,
     journal: Sequence[JournalEntry] = (),
+    mark: Mark | None = None,
     limit: int | None = None,
 ) -> Report:
     """Bring ``log`` to the state its files hold, from checkpoint ``state``; ``clean`` = that state is final.
 
-    With ``limit`` nothing from the first batch on that reaches that offset is taken in; the report says where
-    that is, and the caller cuts.
+    ``mark`` says how far the log was durable; what is damaged below is rot. With ``limit`` nothing from the
+    first batch on that reaches that offset is taken in; the report says where that is, and the caller cuts.
 
     Raises:
         CorruptLog: rot; nothing was changed.
@@ -71,6 +80,9 @@ def recover(
     folded = replace(state, epochs=list(state.epochs)) if state else LogState(log.incarnation, log.number)
     if not trusted:
         _scan(partition, disk, state, folded, bases, report, limit)
+    if limit is None:
+        _check_complete(partition, state, folded, journal, mark, report)
+        _cut_tail(disk, directory, folded, report)
     if not partition.segments:
         partition.roll(folded.recovery_offset)
     active = partition.active
@@ -132,6 +144,108 @@ def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orph
         tail += b"".join([read_file(disk, path) for path in report.cut_segments])
         replace_file(disk, join(directory, f"orphan-{log.end:020d}-{log.epoch}.log"), tail)
     _cut_all(disk, directory, report)
+
+
+def required_end(state: LogState | None, mark: Mark | None) -> int:
+    """The offset that a log must reach after recovery: everything below was durable once.
+
+    A checkpoint of a later epoch than the mark's is that of a truncation, or newer than the mark.
+    """
+    known = state.recovery_offset if state is not None else 0
+    if mark is None or (state is not None and mark.epoch < state.epoch):
+        return known
+    return max(known, mark.end)
+
+
+def end_after_replay(end: int, journal: Sequence[JournalEntry], epoch: int) -> tuple[int, int]:
+    """Where a log that ends at ``end`` ends after the replay, and where the journal goes on behind a gap.
+
+    The latter is -1 if there is no gap.
+
+    Batches of epochs below ``epoch`` were cut by a truncation. Those behind a damaged entry of the journal
+    may be of a round that was never acknowledged, and tell of no gap.
+    """
+    for entry in journal:
+        if entry.header.base < end or entry.header.epoch < epoch:
+            continue
+        if entry.header.base > end:
+            return end, -1 if entry.is_doubtful else entry.header.base
+        end = entry.header.last + 1
+    return end, -1
+
+
+def _check_complete(
+    partition: Partition,
+    state: LogState | None,
+    folded: LogState,
+    journal: Sequence[JournalEntry],
+    mark: Mark | None,
+    report: Report,
+) -> None:
+    """See that the segments and the journal together reach what was durable.
+
+    Raises:
+        CorruptLog: they do not.
+    """
+    end, goes_on = end_after_replay(folded.recovery_offset, journal, state.epoch if state is not None else 0)
+    path, position = report.cut_path, report.cut_position
+    if not path and partition.segments:
+        path, position = partition.active.path, partition.active.size
+    elif not path:
+        path = join(partition.directory, segment_name(0))
+    if goes_on >= 0:
+        raise CorruptLog(path, position, f"the log ends at offset {end}, its journal goes on at {goes_on}")
+    required = required_end(state, mark)
+    if end < required:
+        raise CorruptLog(path, position, missing_text(end, required))
+
+
+def missing_text(end: int, required: int) -> str:
+    """What to say of a log that should reach ``required``."""
+    return (
+        f"the good part of the log ends here, at offset {end}, "
+        f"but everything below offset {required} had been made durable"
+    )
+
+
+def _cut_tail(disk: Disk, directory: str, folded: LogState, report: Report) -> None:
+    """Cut what recovery found behind the last good batch; keep it aside unless a truncation had cut it."""
+    if not report.cut_path:
+        return
+    if not report.is_leftover:
+        tail = read_file(disk, report.cut_path)[report.cut_position :]
+        if any(tail):
+            path = join(directory, f"torn-{folded.recovery_offset:020d}-{folded.epoch}{ASIDE_SUFFIX}")
+            report.kept_path = _keep_aside(disk, path, tail)
+        _cut(disk, report.cut_path, report.cut_position)
+    else:
+        _cut_all(disk, directory, report)
+
+
+def _keep_aside(disk: Disk, path: str, tail: bytes) -> str:
+    """Where the bytes of a torn tail are now; empty if there is no space for them.
+
+    They were never confirmed: a full disk must not keep the queue from its consumers.
+    """
+    path = free_path(disk, path)
+    try:
+        replace_file(disk, path, tail)
+    except OSError as error:
+        if error.errno not in (ENOSPC, EDQUOT):
+            raise
+        disk.unlink(path + ".tmp")
+        return ""
+    return path
+
+
+def free_path(disk: Disk, path: str) -> str:
+    """``path``, or with a number behind it: what was set aside before stays."""
+    number = 1
+    free = path
+    while disk.exists(free):
+        number += 1
+        free = f"{path}-{number}"
+    return free
 
 
 def _cut_all(disk: Disk, directory: str, report: Report) -> None:
@@ -247,8 +361,6 @@ def _scan(
             report.cut_segments = [
                 join(partition.directory, segment_name(later)) for later in todo[number + 1 :]
             ]
-            if limit is None:
-                _cut_all(disk, partition.directory, report)
             return
 
 
@@ -314,10 +426,8 @@ def _scan_segment(
     report.cut_path = segment.path
     report.cut_position = position
     report.cut_bytes = size - position
-    if limit is not None or is_leftover:
-        return False
-    _cut(disk, segment.path, position)
-    return True
+    report.is_leftover = is_leftover
+    return limit is None and not is_leftover
 
 
 def _cut(disk: Disk, path: str, position: int) -> None:
@@ -389,16 +499,12 @@ def later_witness(file: File, position: int, size: int, expected: int) -> int:
 def _replay(log: QueueLog, folded: LogState, journal: Sequence[JournalEntry], epoch: int) -> int:
     """Append what the commit journal holds beyond the log's end and was not cut by a truncation since."""
     batches = []
-    for header, data in journal:
+    for header, data, _ in journal:
         end = folded.recovery_offset
         if header.base < end or header.epoch < epoch:
             continue
         if header.base > end:
-            raise CorruptLog(
-                log.partition.active.path,
-                log.partition.active.size,
-                f"the log ends at offset {end}, its journal goes on at {header.base}",
-            )
+            break
         batch = raw_batch(header, data)
         payload = data[HEADER_SIZE:]
         if header.kind == MESSAGES:

@@ -83,6 +83,9 @@ class QueueHandle:
         """Take ``message``; False when the queue cannot (its log failed) and the publisher must hear so."""
         raise AssertionError("a queue must say how it takes a message")
 
+    def check_available(self) -> None:
+        """Raises PreconditionFailed when the queue cannot be used: its log has failed."""
+
     def await_durable(self, run: Run) -> None:
         """Count ``run`` down once all that was published so far is durable."""
         raise AssertionError("a queue must say when it is durable")

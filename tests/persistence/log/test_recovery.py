@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import errno
+from random import Random
 
 import pytest
 
@@ -10,6 +12,8 @@ from persistence.errors import CorruptLog, LogFailed
 from persistence.files import read_file
 from persistence.log.checkpoint import NODE_FILE_NAME
 from persistence.log.index import SparseIndex
+from persistence.log.journal import read_journal
+from persistence.log.marks import sync_marks
 from persistence.log.reader import ROT, TORN_TAIL, read_node_states, verify
 from persistence.log.record import ACK, RETURN
 from persistence.options import LogOptions
@@ -79,8 +83,25 @@ def test_recovery_with_torn_record_at_every_byte() -> None:
         assert log.epoch == 2
 
 
-def test_torn_record_with_damage_at_every_byte() -> None:
+def with_marks() -> Node:
+    """A node whose start is over: its marks stand in ``synced``."""
     node = Node()
+    node.catalog.quarantine_unknown([])
+    return node
+
+
+def contents(disk: SimDisk) -> dict[str, bytes]:
+    """The logs' files."""
+    return {
+        name: bytes(found.now)
+        for name, found in disk.names.items()
+        if found is not None and "/queues/" in name
+    }
+
+
+def test_damage_of_a_confirmed_last_batch_at_every_byte_is_rot() -> None:
+    """No batch follows that could tell that it was synced; the mark does."""
+    node = with_marks()
     log = node.catalog.create("a", "/", "q", {})
     fill(log, 2)
     node.settle()
@@ -91,9 +112,201 @@ def test_torn_record_with_damage_at_every_byte() -> None:
         disk = copy.deepcopy(node.disk)
         assert isinstance(disk, SimDisk)
         inode(disk, FIRST).now[at] ^= 0x40
-        assert verify(DIRECTORY, disk).problem is not None
-        log = reopened(disk).catalog.logs["a"]
+        before = contents(disk)
+        with pytest.raises(CorruptLog, match=f"below offset {log.end} had been made durable") as caught:
+            Node(disk).catalog.open("a")
+        assert (caught.value.path, caught.value.position) == (FIRST, kept)
+        assert contents(disk) == before
+
+
+def test_damage_of_a_last_batch_that_was_not_confirmed_is_cut_and_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The process was killed between the write and the sync."""
+    node = with_marks()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 2)
+    node.settle()
+    kept = log.partition.active.size
+    fill(log, 1, first=2)
+    node.sync.start_round()  # which nobody hears the end of
+    size = log.partition.active.size
+    for at in range(kept, size):
+        disk = copy.deepcopy(node.disk)
+        assert isinstance(disk, SimDisk)
+        inode(disk, FIRST).now[at] ^= 0x40
+        tail = bytes(inode(disk, FIRST).now[kept:])
+        caplog.clear()
+        log = Node(disk).catalog.open("a")
         assert len(bodies(log)) == 2
+        [name] = [name for name in disk.list(DIRECTORY) if name.startswith("torn-")]
+        assert read_file(disk, f"{DIRECTORY}/{name}") == tail
+        [record] = caplog.records
+        assert f"{FIRST} at byte {kept}: a torn tail of {size - kept} bytes" in record.getMessage()
+        assert name in record.getMessage()
+
+
+def test_a_torn_tail_is_cut_without_a_copy_when_the_disk_is_full() -> None:
+    node = with_marks()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 2)
+    node.settle()
+    fill(log, 1, first=2)
+    node.sync.start_round()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    del inode(disk, FIRST).now[-1:]
+    disk.fail("write", ".cut.tmp", error=errno.ENOSPC)
+    log = Node(disk).catalog.open("a")
+    assert len(bodies(log)) == 2
+    assert not [name for name in disk.list(DIRECTORY) if name.startswith("torn-")]
+
+
+def test_a_damaged_log_stays_damaged_with_the_next_starts() -> None:
+    """A start writes new marks; what they said of a log that it cannot open must not be lost."""
+    node = with_marks()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 3)
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    inode(disk, FIRST).now[-1] ^= 1
+    before = contents(disk)
+    for is_clean in (False, True, True):
+        node = Node(disk)
+        with pytest.raises(CorruptLog):
+            node.catalog.open("a")
+        node.catalog.quarantine_unknown(["a"])
+        if is_clean:
+            node.catalog.stop()
+        assert contents(disk) == before
+    inode(disk, FIRST).now[-1] ^= 1
+    assert len(bodies(Node(disk).catalog.open("a"))) == 3
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_files_missing_at_the_end_of_a_log(is_clean: bool, has_checkpoint: bool) -> None:
+    node = with_marks()
+    log = node.catalog.create("a", "/", "q", {})
+    for number in range(20):
+        fill(log, 5, first=number)
+        node.settle()
+    if not has_checkpoint:
+        node.disk.unlink(f"{DIRECTORY}/checkpoint")
+    assert len(log.partition.segments) > 2
+    last = log.partition.active.path
+    if is_clean:
+        node.catalog.stop()
+    every = [f"{DIRECTORY}/{name}" for name in node.disk.list(DIRECTORY)]
+    node_state = f"d/{NODE_FILE_NAME}"
+    for gone in ([last], [last, f"{DIRECTORY}/checkpoint", node_state], [*every, node_state]):
+        disk = copy.deepcopy(node.disk)
+        assert isinstance(disk, SimDisk)
+        for path in gone:
+            disk.unlink(path)
+        with pytest.raises(CorruptLog):
+            reopened(disk)
+    for name in ("d/queues/a", DIRECTORY):
+        disk = copy.deepcopy(node.disk)
+        assert isinstance(disk, SimDisk)
+        disk.remove_tree(name)
+        with pytest.raises(CorruptLog, match="directory is missing"):
+            reopened(disk)
+
+
+def test_a_round_through_the_journal_witnesses_its_sync() -> None:
+    """Its segments are synced later, and their batches do not tell that the ones before were durable."""
+    disk = SimDisk()
+    disk.make_directory("d")
+    disk.sync_directory("")
+    node = Node(disk, LogOptions(journal_logs_min=1))
+    node.catalog.quarantine_unknown([])
+    logs = [node.catalog.create(name, "/", name, {}) for name in "ab"]
+    for number in range(4):
+        for log in logs:
+            fill(log, 3, first=number)
+        node.settle()
+    node.run_timers()
+    assert not [name for name in disk.list("d") if name.endswith(".journal")]
+    size = len(inode(disk, FIRST).now)
+    for at in range(0, size, 37):
+        damaged = copy.deepcopy(disk)
+        inode(damaged, FIRST).now[at] ^= 4
+        with pytest.raises(CorruptLog):
+            reopened(damaged)
+    # Nor does it help that the power failed after the journal was removed.
+    inode(disk, "d/synced").pending.clear()
+    disk.power_loss(Random(1))
+    for path in [name for name in disk.names if name.endswith(".journal")]:
+        disk.unlink(path)
+    inode(disk, FIRST).now[size // 4] ^= 4
+    with pytest.raises(CorruptLog):
+        reopened(disk)
+
+
+def test_the_mark_from_before_a_truncation_promises_nothing() -> None:
+    """The power fails before the system has written the new mark to the disk."""
+    disk = SimDisk()
+    disk.make_directory("d")
+    disk.sync_directory("")
+    node = Node(disk)
+    node.catalog.quarantine_unknown([])
+    log = node.catalog.create("a", "/", "q", {})
+    for number in range(4):
+        fill(log, 3, first=number)
+        node.settle()
+    sync_marks(disk, "d")
+    log.truncate(7)
+    end = log.end
+    inode(disk, "d/synced").pending.clear()
+    disk.power_loss(Random(1))
+    again = Node(disk)
+    assert again.catalog.open("a").end == end
+
+
+def test_a_damaged_journal_is_read_on_and_kept(caplog: pytest.LogCaptureFixture) -> None:
+    options = LogOptions(journal_logs_min=1)
+    node = Node(options=options)
+    node.catalog.quarantine_unknown([])
+    logs = {name: node.catalog.create(name, "/", name, {}) for name in "abc"}
+    for pair in ("ab", "bc", "ca"):
+        for name in pair:
+            fill(logs[name], 1)
+        node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    [name] = [name for name in disk.list("d") if name.endswith(".journal")]
+    path = f"d/{name}"
+    size = len(inode(disk, path).now)
+    for at in range(0, size, 11):
+        caplog.clear()
+        damaged = copy.deepcopy(disk)
+        inode(damaged, path).now[at] ^= 2
+        again = Node(damaged, options)
+        for log in "abc":
+            assert len(bodies(again.catalog.open(log))) == 2
+        again.catalog.quarantine_unknown("abc")
+        if f"{path} at byte" in caplog.text and "a damaged entry" in caplog.text:
+            assert damaged.exists(f"{path}.damaged")
+        else:
+            assert "no whole entry" in caplog.text
+            assert at > size * 2 // 3
+    # The segments have lost what only the journal has, and the journal is damaged in the middle.
+    for log in "abc":
+        del inode(disk, f"d/queues/{log}/0/{0:020d}.log").now[:]
+    first = len(read_journal(disk, path).entries[0][1].data)
+    inode(disk, path).now[first + 300] ^= 2
+    outcome = {}
+    again = Node(disk, options)
+    for log in "abc":
+        try:
+            outcome[log] = len(bodies(again.catalog.open(log)))
+        except CorruptLog:
+            outcome[log] = -1
+    assert sorted(outcome.values()) == [-1, 2, 2]
+    again.catalog.quarantine_unknown("abc")
+    assert disk.exists(path), "one of its logs could not be opened"
 
 
 def test_rot_below_a_synced_position_stops_the_log_and_changes_nothing() -> None:
@@ -405,10 +618,11 @@ def test_a_rotten_checkpoint_of_the_node_costs_a_scan() -> None:
         assert Node(again.disk).catalog.was_clean
 
 
-def test_a_log_whose_directory_was_moved_away_begins_anew() -> None:
+def test_a_log_whose_directory_was_moved_into_quarantine_begins_anew() -> None:
     """The way out of damage: neither the node's checkpoint nor a journal speaks of the old log afterwards."""
     for is_clean in (True, False):
         node = Node(options=LogOptions(journal_logs_min=0))
+        node.catalog.quarantine_unknown([])
         log = node.catalog.create("a", "/", "q", {})
         for number in range(3):
             fill(log, 3, first=number)
@@ -418,7 +632,8 @@ def test_a_log_whose_directory_was_moved_away_begins_anew() -> None:
         if is_clean:
             node.catalog.stop()
         disk = node.disk
-        disk.remove_tree("d/queues/a")
+        disk.make_directory("d/quarantine")
+        disk.rename("d/queues/a", "d/quarantine/a")
         again = Node(disk)
         log = again.catalog.open("a", "/", "q")
         again.catalog.quarantine_unknown(["a"])
@@ -428,6 +643,10 @@ def test_a_log_whose_directory_was_moved_away_begins_anew() -> None:
         once_more = Node(disk)
         assert len(bodies(once_more.catalog.open("a", "/", "q"))) == 2
         once_more.catalog.quarantine_unknown(["a"])
+        assert disk.list("d/quarantine") == ["a-moved"]
+        disk.remove_tree("d/queues/a")
+        with pytest.raises(CorruptLog, match="directory is missing"):
+            Node(disk).catalog.open("a", "/", "q")
         assert not [name for name in disk.list("d") if name.endswith(".journal")]
 
 

@@ -133,6 +133,7 @@ class World:
         self.disk.make_directory("d")
         self.disk.sync_directory("")
         self._boot()
+        self.catalog.quarantine_unknown([])
         for shadow in self.shadows:
             self._create(shadow)
 
