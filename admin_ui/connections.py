@@ -119,17 +119,26 @@ class Connection(web.RequestHandler):
         if self.transport is not None:
             self.transport.abort()
 
-    def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
         """Answer what is no HTTP with the headers of all replies."""
-        response = super().handle_error(*args, **kwargs)
+        if isinstance(exc, UnicodeEncodeError):  # of a header (Expect) that aiohttp would repeat
+            status, message = 400, "a header is not UTF-8"
+        response = super().handle_error(request, status, exc, message)
         response.headers.update(HEADERS)
         return response
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
         """Tell faults of ours with their traceback, and those of clients seldom and in one line."""
         error = kwargs.get("exc_info")
-        if isinstance(error, HttpProcessingError):
-            self._doors.tell("admin request refused", self.address, str(error.message)[:REASON_MAX])
+        if isinstance(error, (HttpProcessingError, UnicodeEncodeError)):
+            reason = getattr(error, "message", "a header is not UTF-8")
+            self._doors.tell("admin request refused", self.address, str(reason)[:REASON_MAX])
         elif not isinstance(
             error, ConnectionError
         ):  # a client that goes in the middle of its answer is no news

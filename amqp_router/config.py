@@ -85,6 +85,9 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = _node(Path("data"), "", "folder of the queue logs and definitions; made if missing")
+    data_group_reads: bool = _node(
+        False, "", "the folder's group may read the logs (Spark); definitions and sessions stay closed"
+    )
     node_name: str = _node(
         "", "", "name of this node; empty: router@ and the host's name", pattern=r"^([\w.-]+@[\w.-]+)?$"
     )

@@ -192,8 +192,10 @@ def serve(args: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(args).items() if name in config.Settings.model_fields}
     settings = config.load(flags, args.config)
     logger = logs.setup(settings.log_level, settings.log_format)
-    open_files = process.prepare(settings.open_files)
-    directory = DataDirectory.open(settings.data_dir)
+    open_files = process.prepare(settings.open_files, group_reads=settings.data_group_reads)
+    directory = DataDirectory.open(settings.data_dir, group_reads=settings.data_group_reads)
+    for warning in directory.warnings:
+        logs.event(logger, logging.WARNING, "data directory", path=directory.path, reason=warning)
 
     def reload() -> None:
         """Read again what can change while serving: the log level. Tell which changes wait for a restart."""

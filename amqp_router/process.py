@@ -27,9 +27,12 @@ TRIM_THRESHOLD_BYTES = 64 << 20
 SWITCH_INTERVAL_S = 0.0005
 
 
-def prepare(open_files: int) -> int:
-    """Set up this process as a broker; returns how many file descriptors it may open."""
-    os.umask(0o077)  # logs and definitions hold other people's data
+def prepare(open_files: int, *, group_reads: bool = False) -> int:
+    """Set up this process as a broker; returns how many file descriptors it may open.
+
+    ``group_reads`` lets the group of the data directory read its logs.
+    """
+    os.umask(0o027 if group_reads else 0o077)  # logs and definitions hold other people's data
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     tune_allocator()
     return raise_open_files(open_files)

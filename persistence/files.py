@@ -202,6 +202,11 @@ class RealMapping:
         self._map.close()
 
 
+#: What files and directories allow at most; the process's umask takes from it. The group is for other
+#: programs that read logs (Spark); nobody else may.
+FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
+
+
 class RealDisk:
     """The operating system's files."""
 
@@ -209,10 +214,10 @@ class RealDisk:
         flags = os.O_RDWR if write else os.O_RDONLY
         if create:
             flags |= os.O_CREAT
-        return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o600), path)
+        return RealFile(os.open(path, flags | os.O_CLOEXEC, FILE_MODE), path)
 
     def map(self, path: str, size: int) -> RealMapping:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             old = os.fstat(fd).st_size
             # A store to a page without space would be a signal (SIGBUS), not an error.
@@ -229,7 +234,7 @@ class RealDisk:
 
     def make_directory(self, path: str) -> None:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
+            os.mkdir(path, DIRECTORY_MODE)
 
     def list(self, path: str) -> list[str]:
         try:

@@ -28,8 +28,9 @@ def test_made_with_parents_and_closed_to_others(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b"
     directory = DataDirectory.open(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
-    assert stat.S_IMODE((path / STAMP).stat().st_mode) == 0o600
+    assert stat.S_IMODE((path / STAMP).stat().st_mode) & 0o007 == 0
     assert stat.S_IMODE((path / LOCK).stat().st_mode) == 0o600
+    assert directory.warnings == []
     directory.close()
 
 
@@ -53,9 +54,51 @@ def test_store_id_stays(tmp_path: Path) -> None:
 
 def test_empty_directory_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "d"
-    path.mkdir(mode=0o755)
+    path.mkdir(mode=0o700)
+    directory = DataDirectory.open(path)
+    assert directory.warnings == []
+    directory.close()
+
+
+def test_mode_of_a_directory_that_is_there_is_told_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    path.mkdir()
+    path.chmod(0o755)
+    for _ in range(2):  # new, and in use
+        directory = DataDirectory.open(path)
+        assert directory.warnings == [
+            f"its mode 0755 lets others in; `chmod 700 {path}` keeps them out",
+        ]
+        directory.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+def test_another_owner_is_told_and_no_reason_to_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    directory = DataDirectory.open(tmp_path)
+    assert directory.warnings == [f"it belongs to user {owner}, the broker runs as user {owner + 1}"]
+    directory.close()
+
+
+def test_group_may_be_let_read_the_logs_that_are_there(tmp_path: Path) -> None:
+    path = tmp_path / "d"
     DataDirectory.open(path).close()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    log = path / "queues" / "x" / "0" / "1.log"
+    secret = path / "definitions.sqlite"
+    log.parent.mkdir(parents=True, mode=0o700)
+    for file in (log, secret):
+        file.touch(mode=0o600)
+    directory = DataDirectory.open(path, group_reads=True)
+    assert directory.warnings == []
+    directory.close()
+    for name in (path, *log.parents[:3]):
+        assert stat.S_IMODE(name.stat().st_mode) == 0o750
+    assert stat.S_IMODE(log.stat().st_mode) == 0o640
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
 
 
 def test_second_broker_is_told_the_first_ones_process(tmp_path: Path) -> None:

@@ -213,6 +213,23 @@ def test_ready_file_banner_and_modes(broker: RouterProcess) -> None:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
+def test_group_reads_logs_and_no_secrets(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path, options=["--data-group-reads", "true"])
+    broker.start()
+    connection = connect(broker)
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("q", durable=True)
+    channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
+    connection.close()
+    closed = {path.name for path in broker.data_dir.rglob("*") if not path.stat().st_mode & 0o040}
+    assert {"definitions.sqlite", "lock"} <= closed
+    assert closed <= {"definitions.sqlite", "definitions.sqlite-wal", "definitions.sqlite-shm", "lock"}
+    for path in [broker.data_dir, *broker.data_dir.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o027 == 0, path
+    assert broker.stop() == 0
+
+
 def test_second_broker_on_the_same_directory(broker: RouterProcess) -> None:
     line = refused("serve", "--amqp-port", "0", "--data-dir", str(broker.data_dir), code=3)
     assert f"in use by another broker (process {broker.pid})" in line

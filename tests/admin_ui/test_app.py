@@ -88,6 +88,7 @@ async def test_connections_above_the_cap_are_closed(node: World, caplog: pytest.
         b"GET / HTTP/9.9\r\n\r\n",
         b"\x16\x03\x01\x02\x00",
         b"GET /" + b"x" * 70_000,
+        b"GET /api/whoami HTTP/1.1\r\nHost: localhost\r\nExpect: \xff\xfe",
     ],
 )
 async def test_what_is_no_http(node: World, octets: bytes) -> None:
