@@ -210,11 +210,16 @@ class Partition:
         return header is not None and header.base - segment.base == rel_offset
 
     def _walk(self, segment: Segment, index: SparseIndex) -> None:
-        position = 0
+        position, offset = 0, segment.base
         while position < segment.written:
             header = parse_header(self.read(segment, position, HEADER_SIZE), 0)
             if header is None:
                 raise CorruptLog(segment.path, position, "no batch header")
+            if header.base < offset:  # another segment's, perhaps of another log
+                raise CorruptLog(
+                    segment.path, position, f"a batch of offset {header.base} where {offset} may begin"
+                )
+            offset = header.last + 1
             if segment.first_ts < 0:
                 segment.first_ts = header.base_ts
             index.note(header.base - segment.base, (header.base_ts - segment.first_ts) // 1000, position)
@@ -266,7 +271,7 @@ class Cursor:
         while True:
             data = self._load(segment, position, HEADER_SIZE)
             header = parse_header(data, position - self._data_at)
-            if header is None or position + header.length > segment.written:
+            if header is None or header.base < segment.base or position + header.length > segment.written:
                 raise CorruptLog(segment.path, position, f"no good batch header before offset {offset}")
             if header.last >= offset:
                 self._next_at = position + header.length
