@@ -9,7 +9,7 @@ import time
 from tests.faults.duplex import Duplex
 from tests.faults.hungry import array_argument, forget
 from tests.faults.loads import Outcome
-from tests.faults.place import CaseLoad, Place, answers, connect, drop, method, swallow, time_of
+from tests.faults.place import CaseLoad, Place, answers, connect, drop, method, patiently, swallow, time_of
 from tests.interop.wire import Wire, encode_publish
 
 SETUP_S = 240.0
@@ -37,7 +37,10 @@ def many_consumers(place: Place, seconds: float) -> Outcome:
         drop(both[1])
         time.sleep(0.2)
         drop(both[0])
-        with connect(place) as wire:
+        after = patiently(place, SETUP_S)
+        if after is None:
+            return Outcome(0, 0, f"the broker answered nobody for {SETUP_S:.0f} s")
+        with after as wire:
             wire.ok(1, "queue.delete", queue="many")
     return Outcome(rounds * 2 * place.of(30_000), 0)
 

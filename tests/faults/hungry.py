@@ -12,7 +12,7 @@ import time
 
 from tests.faults.duplex import Duplex
 from tests.faults.loads import Outcome
-from tests.faults.place import KIB, MIB, CaseLoad, Place, answers, connect, drop, hold, method, push
+from tests.faults.place import KIB, MIB, CaseLoad, Place, answers, connect, drop, hold, method, on_disk, push
 from tests.interop.wire import Wire, encode_frame, encode_publish, encode_short
 
 #: Nothing here sends more than that.
@@ -178,7 +178,7 @@ def definition_history(place: Place, seconds: float) -> Outcome:
         declared += 1
     hold(begun, seconds)
     wire.close()
-    return Outcome(declared, 0)
+    return Outcome(declared, 0, note=on_disk(place, "definitions.sqlite*"))
 
 
 def routing_names(place: Place, seconds: float) -> Outcome:
@@ -196,7 +196,7 @@ def routing_names(place: Place, seconds: float) -> Outcome:
             break
     hold(begun, seconds)
     forget(place, wire, "names-all")
-    return Outcome(published, 0)
+    return Outcome(published, 0, note=on_disk(place, "routing/**/*"))
 
 
 HUNGRY: dict[str, CaseLoad] = {

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tests.faults.loads import Outcome
@@ -19,6 +20,7 @@ class Place(NamedTuple):
 
     port: int
     admin_port: int = 0
+    data_dir: str = ""
     scale: float = 1.0
 
     def of(self, count: int) -> int:
@@ -33,6 +35,24 @@ def connect(place: Place, *, receive_buffer: int = 0, confirm: bool = False) -> 
     wire = Wire(place.port, receive_buffer=receive_buffer)
     wire.open_channel(1, confirm=confirm)
     return wire
+
+
+def patiently(place: Place, seconds: float) -> Wire | None:
+    """As `connect`, but a broker that is frozen may take that long; None if it takes longer."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            return connect(place)
+        except (OSError, AssertionError):
+            continue
+    return None
+
+
+def on_disk(place: Place, pattern: str) -> str:
+    """What files of the data directory take, as a note."""
+    files = Path(place.data_dir).glob(pattern) if place.data_dir else []
+    size = sum(file.stat().st_blocks * 512 for file in files if file.is_file())
+    return f"{pattern.partition('*')[0]} {size / MIB:.0f} MiB on disk"
 
 
 def method(name: str, channel: int = 1, **fields: object) -> bytes:

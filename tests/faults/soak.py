@@ -192,7 +192,8 @@ class Soak:
         """Run one with the probe beside it; also the highest resident set."""
         memory = Memory(broker.pid)
         memory.start()
-        place = Place(broker.port, getattr(broker, "admin_port", 0), self.args.scale)
+        data_dir = str(getattr(broker, "data_dir", ""))
+        place = Place(broker.port, getattr(broker, "admin_port", 0), data_dir, self.args.scale)
         process, results = in_process(name, place, seconds)
         time.sleep(WARMUP_S)
         try:

@@ -317,6 +317,8 @@ def judged(found: dict[str, list[bytes] | None], base: Base, told: bool) -> str:
         for data in bodies:
             if not is_whole(data):
                 return f"queue {queue!r} delivers a message that nobody published: {data[:60]!r}"
+            if not data.startswith(f"{queue}:".encode()):
+                return f"queue {queue!r} delivers a message of another queue: {data[:60]!r}"
         if len(set(bodies)) < len(bodies):
             return f"queue {queue!r} delivers messages twice"
         if told:
