@@ -165,5 +165,11 @@ def _messages(
     schema: Any,
 ) -> Iterator[Any]:
     payloads = _payloads(piece, options)
-    for window in read_windows(file, path, piece, layout.KIND_MESSAGES, payloads=payloads):
-        yield from decode_messages(window, log, piece, schema.names, selection, options.batch_rows, schema)
+    try:
+        for window in read_windows(file, path, piece, layout.KIND_MESSAGES, payloads=payloads):
+            yield from decode_messages(
+                window, log, piece, schema.names, selection, options.batch_rows, schema
+            )
+    except Gap as gap:
+        if options.fail_on_data_loss:
+            raise DataLoss(gap_text(log, gap.low, gap.high)) from None

@@ -6,24 +6,19 @@ taken at load is the one that every later query of that table reads.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from .arrow import read_split
 from .errors import AnalyticsError, OptionError
-from .filters import narrow
 from .options import ReadOptions, Selection, parse_options
 from .planning import Split, check_offsets, plan
 from .schema import arrow_schema, ddl, pick
 from .snapshot import Log, take_snapshot
-
-#: Spark calls ``reader`` from this module if the session lets filters be pushed.
-_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class AmqpRouterSource(DataSource):
@@ -47,17 +42,12 @@ class AmqpRouterSource(DataSource):
         return ddl(self._asked.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader for one query; filters are pushed only where the session allows it."""
+        """A reader for one query."""
         _check_schema(schema, self._asked)
         logs, self._logs = self._logs, []  # or every task would get the whole snapshot with its reader
-        caller = sys._getframe(1).f_globals
-        spec = caller.get("__spec__")
-        is_pushing = _PUSHDOWN_WORKER in (caller.get("__name__"), getattr(spec, "name", None))
-        # A reader with pushFilters is an error where the session's setting is off, so there are two. And it
-        # is only used if asked for: Spark 4.3 keeps the last plan of a table, so that its next query (or a
-        # second scan in the same one) with other filters, or none, would get the rows of these filters.
-        kind = PushingReader if is_pushing and self._asked.pushdown else Reader
-        return kind(logs, self._asked, schema)
+        # Without pushFilters: Spark uses the plan of a scan whose filters were pushed for another scan of the
+        # same table with other filters (docs/spark-pushdown.md). Options narrow what is read.
+        return Reader(logs, self._asked, schema)
 
     def streamReader(self, schema: StructType) -> NoReturn:
         """Not there: batch reads only."""
@@ -93,7 +83,9 @@ class Reader(DataSourceReader):
         self._logs = logs
         self._options = options
         self._selection: Selection = options.selection
-        self._schema: Any = to_arrow_schema(schema, timezone="UTC")
+        #: The names as the user's schema writes them; ours are in small letters.
+        self._names = schema.fieldNames()
+        self._schema: Any = arrow_schema(pick(options.table, self._names))
 
     def __getstate__(self) -> dict[str, Any]:
         """What tasks get: all but the snapshot."""
@@ -108,16 +100,10 @@ class Reader(DataSourceReader):
         split: Split | None = partition.value
         if split is None:
             return iter(())
-        return read_split(split, self._options, self._selection, self._schema)
-
-
-class PushingReader(Reader):
-    """A reader that uses Spark's filters to leave out what cannot match."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the selection; all filters go back to Spark, which checks the rows that are left."""
-        self._selection = narrow(self._selection, filters)
-        return filters
+        batches = read_split(split, self._options, self._selection, self._schema)
+        if self._names == self._schema.names:
+            return batches
+        return (batch.rename_columns(self._names) for batch in batches)
 
 
 def _check_schema(schema: StructType, options: ReadOptions) -> None:

@@ -203,6 +203,7 @@ def _routing_columns(
 
     stamp = arrow_type("timestamp")
     makers: dict[str, Callable[[], Take]] = {
+        "node": lambda: constant(log.node, "string"),
         "vhost": lambda: constant(log.vhost, "string"),
         "partition": lambda: constant(log.partition, "int"),
         "offset": lambda: lambda _, offsets: pa.array(offsets, pa.int64()),

@@ -132,6 +132,7 @@ class _Decoder:
         properties = self._properties(wanted) if wanted else None
         stamp = arrow_type("timestamp")
         makers: dict[str, Callable[[], Take]] = {
+            "node": lambda: constant(log.node, "string"),
             "vhost": lambda: constant(log.vhost, "string"),
             "queue": lambda: constant(log.queue, "string"),
             "log": lambda: constant(log.id, "string"),

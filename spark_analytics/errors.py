@@ -38,6 +38,16 @@ class CorruptLog(AnalyticsError):
         self.offset = offset
 
 
+class IncompleteDirectory(AnalyticsError):
+    """A log that the file ``synced`` promises is not there, wholly or in part."""
+
+    def __init__(self, path: str, promised: int, text: str) -> None:
+        super().__init__(
+            f"{path}: {text}, but the file `synced` promises it up to offset {promised}; put it back from a "
+            "copy, start the broker once, or set option failOnDataLoss=false to read what is left"
+        )
+
+
 class DataLoss(AnalyticsError):
     """Records that the table had when it was loaded (or that were asked for) are gone."""
 

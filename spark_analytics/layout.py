@@ -95,6 +95,16 @@ SYNCED_HEADER_SIZE = 64
 SYNCED_SLOT = Struct("<16sIIQQQQII")
 SLOT_SIZE = 64
 SLOT_IN_USE = 1
+#: Queues' logs begin with epoch 1.
+ROUTING_EPOCH = 0
+
+# --- checkpoints ------------------------------------------------------------------------------------------
+CHECKPOINT, NODE_CHECKPOINT = "checkpoint", "logs.checkpoint"
+CHECKPOINT_MAGIC = b"ARLC"
+#: magic, version, flags, bytes that follow, their crc, logs, time written.
+CHECKPOINT_HEADER = Struct("<4sHHQIIq")
+#: base, end, size, records, live.
+CHECKPOINT_SEGMENT = Struct("<QQQII")
 
 
 def mark_id(log_id: str) -> str:

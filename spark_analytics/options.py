@@ -32,8 +32,9 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "endingTimestamp": ("", "only before this time: as startingTimestamp"),
     "startingOffsets": (
         "earliest",
-        '`earliest`, `latest`, or JSON `{"<log id>": {"<partition>": offset}}`; '
-        "offset -2: earliest, -1: latest; a virtual host stands for the id of its routing log",
+        '`earliest`, `latest`, or JSON `{"<node>/<log id>": {"<partition>": offset}}`; '
+        "offset -2: earliest, -1: latest; where one directory is read, `<log id>` alone will do, "
+        "and for a routing log its virtual host",
     ),
     "endingOffsets": (
         "latest",
@@ -42,7 +43,6 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "splitBytes": ("134217728", "most bytes of log in one task"),
     "batchRows": ("65536", "most rows in one Arrow batch"),
     "verify": ("all", "checksums: `all`; `tail`, of each log's last segment; `none`, of batch headers alone"),
-    "pushdown": ("false", "let Spark hand its filters to the reader; only for a table that is used once"),
     "failOnDataLoss": ("true", "error if records are gone that the table had when it was loaded"),
 }
 _CANONICAL = {name.lower(): name for name in OPTIONS}
@@ -60,8 +60,6 @@ class Selection:
     partitions: frozenset[int] | None = None
     start_us: int | None = None
     end_us: int | None = None
-    from_offset: int | None = None
-    below_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,6 @@ class ReadOptions:
     split_bytes: int
     batch_rows: int
     verify: str
-    pushdown: bool
     fail_on_data_loss: bool
 
 
@@ -124,7 +121,6 @@ def parse_options(options: Mapping[str, Any]) -> ReadOptions:
         split_bytes=_whole(given, "splitBytes", 128 << 20, 1 << 16),
         batch_rows=_whole(given, "batchRows", 1 << 16, 1),
         verify=_one_of(given, "verify", VERIFY),
-        pushdown=_flag(given, "pushdown", "false"),
         fail_on_data_loss=_flag(given, "failOnDataLoss", "true"),
     )
 
@@ -234,6 +230,6 @@ def _offsets(given: Mapping[str, Any], name: str, default: int) -> int | Offsets
     except (AttributeError, TypeError, ValueError):
         raise OptionError(
             f"option {name!r} takes earliest, latest or JSON as "
-            f'{{"<log id>": {{"<partition>": offset}}}}, not {given[name]!r}; '
+            f'{{"<node>/<log id>": {{"<partition>": offset}}}}, not {given[name]!r}; '
             "spark_analytics.end_offsets(path) makes such"
         ) from None

@@ -28,6 +28,7 @@ FILE_COST_BYTES = 64 << 10
 class LogRef:
     """What a task needs to know of a log."""
 
+    node: str
     directory: str
     vhost: str
     queue: str
@@ -64,9 +65,6 @@ def plan(logs: list[Log], options: ReadOptions, selection: Selection, cores: int
     wanted: list[tuple[Log, int, int]] = []
     for log in logs:
         low, high = _range(log, options)
-        low = max(low, selection.from_offset or 0)
-        if selection.below_offset is not None:
-            high = min(high, selection.below_offset)
         if low < high and _may_hold(log, options, selection):
             wanted.append((log, low, high))
     found = [
@@ -103,10 +101,8 @@ def _range(log: Log, options: ReadOptions) -> tuple[int, int]:
 def _asked(log: Log, offsets: int | Offsets, missing: int | None, option: str) -> int:
     """One end of the range; ``missing``: for a log that the JSON does not name (None = it is not read)."""
     if isinstance(offsets, Mapping):
-        partitions = offsets.get(log.id)
-        if partitions is None and not log.queue:
-            partitions = offsets.get(log.vhost)
-        asked = (partitions or {}).get(log.partition, missing)
+        named = [offsets[name] for name in _names_of(log) if name in offsets]
+        asked = named[0].get(log.partition, missing) if named else missing
         if asked is None:
             return log.start
         if asked > log.end:
@@ -115,6 +111,11 @@ def _asked(log: Log, offsets: int | Offsets, missing: int | None, option: str) -
     if offsets == EARLIEST:
         return log.start
     return log.end if offsets == LATEST else offsets
+
+
+def _names_of(log: Log) -> tuple[str, ...]:
+    """How the options may name a log: in full, or where one directory is read without its node."""
+    return (f"{log.node}/{log.id}", log.id, *(() if log.queue else (log.vhost,)))
 
 
 def check_offsets(logs: list[Log], options: ReadOptions) -> None:
@@ -127,9 +128,15 @@ def check_offsets(logs: list[Log], options: ReadOptions) -> None:
     for option, offsets in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
         if not isinstance(offsets, Mapping):
             continue
-        known = {name: log for log in logs for name in ((log.id,) if log.queue else (log.id, log.vhost))}
+        known = {name: log for log in logs for name in _names_of(log)}
+        nodes = {log.node for log in logs}
         for name, asked in offsets.items():
             if name in known:
+                if len(nodes) > 1 and name != _names_of(known[name])[0]:
+                    raise OptionError(
+                        f"option {option!r}: several nodes are read, and each may have a log {name!r}; "
+                        f"write {_names_of(known[name])[0]!r}, as spark_analytics.end_offsets does"
+                    )
                 wrong = [number for number in asked if number >= known[name].partitions]
                 if wrong:
                     raise OptionError(f"option {option!r}: log {name!r} has no partition {wrong[0]}")
@@ -234,7 +241,7 @@ def _pieces(log: Log, low: int, high: int, selection: Selection, *, is_routing: 
             following = first
             if end_us is not None and first >= end_us:
                 continue
-        expected = end if is_last or is_routing else -1
+        expected = end if is_last or is_routing else segment.end
         piece = Piece(
             log=0,
             base=segment.base,
@@ -280,7 +287,7 @@ def _packed(found: list[tuple[Log, list[Piece]]], target: int) -> Iterator[Split
     pieces: list[Piece] = []
     size = 0
     for log, whole in found:
-        reference = LogRef(log.directory, log.vhost, log.queue, log.id, log.partition)
+        reference = LogRef(log.node, log.directory, log.vhost, log.queue, log.id, log.partition)
         for big in whole:
             for piece in _cut(log, big, target - size, target):
                 if pieces and size + piece.end - piece.start > target + target // 8:

@@ -28,6 +28,7 @@ class Column:
 
 
 ROUTING_COLUMNS = (
+    Column("node", "string", "id of the broker's data directory", default=False),
     Column("vhost", "string", "virtual host"),
     Column("partition", "int", "partition of the routing log; all events of an exchange are in one"),
     Column("offset", "bigint", "number of the event in its partition"),
@@ -46,6 +47,7 @@ ROUTING_COLUMNS = (
     Column("body_size", "bigint", "bytes of the body"),
 )
 MESSAGES_COLUMNS = (
+    Column("node", "string", "id of the broker's data directory", default=False),
     Column("vhost", "string", "virtual host"),
     Column("queue", "string", "queue"),
     Column("partition", "int", "partition of the queue"),
@@ -116,10 +118,12 @@ def pick(table: str, names: Sequence[str] | None) -> tuple[Column, ...]:
     if list(names) == ["*"]:
         return columns
     known = {column.name: column for column in columns}
+    # As Spark compares names; ours are all in small letters.
+    names = [name.lower() for name in names]
     for name in names:
         if name not in known:
             raise OptionError(f"column {name!r} does not exist in table {table!r}; {nearest(name, known)}")
-    twice = [name for name in known if list(names).count(name) > 1]
+    twice = [name for name in known if names.count(name) > 1]
     if twice:
         raise OptionError(f"column {twice[0]!r} is named twice")
     return tuple(known[name] for name in names)

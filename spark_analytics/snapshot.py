@@ -6,36 +6,40 @@ table gives the same answer as often as it is asked, while the broker goes on wr
 
 from __future__ import annotations
 
-import glob
-import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import layout
-from .errors import CorruptLog, FormatVersionError, NotADataDirectory
+from .checkpoints import NodeCheckpoint
+from .discovery import Described, Node, check_names, check_promised, discover, find_nodes, wanted
+from .errors import CorruptLog, IncompleteDirectory
 from .options import ReadOptions
 from .segments import BadBatch, iterate_batches
 from .synced import Mark, Marks, read_marks
 
-#: A log whose last segment went away between reading its mark and listing its files is looked at again.
-_TRIES = 5
+#: A log whose files are not as its mark or checkpoint says may be changing: it is looked at for a second.
+_TRIES = 9
+_PAUSE_S = 0.025
 
 
 class Segment(NamedTuple):
-    """One file: ``size`` counts its durable bytes."""
+    """One file: ``size`` counts its durable bytes, ``end`` follows its last offset (-1 = not known)."""
 
     base: int
     inode: int
     size: int
+    end: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
     """One partition of a routing log or of a queue's log; offsets below ``end`` are durable."""
 
+    node: str
     directory: str
     id: str
     vhost: str
@@ -69,134 +73,103 @@ def take_snapshot(options: ReadOptions) -> list[Log]:
     Raises:
         NotADataDirectory, FormatVersionError, CorruptLog: see there.
     """
+    nodes = find_nodes(options.directories)
     logs: list[Log] = []
-    for directory in _directories(options.directories):
-        check_data_directory(directory)
-        logs += _logs(directory, options)
+    described: list[Described] = []
+    for node in nodes:
+        found = discover(node, options.table)
+        described += found
+        # After the discovery: a mark is never older than the log it belongs to.
+        marks = read_marks(node.directory)
+        check_promised(node, found, marks, options)
+        logs += _logs(node, found, marks, options)
+    check_names(nodes, described, options)
     return logs
 
 
-def _directories(names: tuple[str, ...]) -> list[str]:
-    found: list[str] = []
-    for given in names:
-        # Spark makes file:/x of /x, users write file:///x.
-        name = "/" + given.removeprefix("file:").lstrip("/") if given.startswith("file:/") else given
-        if "://" in name:
-            raise NotADataDirectory(f"{name}: only folders of the local file system (or mounted) can be read")
-        if glob.has_magic(name) and not os.path.isdir(name):
-            matches = sorted(glob.glob(name))
-            if not matches:
-                raise NotADataDirectory(f"{name}: nothing matches; name the folder given to --data-dir")
-            found += matches
-        else:
-            found.append(name)
-    return list(dict.fromkeys(os.path.abspath(name) for name in found))
-
-
-def check_data_directory(directory: str) -> None:
-    """Raises ``NotADataDirectory`` or ``FormatVersionError`` unless a broker's data is there."""
-    advice = "name the folder given to `amqp-router serve --data-dir`"
-    if not os.path.isdir(directory):
-        is_there = "is not a directory" if os.path.exists(directory) else "does not exist"
-        raise NotADataDirectory(f"{directory} {is_there}; {advice}")
-    path = os.path.join(directory, layout.STAMP)
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = int(json.load(file)["layout"])
-    except FileNotFoundError:
-        raise NotADataDirectory(
-            f"{directory} is not a data directory (it has no file {layout.STAMP}); {advice}"
-        ) from None
-    except PermissionError:
-        raise NotADataDirectory(f"{directory}: permission denied; read it as the broker's user") from None
-    except (ValueError, KeyError, TypeError):
-        raise NotADataDirectory(f"{path} is damaged; restore it from a backup") from None
-    if found != layout.DATA_LAYOUT:
-        raise FormatVersionError(path, found, layout.DATA_LAYOUT)
-
-
-def _logs(directory: str, options: ReadOptions) -> Iterator[Log]:
-    found = list(_discover(directory, options))
-    # After the discovery: a mark is never older than the log it belongs to.
-    marks = read_marks(directory)
-    for log in found:
-        whole = _fill(log, marks, directory)
-        if whole is not None:
-            yield whole
-
-
-def _discover(directory: str, options: ReadOptions) -> Iterator[Log]:
-    """The partitions of the table's logs that the options let through, still without segments."""
-    selection = options.selection
-    is_routing = options.table == "routing"
-    root = os.path.join(directory, layout.ROUTING if is_routing else layout.QUEUES)
-    for log_id in _listed(root):
-        about = _description(os.path.join(root, log_id))
-        if about is None:
+def _logs(node: Node, found: list[Described], marks: Marks | None, options: ReadOptions) -> Iterator[Log]:
+    """The partitions that the options let through, with their segments."""
+    checkpoints = NodeCheckpoint(node.directory)
+    partitions = options.selection.partitions
+    for about in found:
+        if not wanted(about, options):
             continue
-        vhost = str(about.get("vhost", ""))
-        queue = "" if is_routing else str(about.get("name", ""))
-        if selection.vhosts is not None and layout.text(vhost) not in selection.vhosts:
-            continue
-        if not is_routing and selection.queues is not None and layout.text(queue) not in selection.queues:
-            continue
-        for name in _listed(os.path.join(root, log_id)):
-            if name.isdecimal():
-                number = int(name)
-                if selection.partitions is None or number in selection.partitions:
-                    path = os.path.join(root, log_id, name)
-                    count = int(about.get("partitions", 1))
-                    yield Log(path, log_id, layout.text(vhost), layout.text(queue), number, count)
+        for number in range(about.partitions):
+            if partitions is None or number in partitions:
+                path = os.path.join(about.directory, str(number))
+                empty = Log(node.id, path, about.id, about.vhost, about.queue, number, about.partitions)
+                log = _fill(empty, marks, node.directory, checkpoints, options)
+                if log is not None:
+                    yield log
 
 
-def _listed(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+def _fill(
+    log: Log, marks: Marks | None, data_directory: str, checkpoints: NodeCheckpoint, options: ReadOptions
+) -> Log | None:
+    """The log with its segments up to its mark; None if it went away meanwhile.
 
-
-def _description(directory: str) -> dict[str, Any] | None:
-    """``log.json``; None if there is none (yet)."""
-    path = os.path.join(directory, layout.DESCRIPTION)
-    try:
-        with open(path, encoding="utf-8") as file:
-            about = json.load(file)
-        version = about["version"]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, KeyError, TypeError):
-        raise CorruptLog(path, 0, 0, "is damaged; a start of the broker makes it anew") from None
-    if version != layout.FORMAT_VERSION:
-        raise FormatVersionError(path, version, layout.FORMAT_VERSION)
-    return dict(about)
-
-
-def _fill(log: Log, marks: Marks | None, data_directory: str) -> Log | None:
-    """The log with its segments up to its mark; None if it went away meanwhile."""
-    missing = Mark(0, 0, 0, 0)
-    for _ in range(_TRIES):
+    Raises:
+        CorruptLog, IncompleteDirectory: a file that the mark or the checkpoint promises is missing or short.
+    """
+    for attempt in range(_TRIES + 1):
+        if attempt:
+            # The broker rolled, emptied or removed a segment between two looks.
+            time.sleep(attempt * _PAUSE_S)
+            marks = read_marks(data_directory)
         segments = _segments(log.directory)
-        if segments is None:
-            return None
         if marks is None:
-            return _walked(log, segments)
+            return None if segments is None else _walked(log, segments)
         mark = marks.get((layout.mark_id(log.id), log.partition))
         if mark is None or mark.end == 0:
             return log
-        kept = _up_to(segments, mark)
-        if kept is not None:
+        try:
+            kept = _up_to(log, segments or [], mark)
+            if options.fail_on_data_loss:
+                kept = _with_ends(log, kept, mark, checkpoints)
             return replace(log, segments=kept, lowest=mark.start, end=mark.end)
-        # The broker rolled or emptied it between the two looks.
-        missing = mark
-        marks = read_marks(data_directory)
-    path = os.path.join(log.directory, layout.file_name(missing.base, layout.LOG_SUFFIX))
-    raise CorruptLog(
-        path,
-        missing.position,
-        missing.end,
-        "the log is durable up to here, but the file is not there or shorter",
-    )
+        except (CorruptLog, IncompleteDirectory):
+            if attempt < _TRIES:
+                continue
+            if options.fail_on_data_loss or any(segment.base == mark.base for segment in segments or []):
+                raise
+            return replace(log, segments=tuple(segments or ()), lowest=mark.start, end=mark.end)
+    raise AssertionError("the last try returns or raises")
+
+
+def _with_ends(
+    log: Log, segments: tuple[Segment, ...], mark: Mark, checkpoints: NodeCheckpoint
+) -> tuple[Segment, ...]:
+    """The segments with the offsets at which they must end.
+
+    Raises:
+        IncompleteDirectory: a segment is missing that must be there.
+    """
+    bases = {segment.base for segment in segments}
+    listed = checkpoints.newest(log.id, log.partition, log.directory) if log.queue else None
+    for base, end in listed.ends.items() if listed is not None else ():
+        if base not in bases and mark.start < end <= mark.end:
+            raise _missing(log, base, mark)
+    if not segments:
+        if mark.start < mark.end and mark.position:
+            raise _missing(log, mark.base, mark)
+        return segments
+    if listed is None and segments[0].base > mark.start:
+        raise _missing(log, mark.start, mark)
+    ends = []
+    for segment, following in pairwise([*segments, Segment(mark.end, 0, 0)]):
+        if listed is None or segment.base >= listed.active:
+            ends.append(following.base)
+        else:
+            # One that is not listed is about to be removed.
+            ends.append(listed.ends.get(segment.base, -1))
+        if not segment.size and ends[-1] > segment.base:
+            raise _missing(log, segment.base, mark, "is empty")
+    return tuple(segment._replace(end=end) for segment, end in zip(segments, ends, strict=True))
+
+
+def _missing(log: Log, base: int, mark: Mark, how: str = "is missing") -> IncompleteDirectory:
+    path = os.path.join(log.directory, layout.file_name(base, layout.LOG_SUFFIX))
+    return IncompleteDirectory(path, mark.end, f"this segment of {log} {how}")
 
 
 def _segments(directory: str) -> list[Segment] | None:
@@ -217,8 +190,12 @@ def _segments(directory: str) -> list[Segment] | None:
     return sorted(found)
 
 
-def _up_to(segments: list[Segment], mark: Mark) -> tuple[Segment, ...] | None:
-    """The segments that hold offsets below the mark; None if the marked one is not as it says."""
+def _up_to(log: Log, segments: list[Segment], mark: Mark) -> tuple[Segment, ...]:
+    """The segments that hold offsets below the mark.
+
+    Raises:
+        CorruptLog: the marked one is not there or shorter.
+    """
     kept = [
         segment
         for segment, following in pairwise([*segments, Segment(mark.end, 0, 0)])
@@ -229,7 +206,10 @@ def _up_to(segments: list[Segment], mark: Mark) -> tuple[Segment, ...] | None:
     for segment in segments:
         if segment.base == mark.base and segment.size >= mark.position:
             return (*kept, Segment(mark.base, segment.inode, mark.position))
-    return None
+    path = os.path.join(log.directory, layout.file_name(mark.base, layout.LOG_SUFFIX))
+    raise CorruptLog(
+        path, mark.position, mark.end, "the log is durable up to here, but the file is not there or shorter"
+    )
 
 
 def _walked(log: Log, segments: list[Segment]) -> Log:
@@ -255,5 +235,5 @@ def end_offsets_of(logs: list[Log]) -> dict[str, dict[str, int]]:
     """The ends as the option ``endingOffsets`` takes them (as JSON)."""
     ends: dict[str, dict[str, int]] = {}
     for log in logs:
-        ends.setdefault(log.id, {})[str(log.partition)] = log.end
+        ends.setdefault(f"{log.node}/{log.id}", {})[str(log.partition)] = log.end
     return ends

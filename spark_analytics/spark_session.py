@@ -1,4 +1,4 @@
-"""Spark sessions that read logs well: small, quiet, with filters pushed and cheap tasks."""
+"""Spark sessions that read logs well: small, quiet, with cheap tasks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ from pyspark.sql import SparkSession
 from . import java
 from .data_source import AmqpRouterSource
 
-PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
-
 #: For what runs seconds: the compiler that is done sooner, the collector without threads.
 SHORT_LIVED_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 #: Why each is set: analytics measurements in docs/analytics.md, "Sessions".
 CONFS = {
-    PUSHDOWN_CONF: "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "spark_analytics.daemon",
     "spark.sql.session.timeZone": "UTC",
@@ -71,12 +68,11 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Let an existing session know the source, and allow option ``pushdown``; returns it.
+    """Let an existing session know the source; returns it.
 
     Without this the source is found by itself wherever ``pyspark_amqp_router`` stands in a folder of
     ``sys.path``, which an editable installation does not give.
     """
-    spark.conf.set(PUSHDOWN_CONF, "true")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         spark.dataSource.register(AmqpRouterSource)

@@ -27,6 +27,7 @@ class Mark(NamedTuple):
     base: int
     position: int
     start: int
+    epoch: int
 
 
 Marks = dict[tuple[str, int], Mark]
@@ -46,7 +47,7 @@ def read_marks(directory: str, sleep: Callable[[float], None] = time.sleep) -> M
         return None
     try:
         header = _settled(file, path, 0, sleep)
-        magic, version, slot_size, _, _, _, _ = layout.SYNCED_HEADER.unpack(header)
+        magic, version, slot_size, slots, _, _, _ = layout.SYNCED_HEADER.unpack(header)
         if magic != layout.SYNCED_MAGIC:
             raise CorruptLog(path, 0, 0, "this is no file of synced marks")
         if version != layout.FORMAT_VERSION or slot_size != layout.SLOT_SIZE:
@@ -55,13 +56,15 @@ def read_marks(directory: str, sleep: Callable[[float], None] = time.sleep) -> M
         data = os.pread(file, size, 0)
         marks: Marks = {}
         first = layout.SYNCED_HEADER_SIZE
+        if len(data) < first + slots * slot_size:
+            raise CorruptLog(path, len(data), 0, f"the file is cut short: it has {slots} slots")
         for at in range(first, first + (len(data) - first) // slot_size * slot_size, slot_size):
             slot = data[at : at + slot_size]
             if not _is_whole(slot):
                 slot = _settled(file, path, at, sleep)
-            log, partition, _, end, base, position, start, flags, _ = layout.SYNCED_SLOT.unpack(slot)
+            log, partition, epoch, end, base, position, start, flags, _ = layout.SYNCED_SLOT.unpack(slot)
             if flags & layout.SLOT_IN_USE:
-                marks[log.hex(), partition] = Mark(end, base, position, start)
+                marks[log.hex(), partition] = Mark(end, base, position, start, epoch)
         return marks
     finally:
         os.close(file)

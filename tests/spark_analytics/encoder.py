@@ -18,9 +18,16 @@ ROUTING, MESSAGES, SETTLES = 4, 1, 2
 SAME_KEY = 0x8000
 
 
+def node_of(data: Path) -> str:
+    """The node id that ``stamp`` gives a directory."""
+    return f"node-{hashlib.sha256(str(data).encode()).hexdigest()[:8]}"
+
+
 def stamp(data: Path, layout: int = 1) -> None:
     data.mkdir(parents=True, exist_ok=True)
-    (data / "amqp-router.json").write_text(json.dumps({"layout": layout, "store_id": "x", "made_by": "test"}))
+    (data / "amqp-router.json").write_text(
+        json.dumps({"layout": layout, "store_id": node_of(data), "made_by": "test"})
+    )
 
 
 def batch(
@@ -236,7 +243,8 @@ def write_marks(data: Path, logs: Sequence[LogFiles], *, version: int = 0) -> No
 def slot(log: LogFiles) -> bytes:
     log_id = bytes.fromhex(log.directory.parent.name)
     number = int(log.directory.name)
-    body = struct.pack("<16sIIQQQQI", log_id, number, 1, log.end, log.base, log.position, log.start, 1)
+    epoch = 0 if log.names is not None else 1
+    body = struct.pack("<16sIIQQQQI", log_id, number, epoch, log.end, log.base, log.position, log.start, 1)
     return body + struct.pack("<I", crc32(body))
 
 

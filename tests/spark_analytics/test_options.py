@@ -21,10 +21,9 @@ def parse(**options: Any) -> Any:
 def test_defaults() -> None:
     options = parse()
     assert options.directories == ("/data",)
-    assert (options.table, options.verify, options.pushdown, options.fail_on_data_loss) == (
+    assert (options.table, options.verify, options.fail_on_data_loss) == (
         "routing",
         "all",
-        False,
         True,
     )
     assert (options.starting, options.ending) == (EARLIEST, LATEST)
@@ -42,7 +41,7 @@ def test_defaults() -> None:
         ({"columns": "body"}, "column 'body' does not exist in table 'routing'"),
         ({"columns": "offset,offset"}, "column 'offset' is named twice"),
         ({"verify": "some"}, "all, tail, none"),
-        ({"pushdown": "yes"}, "true or false"),
+        ({"pushdown": "true"}, "option 'pushdown' does not exist"),
         ({"failOnDataLoss": "1"}, "true or false"),
         ({"splitBytes": "1MB"}, "whole number"),
         ({"batchRows": "0"}, "at least 1"),

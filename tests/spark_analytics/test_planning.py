@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, Not
 
 from spark_analytics import layout
 from spark_analytics.arrow import read_split
-from spark_analytics.filters import narrow
 from spark_analytics.index import load_index
 from spark_analytics.options import Selection, parse_options
 from spark_analytics.planning import Split, plan
@@ -83,7 +80,9 @@ def test_split_bytes(data: Path) -> None:
 
 def test_offsets_narrow_by_the_index(data: Path) -> None:
     low, high = 5000, 5100
-    splits, rows = planned(data, Selection(from_offset=low, below_offset=high))
+    splits, rows = planned(
+        data, startingOffsets={"/": {0: low, 1: low}}, endingOffsets={"/": {0: high, 1: high}}
+    )
     assert rows == list(range(low, high))
     assert size(splits) <= 2 * 4 * layout.INDEX_INTERVAL_BYTES
     assert size(splits) < whole(data) / 3
@@ -111,7 +110,6 @@ def test_partitions_and_exchanges_narrow_to_logs(data: Path) -> None:
     partition = layout.routing_partition("flights", 2)
     splits, _ = planned(data, exchanges="flights")
     assert {log.partition for split in splits for log in split.logs} == {partition}
-    assert planned(data, vhosts="other")[0] == []
     assert planned(data, Selection(partitions=frozenset([1])))[1] == []
 
 
@@ -126,7 +124,9 @@ def test_a_stale_index_is_not_believed(tmp_path: Path) -> None:
     (logs,) = take_snapshot(parse_options({"path": str(tmp_path)}))
     index = load_index(logs.directory, logs.segments[0])
     assert len(index.entries) == 4
-    assert planned(tmp_path, Selection(from_offset=700, below_offset=720))[1] == list(range(700, 720))
+    assert planned(tmp_path, startingOffsets={"/": {0: 700}}, endingOffsets={"/": {0: 720}})[1] == list(
+        range(700, 720)
+    )
 
 
 def test_planning_takes_time_in_proportion_to_the_segments(tmp_path: Path) -> None:
@@ -148,35 +148,3 @@ def test_planning_takes_time_in_proportion_to_the_segments(tmp_path: Path) -> No
             spent.append(time.process_time() - began)
         costs.append(min(spent))
     assert costs[1] < 10 * costs[0]  # 4 times, not the 16 of a plan that compares all with all
-
-
-# --- filters ----------------------------------------------------------------------------------------------
-def test_filters_narrow_the_selection() -> None:
-    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    micro = 1_767_268_800_000_000
-    selection = narrow(
-        Selection(partitions=frozenset([0, 1])),
-        [
-            GreaterThanOrEqual(("timestamp",), at),
-            LessThan(("timestamp",), at),
-            GreaterThan(("offset",), 5),
-            In(("exchange",), ("a", "b")),
-            EqualTo(("exchange",), "b"),
-            EqualTo(("vhost",), "/"),
-            EqualTo(("partition",), 1),
-            IsNotNull(("exchange",)),
-            Not(EqualTo(("exchange",), "b")),
-            EqualTo(("routing_key",), "k"),
-        ],
-    )
-    assert selection == Selection(
-        vhosts=frozenset(["/"]),
-        exchanges=frozenset(["b"]),
-        partitions=frozenset([1]),
-        start_us=micro,
-        end_us=micro,
-        from_offset=6,
-    )
-    assert narrow(Selection(), [EqualTo(("offset",), 4)]) == Selection(from_offset=4, below_offset=5)
-    with_null = In(("exchange",), ("a", None))
-    assert narrow(Selection(), [with_null]) == Selection(exchanges=frozenset(["a"]))

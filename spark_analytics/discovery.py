@@ -1,0 +1,241 @@
+"""Which data directories and which logs there are, and whether every log that is promised is among them.
+
+What the file ``synced`` has a mark for must be there: a log whose folder or ``log.json`` is gone would
+otherwise be fewer rows without a word. A log that was deleted meanwhile has no mark when it is read again.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from . import layout
+from .errors import CorruptLog, FormatVersionError, IncompleteDirectory, NotADataDirectory, OptionError
+from .options import ReadOptions
+from .schema import nearest
+from .synced import Marks, read_marks
+
+
+class Node(NamedTuple):
+    """A data directory; ``id`` was made once by its broker and goes with the data."""
+
+    id: str
+    directory: str
+
+
+class Described(NamedTuple):
+    """What ``log.json`` says of a log; ``queue`` is empty for a routing log."""
+
+    id: str
+    directory: str
+    vhost: str
+    queue: str
+    partitions: int
+
+
+def find_nodes(names: tuple[str, ...]) -> list[Node]:
+    """The data directories, each once however it is named.
+
+    Raises:
+        NotADataDirectory, FormatVersionError: see there.
+        OptionError: two of them are copies of one, whose rows would count twice.
+    """
+    places: dict[tuple[int, int], str] = {}
+    nodes: dict[str, Node] = {}
+    for directory in _directories(names):
+        node = Node(read_stamp(directory), directory)
+        status = os.stat(directory)
+        if places.setdefault((status.st_dev, status.st_ino), directory) != directory:
+            continue
+        other = nodes.setdefault(node.id, node)
+        if other is not node:
+            raise OptionError(
+                f"{other.directory} and {directory} are copies of one data directory (node {node.id}); "
+                "name one of them, or every row would count twice"
+            )
+    return list(nodes.values())
+
+
+def discover(node: Node, table: str) -> list[Described]:
+    """The logs of a table, by their id."""
+    root = log_root(node, table)
+    found = []
+    for log_id in _listed(root):
+        directory = os.path.join(root, log_id)
+        about = _description(directory)
+        if about is not None:
+            vhost = layout.text(str(about.get("vhost", "")))
+            queue = layout.text(str(about.get("name", ""))) if table == "messages" else ""
+            found.append(Described(log_id, directory, vhost, queue, int(about.get("partitions", 1))))
+    return found
+
+
+def log_root(node: Node, table: str) -> str:
+    """The folder of the table's logs."""
+    return os.path.join(node.directory, layout.ROUTING if table == "routing" else layout.QUEUES)
+
+
+def check_promised(node: Node, found: list[Described], marks: Marks | None, options: ReadOptions) -> None:
+    """Is every log of the table that has a mark there?
+
+    Raises:
+        IncompleteDirectory: one is not, and still has its mark when that is read again.
+        OSError: the marks cannot be read.
+    """
+    absent = list(_absent(node, found, marks, options))
+    if not absent or not options.fail_on_data_loss:
+        return
+    again = read_marks(node.directory) if marks is not None else None
+    for key, path, text in absent:
+        # Marks go before the files of a deleted log.
+        if marks is None or again is None or key in again:
+            promised = again[key].end if again is not None and key in again else 0
+            raise IncompleteDirectory(path, promised, text)
+
+
+def _absent(
+    node: Node, found: list[Described], marks: Marks | None, options: ReadOptions
+) -> Iterator[tuple[tuple[str, int], str, str]]:
+    """(key of the mark, path, what is wrong) of logs that are not there."""
+    root = log_root(node, options.table)
+    if marks is None:
+        # Nothing is promised, but a folder with segments is no queue that is just being made.
+        described = {log.id for log in found}
+        for log_id in _listed(root):
+            if log_id not in described and glob.glob(os.path.join(glob.escape(root), log_id, "*", "*.log")):
+                yield (log_id, 0), os.path.join(root, log_id, layout.DESCRIPTION), "the file is missing"
+        return
+    is_routing = options.table == "routing"
+    known = {layout.mark_id(log.id): log for log in found}
+    for key, mark in marks.items():
+        if not mark.end or (mark.epoch == layout.ROUTING_EPOCH) != is_routing:
+            continue
+        log_id, number = key
+        log = known.get(log_id)
+        if log is None:
+            directory = os.path.join(root, log_id)
+            description = os.path.join(directory, layout.DESCRIPTION)
+            if not os.path.isdir(directory):
+                yield key, directory, "this folder of a log is missing"
+            elif not os.path.exists(description):
+                yield key, description, "the file is missing"
+        elif wanted(log, options) and not os.path.isdir(os.path.join(log.directory, str(number))):
+            yield key, os.path.join(log.directory, str(number)), "this folder of a partition is missing"
+
+
+def wanted(log: Described, options: ReadOptions) -> bool:
+    """Do the options let it through?"""
+    selection = options.selection
+    if selection.vhosts is not None and log.vhost not in selection.vhosts:
+        return False
+    return not log.queue or selection.queues is None or log.queue in selection.queues
+
+
+def check_names(nodes: Iterable[Node], found: list[Described], options: ReadOptions) -> None:
+    """Is there anything of each name that the options give?
+
+    Raises:
+        OptionError: a virtual host, queue or partition does not exist; the text has the nearest that does.
+    """
+    selection = options.selection
+    for vhost in sorted(selection.vhosts or ()):
+        known = {log.vhost for log in found}
+        if vhost not in known:
+            # It may have logs of the other kind alone.
+            known |= {
+                log.vhost
+                for node in nodes
+                for table in ("routing", "messages")
+                for log in discover(node, table)
+            }
+            if vhost not in known:
+                raise OptionError(_unknown("vhosts", "virtual host", vhost, known))
+    chosen = [log for log in found if wanted(log, options)]
+    if options.table == "messages":
+        known = {log.queue for log in found if selection.vhosts is None or log.vhost in selection.vhosts}
+        for queue in sorted(selection.queues or ()):
+            if queue not in known:
+                raise OptionError(_unknown("queues", "durable queue", queue, known))
+    most = max((log.partitions for log in chosen), default=0)
+    for number in sorted(selection.partitions or ()):
+        if chosen and number >= most:
+            raise OptionError(
+                f"option 'partitions': there is no partition {number}; there are 0 to {most - 1}"
+            )
+
+
+def _unknown(option: str, what: str, name: str, known: set[str]) -> str:
+    text = f"option {option!r}: there is no {what} {name!r}"
+    listing = "these logs name none" if not known else nearest(name, sorted(known))
+    return f'{text}; {listing} (a name with a comma or a blank at its ends is written as JSON: ["a,b"])'
+
+
+def _directories(names: tuple[str, ...]) -> list[str]:
+    found: list[str] = []
+    for given in names:
+        # Spark makes file:/x of /x, users write file:///x.
+        name = "/" + given.removeprefix("file:").lstrip("/") if given.startswith("file:/") else given
+        if "://" in name:
+            raise NotADataDirectory(f"{name}: only folders of the local file system (or mounted) can be read")
+        if glob.has_magic(name) and not os.path.isdir(name):
+            matches = sorted(glob.glob(name))
+            if not matches:
+                raise NotADataDirectory(f"{name}: nothing matches; name the folder given to --data-dir")
+            found += matches
+        else:
+            found.append(name)
+    return list(dict.fromkeys(os.path.abspath(name) for name in found))
+
+
+def read_stamp(directory: str) -> str:
+    """The node id of a data directory.
+
+    Raises:
+        NotADataDirectory, FormatVersionError: no broker's data is there, or another version's.
+    """
+    advice = "name the folder given to `amqp-router serve --data-dir`"
+    if not os.path.isdir(directory):
+        is_there = "is not a directory" if os.path.exists(directory) else "does not exist"
+        raise NotADataDirectory(f"{directory} {is_there}; {advice}")
+    path = os.path.join(directory, layout.STAMP)
+    try:
+        with open(path, encoding="utf-8") as file:
+            stamp = json.load(file)
+        found, node = int(stamp["layout"]), str(stamp["store_id"])
+    except FileNotFoundError:
+        raise NotADataDirectory(
+            f"{directory} is not a data directory (it has no file {layout.STAMP}); {advice}"
+        ) from None
+    except PermissionError:
+        raise NotADataDirectory(f"{directory}: permission denied; read it as the broker's user") from None
+    except (ValueError, KeyError, TypeError):
+        raise NotADataDirectory(f"{path} is damaged; restore it from a backup") from None
+    if found != layout.DATA_LAYOUT:
+        raise FormatVersionError(path, found, layout.DATA_LAYOUT)
+    return node
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _description(directory: str) -> dict[str, Any] | None:
+    """``log.json``; None if there is none (yet)."""
+    path = os.path.join(directory, layout.DESCRIPTION)
+    try:
+        with open(path, encoding="utf-8") as file:
+            about = json.load(file)
+        version = about["version"]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise CorruptLog(path, 0, 0, "is damaged; a start of the broker makes it anew") from None
+    if version != layout.FORMAT_VERSION:
+        raise FormatVersionError(path, version, layout.FORMAT_VERSION)
+    return dict(about)
