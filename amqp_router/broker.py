@@ -36,7 +36,7 @@ from amqp_router.protocol.tick import Tick
 from amqp_router.version import VERSION
 from persistence.clock import WallClock
 from persistence.definitions import DefinitionStore, Put, VhostRow
-from persistence.errors import PersistenceError
+from persistence.errors import LogsWithoutDefinitions, PersistenceError
 from persistence.files import RealDisk
 from persistence.log._flush import Flusher
 from persistence.log.catalog import Catalog
@@ -207,6 +207,7 @@ class Broker:
     def _load(self) -> None:
         snapshot = self.definitions.snapshot()
         if snapshot.rev == 0:
+            self._refuse_logs_of_others()
             snapshot = first_definitions(os.urandom)
             self.definitions.submit([Put(row) for row in snapshot.rows()])
         self.users.load(snapshot.users, snapshot.permissions)
@@ -224,6 +225,20 @@ class Broker:
             self.event(logging.WARNING, "routing log", vhost=vhost_name, partition=number, found=what)
         for left in self.catalog.quarantine_unknown({row.incarnation for row in snapshot.queues}):
             self.event(logging.WARNING, "log without a queue set aside", directory=left)
+
+    def _refuse_logs_of_others(self) -> None:
+        """The definitions are new: logs beside them mean that the old ones are gone.
+
+        Raises:
+            LogsWithoutDefinitions: there are some.
+        """
+        names = self.catalog.incarnations()
+        if names:
+            raise LogsWithoutDefinitions(
+                f"{self.definitions.path}: holds no definitions, but {self._data_dir}/queues has the logs of "
+                f"{len(names)} queues; restore definitions.sqlite (and its -wal, if any) from a backup, "
+                "or move the folders from queues/ into quarantine/ to begin without them"
+            )
 
     def _make_vhost(self, row: VhostRow) -> VirtualHost:
         vhost = VirtualHost(

@@ -18,6 +18,10 @@ class LogFailed(PersistenceError):
         self.errno = errno
 
 
+class LogsWithoutDefinitions(PersistenceError):
+    """Queues have logs and the definition store is new: a start would set all of them aside."""
+
+
 class CorruptLog(PersistenceError):
     """Bytes that had been synced are not what was written (rot), or a file is missing or foreign.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,6 +140,21 @@ def test_damage_of_the_last_confirmed_batch_is_told_of(
         getattr(broker, end)()
         assert path.read_bytes() == content
     assert main(["log", "verify", str(broker.data_dir)]) == 1
+
+
+def test_logs_beside_new_definitions_are_refused(broker: RouterProcess) -> None:
+    broker.stop()
+    for path in broker.data_dir.glob("definitions.sqlite*"):
+        path.unlink()
+    before = fingerprint(broker.data_dir / "queues")
+    for _ in range(2):
+        command = [sys.executable, "-m", "amqp_router", "serve", "--data-dir", str(broker.data_dir)]
+        command += ["--admin", "false", "--amqp-port", "0"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 3
+        assert "has the logs of 1 queues; restore definitions.sqlite" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert fingerprint(broker.data_dir / "queues") == before
 
 
 def test_several_queues_are_a_table(broker: RouterProcess) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from .checkpoint import LogState
 from .messages import message_offsets
 from .record import (
+    ACK,
+    CHECKPOINT,
     CONTROL,
     EPOCH_START,
     MESSAGE_SIZE,
@@ -31,6 +33,8 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
     Raises:
         ValueError: the payload does not fit its header.
     """
+    if header.attributes:
+        raise ValueError(f"batch attributes {header.attributes:#x} are not known")
     settles = state.settles
     first = state.recovery_offset
     end = state.recovery_offset = header.last + 1
@@ -43,6 +47,8 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
     settles.note_gap(first, end)
     if header.kind == SETTLES:
         for run_first, count, kind, returned in iterate_settles(payload, header.record_size, header.records):
+            if not ACK <= kind <= RETURN:
+                raise ValueError(f"settle kind {kind} is not known")
             run_end = min(run_first + count, end)
             if kind != RETURN:
                 settles.settle_range(run_first, run_end)
@@ -58,6 +64,10 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
             state.epochs.append((control.epoch, header.base))
         elif control.type == PURGE:
             settles.purge(control.up_to, control.kept)
+        elif control.type != CHECKPOINT:
+            raise ValueError(f"control type {control.type} is not known")
+    else:
+        raise ValueError(f"batch kind {header.kind} is not known in the log of a queue")
 
 
 def _fold_messages(settles: SettleState, header: BatchHeader, payload: bytes, first: int) -> None:

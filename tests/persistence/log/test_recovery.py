@@ -15,7 +15,7 @@ from persistence.log.index import SparseIndex
 from persistence.log.journal import read_journal
 from persistence.log.marks import sync_marks
 from persistence.log.reader import ROT, TORN_TAIL, read_node_states, verify
-from persistence.log.record import ACK, RETURN
+from persistence.log.record import ACK, RETURN, checkpoint_note, control_batch, settles_batch
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import Inode, SimDisk
 from tests.persistence.log.support import Node, bodies, fill, message
@@ -513,6 +513,32 @@ def test_all_settled_idle_segment_is_dropped() -> None:
     fill(log, 1)
     again.settle()
     assert len(bodies(log)) == 1
+
+
+@pytest.mark.parametrize("what", ["attributes", "kind", "settle", "control"])
+def test_what_another_release_wrote_is_refused(what: str) -> None:
+    node = Node()
+    log = node.catalog.create("a", "/", "q", {})
+    fill(log, 1)
+    node.settle()
+    size = log.partition.active.size
+    batch = control_batch(checkpoint_note(0, 0), log.end, log.end, 1, 1)
+    if what == "settle":
+        batch = settles_batch([(1, 1, 9, 0)], log.end, log.end, 1, 1)
+    elif what == "attributes":
+        batch.attributes = 8
+    elif what == "kind":
+        batch.kind = 7
+    else:
+        batch.pieces = [b"\x09" + bytes(batch.pieces[0][1:])]
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    inode(disk, FIRST).now += batch.pack_header(0) + b"".join(batch.pieces)
+    before = contents(disk)
+    with pytest.raises(CorruptLog, match="not known") as caught:
+        Node(disk).catalog.open("a")
+    assert (caught.value.path, caught.value.position) == (FIRST, size)
+    assert contents(disk) == before
 
 
 def test_unknown_directories_are_quarantined_not_deleted() -> None:
