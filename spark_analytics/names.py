@@ -62,6 +62,7 @@ def read_names(directory: str, base: int) -> Names:
     exchanges: list[str] = []
     queues: list[list[str]] = []
     fanouts: list[int] = []
+    texts: dict[int, str] = {}
     at = layout.NAMES_HEADER.size
     while at + layout.NAMES_ENTRY.size <= len(data):
         length, crc, number = layout.NAMES_ENTRY.unpack_from(data, at)
@@ -70,8 +71,17 @@ def read_names(directory: str, base: int) -> Names:
         if end > len(data) or crc32(data[payload - 4 : end]) != crc or number != len(exchanges):
             break
         entry = json.loads(data[payload:end])
-        exchanges.append(layout.text(entry["exchange"]))
-        queues.append([layout.text(name) for name in entry["queues"]])
-        fanouts.append(int(entry["fanout"]))
         at = end
+        if not isinstance(entry, dict):
+            # A name or a binding for routes to refer to, and no route itself.
+            texts[number] = layout.text(entry) if isinstance(entry, str) else ""
+            exchanges.append("")
+            queues.append([])
+            fanouts.append(0)
+            continue
+        exchanges.append(layout.text(entry["exchange"]))
+        queues.append(
+            [texts[name] if isinstance(name, int) else layout.text(name) for name in entry["queues"]]
+        )
+        fanouts.append(int(entry["fanout"]))
     return Names(exchanges, queues, fanouts)

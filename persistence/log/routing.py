@@ -32,7 +32,7 @@ from .routing_files import (
     remove_segment,
     routing_id,
 )
-from .routing_log import DAY_US, Backlog, Recorder, RouteEntry
+from .routing_log import DAY_US, Backlog, Recorder, RouteEntry, WideNames, waiting_bytes
 from .segment import segment_bases
 from .sync import Timer
 from .worker import ThreadWorker, Worker
@@ -85,8 +85,11 @@ class RoutingLog:
         self.id = name
         self.recorders = recorders
 
-    def entry(self, exchange: str, key: bytes, names: bytes) -> RouteEntry:
-        """What a ``Route`` keeps, to be noted: ``names`` is the payload of its entry in the file of names."""
+    def entry(self, exchange: str, key: bytes, names: bytes | WideNames) -> RouteEntry:
+        """What a ``Route`` keeps, to be noted.
+
+        ``names`` is the payload of its entry in the file of names, or what that is made of.
+        """
         return RouteEntry(self.recorders[partition_of(exchange, len(self.recorders))], key, names)
 
 
@@ -293,7 +296,7 @@ class RoutingLogs:
             if recorder.closed:
                 items, recorder.closed = recorder.closed, []
                 job.items.append((recorder, items))
-                job.size += sum([batch.length for batch, _ in items])
+                job.size += sum([waiting_bytes(batch, names) for batch, names in items])
                 self._written[recorder] = None
                 if items[0][0].segment is not recorder.segment:
                     self._retention_due = True

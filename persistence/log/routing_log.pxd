@@ -8,6 +8,7 @@ from persistence.log.record cimport Batch
 
 cdef unsigned int _RECORDS_MAX
 cdef Py_ssize_t _BATCH_BYTES_MAX
+cdef long long _NEW_NAMES_BYTES_MAX
 cdef long long _NAMES_BYTES_MAX
 cdef long long _DAY_US
 cdef unsigned int _SAME_KEY
@@ -30,10 +31,21 @@ cdef class Backlog:
     cpdef object remove(self, long long size)
 
 
+cdef class WideNames:
+    cdef public bytes exchange
+    cdef public list queues
+    cdef public list bindings
+    cdef public long long durable
+    cdef public long long fanout
+    cdef public unsigned int id
+    cdef public unsigned long long segment
+    cpdef bytes payload(self, list queues, list bindings)
+
+
 cdef class RouteEntry:
     cdef public Recorder recorder
     cdef public bytes key
-    cdef public bytes names
+    cdef public object names
     cdef public unsigned int id
     cdef public unsigned long long segment
 
@@ -55,6 +67,7 @@ cdef class Recorder:
     cdef unsigned int _next_id
     cdef list _names
     cdef long long _names_bytes
+    cdef long long _new_names_bytes
     cdef Buf _records
     cdef Buf _keys
     cdef unsigned int _count
@@ -78,8 +91,12 @@ cdef class Recorder:
     cdef bint _is_full(self, Py_ssize_t key_size, long long now_us) except -1
     cdef bint _is_segment_due(self, long long now_us) except -1
     cdef object _enter(self, RouteEntry entry)
+    cdef unsigned int _number(self, bytes payload) except? 4294967295
     @cython.locals(batch=Batch)
     cpdef object close(self)
     cpdef object roll(self)
     cpdef object begin(self, object segment, dict ids, unsigned int names, long long last_us)
     cpdef object stop(self)
+
+
+cpdef long long waiting_bytes(Batch batch, list names) except -1

@@ -32,6 +32,8 @@ DAY_US = 86_400_000_000
 # C integers where compiled (see routing_log.pxd). A batch is closed before it would have more ...
 _RECORDS_MAX = 4096
 _BATCH_BYTES_MAX = 256 * 1024
+# ... or once it has brought more names, ...
+_NEW_NAMES_BYTES_MAX = 256 * 1024
 # ... and a segment once its names have more, or at its first event after a day.
 _NAMES_BYTES_MAX = 16 * 1024 * 1024
 _DAY_US = 86_400_000_000
@@ -80,16 +82,49 @@ def _nothing(*_: object) -> None:
     """Nobody listens."""
 
 
+class WideNames:
+    """The names of a route that has many: its entry refers to them, and each stands once in the file.
+
+    Otherwise 1,000 queues with long names, reached by ever new combinations of bindings, would make some
+    hundred kilobytes of each short publish.
+    """
+
+    __slots__ = ("bindings", "durable", "exchange", "fanout", "id", "queues", "segment")
+
+    def __init__(
+        self, exchange: bytes, queues: list[bytes], bindings: list[bytes], *, durable: int, fanout: int
+    ) -> None:
+        #: All as JSON texts: a string, strings, and lists of four strings.
+        self.exchange = exchange
+        self.queues = queues
+        self.bindings = bindings
+        self.durable = durable
+        self.fanout = fanout
+        #: The id there, in the segment of that number; all that share these names have the same recorder.
+        self.id = 0
+        self.segment = 0
+
+    def payload(self, queues: list[bytes], bindings: list[bytes]) -> bytes:
+        """The payload of the route's entry, with these in place of the names."""
+        return b'{"exchange":%b,"queues":[%b],"bindings":[%b],"durable":%d,"fanout":%d}' % (
+            self.exchange,
+            b",".join(queues),
+            b",".join(bindings),
+            self.durable,
+            self.fanout,
+        )
+
+
 class RouteEntry:
     """A route and a routing key as the log knows them. The router keeps it with its ``Route``."""
 
     __slots__ = ("id", "key", "names", "recorder", "segment")
 
-    def __init__(self, recorder: Recorder, key: bytes, names: bytes) -> None:
+    def __init__(self, recorder: Recorder, key: bytes, names: bytes | WideNames) -> None:
         self.recorder = recorder
         #: The routing key as received.
         self.key = key
-        #: The payload of the route's entry in the file of names.
+        #: The payload of the route's entry in the file of names, or what it is made of.
         self.names = names
         #: The id there, in the segment of that number.
         self.id = 0
@@ -111,6 +146,7 @@ class Recorder:
         "_last_us",
         "_names",
         "_names_bytes",
+        "_new_names_bytes",
         "_next_id",
         "_now_us",
         "_records",
@@ -155,6 +191,8 @@ class Recorder:
         self._next_id = 0
         self._names: list[bytes] = []
         self._names_bytes = 0
+        # Of the names that are new in the open batch.
+        self._new_names_bytes = 0
         # The open batch.
         self._records = Buf()
         self._keys = Buf()
@@ -246,6 +284,7 @@ class Recorder:
             or size > _BATCH_BYTES_MAX
             or now_us - self._base_ts > _U32_MAX
             or self._names_bytes > _NAMES_BYTES_MAX
+            or self._new_names_bytes > _NEW_NAMES_BYTES_MAX
         )
 
     def _is_segment_due(self, now_us: int) -> bool:
@@ -259,15 +298,29 @@ class Recorder:
 
     def _enter(self, entry: RouteEntry) -> None:
         """Give ``entry`` its id in this segment."""
-        number = self._ids.get(entry.names)
+        names = entry.names
+        if isinstance(names, bytes):
+            entry.id = self._number(names)
+        else:
+            if names.segment != self._serial:
+                queues = [b"%d" % self._number(text) for text in names.queues]
+                bindings = [b"%d" % self._number(text) for text in names.bindings]
+                names.id = self._number(names.payload(queues, bindings))
+                names.segment = self._serial
+            entry.id = names.id
+        entry.segment = self._serial
+
+    def _number(self, payload: bytes) -> int:
+        """The id of the entry with ``payload`` in the file of names; a new one if there is none."""
+        number = self._ids.get(payload)
         if number is None:
             number = self._next_id
             self._next_id += 1
-            self._ids[entry.names] = number
-            self._names.append(entry.names)
-            self._names_bytes += len(entry.names) + 12
-        entry.id = number
-        entry.segment = self._serial
+            self._ids[payload] = number
+            self._names.append(payload)
+            self._names_bytes += len(payload) + 12
+            self._new_names_bytes += len(payload) + 12
+        return number
 
     @property
     def is_open(self) -> bool:
@@ -306,8 +359,9 @@ class Recorder:
         self._count = 0
         self._events = 0
         names, self._names = self._names, []
+        self._new_names_bytes = 0
         self.closed.append((batch, names))
-        self.backlog.add(batch.length)
+        self.backlog.add(waiting_bytes(batch, names))
 
     def roll(self) -> None:
         """Begin a new segment at ``end``; no batch is open."""
@@ -324,6 +378,7 @@ class Recorder:
         self._ids = ids
         self._next_id = names
         self._names = []
+        self._new_names_bytes = 0
         self._names_bytes = sum([len(payload) + 12 for payload in ids])
         if last_us > self._last_us:
             self._last_us = last_us
@@ -332,8 +387,8 @@ class Recorder:
         """Record nothing until ``begin``, and give up what waits; returns the events of the open batch."""
         if self._run:
             self._end_run()
-        for batch, _ in self.closed:
-            self.backlog.remove(batch.length)
+        for batch, names in self.closed:
+            self.backlog.remove(waiting_bytes(batch, names))
         self.closed = []
         lost = self._events
         self._records.clear()
@@ -342,3 +397,8 @@ class Recorder:
         self._events = 0
         self.stopped = True
         return lost
+
+
+def waiting_bytes(batch: Batch, names: list[bytes]) -> int:
+    """What a closed batch and the names that are new in it count in the backlog."""
+    return batch.length + sum([len(payload) + 12 for payload in names])

@@ -17,8 +17,10 @@ from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import encode_plain
 from persistence.log.messages import BatchView
 from persistence.log.record import parse_header
+from persistence.log.routing_files import names_header, pack_name
 from spark_analytics.arrow import read_arrow
 from spark_analytics.errors import CorruptLog
+from spark_analytics.names import read_names
 from spark_analytics.properties import header_texts
 
 from .encoder import (
@@ -326,6 +328,24 @@ def test_contradictions_name_the_place(tmp_path: Path, what: str) -> None:
     with pytest.raises(CorruptLog, match=f"{log.path} at byte {position}, offset 1") as error:
         read_arrow(tmp_path)
     assert (error.value.position, error.value.offset) == (position, 1)
+
+
+def test_routes_that_refer_to_their_names(tmp_path: Path) -> None:
+    payloads = [
+        b'"long\\udcff"',
+        b'["x","#","long","queue"]',
+        b'"other"',
+        b'{"exchange":"x","queues":[2,0],"bindings":[1],"durable":1,"fanout":2}',
+        b'{"exchange":"","queues":["q"],"bindings":[],"durable":1,"fanout":1}',
+    ]
+    entries = [pack_name(number, payload) for number, payload in enumerate(payloads)]
+    (tmp_path / f"{7:020d}.names").write_bytes(names_header(7) + b"".join(entries))
+    found = read_names(str(tmp_path), 7)
+    assert found.count == 5
+    assert found.queues.to_pylist()[3:] == [["other", "long\ufffd"], ["q"]]
+    assert found.exchange.to_pylist()[3:] == ["x", ""]
+    assert list(found.fanout[3:]) == [2, 1]
+    assert list(found.wanted(None, ["other"])) == [False, False, False, True, False]
 
 
 def test_slow_reader_reads_what_the_encoder_wrote(tmp_path: Path) -> None:

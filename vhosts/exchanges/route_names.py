@@ -9,11 +9,11 @@ Source: persistence/log/FORMAT.md, "Names".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from persistence.log.routing_log import RouteEntry
+from persistence.log.routing_log import RouteEntry, WideNames
 from vhosts.exchanges.exchange import Exchange
 from vhosts.queues.handle import QueueHandle
 
@@ -25,14 +25,18 @@ GENERATED_PREFIX = "amq.gen-"
 SHARED_NAME = "amq.gen-*"
 #: The most queues, and the most bindings, that are named.
 NAMED_MAX = 1000
-#: Texts remembered; most routes of a virtual host share a few.
-_TEXTS_MAX = 1000
+#: Routes with more characters of names refer to them (``WideNames``).
+NARROW_MAX = 512
+#: Descriptions remembered, counted in what they name; most routes of a virtual host share a few.
+_NAMED_TOTAL_MAX = 50_000
+#: Names of queues and bindings remembered as JSON; more only means that some are made twice.
+_TEXTS_MAX = 200_000
 
 
 class RoutingLogPort(Protocol):
     """What this needs of ``persistence.log.routing.RoutingLog``."""
 
-    def entry(self, exchange: str, key: bytes, names: bytes) -> RouteEntry: ...
+    def entry(self, exchange: str, key: bytes, names: bytes | WideNames) -> RouteEntry: ...
 
 
 class RouteNames:
@@ -40,7 +44,10 @@ class RouteNames:
 
     def __init__(self, log: RoutingLogPort) -> None:
         self._log = log
-        self._texts: dict[tuple[object, ...], bytes] = {}
+        self._descriptions: dict[tuple[object, ...], bytes | WideNames] = {}
+        self._named_total = 0
+        #: JSON by queue and by binding, which wide routes share.
+        self._texts: dict[object, bytes] = {}
         self._generation = 0
 
     def entry(
@@ -56,16 +63,50 @@ class RouteNames:
         What is remembered holds as long as ``generation``, the routing table's, stays.
         """
         if generation != self._generation:
+            self._forget()
             self._texts.clear()
             self._generation = generation
         what = (exchange, *queues, *bindings)
-        text = self._texts.get(what)
-        if text is None:
-            text = describe(exchange, queues, bindings)
-            if len(self._texts) >= _TEXTS_MAX:
-                self._texts.clear()
-            self._texts[what] = text
-        return self._log.entry(exchange, route[route[0] + 2 :], text)
+        names = self._descriptions.get(what)
+        if names is None:
+            names = self._describe(exchange, queues, list(bindings))
+            if self._named_total > _NAMED_TOTAL_MAX:
+                self._forget()
+            self._named_total += len(what)
+            self._descriptions[what] = names
+        return self._log.entry(exchange, route[route[0] + 2 :], names)
+
+    def _forget(self) -> None:
+        self._descriptions.clear()
+        self._named_total = 0
+
+    def _describe(
+        self, exchange: str, queues: list[QueueHandle], bindings: list[Binding]
+    ) -> bytes | WideNames:
+        if is_narrow(queues, bindings):
+            return describe(exchange, queues, bindings)
+        if len(self._texts) > _TEXTS_MAX:
+            self._texts.clear()
+        return WideNames(
+            _json(exchange),
+            self._distinct(queues, name_of),
+            self._distinct(bindings, _ends),
+            durable=sum(1 for queue in queues if queue.durable),
+            fanout=len(queues),
+        )
+
+    def _distinct(self, of: Iterable[Any], name: Callable[[Any], object]) -> list[bytes]:
+        """The first ``NAMED_MAX`` names as JSON, each once."""
+        texts = self._texts
+        found: dict[bytes, None] = {}
+        for each in of:
+            text = texts.get(each)
+            if text is None:
+                text = texts[each] = _json(name(each))
+            found[text] = None
+            if len(found) == NAMED_MAX:
+                break
+        return list(found)
 
     def default_entry(self, route: bytes, queue: QueueHandle) -> RouteEntry:
         """The entry of the route to ``queue`` by its name. It is as short-lived as the queue."""
@@ -83,6 +124,24 @@ def describe(exchange: str, queues: list[QueueHandle], bindings: Iterable[Bindin
         "durable": sum(1 for queue in queues if queue.durable),
         "fanout": len(queues),
     }
+    return _json(about)
+
+
+def is_narrow(queues: list[QueueHandle], bindings: list[Binding]) -> bool:
+    """Whether a route has so few names that its entry holds them."""
+    size = 0
+    for queue in queues:
+        size += len(queue.name) + 1
+        if size > NARROW_MAX:
+            return False
+    for binding in bindings:
+        size += len(binding.routing_key) + len(binding.source.name) + len(binding.destination.name) + 1
+        if size > NARROW_MAX:
+            return False
+    return True
+
+
+def _json(about: object) -> bytes:
     return json.dumps(about, separators=(",", ":")).encode()
 
 

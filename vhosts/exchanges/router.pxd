@@ -9,6 +9,7 @@ from vhosts.exchanges.walk cimport Walk
 from vhosts.queues.handle cimport QueueHandle
 
 cdef Py_ssize_t _ROUTES_MAX
+cdef Py_ssize_t _WIDTH_MAX
 cdef Py_ssize_t _HEADERS_BYTES_MAX
 cdef unsigned char _MANDATORY
 cdef unsigned char _IMMEDIATE
@@ -50,6 +51,7 @@ cdef class RouteCache:
     cdef public Py_ssize_t units
     cdef Walk _unfinished
     cdef Py_ssize_t _looks_max
+    cdef Py_ssize_t _width
     @cython.locals(table=RoutingTable, octets="const unsigned char*", size=Py_ssize_t, route=Route)
     cpdef Route find(self, bytes args)
     @cython.locals(table=RoutingTable, start=Py_ssize_t, end=Py_ssize_t, by_headers=bytes, known=Route, walk=Walk, is_done=bint)
@@ -60,6 +62,7 @@ cdef class RouteCache:
     cdef Walk _begun(self, bytes args, bytes properties, bytes headers)
     @cython.locals(table=RoutingTable, route=Route, args=bytes, flags=int)
     cdef Route _finished(self, Walk walk, bytes by_headers)
+    cdef object _make_room(self, Walk walk)
     cdef object _forget(self, unsigned long long generation)
 
 

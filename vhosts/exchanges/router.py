@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 
 #: How many routes a cache holds of each kind before it is emptied.
 ROUTES_MAX = 10_000
+#: ... and how many queues and bindings they lead over together, some 10 MB.
+WIDTH_MAX = 300_000
 #: Headers tables above this size (octets) are not worth their memory as a key.
 HEADERS_BYTES_MAX = 512
 
 # C integers where compiled (see router.pxd).
 _ROUTES_MAX = 10_000
+_WIDTH_MAX = 300_000
 _HEADERS_BYTES_MAX = 512
 _MANDATORY = 1
 _IMMEDIATE = 2
@@ -131,6 +134,7 @@ class RouteCache:
         "_permits",
         "_table",
         "_unfinished",
+        "_width",
         "units",
     )
 
@@ -147,6 +151,8 @@ class RouteCache:
         self._unfinished: Walk | None = None
         #: What a walk that began anew may look at in one turn; 0 is the usual.
         self._looks_max = 0
+        #: Queues and bindings of the routes remembered.
+        self._width = 0
 
     def find(self, args: bytes) -> Route | None:
         """The known route of a publish, or None: ``resolve`` it then.
@@ -276,18 +282,29 @@ class RouteCache:
             )
         if walk.decided_by == BY_KEY and not walk.has_cc and not walk.has_bcc:
             route.cacheable = True
-            if len(self._by_args) >= _ROUTES_MAX:
-                self._by_args.clear()
+            self._make_room(walk)
             self._by_args[args] = route
         elif walk.decided_by <= BY_HEADERS and by_headers:
-            if len(self._by_headers) >= _ROUTES_MAX:
-                self._by_headers.clear()
+            self._make_room(walk)
             self._by_headers[by_headers] = route
         return route
+
+    def _make_room(self, walk: Walk) -> None:
+        """Forget all routes of a kind if there are too many, and of both if they are too wide together."""
+        if len(self._by_args) >= _ROUTES_MAX:
+            self._by_args.clear()
+        if len(self._by_headers) >= _ROUTES_MAX:
+            self._by_headers.clear()
+        self._width += len(walk.queues) + len(walk.matched)
+        if self._width > _WIDTH_MAX:
+            self._by_args.clear()
+            self._by_headers.clear()
+            self._width = len(walk.queues) + len(walk.matched)
 
     def _forget(self, generation: int) -> None:
         self._by_args.clear()
         self._by_headers.clear()
+        self._width = 0
         self._default_permitted = False
         self._generation = generation
 

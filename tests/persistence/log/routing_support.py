@@ -159,7 +159,12 @@ def read_names(data: bytes, base: int) -> list[Any]:
         if crc != crc32(payload, crc32(data[at + 8 : at + 12])):
             break
         assert number == len(found)
-        found.append(json.loads(payload))
+        about = json.loads(payload)
+        if isinstance(about, dict):
+            for several in {"queues", "bindings"} & about.keys():
+                # An integer stands for an entry before this one.
+                about[several] = [found[n] if isinstance(n, int) else n for n in about[several]]
+        found.append(about)
         at += 12 + size
     return found
 

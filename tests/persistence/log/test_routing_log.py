@@ -20,6 +20,8 @@ from persistence.log.index import SparseIndex
 from persistence.log.record import parse_header
 from persistence.log.routing import RoutingOptions
 from persistence.log.routing_files import iterate_events, partition_of, routing_id
+from persistence.log.routing_log import WideNames
+from persistence.log.routing_reader import verify_routing
 from tests.persistence.log.routing_support import (
     START_US,
     RoutingNode,
@@ -181,6 +183,77 @@ def test_a_mebibyte_is_written_at_once_and_synced_with_the_second() -> None:
     assert [event.size for event in found] == list(range(number + 1))
     (mark,) = decode(content(node.disk, "d/synced")).values()
     assert mark[2:5] == (number + 1, 0, len(content(node.disk, path)))
+
+
+def wide(first: int, count: int = 20, length: int = 200) -> WideNames:
+    names = range(first, first + count)
+    queues = [json.dumps(f"{number}" + "q" * length).encode() for number in names]
+    bindings = [json.dumps(["x", "#", f"{number}" + "q" * length, "queue"]).encode() for number in names]
+    return WideNames(b'"x"', queues, bindings, durable=count, fanout=count)
+
+
+def names_size(node: RoutingNode) -> int:
+    return len(content(node.disk, f"{node.directory}/00000000000000000000.names"))
+
+
+def test_long_names_stand_once_in_a_segment() -> None:
+    node = RoutingNode()
+    for number in range(100):
+        entry = node.log.entry("x", b"k%d" % number, wide(number % 50))
+        entry.recorder.note(entry, number, 0)
+    node.pass_time()
+    assert names_size(node) < 70 * 2 * 260 + 50 * 400
+    found = read_all(node.disk, node.directory)
+    assert len(found) == 100
+    for number, event in enumerate(found):
+        expected = [f"{number % 50 + each}" + "q" * 200 for each in range(20)]
+        assert event.names["queues"] == expected
+        assert event.names["bindings"] == [["x", "#", name, "queue"] for name in expected]
+        assert (event.names["exchange"], event.names["fanout"], event.names["durable"]) == ("x", 20, 20)
+    summary = verify_routing(node.directory, node.disk)
+    assert (summary.problem, summary.routes) == (None, 50)
+
+
+def test_long_names_are_known_again_after_a_restart_and_written_again_in_the_next_segment() -> None:
+    node = RoutingNode()
+    entry = node.log.entry("x", b"k", wide(0))
+    entry.recorder.note(entry, 1, 0)
+    node.logs.stop()
+    size = names_size(node)
+    again = RoutingNode(node.disk)
+    names = wide(0)
+    entry = again.log.entry("x", b"k", names)
+    entry.recorder.note(entry, 2, 0)
+    again.pass_time()
+    assert names_size(again) == size
+    entry.recorder.roll()
+    entry.recorder.note(entry, 3, 0)
+    other = again.log.entry("x", b"other", names)
+    other.recorder.note(other, 4, 0)
+    again.pass_time()
+    found = read_all(again.disk, again.directory)
+    assert [event.size for event in found] == [1, 2, 3, 4]
+    assert all(event.names == found[0].names for event in found)
+    assert len(found[0].names["queues"]) == 20
+
+
+def test_names_count_in_the_backlog_and_their_publisher_waits() -> None:
+    node = RoutingNode(options=RoutingOptions(partitions=1, backlog_bytes_max=1 << 20))
+    # Nothing is written meanwhile.
+    node.logs.backlog.on_bytes = lambda: None
+    waits: list[bool] = []
+    for number in range(1000):
+        entry = node.log.entry("x", b"k", wide(1000 * number))
+        waits.append(entry.recorder.note(entry, 1, 0))
+    recorder = node.log.recorders[0]
+    assert not waits[0]
+    assert waits[-1]
+    held = sum(batch.length + sum(map(len, names)) for batch, names in recorder.closed)
+    assert held <= node.logs.backlog.bytes <= 2 * held
+    assert sum(waits) > 800
+    node.pass_time()
+    assert node.logs.backlog.bytes == 0
+    assert not node.logs.backlog.full
 
 
 def test_nothing_happens_while_nothing_is_published() -> None:

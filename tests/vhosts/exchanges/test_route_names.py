@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amqp_router.protocol.tick import Tick
-from persistence.log.routing_log import Backlog, Recorder, RouteEntry
+from persistence.log.routing_log import Backlog, Recorder, RouteEntry, WideNames
 from tests.vhosts.exchanges.test_router import House, carrying
 from vhosts.exchanges.route_names import NAMED_MAX, RouteNames
 from vhosts.exchanges.router import HEADERS_BYTES_MAX
@@ -21,7 +21,7 @@ class Log:
         self.recorder = Recorder("d", Tick(lambda call: None), Backlog(), 1 << 20)
         self.exchanges: list[str] = []
 
-    def entry(self, exchange: str, key: bytes, names: bytes) -> RouteEntry:
+    def entry(self, exchange: str, key: bytes, names: bytes | WideNames) -> RouteEntry:
         self.exchanges.append(exchange)
         return RouteEntry(self.recorder, key, names)
 
@@ -38,7 +38,9 @@ def about(house: House, *args: Any, **kwargs: Any) -> tuple[bytes, dict[str, Any
     entry = house.vhost.table.default_entry(route) if route.entry is None else route.entry
     assert entry is not None
     assert entry is route.entry
-    return entry.key, json.loads(entry.names)
+    names = entry.names
+    whole = names if isinstance(names, bytes) else names.payload(names.queues, names.bindings)
+    return entry.key, json.loads(whole)
 
 
 def test_without_a_routing_log_a_route_has_no_entry() -> None:
@@ -134,6 +136,22 @@ def test_many_queues_are_cut_short(house: House) -> None:
     assert names["queues"] == [f"q{number}" for number in range(NAMED_MAX)]
     assert len(names["bindings"]) == NAMED_MAX
     assert names["fanout"] == NAMED_MAX + 5
+
+
+def test_routes_with_many_names_share_them(house: House) -> None:
+    for number in range(20):
+        house.bind(f"{number}" + "\x01" * 100, "amq.topic", f"#.{number % 3}.#")
+    entries = [house.route("amq.topic", f"{key}.0").entry for key in (1, 2)]
+    one, other = [entry.names for entry in entries if entry is not None]
+    assert isinstance(one, WideNames)
+    assert isinstance(other, WideNames)
+    texts = [{id(text) for text in names.queues + names.bindings} for names in (one, other)]
+    shared = texts[0] & texts[1]
+    assert len(shared) == 2 * 7, "those of the last word"
+    entries = [house.route("amq.topic", f"{key}.0").entry for key in "xy"]
+    assert len({id(entry.names) for entry in entries if entry is not None}) == 1, "described once"
+    _, names = about(house, "amq.topic", "1.0")
+    assert sorted(names["queues"]) == sorted(f"{n}" + "\x01" * 100 for n in range(20) if n % 3 < 2)
 
 
 def test_names_of_any_octets(house: House) -> None:
