@@ -17,6 +17,7 @@ from typing import Any
 
 from .errors import AnalyticsError, MissingExtra, NoJava, OptionError
 from .java import prepare
+from .terminal import shown, shown_json, shown_lines
 
 OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
 #: A file or a pipe gets whole names, however long.
@@ -41,7 +42,7 @@ examples:
                                                        hours by the messages' own timestamps
   amqp-router analytics stats --since 2026-01-31T12:00:00Z --json
   amqp-router analytics stats --by exchange --plot exchanges.png
-  amqp-router analytics doctor --data data             what is right or wrong with Java, Spark, the data
+  amqp-router analytics doctor --data-dir data         what is right or wrong with Java, Spark, the data
 """
 
 
@@ -50,7 +51,7 @@ def add_commands(commands: Any) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = commands.add_parser(
         "analytics",
-        help="routing statistics by Spark",
+        help="routing statistics, by Spark if there is much to count",
         epilog=EXAMPLES,
         formatter_class=raw,
         allow_abbrev=False,
@@ -64,7 +65,7 @@ def add_commands(commands: Any) -> None:
         formatter_class=raw,
         allow_abbrev=False,
     )
-    stats.add_argument("--data", metavar="D", default="data", help="data directory (data)")
+    stats.add_argument("--data-dir", metavar="D", default="data", help="data directory (data)")
     stats.add_argument(
         "--by", action="append", choices=TABLES, help="only this table; may be given several times"
     )
@@ -82,6 +83,12 @@ def add_commands(commands: Any) -> None:
     stats.add_argument("--since", metavar="T", help="only from this time on, as 2026-01-31T12:00:00Z")
     stats.add_argument("--until", metavar="T", help="only before this time")
     stats.add_argument("--top", metavar="N", type=_positive, default=20, help="rows per table (20)")
+    stats.add_argument(
+        "--engine",
+        choices=("auto", "arrow", "spark"),
+        default="auto",
+        help="count in this process (arrow) or by Spark; auto: by Spark above 64 MiB of log (auto)",
+    )
     stats.add_argument("--json", action="store_true", help="JSON instead of tables")
     stats.add_argument("--plot", metavar="FILE.png", help="draw the tables into a picture too (matplotlib)")
     stats.set_defaults(run=run_stats)
@@ -93,7 +100,7 @@ def add_commands(commands: Any) -> None:
         formatter_class=raw,
         allow_abbrev=False,
     )
-    doctor.add_argument("--data", metavar="D", help="look into this data directory too")
+    doctor.add_argument("--data-dir", metavar="D", help="look into this data directory too")
     doctor.add_argument("--no-install", action="store_true", help="do not install Java where there is none")
     doctor.set_defaults(run=run_doctor)
 
@@ -139,7 +146,7 @@ def _reported(act: Any) -> int:
 
 
 def _complain(text: str, code: int) -> int:
-    print(f"amqp-router analytics: {text}", file=sys.stderr)
+    print(f"amqp-router analytics: {shown_lines(text)}", file=sys.stderr)
     return code
 
 
@@ -149,21 +156,48 @@ def _doctor(args: argparse.Namespace) -> int:
     is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # not by rich, which may be missing
     green, red, plain = ("\x1b[32m", "\x1b[1;31m", "\x1b[0m") if is_coloured else ("", "", "")
     bad = 0
-    for finding in examine(args.data, install_java=not args.no_install):
+    for finding in examine(args.data_dir, install_java=not args.no_install):
         mark = f"{green}ok   " if finding.right else f"{red}WRONG"
-        print(f"{mark}{plain} {finding.what:<10} {finding.text}", flush=True)
+        print(f"{mark}{plain} {finding.what:<10} {shown(finding.text)}", flush=True)
         if not finding.right:
             bad += 1
             for line in finding.advice.splitlines():
-                print(f"{'':<17}{line}")
+                print(f"{'':<17}{shown(line)}")
     print("Spark can read the logs." if not bad else f"{bad} thing{'s' * (bad > 1)} to set right.")
     return FAILED if bad else OK
 
 
 def _stats(args: argparse.Namespace) -> int:
-    require("numpy", "pyarrow", "pyspark", "rich", *(["matplotlib"] if args.plot else []))
-    _check(args)
-    from rich.console import Console  # noqa: PLC0415 - of the extra, like all below
+    require("numpy", "pyarrow", "rich", *(["matplotlib"] if args.plot else []))
+    size = _check(args)
+    from .small import SMALL_BYTES  # noqa: PLC0415 - of the extra, like all below
+
+    is_small = args.engine == "arrow" or (args.engine == "auto" and size <= SMALL_BYTES)
+    engine = "arrow" if is_small else "spark"
+    try:
+        figures = {"engine": engine, **(_by_arrow(args) if is_small else _by_spark(args))}
+    except _SparkFailed as error:
+        return _complain(str(error), FAILED)
+    titles = {**_TITLES, "hour": _HOUR_TITLES[args.timestamp]}
+    if args.json:
+        print(shown_json(json.dumps(figures, default=_as_json, indent=2, ensure_ascii=False)))
+    else:
+        _print(figures, titles, args.top)
+        where = "by Arrow in this process" if is_small else "by Spark"
+        print(f"counted {where}: {size / 1e6:,.1f} MB of log", file=sys.stderr)
+    if args.plot:
+        _plot(figures, titles, args.plot)
+        print(f"drawn into {args.plot}", file=sys.stderr)
+    return OK
+
+
+class _SparkFailed(Exception):
+    """Something that is no error of ours; the text has the end of Java's log."""
+
+
+def _by_spark(args: argparse.Namespace) -> dict[str, Any]:
+    require("pyspark")
+    from rich.console import Console  # noqa: PLC0415
 
     prepare(install=True)
     errors = Console(stderr=True)
@@ -172,7 +206,7 @@ def _stats(args: argparse.Namespace) -> int:
         status: AbstractContextManager[Any] = errors.status("Spark counts ...") if is_shown else nullcontext()
         with status:
             try:
-                figures = _figures(args, log.name)
+                return _figures_of_spark(args, log.name)
             except AnalyticsError:
                 raise
             except Exception as error:
@@ -180,31 +214,31 @@ def _stats(args: argparse.Namespace) -> int:
 
                 log.seek(0)
                 tail = log.read().decode(errors="replace").strip().splitlines()[-5:]
-                return _complain("\n".join([f"Spark failed: {first_line(error)}", *tail]), FAILED)
-    titles = {**_TITLES, "hour": _HOUR_TITLES[args.timestamp]}
-    if args.json:
-        print(json.dumps(figures, default=_as_json, indent=2, ensure_ascii=False))
-    else:
-        _print(figures, titles, args.top)
-    if args.plot:
-        _plot(figures, titles, args.plot)
-        print(f"drawn into {args.plot}", file=sys.stderr)
-    return OK
+                raise _SparkFailed("\n".join([f"Spark failed: {first_line(error)}", *tail])) from error
 
 
-def _check(args: argparse.Namespace) -> None:
-    """What is wrong with the arguments or the data, before that costs a start of Spark.
+def _by_arrow(args: argparse.Namespace) -> dict[str, Any]:
+    from .small import SmallStats  # noqa: PLC0415
+
+    # One more, to know whether there are more.
+    stats = SmallStats(args.data_dir, args.top + 1, **_options(args))
+    return _figures(args, stats, stats.totals(), lambda rows: rows)
+
+
+def _check(args: argparse.Namespace) -> int:
+    """What is wrong with the arguments or the data, before that costs a start of Spark; bytes to read.
 
     Raises:
         AnalyticsError: something is.
     """
-    from .options import parse_options  # noqa: PLC0415
-    from .snapshot import take_snapshot  # noqa: PLC0415
+    from .small import log_bytes  # noqa: PLC0415
 
     if args.queue and args.timestamp != "amqp":
         raise AnalyticsError("--queue belongs to --timestamp amqp")
     try:
-        take_snapshot(parse_options({"path": args.data, **_options(args)}))
+        size = log_bytes(args.data_dir, "routing", **_options(args))
+        if args.timestamp == "amqp":
+            size += log_bytes(args.data_dir, "messages", **_options(args), queues=args.queue)
     except OptionError as error:
         text = str(error)
         for name, flag in _FLAGS.items():
@@ -219,6 +253,7 @@ def _check(args: argparse.Namespace) -> None:
         directory = os.path.dirname(os.path.abspath(args.plot))
         if not os.access(directory, os.W_OK):
             raise AnalyticsError(f"--plot {args.plot}: the folder {directory} is not there or not writable")
+    return size
 
 
 #: Options of the data source by the flags that set them.
@@ -231,35 +266,38 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _figures(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
-    """The totals and the wanted tables as plain lists of rows."""
+def _figures_of_spark(args: argparse.Namespace, log_file: str) -> dict[str, Any]:
     from .spark_session import session  # noqa: PLC0415
     from .statistics import routing_stats  # noqa: PLC0415
 
     spark = session("amqp-router analytics stats", log_file=log_file)
     try:
-        stats = routing_stats(spark, args.data, **_options(args))
-        tables = {
-            "exchange": stats.per_exchange,
-            "key": stats.per_routing_key,
-            "queue": stats.per_queue,
-            "hour": lambda: stats.per_hour(timestamp=args.timestamp, queues=args.queue),
-            "unroutable": stats.unroutable,
-        }
-        figures: dict[str, Any] = {
-            "data": os.path.abspath(args.data),
-            "totals": _plain(stats.totals().collect()[0]),
-            "cut": [],
-        }
-        for name in args.by or TABLES:
-            # One more, to know whether there are more.
-            rows = tables[name]().limit(args.top + 1).collect()
-            figures[name] = [_plain(row) for row in rows[: args.top]]
-            if len(rows) > args.top:
-                figures["cut"].append(name)
-        return figures
+        stats = routing_stats(spark, args.data_dir, **_options(args))
+        totals = _plain(stats.totals().collect()[0])
+        # One more, to know whether there are more.
+        return _figures(
+            args, stats, totals, lambda rows: [_plain(row) for row in rows.limit(args.top + 1).collect()]
+        )
     finally:
         spark.stop()
+
+
+def _figures(args: argparse.Namespace, stats: Any, totals: Any, rows_of: Any) -> dict[str, Any]:
+    """The totals and the wanted tables as plain lists of rows."""
+    tables = {
+        "exchange": stats.per_exchange,
+        "key": stats.per_routing_key,
+        "queue": stats.per_queue,
+        "hour": lambda: stats.per_hour(timestamp=args.timestamp, queues=args.queue),
+        "unroutable": stats.unroutable,
+    }
+    figures: dict[str, Any] = {"data": os.path.abspath(args.data_dir), "totals": totals, "cut": []}
+    for name in args.by or TABLES:
+        rows = rows_of(tables[name]())
+        figures[name] = rows[: args.top]
+        if len(rows) > args.top:
+            figures["cut"].append(name)
+    return figures
 
 
 def _plain(row: Any) -> dict[str, Any]:
@@ -326,7 +364,7 @@ def _cell(column: str, value: Any) -> str:
         return str(value.replace(tzinfo=None))
     if column == "exchange" and value == "":
         return "(default)"
-    return "-" if value is None else str(value)
+    return "-" if value is None else shown(str(value))
 
 
 def _plot(figures: dict[str, Any], titles: dict[str, str], path: str) -> None:
@@ -372,4 +410,4 @@ def _label(row: dict[str, Any], name: str) -> list[str]:
         "unroutable": ["exchange", "routing_key"],
     }
     parts = [_cell(column, row[column]) for column in columns[name]]
-    return parts if row["vhost"] == "/" else [row["vhost"], *parts]
+    return parts if row["vhost"] == "/" else [_cell("vhost", row["vhost"]), *parts]

@@ -9,20 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import Any, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
-
-from .arrow import read_split
 from .errors import AnalyticsError, OptionError
-from .options import ReadOptions, Selection, parse_options
-from .planning import Split, check_offsets, plan
-from .schema import arrow_schema, ddl, pick
-from .snapshot import Log, take_snapshot
+from .requirements import explained
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.types import StructType
+
+    from .arrow import read_split
+    from .options import ReadOptions, Selection, parse_options
+    from .planning import Split, check_offsets, plan
+    from .schema import arrow_schema, ddl, pick
+    from .snapshot import Log, take_snapshot
+except ImportError as error:
+    raise explained(error) from error
 
 
 class AmqpRouterSource(DataSource):
-    """``spark.read.format("amqp_router")``."""
+    """``spark.read.format("amqp_router")``.
+
+    ``cores`` is how many tasks the session runs at once, as ``register`` knows; 0 = as this machine has.
+    """
+
+    cores = 0
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -47,7 +56,7 @@ class AmqpRouterSource(DataSource):
         logs, self._logs = self._logs, []  # or every task would get the whole snapshot with its reader
         # Without pushFilters: Spark uses the plan of a scan whose filters were pushed for another scan of the
         # same table with other filters (docs/spark-pushdown.md). Options narrow what is read.
-        return Reader(logs, self._asked, schema)
+        return Reader(logs, self._asked, schema, self.cores)
 
     def streamReader(self, schema: StructType) -> NoReturn:
         """Not there: batch reads only."""
@@ -79,9 +88,10 @@ def _ours(options: MutableMapping[str, str]) -> dict[str, str]:
 class Reader(DataSourceReader):
     """Plans the splits of one query and reads them in the tasks."""
 
-    def __init__(self, logs: list[Log], options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, logs: list[Log], options: ReadOptions, schema: StructType, cores: int) -> None:
         self._logs = logs
         self._options = options
+        self._cores = cores
         self._selection: Selection = options.selection
         #: The names as the user's schema writes them; ours are in small letters.
         self._names = schema.fieldNames()
@@ -93,7 +103,9 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One per split; Spark calls ``read`` with a None if there is none."""
-        return [InputPartition(split) for split in plan(self._logs, self._options, self._selection)]
+        return [
+            InputPartition(split) for split in plan(self._logs, self._options, self._selection, self._cores)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Record batches of a split."""
@@ -115,7 +127,9 @@ def _check_schema(schema: StructType, options: ReadOptions) -> None:
     columns = pick(options.table, schema.fieldNames())
     if options.columns_given and columns != options.columns:
         raise OptionError("the schema and the option 'columns' name different columns; give one of them")
-    types = to_arrow_schema(schema, timezone="UTC").types
-    for column, ours, theirs in zip(columns, arrow_schema(columns).types, types, strict=True):
-        if not ours.equals(theirs):
-            raise OptionError(f"column {column.name!r} has type {column.sql}, the schema says {theirs}")
+    for column, theirs in zip(columns, schema.fields, strict=True):
+        if theirs.dataType.simpleString() != column.sql:
+            raise OptionError(
+                f"column {column.name!r} has type {column.sql}, "
+                f"the schema says {theirs.dataType.simpleString()}"
+            )

@@ -18,7 +18,7 @@ from .errors import AnalyticsError
 VERSIONS = {
     "numpy": ("2", "3"),
     "pyarrow": ("17", "27"),
-    "pyspark": ("4.2", "4.4"),
+    "pyspark": ("4.0", "4.4"),
     "rich": ("13", "16"),
     "matplotlib": ("3.8", "4"),
 }

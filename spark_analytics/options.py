@@ -47,6 +47,9 @@ OPTIONS: dict[str, tuple[str, str]] = {
 }
 _CANONICAL = {name.lower(): name for name in OPTIONS}
 
+#: March 1973. As seconds this is the year 5138.
+_LEAST_MS = 100_000_000_000
+
 Offsets = dict[str, dict[int, int]]
 
 
@@ -185,7 +188,7 @@ def _time(given: Mapping[str, Any], name: str) -> int | None:
         return None
     if isinstance(value, str):
         if value.lstrip("-").isdecimal():
-            return int(value) * 1000
+            return _of_milliseconds(name, int(value))
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
@@ -196,8 +199,17 @@ def _time(given: Mapping[str, Any], name: str) -> int | None:
     if isinstance(value, datetime):
         return microseconds(value)
     if isinstance(value, int):
-        return value * 1000
+        return _of_milliseconds(name, value)
     raise OptionError(f"option {name!r} takes a time, not {value!r}")
+
+
+def _of_milliseconds(name: str, value: int) -> int:
+    if 0 < value < _LEAST_MS:
+        raise OptionError(
+            f"option {name!r}: {value} would be in {1970 + value // 31_556_952_000}, it looks like seconds; "
+            f"milliseconds are wanted ({value}000), or a time as 2026-01-31T12:00:00Z"
+        )
+    return value * 1000
 
 
 def microseconds(value: datetime) -> int:

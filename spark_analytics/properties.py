@@ -14,6 +14,7 @@ import json
 import struct
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ PROPERTIES = (
 #: seconds would make every ``collect()`` an error.
 _SECONDS_MAX = 253_402_300_799
 _DEPTH_MAX = 64
+#: A scale of up to 255 digits, and the 10 of 32 bits.
+_EXACT = Context(prec=300)
 _NUMBERS = {
     tag: struct.Struct(code)
     for tag, code in (
@@ -59,7 +62,7 @@ _NUMBERS = {
     )
 }
 #: Made once: ``json.dumps`` makes one for every value.
-_as_json = json.JSONEncoder(ensure_ascii=False).encode
+_as_json = json.JSONEncoder(ensure_ascii=False, default=lambda value: format(value, "f")).encode
 
 
 class PropertyColumns:
@@ -162,8 +165,9 @@ def header_texts(table: bytes) -> dict[str, str | None] | None:
     """The entries of a headers table (without its size) as text; None if it is malformed.
 
     Text and octets are text (octets that are no UTF-8 as base64), numbers and booleans as JSON, times as
-    ISO 8601 (beyond the year 9999 as seconds), tables and arrays as JSON text, void is null. Of two entries
-    with one name the first counts.
+    ISO 8601 (beyond the year 9999 as seconds), decimals as their digits, tables and arrays as JSON text (with
+    decimals as text, which JSON's numbers would round), void is null. Of two entries with one name the first
+    counts.
     """
     try:
         values, end = _table(table, 0, len(table), 0)
@@ -175,6 +179,8 @@ def header_texts(table: bytes) -> dict[str, str | None] | None:
 def _as_text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, Decimal):
+        return format(value, "f")
     return str(value) if type(value) is int else _as_json(value)
 
 
@@ -207,7 +213,7 @@ def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return data[at] != 0, at + 1
     if tag == b"D":
         scale, unscaled = struct.unpack_from(">Bi", data, at)
-        return unscaled / 10**scale, at + 5
+        return Decimal(unscaled).scaleb(-scale, _EXACT), at + 5
     if tag == b"T":
         seconds = int.from_bytes(data[at : at + 8], "big")
         try:

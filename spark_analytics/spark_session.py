@@ -75,7 +75,9 @@ def register(spark: SparkSession) -> SparkSession:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        spark.dataSource.register(AmqpRouterSource)
+        # Where splits are planned nobody knows the cluster, so the class takes its cores along.
+        cores = {"cores": spark.sparkContext.defaultParallelism}
+        spark.dataSource.register(type(AmqpRouterSource.__name__, (AmqpRouterSource,), cores))
     return spark
 
 

@@ -17,7 +17,17 @@ import pytest
 from amqp_router.main import main
 from spark_analytics import doctor, spark_session
 
-from .encoder import Run, name, routing_batch, routing_log, stamp, write_marks
+from .encoder import (
+    Run,
+    Sent,
+    messages_batch,
+    name,
+    queue_log,
+    routing_batch,
+    routing_log,
+    stamp,
+    write_marks,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 T0 = 1_700_000_000_000_000
@@ -54,8 +64,72 @@ def kept(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Kept:
     return kept
 
 
+EVIL = "evil\x1b[2J\x9b\u202e\u200b\r"
+
+
+def test_what_controls_a_terminal_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stamp(tmp_path)
+    (log,) = routing_log(tmp_path, EVIL, [name(EVIL, EVIL)])
+    log.append(routing_batch(0, [Run(0, EVIL.encode(), T0, 3)]))
+    write_marks(tmp_path, [log])
+    command = ["analytics", "stats", "--data-dir", str(tmp_path)]
+    assert main(command) == 0
+    assert main([*command, "--vhost", EVIL + "x"]) == 2
+    output = "".join(capsys.readouterr())
+    assert r"evil\x1b[2J\x9b\u202e\u200b\r" in output
+    assert all(character.isprintable() or character == "\n" for character in output)
+    assert main([*command, "--json"]) == 0
+    output = capsys.readouterr().out
+    assert all(character.isprintable() or character == "\n" for character in output)
+    assert json.loads(output)["queue"][0]["queue"] == EVIL
+
+
+def test_small_data_starts_no_spark(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(spark_session, "session")
+    assert main(["analytics", "stats", "--data-dir", str(data)]) == 0
+    assert "counted by Arrow in this process: 0.0 MB of log" in capsys.readouterr().err
+    assert main(["analytics", "stats", "--data-dir", str(data), "--vhost", "x"]) == 2
+    assert "there is no virtual host 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--timestamp", "amqp"], ["--top", "1"], ["--since", "2100-01-01"]])
+def test_both_engines_count_the_same(
+    more: list[str], kept: Kept, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamp(tmp_path)
+    logs = routing_log(tmp_path, "/", [*NAMES, name("", "q", "all")], partitions=2)
+    for log in logs:
+        log.append(
+            routing_batch(
+                0,
+                [
+                    Run(n % 3, b"k%d" % (n % 5), T0 + n * 220_000_000, 1 + n, n, flags=(0, 4, 12, 32)[n % 4])
+                    for n in range(20)
+                ],
+            )
+        )
+    queue = queue_log(tmp_path, "/", "all", "ab" * 16)
+    stamped = (0x0040).to_bytes(2) + (T0 // 1_000_000).to_bytes(8)
+    queue.append(
+        messages_batch(0, 2, [Sent(n, T0, body=b"b", properties=(stamped, b"\0\0")[n % 2]) for n in range(3)])
+    )
+    write_marks(tmp_path, [*logs, queue])
+    figures = []
+    for engine in ("arrow", "spark"):
+        assert (
+            main(["analytics", "stats", "--data-dir", str(tmp_path), "--json", "--engine", engine, *more])
+            == 0
+        )
+        figures.append(json.loads(capsys.readouterr().out))
+        assert figures[-1].pop("engine") == engine
+    assert figures[0] == figures[1]
+    assert kept.stopped == 1
+
+
 def test_stats(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analytics", "stats", "--data", str(data)]) == 0
+    assert main(["analytics", "stats", "--data-dir", str(data), "--engine", "spark"]) == 0
     output = capsys.readouterr().out
     assert "1,202 messages published, 2,400 copies routed to queues, 2 unroutable (0 returned)" in output
     assert "\x1b" not in output  # not a terminal
@@ -71,7 +145,7 @@ def test_stats_as_json_and_picture(
     command = [
         "analytics",
         "stats",
-        "--data",
+        "--data-dir",
         str(data),
         "--json",
         "--by",
@@ -97,7 +171,8 @@ def test_times_are_utc_whatever_the_machine_says(
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        assert main(["analytics", "stats", "--data", str(data), "--json", "--by", "hour"]) == 0
+        command = ["analytics", "stats", "--data-dir", str(data), "--json", "--by", "hour"]
+        assert main([*command, "--engine", "spark"]) == 0
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -107,27 +182,27 @@ def test_times_are_utc_whatever_the_machine_says(
 
 
 def test_limits_in_time(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["analytics", "stats", "--data", str(data), "--json", "--by", "key"]
+    command = ["analytics", "stats", "--data-dir", str(data), "--json", "--by", "key"]
     assert main([*command, "--since", "2023-11-14T22:13:20.000001Z", "--vhost", "/"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["messages"] == 2
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_doctor(kept: Kept, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analytics", "doctor", "--data", str(data)]) == 0
+    assert main(["analytics", "doctor", "--data-dir", str(data)]) == 0
     output = capsys.readouterr().out
     assert "WRONG" not in output
     assert "routing: 1 partitions" in output
     assert "read: exchange 'flights', routing key 'UA.EWR.IAH'" in output
     assert output.endswith("Spark can read the logs.\n")
-    assert main(["analytics", "doctor", "--data", str(data / "x")]) == 1
+    assert main(["analytics", "doctor", "--data-dir", str(data / "x")]) == 1
     assert "WRONG data" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--data", "/nowhere"], "/nowhere does not exist; name the folder"),
+        (["--data-dir", "/nowhere"], "/nowhere does not exist; name the folder"),
         (["--queue", "q"], "--queue belongs to --timestamp amqp"),
         (["--by", "colour"], "invalid choice: 'colour'"),
         (["--top", "0"], "not a number above 0"),
@@ -141,7 +216,7 @@ def test_refused_before_spark_starts(
     arguments: list[str], text: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        code = main(["analytics", "stats", "--data", str(data), *arguments])
+        code = main(["analytics", "stats", "--data-dir", str(data), *arguments])
     except SystemExit as error:
         code = int(str(error.code))
     assert code == 2
@@ -155,7 +230,7 @@ def test_nothing_is_cut_off(kept: Kept, tmp_path: Path, capsys: pytest.CaptureFi
     (log,) = routing_log(tmp_path, "/", NAMES)
     log.append(routing_batch(0, [Run(0, key.encode(), T0)]))
     write_marks(tmp_path, [log])
-    assert main(["analytics", "stats", "--data", str(tmp_path), "--by", "key"]) == 0
+    assert main(["analytics", "stats", "--data-dir", str(tmp_path), "--by", "key"]) == 0
     assert key in capsys.readouterr().out
 
 
@@ -164,7 +239,7 @@ def test_a_narrow_window_breaks_names_not_figures(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "30")
-    assert main(["analytics", "stats", "--data", str(data), "--by", "hour", "--by", "key"]) == 0
+    assert main(["analytics", "stats", "--data-dir", str(data), "--by", "hour", "--by", "key"]) == 0
     output = capsys.readouterr().out
     for text in ("unroutable", "2023-11-14 22:00:00", "1,202", "8,400"):
         assert text in output
@@ -241,7 +316,7 @@ sys.exit(main(["analytics", "stats"]))
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert result.returncode == 3
-    assert "pyspark, rich not installed (the extra `analytics`" in result.stderr
+    assert "numpy, pyarrow, rich not installed (the extra `analytics`" in result.stderr
     assert "-m pip install 'numpy" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
@@ -257,7 +332,7 @@ def test_all_goes_without_pandas(data: Path, tmp_path_factory: pytest.TempPathFa
     stub = tmp_path_factory.mktemp("stub")
     (stub / "pandas.py").write_text("raise ImportError('there is no pandas')\n")
     done = subprocess.run(
-        [sys.executable, "-m", "amqp_router", "analytics", "doctor", "--data", str(data)],
+        [sys.executable, "-m", "amqp_router", "analytics", "doctor", "--data-dir", str(data)],
         env={**os.environ, "PYTHONPATH": f"{stub}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,

@@ -255,6 +255,21 @@ def _check_properties(row: dict[str, Any]) -> None:
         assert len(row["headers"]) == len(expected["headers"])
 
 
+def test_decimals_in_headers_are_exact() -> None:
+    def decimal(scale: int, unscaled: int) -> bytes:
+        return b"D" + bytes([scale]) + unscaled.to_bytes(4, "big", signed=True)
+
+    for scale, unscaled, text in (
+        (2, 110, "1.10"),
+        (20, 2_147_483_647, "0.00000000002147483647"),
+        (0, -5, "-5"),
+        (255, 1, "0." + "0" * 254 + "1"),
+    ):
+        assert header_texts(b"\x01d" + decimal(scale, unscaled)) == {"d": text}
+        items = decimal(scale, unscaled)
+        assert header_texts(b"\x01aA" + len(items).to_bytes(4, "big") + items) == {"a": f'["{text}"]'}
+
+
 def test_header_values_as_text() -> None:
     table = encode_plain(
         {"s": "x", "n": -3, "t": True, "v": None, "l": [1, {"a": "b"}], "f": 1.5, "x": b"\xff", "d": {"k": 1}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,13 +148,52 @@ def test_a_users_schema(spark: Any, data: Path) -> None:
     assert table.count() == 606
     with pytest.raises(AnalysisException) as error:
         reader.schema("offset int").load().collect()
-    assert first_line(error.value) == "column 'offset' has type bigint, the schema says int32"
+    assert first_line(error.value) == "column 'offset' has type bigint, the schema says int"
     with pytest.raises(AnalysisException) as error:
         reader.schema("ofset bigint").load().collect()
     assert "did you mean 'offset'" in first_line(error.value)
     with pytest.raises(AnalysisException) as error:
         reader.option("columns", "vhost").schema("offset bigint").load().collect()
     assert "name different columns" in first_line(error.value)
+
+
+def test_names_as_spark_compares_them(spark: Any, data: Path) -> None:
+    reader = spark.read.format("amqp_router").option("path", str(data))
+    table = reader.schema("Routing_Key string, OFFSET bigint").load()
+    assert table.columns == ["Routing_Key", "OFFSET"]
+    assert table.filter("offset = 600").first()[0] == "AA"
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_to_pandas(spark: Any, data: Path) -> None:
+    assert len(load(spark, data, columns="exchange,timestamp").toPandas()) == 606
+
+
+def test_splits_for_the_cores_of_the_cluster(spark: Any, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered = []
+    monkeypatch.setattr(type(spark.dataSource), "register", lambda _, source: registered.append(source))
+    spark_analytics.register(spark)
+    monkeypatch.undo()
+    options = {"path": str(data), "columns": "offset"}
+    source = registered[0](options)
+    assert source.cores == spark.sparkContext.defaultParallelism == 2
+    assert source.reader(StructType.fromDDL("offset bigint"))._cores == 2
+
+
+def test_what_is_missing_is_said() -> None:
+    for module, text in (
+        ("pyarrow", "pyarrow is not installed for .*set PYSPARK_PYTHON"),
+        ("pyspark.sql.datasource", "PySpark .* has no data sources in Python; amqp_router needs 4.0"),
+    ):
+        code = f"import sys; sys.modules[{module!r}] = None; import pyspark_amqp_router"
+        result = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).resolve().parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert re.search(text, result.stderr.splitlines()[-1]), result.stderr
 
 
 def test_views_by_sql(spark: Any, data: Path) -> None:

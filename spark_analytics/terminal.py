@@ -1,0 +1,29 @@
+"""Names on a terminal: clients choose them, so what would control it, or is not to be seen, is escaped.
+
+Control characters (C0 and C1), marks of writing direction, zero-width characters: Python calls none of them
+printable.
+"""
+
+from __future__ import annotations
+
+
+def shown(text: str) -> str:
+    """The text with escapes such as ``\\x1b`` and ``\\u202e``, as ``amqp-router log inspect`` has them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown_lines(text: str) -> str:
+    """The same of a text whose line ends are ours."""
+    return "\n".join(map(shown, text.split("\n")))
+
+
+def shown_json(text: str) -> str:
+    """JSON whose texts have escapes of JSON (``\\u001b``), so that programs read the names as they are."""
+    return "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
