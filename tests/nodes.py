@@ -467,7 +467,7 @@ class Client:
 
     def drop(self) -> None:
         """The socket is gone."""
-        self.node.enter(self.machine.stop)
+        self.node.enter(self.machine.socket_gone)
 
 
 def raw_frame(kind: int, channel: int, payload: bytes) -> bytes:

@@ -122,7 +122,7 @@ def channel_document(channel: Any, node: str, stats: Stats) -> dict[str, Any]:
         "confirm": channel.confirms is not None,
         "connection_details": details(machine),
         "consumer_count": len(channel.consumers),
-        "global_prefetch_count": shared.limit if shared is not None else 0,
+        "global_prefetch_count": shared.limit,
         "messages_unacknowledged": delivery.outstanding,
         "messages_unconfirmed": _unconfirmed(channel),
         "name": channel_name(channel),

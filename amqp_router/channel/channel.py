@@ -17,7 +17,7 @@ from typing import Any
 from amqp_router.channel import consuming, declaring
 from amqp_router.channel.confirms import Confirms
 from amqp_router.channel.content import ContentAssembler
-from amqp_router.channel.delivery import ChannelConsumer, Delivery
+from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
 from amqp_router.channel.ports import Connection
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
@@ -35,8 +35,10 @@ from vhosts.exchanges.router import RouteCache
 from vhosts.queues.consumers import Credit
 from vhosts.queues.queue import Queue
 
-#: Messages requeued per turn of the loop when many come back at once.
-RELEASE_SLICE = 500
+#: What a closed channel gives back per turn of the loop: messages, or consumers.
+RELEASE_SLICE = RETURN_SLICE
+#: What it costs to take a queue away with its last consumer, in messages given back.
+AUTO_DELETE_UNITS = 25
 
 
 class Channel:
@@ -82,8 +84,8 @@ class Channel:
         self.last_queue = ""
         #: Prefetch of consumers started from now on; 0 is no limit.
         self.prefetch = 0
-        #: The channel's own limit (basic.qos global), or None.
-        self.shared: Credit | None = None
+        #: What the channel as a whole may still get (basic.qos global).
+        self.shared = Credit()
         self.consumers: dict[str, ChannelConsumer] = {}
         self.getters: dict[Queue, ChannelConsumer] = {}
         #: Whose consumer's queue began when the channel's limit was last no longer used up.
@@ -185,11 +187,13 @@ class Channel:
 
     # -- consumers ----------------------------------------------------------------------------------
 
-    def leave(self, consumer: ChannelConsumer) -> None:
-        """Take ``consumer`` off its queue; an auto-delete queue goes with its last one."""
+    def leave(self, consumer: ChannelConsumer) -> bool:
+        """Take ``consumer`` off its queue; True when an auto-delete queue went with it, its last one."""
         queue = consumer.queue
         if queue.remove_consumer(consumer) and queue.auto_delete and not queue.deleted:
             self.vhost.remove_queue(queue)
+            return True
+        return False
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue was deleted or failed; the client hears of it if it can."""
@@ -212,21 +216,18 @@ class Channel:
         for consumer in consumers[first:] + consumers[:first]:
             consumer.queue.touch()
 
-    def requeue(self, tag: int, multiple: bool) -> None:
-        """Return deliveries to their queues; very many of them over several turns of the loop.
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """See ``ports.Connection``."""
+        self.connection.in_slices(step)
 
-        Raises:
-            PreconditionFailed: the tag is not outstanding (406).
-        """
-        delivery = self.delivery
-        if not multiple or delivery.outstanding <= RELEASE_SLICE:
-            delivery.requeue(tag, multiple)
-            return
-        delivery.check(tag, multiple)
-        self.connection.in_slices(partial(self._requeue_some, tag or delivery.next_tag - 1))
+    def reply_after_slices(self, method: Method) -> None:
+        """Send ``method`` when what is being done in slices is done."""
+        self.connection.in_slices(partial(self._reply_now, method))
 
-    def _requeue_some(self, last: int) -> bool:
-        return self.delivery.requeue_some(last, RELEASE_SLICE)
+    def _reply_now(self, method: Method) -> bool:
+        if not self.connection.stopped:  # nothing may follow connection.close
+            self.reply(method, 0)
+        return True
 
     def totals(self) -> MessageTotals:
         """What happened to messages here so far."""
@@ -248,27 +249,52 @@ class Channel:
     # -- the end ------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Leave all queues and give back what is out; publishes still unsynced are nobody's any more."""
+        """Nothing is delivered any more; publishes still unsynced are nobody's any more.
+
+        Confirms that are due leave before whatever says that the channel is closed. What the channel holds
+        is given back by ``release``, which must follow.
+        """
+        self.shared.stop()
         counters = self.vhost.counters
         counters.channel_closed += 1
         counters.closed.add(self.totals())
         self.publishing.close_run()
+        self.emit_confirms()
         self.publishing.confirming = False
         self.publishing.confirms = None
         self.confirms = None
         self.content.reset()
-        for consumer in list(self.consumers.values()):
-            self.leave(consumer)
-        self.consumers.clear()
-        last = self.delivery.next_tag - 1
-        if not self._release_some(last):
-            self.connection.in_slices(partial(self._release_some, last))
 
-    def _release_some(self, last: int) -> bool:
-        done = self._requeue_some(last)
-        if done:
-            self.delivery.listener = None  # or the two would keep each other until a garbage collection
-        return done
+    def release(self, limit: int) -> int:
+        """Take consumers off their queues, then return what is out, for up to ``limit`` units.
+
+        Returns how many units it took; less than ``limit`` means that all is given back.
+        """
+        spent = 0
+        consumers = self.consumers
+        while consumers and spent < limit:
+            spent += 1
+            if self.leave(consumers.popitem()[1]):
+                spent += AUTO_DELETE_UNITS
+        if spent >= limit:
+            return spent
+        delivery = self.delivery
+        spent += delivery.requeue_some(delivery.next_tag - 1, limit - spent)
+        if spent < limit:
+            delivery.listener = None  # or the two would keep each other until a garbage collection
+        return spent
+
+
+def release_some(channels: list[Channel]) -> bool:
+    """Give back a slice of what ``channels`` hold; who is done leaves the list. True at the end."""
+    left = RELEASE_SLICE
+    while channels and left > 0:
+        channel = channels.pop()
+        spent = channel.release(left)
+        if spent >= left:
+            channels.append(channel)
+        left -= spent + 1
+    return not channels
 
 
 def _flow(channel: Channel, method: methods.ChannelFlow) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amqp_router.channel.declaring import queue_name
-from amqp_router.channel.delivery import ChannelConsumer, consumer_prefix, getter
+from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix, getter
 from amqp_router.channel.publishing import DIRECT_REPLY
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.message import LOGGED, REDELIVERED
-from vhosts.queues.consumers import UNLIMITED, Credit
+from vhosts.queues.consumers import UNLIMITED
 
 if TYPE_CHECKING:
     from amqp_router.channel.channel import Channel
@@ -36,24 +36,15 @@ def qos(channel: Channel, method: methods.BasicQos) -> None:
         _limit_channel(channel, method.prefetch_count)
     else:
         channel.prefetch = method.prefetch_count
-        if channel.shared is not None:
+        if channel.shared.limit:
             _limit_channel(channel, 0)
     channel.reply(methods.BasicQosOk(), 0)
 
 
 def _limit_channel(channel: Channel, limit: int) -> None:
-    delivery = channel.delivery
-    owners = [owner for owner in delivery.owners if owner is not None and owner.counts]
-    shared = None
-    if limit:
-        shared = Credit()
-        shared.change(limit, len(owners))
-    channel.shared = shared
-    for owner in owners:
-        owner.shared = shared
+    channel.shared.change(limit)
+    channel.connection.charge(len(channel.consumers) // 16)
     for consumer in channel.consumers.values():
-        if not consumer.no_ack:
-            consumer.shared = shared
         consumer.queue.touch()
 
 
@@ -77,10 +68,10 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     consumer.delivery = channel.delivery
     consumer.output = channel.delivery.out
     consumer.prefix = consumer_prefix(channel.number, tag)
+    consumer.shared = channel.shared
     if not method.no_ack:
         consumer.limited = channel.prefetch > 0
         consumer.credit = channel.prefetch or UNLIMITED
-        consumer.shared = channel.shared
     queue.add_consumer(consumer)
     channel.consumers[tag] = consumer
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
@@ -140,6 +131,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
         owner = channel.getters.get(queue)
         if owner is None:
             owner = channel.getters[queue] = getter(queue, delivery)
+            owner.shared = channel.shared
         delivery.add(message, owner)
     redelivered = b"\x00"
     if message.flags & REDELIVERED:
@@ -160,29 +152,30 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:
     """Settle what the client has done with."""
-    channel.delivery.ack(method.delivery_tag, method.multiple)
+    channel.connection.charge(channel.delivery.ack(method.delivery_tag, method.multiple))
 
 
 def nack(channel: Channel, method: methods.BasicNack) -> None:
     """Return deliveries to their queues, or drop them."""
-    if method.requeue:
-        channel.requeue(method.delivery_tag, method.multiple)
-    else:
-        channel.delivery.reject(method.delivery_tag, method.multiple)
+    _reject(channel, method.delivery_tag, method.multiple, method.requeue)
 
 
 def reject(channel: Channel, method: methods.BasicReject) -> None:
     """As ``nack``, for one delivery."""
-    if method.requeue:
-        channel.requeue(method.delivery_tag, False)
+    _reject(channel, method.delivery_tag, False, method.requeue)
+
+
+def _reject(channel: Channel, tag: int, multiple: bool, requeue: bool) -> None:
+    if requeue:
+        channel.connection.charge(RETURN_UNITS * channel.delivery.requeue(tag, multiple))
     else:
-        channel.delivery.reject(method.delivery_tag, False)
+        channel.connection.charge(channel.delivery.reject(tag, multiple))
 
 
 def recover(channel: Channel, method: methods.BasicRecover | methods.BasicRecoverAsync) -> None:
     """Requeue everything the channel has unacknowledged."""
     if not method.requeue:
         raise NotImplementedByServer("requeue=false")
-    channel.requeue(0, True)
+    _reject(channel, 0, True, True)
     if isinstance(method, methods.BasicRecover):
-        channel.reply(methods.BasicRecoverOk(), 0)
+        channel.reply_after_slices(methods.BasicRecoverOk())

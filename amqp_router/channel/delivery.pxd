@@ -8,7 +8,6 @@ from vhosts.queues.queue cimport Queue
 cdef unsigned char _REDELIVERED
 cdef int _ACK
 cdef int _REJECT
-cdef long long _SETTLE_SLICE
 
 
 cdef class ChannelConsumer(Consumer):
@@ -31,7 +30,6 @@ cdef class Delivery:
     cdef public unsigned long long base
     cdef public unsigned long long next_tag
     cdef public long long outstanding
-    cdef public unsigned long long settling_to
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total
     cdef public unsigned long long get_total
@@ -47,16 +45,19 @@ cdef class Delivery:
     cpdef void check(self, unsigned long long tag, bint multiple)
     cpdef long long ack(self, unsigned long long tag, bint multiple) except -1
     cpdef long long reject(self, unsigned long long tag, bint multiple) except -1
-    @cython.locals(done="long long", current="unsigned long long")
+    @cython.locals(before="long long", last="unsigned long long")
     cdef long long _settle(self, unsigned long long tag, bint multiple, int kind) except -1
+    cpdef bint settle_some(self, unsigned long long last, int kind) except -1
+    @cython.locals(done="long long", current="unsigned long long", limit="long long")
+    cdef long long _settle_range(self, unsigned long long last, int kind) except -1
     @cython.locals(index=Py_ssize_t, message=Message, owner=ChannelConsumer, queue=Queue)
     cdef void _settle_one(self, unsigned long long tag, int kind)
     cdef void _give_back(self, ChannelConsumer owner)
     @cython.locals(mask=Py_ssize_t, base="unsigned long long")
     cdef void _advance(self)
-    @cython.locals(last="unsigned long long")
+    @cython.locals(last="unsigned long long", before="long long")
     cpdef long long requeue(self, unsigned long long tag, bint multiple) except -1
     @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer, queue=Queue)
     cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit) except -1
-    cpdef bint requeue_some(self, unsigned long long last, long long limit) except -1
+    cpdef long long requeue_some(self, unsigned long long last, long long limit) except -1
     cpdef void on_cancelled(self, ChannelConsumer consumer)

@@ -11,6 +11,7 @@ Source: AMQP 0-9-1, basic.ack, basic.nack (RabbitMQ), section 1.8.3; RabbitMQ's 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from amqp_router.protocol.errors import PreconditionFailed
@@ -23,8 +24,11 @@ from vhosts.queues.queue import Queue
 _REDELIVERED = 2
 _ACK = 1
 _REJECT = 2
-#: Deliveries settled by one call; about a millisecond.
-_SETTLE_SLICE = 4096
+#: Deliveries settled, and returned, by one call; about a millisecond.
+SETTLE_SLICE = 4096
+RETURN_SLICE = 500
+#: What the return of a message costs of a connection's turn, in acknowledgements.
+RETURN_UNITS = 4
 
 
 class ChannelConsumer(Consumer):
@@ -53,8 +57,7 @@ class ChannelConsumer(Consumer):
             delivery.deliver_total += 1
             if self.limited:
                 self.credit -= 1
-            if self.shared is not None:
-                self.shared.available -= 1
+            self.shared.available -= 1
         redelivered = 0
         if message.flags & _REDELIVERED:
             redelivered = 1
@@ -89,7 +92,6 @@ class Delivery:
         "outstanding",
         "owners",
         "redeliver_total",
-        "settling_to",
     )
 
     def __init__(self) -> None:
@@ -97,7 +99,8 @@ class Delivery:
         #: Largest body frame payload the client takes: frame_max less 8.
         self.body_payload_max = 0
         self.out: Output
-        #: The channel; hears of consumers that the queue cancelled, and when its limit lets deliver again.
+        #: The channel; hears of consumers that the queue cancelled, when its limit lets deliver again, and
+        #: of what is too much for one turn.
         self.listener: Any
         self.messages: list[Any] = [None] * 16
         self.owners: list[Any] = [None] * 16
@@ -105,8 +108,6 @@ class Delivery:
         self.next_tag = 1
         #: Deliveries not settled.
         self.outstanding = 0
-        #: Last tag of an ack or reject that was too much for one turn; 0 if there is none.
-        self.settling_to = 0
         #: With and without acknowledgement, to consumers and by basic.get.
         self.deliver_total = 0
         self.deliver_no_ack_total = 0
@@ -165,7 +166,8 @@ class Delivery:
     def ack(self, tag: int, multiple: bool) -> int:
         """Settle ``tag``, or all up to it (all there are, if it is 0); returns how many.
 
-        Stops after very many with ``settling_to`` set: the same call, made again, goes on.
+        Very many are settled in slices (``listener.in_slices``), the first of them now; it returns how many
+        were in that.
 
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
@@ -182,17 +184,22 @@ class Delivery:
             self._settle_one(tag, kind)
             self._advance()
             return 1
-        if self.settling_to > 0:
-            tag = self.settling_to  # what was delivered since is not meant
-            self.settling_to = 0
-        elif tag == 0:
-            tag = self.next_tag - 1
+        last = self.next_tag - 1 if tag == 0 else tag
+        if last < self.base + SETTLE_SLICE:
+            return self._settle_range(last, kind)
+        before = self.outstanding
+        self.listener.in_slices(partial(self.settle_some, last, kind))
+        return before - self.outstanding
+
+    def settle_some(self, last: int, kind: int) -> bool:
+        """Settle a slice of what is out up to ``last``, lowest first; True when none of it is left."""
+        self._settle_range(last, kind)
+        return self.base > last
+
+    def _settle_range(self, last: int, kind: int) -> int:
         done = 0
         current = self.base
-        while current <= tag:
-            if done == _SETTLE_SLICE:
-                self.settling_to = tag
-                break
+        while current <= last and done < SETTLE_SLICE:
             if self.messages[current & (len(self.messages) - 1)] is not None:
                 self._settle_one(current, kind)
                 done += 1
@@ -220,7 +227,7 @@ class Delivery:
         owner.unacked -= 1
         if owner.limited:
             owner.credit += 1
-        if owner.shared is not None and owner.counts:
+        if owner.counts:
             owner.shared.available += 1
             if owner.shared.available == 1:
                 # Consumers on the channel's other queues waited for the same limit.
@@ -236,14 +243,20 @@ class Delivery:
     def requeue(self, tag: int, multiple: bool) -> int:
         """Return ``tag``, or all up to it, to the queues, each to its place; returns how many.
 
+        Very many are returned in slices (``listener.in_slices``), as ``ack`` does.
+
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
         """
         self.check(tag, multiple)
-        if multiple:
-            last = self.next_tag - 1 if tag == 0 else tag
-            return self._requeue_range(self.base, last, last - self.base + 1)
-        return self._requeue_range(tag, tag, 1)
+        if not multiple:
+            return self._requeue_range(tag, tag, 1)
+        last = self.next_tag - 1 if tag == 0 else tag
+        if last < self.base + RETURN_SLICE:
+            return self._requeue_range(self.base, last, RETURN_SLICE)
+        before = self.outstanding
+        self.listener.in_slices(partial(self._requeue_slice, last))
+        return before - self.outstanding
 
     def _requeue_range(self, first: int, last: int, limit: int) -> int:
         done = 0
@@ -264,12 +277,12 @@ class Delivery:
         self._advance()
         return done
 
-    def requeue_some(self, last: int, limit: int) -> bool:
-        """Requeue up to ``limit`` of what is out, lowest first; True when none up to ``last`` is left."""
-        if last >= self.next_tag:
-            last = self.next_tag - 1
-        self._requeue_range(self.base, last, limit)
-        return self.outstanding == 0 or self.base > last
+    def requeue_some(self, last: int, limit: int) -> int:
+        """Return up to ``limit`` of what is out up to ``last``, lowest first; returns how many."""
+        return self._requeue_range(self.base, last, limit)
+
+    def _requeue_slice(self, last: int) -> bool:
+        return self.requeue_some(last, RETURN_SLICE) < RETURN_SLICE
 
     def on_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue dropped the consumer."""

@@ -50,4 +50,11 @@ class Connection(Protocol):
         """``prefix`` made into a name that nobody else has."""
 
     def in_slices(self, step: Callable[[], bool]) -> None:
-        """Call ``step()`` once per tick until it returns True; for work too long for one turn."""
+        """Call ``step()`` now or in later turns, until it returns True; for work too long for one turn.
+
+        Steps run in the order in which they came, and no further frame of the connection is looked at before
+        they are done: what follows in the client's stream must not overtake them.
+        """
+
+    def charge(self, units: int) -> None:
+        """Count ``units`` (enqueues and settles) against the connection's turn."""

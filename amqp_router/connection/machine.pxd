@@ -50,6 +50,10 @@ cdef class Machine:
     cdef public list late
     cdef public bint work_left
     cdef public bint again
+    cdef public object steps
+    cdef public bint waiting
+    cdef public bint handed
+    cdef public bint scanning
     cdef public long long units
     cdef public long assembling
     cdef public long hot_number

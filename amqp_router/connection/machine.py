@@ -7,17 +7,24 @@ chunk caused leaves at the end of the tick (``amqp_router.protocol.tick``).
 A chunk that causes more than ``CHUNK_UNITS`` enqueues and settles stops there: ``work_left`` is set and the
 transport calls ``receive_more`` in the next turn of the loop, so that one client cannot hold it.
 
+What a single frame causes may be more than that: a million messages returned by one nack, a closed channel
+with thousands of consumers. All such work is done in slices, by one mechanism: ``in_slices`` takes the step,
+and no further frame is looked at before ``steps`` is empty, so that none can overtake what the client sent
+before it. When the socket goes first, the node's ticker does the rest.
+
 Source: AMQP 0-9-1, sections 2.3.5 and 4.2; semantics 2.1 and 2.2 for every error.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from amqp_router.channel.channel import Channel
-from amqp_router.channel.delivery import Delivery
+from amqp_router.channel.channel import RELEASE_SLICE, Channel, release_some
+from amqp_router.channel.delivery import RETURN_UNITS, Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.connection import handshake
@@ -74,6 +81,7 @@ class Machine:
         "consumer_cancel_notify",
         "data",
         "frame_max",
+        "handed",
         "heartbeat_s",
         "held_cancels",
         "hot_delivery",
@@ -98,12 +106,15 @@ class Machine:
         "position",
         "running",
         "scan",
+        "scanning",
         "state",
+        "steps",
         "stopped",
         "tick",
         "units",
         "user",
         "vhost",
+        "waiting",
         "work_left",
     )
 
@@ -153,8 +164,14 @@ class Machine:
         self.need = 8
         self.late: list[bytes] = []
         self.work_left = False
-        #: Whether the frame just handled was too much work, and comes again in the next turn.
+        #: Whether the content just completed has a long route, and its last frame comes again.
         self.again = False
+        #: Work in slices that the next frame waits for, in order; ``waiting`` says that there is some.
+        self.steps: deque[Callable[[], bool]] = deque()
+        self.waiting = False
+        #: Whether the node's ticker runs ``steps``, as no chunk is being handled.
+        self.handed = False
+        self.scanning = False
         self.units = 0
         #: Channels with a content under way.
         self.assembling = 0
@@ -211,7 +228,16 @@ class Machine:
 
     def _run(self) -> None:
         self.units = 0
+        if self.waiting:
+            if not self.handed:
+                self._run_step()
+            self.work_left = True
+            return
+        self.scanning = True
         while self.state is not ConnectionState.CLOSED:
+            if self.waiting:
+                self.work_left = True
+                break
             try:
                 self.work_left = self._scan()
                 break
@@ -227,11 +253,13 @@ class Machine:
             for publishing in runs:
                 publishing.close_run()
             runs.clear()
+        self.scanning = False
         if self.work_left:
             return
         data = self.data
         self.data = b""
         if self.state is ConnectionState.CLOSED:
+            self._hand_over()
             return
         if self.position < len(data):
             rest = data[self.position :]
@@ -253,7 +281,7 @@ class Machine:
             handshake.receive_header(self, data[position - 8 : position])
         while self.state is not ConnectionState.CLOSED:
             position = self.position
-            if self.units > _CHUNK_UNITS:
+            if self.units > _CHUNK_UNITS or self.waiting:
                 return True
             if end_of_data - position < 7:
                 self.need = 7
@@ -321,9 +349,6 @@ class Machine:
                             (d[start + 8] << 24) | (d[start + 9] << 16) | (d[start + 10] << 8) | d[start + 11]
                         ) & 0xFFFFFFFF
                         self.units += self.hot_delivery.ack(tag * 4294967296 + low, d[start + 12] & 1 == 1)
-                        if self.hot_delivery.settling_to > 0:
-                            self.position = position  # the same frame again, in the next turn
-                            return True
                         continue
             self.position = end + 1
             self._frame(kind, number, data[start:end])
@@ -426,12 +451,11 @@ class Machine:
             raise ChannelError("second 'channel.open' seen")
         self.units += METHOD_UNITS
         if isinstance(method, methods.ChannelClose):
-            self._forget_channel(number, channel)
-            channel.reply(methods.ChannelCloseOk(), self.commits.committed)
+            self._leave_channel(channel)
+            self.in_slices(partial(self._forget_channel, number, channel))
             return
         check_texts(method)
         channel.receive(method)
-        self.again = channel.delivery.settling_to > 0
 
     def _closing_channel(self, kind: int, number: int, channel: Channel) -> None:
         """Everything is dropped until close-ok; a close that crossed ours is answered."""
@@ -502,15 +526,19 @@ class Machine:
         )
         self.send(number, methods.ChannelOpenOk())
 
-    def _forget_channel(self, number: int, channel: Channel) -> None:
-        self._leave_channel(channel)
-        del self.channels[number]
+    def _forget_channel(self, number: int, channel: Channel) -> bool:
+        """The end of a channel that the client closed."""
+        if not self.stopped:
+            del self.channels[number]
+            channel.reply(methods.ChannelCloseOk(), 0)
+        return True
 
     def _leave_channel(self, channel: Channel) -> None:
         self.hot_number = -1
         if channel.content.args is not None:
             self.assembling -= 1
         channel.stop()
+        self.in_slices(partial(self._release, channel))
 
     def _close_channel(self, error: ChannelException) -> None:
         """Send channel.close for ``error`` and drop what follows until its close-ok."""
@@ -530,7 +558,9 @@ class Machine:
         )
         self._leave_channel(channel)
         channel.state = ChannelState.CLOSING
-        channel.reply(methods.ChannelClose(error.reply_code, error.reply_text, class_id, method_id), 0)
+        channel.reply_after_slices(
+            methods.ChannelClose(error.reply_code, error.reply_text, class_id, method_id)
+        )
 
     # -- the end ------------------------------------------------------------------------------------
 
@@ -559,12 +589,16 @@ class Machine:
             self.send(0, methods.ConnectionClose(error.reply_code, error.reply_text, class_id, method_id))
 
     def client_closed(self, method: methods.ConnectionClose) -> None:
-        """The client said goodbye."""
-        self.running = False
+        """The client said goodbye; it hears the same when all that it held is given back."""
         self.stop()
-        self.send(0, methods.ConnectionCloseOk())
-        self.state = ConnectionState.CLOSED
-        self.close_delay_s = GOODBYE_S
+        self.in_slices(self._say_goodbye)
+
+    def _say_goodbye(self) -> bool:
+        if self.state is not ConnectionState.CLOSED:  # else the socket is gone
+            self.send(0, methods.ConnectionCloseOk())
+            self.state = ConnectionState.CLOSED
+            self.close_delay_s = GOODBYE_S
+        return True
 
     def refuse(self, reason: str, delay_s: float) -> None:
         """End a handshake without a word, ``delay_s`` seconds from now."""
@@ -587,16 +621,71 @@ class Machine:
         self.blocked = False
         self.alarms.forget(self)
         self.hot_number = -1
-        for channel in list(self.channels.values()):
-            if channel.state is ChannelState.OPEN:
-                channel.stop()
+        channels = [channel for channel in self.channels.values() if channel.state is ChannelState.OPEN]
+        for channel in channels:
+            channel.stop()
         self.channels.clear()
         self.assembling = 0
-        if self.vhost is not None and not self._remove_exclusive_queues():
+        if channels:
+            self.in_slices(partial(release_some, channels))
+        if self.vhost is not None:
             self.in_slices(self._remove_exclusive_queues)
+
+    def socket_gone(self) -> None:
+        """Nobody is there any more; what the connection holds is given back without it."""
+        self.state = ConnectionState.CLOSED
+        self.work_left = False
+        self.stop()
+        self._hand_over()
 
     def _remove_exclusive_queues(self) -> bool:
         return not self.vhost.remove_exclusive_queues(self, EXCLUSIVE_SLICE)
+
+    def _release(self, channel: Channel) -> bool:
+        spent = channel.release(RELEASE_SLICE)
+        self.charge(RETURN_UNITS * spent)
+        return spent < RELEASE_SLICE
+
+    # -- work in slices -----------------------------------------------------------------------------
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """See ``channel.ports.Connection``."""
+        self.steps.append(step)
+        self.waiting = True
+        if len(self.steps) == 1:
+            self._run_step()
+        if not self.scanning:
+            self._hand_over()
+
+    def charge(self, units: int) -> None:
+        """See ``channel.ports.Connection``."""
+        self.units += units
+
+    def _run_step(self) -> bool:
+        """Do a slice of the first step; True when nothing is left."""
+        steps = self.steps
+        while steps:
+            step = steps[0]
+            try:
+                done = step()
+            except Exception as error:  # ours; it would only fail again, and keep all behind it from running
+                self.node.unexpected(f"connection {self.peer}", error)
+                done = True
+            if not done:
+                return False
+            steps.popleft()
+        self.waiting = False
+        return True
+
+    def _hand_over(self) -> None:
+        """Let the ticker do what is left, as no chunk is under way that would."""
+        if self.waiting and not self.handed:
+            self.handed = True
+            self.node.in_slices(self._run_handed)
+
+    def _run_handed(self) -> bool:
+        self.handed = not self._run_step()
+        return not self.handed
 
     # -- what channels need of it -------------------------------------------------------------------
 
@@ -607,9 +696,6 @@ class Machine:
 
     def generate_name(self, prefix: str) -> str:
         return self.node.generate_name(prefix)
-
-    def in_slices(self, step: Callable[[], bool]) -> None:
-        self.node.in_slices(step)
 
     def drained(self) -> None:
         """The socket took what was waiting: queues may deliver again."""

@@ -16,6 +16,8 @@ from amqp_router.protocol.tick import Tick
 TICK_UNITS = 4096
 FRESH_UNITS = 512
 QUEUE_UNITS = 2048
+#: Slices of long work per tick, a millisecond each; others wait in line.
+TICK_SLICES = 3
 #: What turning to a queue costs beside its deliveries, in deliveries.
 TURN_UNITS = 8
 #: New queues that are reached in a turn if each has one message; of more, those at both ends are.
@@ -115,8 +117,8 @@ class Ticker:
             tick.scheduled = False
 
     def _run_slices(self) -> None:
-        slices = self._slices
-        self._slices = []
+        slices = self._slices[:TICK_SLICES]
+        self._slices = self._slices[TICK_SLICES:]
         for step in slices:
             try:
                 if not step():

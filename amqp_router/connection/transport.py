@@ -169,8 +169,7 @@ class Transport(asyncio.Protocol):
         self._timer = self._heartbeat = self._trickle = None
         self._registry.remove(self)
         opened, clean = machine.vhost is not None, machine.state is ConnectionState.CLOSED
-        machine.state = ConnectionState.CLOSED
-        machine.stop()
+        machine.socket_gone()
         if opened:
             self._tell_end(clean=clean, error=exc)
         self._untie()
@@ -258,7 +257,8 @@ class Transport(asyncio.Protocol):
         if transport.is_closing():
             return
         waits = machine.blocked or machine.output.waiting_bytes() > self._node.options.output_bytes_max
-        if machine.work_left and not waits and not self._continuing:
+        # Work in slices gives back what the client holds, whatever it may wait for.
+        if machine.work_left and (machine.waiting or not waits) and not self._continuing:
             self._continuing = True
             self._loop.call_soon(self._continue)
         wanted = not (machine.work_left or machine.inflow.over or waits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +31,10 @@ class Listener:
 
     def credit_returned(self) -> None:
         pass
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        while not step():
+            pass
 
 
 class Channel:
@@ -69,7 +74,8 @@ class Channel:
         consumer.prefix = consumer_prefix(3, tag)
         consumer.limited = prefetch > 0
         consumer.credit = prefetch or UNLIMITED
-        consumer.shared = shared
+        if shared is not None:
+            consumer.shared = shared
         queue.add_consumer(consumer)
         return consumer
 
@@ -243,11 +249,11 @@ def test_release_in_slices(channel: Channel) -> None:
     queue.pump(25)
     channel.delivery.ack(3, False)
     rounds = 0
-    while not channel.delivery.requeue_some(1 << 62, 10):
+    while channel.delivery.requeue_some(25, 10) == 10:
         rounds += 1
         assert queue.message_count() == 10 * rounds
     assert queue.message_count() == 24
-    assert channel.delivery.requeue_some(1 << 62, 10)
+    assert channel.delivery.requeue_some(25, 10) == 0
 
 
 def test_prefetch_is_given_back(channel: Channel) -> None:
@@ -281,7 +287,7 @@ def test_settling_touches_a_queue_with_consumers(channel: Channel) -> None:
 
 def test_limit_of_the_channel_counts_over_its_queues(channel: Channel) -> None:
     shared = Credit()
-    shared.change(3, 0)
+    shared.change(3)
     queue, other = channel.queue("a", 5), channel.queue("b", 5)
     channel.consume(queue, "a", shared=shared)
     channel.consume(other, "b", shared=shared)
@@ -291,6 +297,7 @@ def test_limit_of_the_channel_counts_over_its_queues(channel: Channel) -> None:
     channel.delivery.ack(1, False)
     assert other.pump(9) == 1
     owner = getter(queue, channel.delivery)
+    owner.shared = shared
     channel.delivery.add(queue.get(False), owner)
     assert shared.available == 0
     channel.delivery.ack(0, True)
@@ -299,7 +306,7 @@ def test_limit_of_the_channel_counts_over_its_queues(channel: Channel) -> None:
 
 def test_owner_that_has_gone_still_gives_the_channel_its_credit(channel: Channel) -> None:
     shared = Credit()
-    shared.change(1, 0)
+    shared.change(1)
     queue = channel.queue("a", 2)
     consumer = channel.consume(queue, "a", shared=shared)
     queue.pump(9)
@@ -420,12 +427,12 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 30))
     def release(self, limit: int) -> None:
-        done = self.channel.delivery.requeue_some(1 << 62, limit)
+        done = self.channel.delivery.requeue_some(self.next_tag - 1, limit)
+        assert done == min(limit, len(self.out))
         for tag in sorted(self.out)[:limit]:
             queue, serial, _ = self.out.pop(tag)
             self.returned.add(serial)
             self.ready[queue] = sorted([*self.ready[queue], serial])
-        assert done == (not self.out)
 
     @invariant()
     def counts_agree(self) -> None:

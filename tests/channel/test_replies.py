@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from amqp_router.broker import Commits
 from amqp_router.protocol import methods as m
-from tests.nodes import PERSISTENT, Client, SimNode, split_frames
+from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames, split_frames
 
 
 @pytest.fixture
@@ -301,3 +301,35 @@ def test_commits_tell_in_order_of_arrival() -> None:
     assert commits.committed == 3
     commits.advance(5)
     assert told[2:] == [("b", 5), ("d", 5)]
+
+
+@pytest.mark.parametrize("last", [m.ChannelClose(200, "", 0, 0), m.ConnectionClose(200, "", 0, 0), None])
+def test_confirms_that_are_due_leave_before_the_end(last: m.Method | None) -> None:
+    client = Client(SimNode()).open(1)
+    frames = [m.frame(1, m.ConfirmSelect()), *publish_frames(1, m.BasicPublish("", "none"), TRANSIENT, b"x")]
+    if last is None:
+        frames.append(m.frame(1, m.BasicAck(7, False)))  # the server closes the channel
+    else:
+        frames.append(m.frame(0 if isinstance(last, m.ConnectionClose) else 1, last))
+    client.feed(b"".join(frames))
+    client.node.settle()
+    names = [received.method.NAME for received in client.take()]
+    assert names[:2] == ["confirm.select-ok", "basic.ack"]
+    assert len(names) == 3
+
+
+def test_consumer_without_acks_waits_for_the_limit_of_its_channel() -> None:
+    client = Client(SimNode()).open(1, 2)
+    client.declare("a")
+    client.declare("b")
+    client.send(
+        m.BasicQos(0, 1, True), m.BasicConsume("a", "acks"), m.BasicConsume("b", "no acks", no_ack=True)
+    )
+    client.publish(b"1", "a", channel=2)
+    client.node.quiet()
+    client.publish(b"2", "b", channel=2)
+    client.node.quiet()
+    assert [each.body for each in client.take() if each.body] == [b"1"]
+    client.send(m.BasicAck(1, False))
+    client.node.quiet()
+    assert [each.body for each in client.take()] == [b"2"]

@@ -98,8 +98,8 @@ PLANTED = [
     Planted(
         "multiple covers one too many",
         DELIVERY,
-        "        while current <= tag:\n",
-        "        while current <= tag + 1 and current < self.next_tag:\n",
+        "        while current <= last and done < SETTLE_SLICE:\n",
+        "        while current <= last + 1 and current < self.next_tag and done < SETTLE_SLICE:\n",
     ),
     Planted(
         "the channel's limit wakes one queue only",

@@ -120,12 +120,12 @@ class ShadowConsumer:
         self.prefetch = prefetch
 
     def has_credit(self) -> bool:
+        if self.channel.limit and self.channel.counted() >= self.channel.limit:
+            return False
         if self.no_ack:
             return True
         mine = sum(delivery.consumer is self for delivery in self.channel.out.values())
-        if self.prefetch and mine >= self.prefetch:
-            return False
-        return not self.channel.limit or self.channel.counted() < self.channel.limit
+        return not self.prefetch or mine < self.prefetch
 
 
 class Out:

@@ -5,7 +5,8 @@ from amqp_router.protocol.output cimport Output
 cdef class Credit:
     cdef public long long limit
     cdef public long long available
-    cpdef void change(self, long long limit, long long outstanding)
+    cpdef void change(self, long long limit)
+    cpdef void stop(self)
 
 
 cdef class Consumer:

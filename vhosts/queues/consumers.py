@@ -15,20 +15,27 @@ UNLIMITED = 1 << 40
 
 
 class Credit:
-    """Deliveries still allowed; shared by the consumers of a channel under ``basic.qos`` global."""
+    """Deliveries that a channel may still get; shared by its consumers (``basic.qos`` global).
+
+    It counts what is out also while there is no limit, so that setting one does not have to count.
+    """
 
     __slots__ = ("available", "limit")
 
     def __init__(self) -> None:
-        #: 0 lifts the limit.
+        #: 0 is no limit.
         self.limit = 0
         #: May be negative after the limit was lowered below what is out.
         self.available = UNLIMITED
 
-    def change(self, limit: int, outstanding: int) -> None:
-        """Set another limit while ``outstanding`` deliveries count against it."""
+    def change(self, limit: int) -> None:
+        """Set another limit for what is out; 0 lifts it."""
+        self.available += (limit or UNLIMITED) - (self.limit or UNLIMITED)
         self.limit = limit
-        self.available = limit - outstanding if limit else UNLIMITED
+
+    def stop(self) -> None:
+        """No consumer of the channel gets anything any more, whatever comes back."""
+        self.available -= 2 * UNLIMITED
 
 
 class Consumer:
@@ -54,8 +61,8 @@ class Consumer:
         self.queue: Any = None
         #: Deliveries this consumer may still get; its own prefetch.
         self.credit = UNLIMITED
-        #: The channel's common limit, or None.
-        self.shared: Credit | None = None
+        #: What the channel may still get.
+        self.shared = Credit()
         #: Where its deliveries are written; no delivery while it is full.
         self.output: Output
         #: Deliveries out and not settled.
@@ -63,13 +70,10 @@ class Consumer:
 
     def ready(self) -> bool:
         """Whether it may get a message now."""
-        if self.output.full:
+        # A consumer without acknowledgements uses up no credit, but waits for the channel's, as in RabbitMQ.
+        if self.output.full or self.shared.available <= 0:
             return False
-        if self.no_ack:
-            return True
-        if self.credit <= 0:
-            return False
-        return self.shared is None or self.shared.available > 0
+        return self.no_ack or self.credit > 0
 
     def deliver(self, message: Message) -> None:
         """Take one message; credit is taken here too."""
