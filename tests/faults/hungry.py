@@ -182,16 +182,19 @@ def definition_history(place: Place, seconds: float) -> Outcome:
 
 
 def routing_names(place: Place, seconds: float) -> Outcome:
-    """1,000 queues with names of 200 control characters bound to every key, and 3,000 keys."""
+    """1,000 queues with names of 200 control characters, and 3,000 keys with another set of queues each."""
     begun = time.monotonic()
     wire = connect(place)
     names = [f"{number:04}".ljust(200, "\x01") for number in range(place.of(1000))]
     declare(wire, names, exchange="names-all", key="#", kind="topic")
+    for bit in range(12):
+        declare(wire, [f"bit{bit}"], exchange="names-all", key=f"#.{bit}.#", kind="topic")
     published = 0
     while published < place.of(3000) and time.monotonic() - begun < max(seconds, 60):
         for _ in range(10):
             published += 1
-            wire.send_bytes(encode_publish(1, "names-all", f"key{published}." + "k" * 200, b""))
+            key = ".".join(str(bit) for bit in range(12) if published >> bit & 1)
+            wire.send_bytes(encode_publish(1, "names-all", key, b""))
         if not answers(wire):
             break
     hold(begun, seconds)

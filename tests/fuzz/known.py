@@ -6,7 +6,6 @@ import re
 
 #: Fuzzer, what its finding's text has, and what it is.
 KNOWN = [
-    ("files", "confirmed messages without a word", "damage in the last synced batches is cut as a torn tail"),
     ("files", "delivers a message of another queue", "a batch does not say of which log it is"),
     ("files", "fewer rows and no error", "the Arrow reader does not miss files that are gone"),
 ]
