@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +19,10 @@ from .names import Names, read_names
 from .options import ReadOptions, Selection, parse_options
 from .planning import LogRef, Split, gap_text, loss_text, plan, segment_path
 from .schema import arrow_schema
-from .segments import Gap, Piece, read_windows
+from .segments import Gap, LeftOut, Piece, read_windows
 from .snapshot import end_offsets_of, take_snapshot
+
+logger = logging.getLogger(__name__)
 
 #: Batches are not put together beyond this: with bodies a few rows can be large.
 _JOINED_BYTES_MAX = 8 << 20
@@ -130,6 +134,24 @@ def _names(log: LogRef, piece: Piece, options: ReadOptions) -> Names | None:
     return None
 
 
+def _teller(path: str, log: LogRef, options: ReadOptions) -> LeftOut | None:
+    """What is told of damage that is left out; None where it is an error."""
+    return None if options.fail_on_data_loss else partial(_left_out, path, log)
+
+
+def _left_out(path: str, log: LogRef, position: int, low: int, high: int, text: str) -> None:
+    logger.warning(
+        "%s at byte %d: %s; %d offsets of %s, %d to %d, are left out",
+        path,
+        position,
+        text,
+        high - low,
+        log,
+        low,
+        high - 1,
+    )
+
+
 def _payloads(piece: Piece, options: ReadOptions) -> bool:
     return options.verify == "all" or (options.verify == "tail" and piece.is_last)
 
@@ -146,7 +168,8 @@ def _events(
 ) -> Iterator[Any]:
     payloads = _payloads(piece, options)
     try:
-        for window in read_windows(file, path, piece, layout.KIND_ROUTING, payloads=payloads):
+        told = _teller(path, log, options)
+        for window in read_windows(file, path, piece, layout.KIND_ROUTING, payloads=payloads, left_out=told):
             yield from decode_routing(
                 window, log, piece, names, schema.names, selection, options.batch_rows, schema
             )
@@ -166,7 +189,8 @@ def _messages(
 ) -> Iterator[Any]:
     payloads = _payloads(piece, options)
     try:
-        for window in read_windows(file, path, piece, layout.KIND_MESSAGES, payloads=payloads):
+        told = _teller(path, log, options)
+        for window in read_windows(file, path, piece, layout.KIND_MESSAGES, payloads=payloads, left_out=told):
             yield from decode_messages(
                 window, log, piece, schema.names, selection, options.batch_rows, schema
             )

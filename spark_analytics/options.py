@@ -43,7 +43,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "splitBytes": ("134217728", "most bytes of log in one task"),
     "batchRows": ("65536", "most rows in one Arrow batch"),
     "verify": ("all", "checksums: `all`; `tail`, of each log's last segment; `none`, of batch headers alone"),
-    "failOnDataLoss": ("true", "error if records are gone that the table had when it was loaded"),
+    "failOnDataLoss": ("true", "error if records are missing, gone since the table was loaded, or damaged"),
 }
 _CANONICAL = {name.lower(): name for name in OPTIONS}
 

@@ -7,7 +7,7 @@ the cost per batch is a few microseconds here and nothing there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -104,11 +104,15 @@ class Window:
 
 
 class BadBatch(Exception):
-    """No good batch stands at a position; the caller knows what that means."""
+    """No good batch stands at a position; the caller knows what that means.
 
-    def __init__(self, position: int, text: str) -> None:
+    The next one is not before ``after``: behind the payload, where the header is good.
+    """
+
+    def __init__(self, position: int, text: str, after: int = 0) -> None:
         super().__init__(text)
         self.position = position
+        self.after = after or position + 1
 
 
 class Gap(Exception):
@@ -202,38 +206,84 @@ def iterate_batches(
                 least = length
                 break
             if payloads and crc32(buffer[at + header_size : at + length]) != batch.payload_crc:
-                raise BadBatch(position, "the checksum of the payload is wrong")
+                raise BadBatch(position, "the checksum of the payload is wrong", position + length)
             yield batch
             expected = batch.last + 1
             position += length
 
 
-def read_windows(file: int, path: str, piece: Piece, kind: int, *, payloads: bool) -> Iterator[Window]:
+#: Told of a range that is left out: place in the file, first offset, offset behind it, what is wrong.
+LeftOut = Callable[[int, int, int, str], None]
+
+
+def read_windows(
+    file: int, path: str, piece: Piece, kind: int, *, payloads: bool, left_out: LeftOut | None = None
+) -> Iterator[Window]:
     """Windows of the batches of one kind; the others are passed over (their checksums are verified too).
 
+    With ``left_out`` it is told of bad batches, and reading goes on behind them.
+
     Raises:
-        CorruptLog: a batch of the piece is not as it was written.
+        CorruptLog: a batch of the piece is not as it was written; names the offsets that cannot be read.
         FormatVersionError: another version wrote it, or it is compressed.
         Gap: after its last batch, offsets are missing before ``piece.next``.
     """
     window: Window | None = None
     expected = piece.first
-    try:
-        for batch in iterate_batches(file, path, piece.start, piece.end, piece.first, payloads=payloads):
-            if batch.base >= piece.high:
+    start, first = piece.start, piece.first
+    while True:
+        try:
+            for batch in iterate_batches(file, path, start, piece.end, first, payloads=payloads):
+                if batch.base >= piece.high:
+                    expected = piece.next
+                    break
+                expected = batch.last + 1
+                if batch.kind != kind or batch.last < piece.low or not batch.records:
+                    continue
+                if window is None or window.data is not batch.data or window.record_size != batch.record_size:
+                    if window is not None:
+                        yield window
+                    window = Window(path, batch.position - batch.at, batch.data, batch.record_size)
+                window.starts.append(batch.at)
+            break
+        except BadBatch as error:
+            found = _next_good(file, path, error.after, piece.end, expected)
+            behind = piece.high if found is None else found.base
+            if left_out is None:
+                raise CorruptLog(
+                    path,
+                    error.position,
+                    expected,
+                    f"{error}, so offsets {expected} to {behind - 1} cannot be read; "
+                    "option failOnDataLoss=false leaves them out, with a warning",
+                ) from None
+            left_out(error.position, expected, behind, str(error))
+            expected = behind
+            if found is None:
                 expected = piece.next
                 break
-            expected = batch.last + 1
-            if batch.kind != kind or batch.last < piece.low or not batch.records:
-                continue
-            if window is None or window.data is not batch.data or window.record_size != batch.record_size:
-                if window is not None:
-                    yield window
-                window = Window(path, batch.position - batch.at, batch.data, batch.record_size)
-            window.starts.append(batch.at)
-    except BadBatch as error:
-        raise CorruptLog(path, error.position, expected, str(error)) from None
+            start, first = found.position, found.base
     if window is not None:
         yield window
     if piece.next not in (-1, expected):
         raise Gap(expected, piece.next)
+
+
+def _next_good(file: int, path: str, start: int, end: int, least: int) -> Batch | None:
+    """The first whole batch at or behind a position whose offsets begin at ``least`` or later."""
+    while start < end:
+        data = os.pread(file, min(WINDOW_BYTES, end - start), start)
+        at = data.find(layout.BATCH_MAGIC)
+        while at >= 0:
+            try:
+                for batch in iterate_batches(file, path, start + at, end, -1, payloads=True):
+                    if batch.base >= least:
+                        return batch
+                    break
+            except (BadBatch, FormatVersionError):
+                pass  # these octets in a body
+            at = data.find(layout.BATCH_MAGIC, at + 1)
+        if start + len(data) >= end or not data:
+            return None
+        start += len(data) - len(layout.BATCH_MAGIC) + 1
+    return None

@@ -130,10 +130,19 @@ def _fill(
         except (CorruptLog, IncompleteDirectory):
             if attempt < _TRIES:
                 continue
-            if options.fail_on_data_loss or any(segment.base == mark.base for segment in segments or []):
+            if options.fail_on_data_loss:
                 raise
-            return replace(log, segments=tuple(segments or ()), lowest=mark.start, end=mark.end)
+            return replace(log, segments=tuple(_left(segments or [], mark)), lowest=mark.start, end=mark.end)
     raise AssertionError("the last try returns or raises")
+
+
+def _left(segments: list[Segment], mark: Mark) -> Iterator[Segment]:
+    """What there is below the mark."""
+    for segment in segments:
+        if segment.base < mark.base:
+            yield segment
+        elif segment.base == mark.base:
+            yield segment._replace(size=min(segment.size, mark.position))
 
 
 def _with_ends(

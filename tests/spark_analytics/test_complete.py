@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -121,6 +122,14 @@ def test_any_one_folder_removed(tmp_path: Path) -> None:
         (tmp_path / "away").rename(path)
 
 
+def test_what_is_left_of_a_segment_that_is_cut(tmp_path: Path) -> None:
+    log = live_directory(tmp_path)[2]
+    os.truncate(log.path, log.path.stat().st_size // 2 + 3)
+    with pytest.raises(CorruptLog, match="the file is not there or shorter"):
+        read_arrow(tmp_path, table="messages")
+    assert read_arrow(tmp_path, table="messages", failOnDataLoss="false").num_rows == 55
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     logs = live_directory(tmp_path)
     description = logs[0].directory.parent / "log.json"
@@ -147,6 +156,34 @@ def test_segments_of_a_queue(tmp_path: Path) -> None:
     (mail.directory / f"{10:020d}.log").unlink()
     with pytest.raises(IncompleteDirectory, match=rf"{10:020d}\.log: this segment of queue 'mail'"):
         read_arrow(tmp_path, table="messages")
+
+
+@pytest.mark.parametrize("byte", [100, 140, 30, 0])
+def test_a_bad_batch_is_named_and_may_be_left_out(
+    tmp_path: Path, byte: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In its payload, or in its header: then the next batch is searched for."""
+    stamp(tmp_path)
+    (events,) = routing_log(tmp_path, "/", NAMES)
+    queue = queue_log(tmp_path, "/", "jobs", "cd" * 16)
+    for number in range(3):
+        base = number * 5
+        events.append(routing_batch(base, [Run(0, b"ARLB", T0 + base + n) for n in range(5)]))
+        queue.append(
+            messages_batch(base, base + 4, [Sent(base + n, T0 + base, body=b"ARLB" * 30) for n in range(5)])
+        )
+    write_marks(tmp_path, [events, queue])
+    for log, table in ((events, "routing"), (queue, "messages")):
+        content = bytearray(log.path.read_bytes())
+        content[len(content) // 3 + byte] ^= 1
+        log.path.write_bytes(content)
+        with pytest.raises(CorruptLog, match=r"offsets 5 to 9 cannot be read; option failOnDataLoss=false"):
+            read_arrow(tmp_path, table=table)
+        caplog.clear()
+        left = read_arrow(tmp_path, table=table, columns="offset", failOnDataLoss="false")
+        assert left["offset"].to_pylist() == [*range(5), *range(10, 15)]
+        (warning,) = caplog.messages
+        assert re.search(rf"{log.path} at byte \d+: .*; 5 offsets of .*, 5 to 9, are left out", warning)
 
 
 def test_a_settled_segment_may_be_gone(tmp_path: Path) -> None:
