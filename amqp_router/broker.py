@@ -10,6 +10,7 @@ import asyncio
 import base64
 import logging
 import os
+import resource
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from amqp_router import logs
+from amqp_router import logs, process
 from amqp_router.auth.backends import Authenticator, AuthOptions, User
 from amqp_router.auth.guard import Guard
 from amqp_router.auth.mechanisms import MECHANISMS
@@ -54,6 +55,8 @@ from vhosts.vhost import VirtualHost
 GOODBYE_S = 2.0
 #: Messages freed per turn of the loop when a long queue is purged or deleted.
 FREE_SLICE = 10_000
+#: Seconds until a queue tries again to read messages after an error that passes.
+STALL_S = 0.5
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
@@ -160,7 +163,9 @@ class Broker:
         self.definitions.start()
         self.commits.committed = self.definitions.committed
         options = LogOptions(
-            segment_bytes_max=settings.segment_bytes, settle_delay_ms=settings.settle_sync_ms
+            segment_bytes_max=settings.segment_bytes,
+            settle_delay_ms=settings.settle_sync_ms,
+            descriptors_max=process.log_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         )
         loop = self._loop
         flusher = self._flusher = Flusher()
@@ -299,6 +304,8 @@ class Broker:
         queue.budget = self.budget
         queue.on_deleted = self._queue_deleted
         queue.on_failed = self._queue_failed
+        queue.on_resumed = self._queue_resumed
+        queue.on_stalled = self._queue_stalled
         queue.discard = self._discard
         if durable:
             self._open_log(queue, incarnation)
@@ -319,7 +326,7 @@ class Broker:
                 log = self.catalog.open(incarnation, vhost, queue.name, queue.arguments)
             except (PersistenceError, OSError) as error:
                 # That queue alone stands still; what is on disk is left as it is.
-                queue.error = f"its log cannot be read: {error}"
+                queue.error = queue.refusing = f"its log cannot be read: {error}"
                 self.event(logging.ERROR, "queue not available", queue=queue.name, vhost=vhost, reason=error)
                 return
         queue.log = log
@@ -335,9 +342,15 @@ class Broker:
 
     def _queue_failed(self, queue: Queue) -> None:
         """The operator must hear of it; clients do from their methods."""
-        self.event(
-            logging.ERROR, "queue failed", queue=queue.name, vhost=queue.vhost.name, reason=queue.error
-        )
+        what = "queue failed" if queue.error else "queue takes no messages until its log can be written"
+        self.event(logging.ERROR, what, queue=queue.name, vhost=queue.vhost.name, reason=queue.refusing)
+
+    def _queue_resumed(self, queue: Queue) -> None:
+        self.event(logging.INFO, "queue takes messages again", queue=queue.name, vhost=queue.vhost.name)
+
+    def _queue_stalled(self, queue: Queue) -> None:
+        """Its messages cannot be read while descriptors are used up."""
+        self._loop.call_later(STALL_S, self.enter, queue.unstall)
 
     def _queue_deleted(self, queue: Queue, rev: int) -> None:
         if queue.log is None and not queue.durable:

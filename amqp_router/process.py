@@ -26,6 +26,10 @@ TRIM_THRESHOLD_BYTES = 64 << 20
 #: A thread that runs Python code keeps the event loop waiting that long, not the default 5 ms.
 SWITCH_INTERVAL_S = 0.0005
 
+#: Descriptors of the logs to write, and as many to read, whatever the system grants.
+LOG_FILES_MIN = 16
+LOG_FILES_MAX = 4096
+
 
 def prepare(open_files: int, *, group_reads: bool = False) -> int:
     """Set up this process as a broker; returns how many file descriptors it may open.
@@ -36,6 +40,14 @@ def prepare(open_files: int, *, group_reads: bool = False) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     tune_allocator()
     return raise_open_files(open_files)
+
+
+def log_files(open_files: int) -> int:
+    """How many of ``open_files`` descriptors the logs keep open to write, and as many to read.
+
+    Transient messages on disk have half as many.
+    """
+    return min(max(open_files // 8, LOG_FILES_MIN), LOG_FILES_MAX)
 
 
 def raise_open_files(wish: int) -> int:

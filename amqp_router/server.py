@@ -21,9 +21,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from amqp_router import logs
+from amqp_router.process import log_files
+from persistence.errors import PASSING_ERRNOS
 
-#: Descriptors that connections leave to logs (256 to write, 256 to read), definitions and listeners.
-RESERVED_FILES = 640
+#: Descriptors that connections leave to definitions, routing logs and listeners, besides those of the logs.
+RESERVED_FILES = 128
+#: Connections accepted in one turn of the loop; the others wait in the kernel's queue.
+ACCEPTS_PER_TURN = 64
+#: Nobody is accepted for so long after the system had no descriptor or memory for a connection.
+ACCEPT_PAUSE_S = 1.0
 #: Clients waiting to be accepted; a reconnect of thousands must not be refused by the kernel.
 BACKLOG = 1024
 #: The options that say where AMQP clients are served.
@@ -63,7 +69,8 @@ class ServerOptions:
 
 def connections_allowed(wish: int, open_files: int) -> int:
     """`wish` connections, or as many as the limit of open files leaves (0: no wish)."""
-    possible = max(open_files - RESERVED_FILES, open_files // 4)
+    reserved = RESERVED_FILES + 5 * log_files(open_files) // 2
+    possible = max(open_files - reserved, open_files // 4)
     return min(wish, possible) if wish else possible
 
 
@@ -91,8 +98,12 @@ class Server:
         self._node = node
         self._logger = logger
         self._sockets = bind(options.bind, options.amqp_port)
-        self._listeners: list[asyncio.Server] = []
         self._seldom = logs.Seldom()
+        self._loop: asyncio.AbstractEventLoop
+        self._is_listening = False
+        self._is_paused = False
+        #: Connections accepted whose protocol is being made.
+        self._accepting: set[asyncio.Task[None]] = set()
         self.refused_count = 0
 
     @property
@@ -107,24 +118,28 @@ class Server:
         Raises:
             ListenError: the port was taken in the meantime.
         """
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         await self._node.start()
         for sock in self._sockets:
+            sock.setblocking(False)
             try:
-                listener = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
+                sock.listen(BACKLOG)
             except OSError as error:  # somebody else bound the port as well, and was faster to listen
                 raise ListenError(bind_problem(self._options.bind, self.address[1], error)) from None
-            self._listeners.append(listener)
+        self._is_listening = True
+        self._resume()
 
     async def stop(self) -> None:
         """Accept nobody new, then stop the broker."""
-        for listener in self._listeners:
-            listener.close()
         self.close()
+        for task in list(self._accepting):
+            task.cancel()
         await self._node.stop()
 
     def close(self) -> None:
         """Give the addresses back."""
+        self._pause()
+        self._is_listening = False
         for sock in self._sockets:
             sock.close()
 
@@ -141,7 +156,58 @@ class Server:
             reason=f"{self._options.connections_max} connections are open, which is the most allowed",
         )
 
-    def _accept(self) -> asyncio.BaseProtocol:
+    def _pause(self) -> None:
+        if self._is_listening:
+            for sock in self._sockets:
+                self._loop.remove_reader(sock)
+
+    def _resume(self) -> None:
+        if self._is_listening:
+            for sock in self._sockets:
+                self._loop.add_reader(sock, self._accept, sock)
+
+    def _accept(self, sock: socket.socket) -> None:
+        """Take clients off the kernel's queue.
+
+        asyncio's own server calls accept a thousand times in a turn, and logs each that fails.
+        """
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                client, _ = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in PASSING_ERRNOS | {errno.ENOBUFS}:
+                    raise
+                self._accept_failed(error)
+                return
+            self._is_paused = False
+            client.setblocking(False)
+            task = self._loop.create_task(self._serve(client))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+    def _accept_failed(self, error: OSError) -> None:
+        if not self._is_paused:  # one line until somebody is accepted again
+            logs.event(
+                self._logger,
+                logging.ERROR,
+                "no connections accepted for now",
+                reason=error.strerror,
+                connections=self._node.connection_count,
+            )
+        self._is_paused = True
+        self._pause()
+        self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
+
+    async def _serve(self, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, client)
+        except BaseException:
+            client.close()
+            raise
+
+    def _protocol(self) -> asyncio.BaseProtocol:
         if self._node.connection_count >= self._options.connections_max:
             return Refusal(self.refused)
         return self._node.connection_factory()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+
+#: What the machine lacks for a while: space, quota, descriptors, memory. Nothing is damaged.
+PASSING_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
 
 class PersistenceError(Exception):
     """Base of this package's errors."""
 
 
 class LogFailed(PersistenceError):
-    """The log is fenced: a write, sync or read failed, and nothing more is accepted or confirmed.
+    """The log is fenced: a write, sync or read failed, and nothing is accepted or confirmed.
+
+    Until a restart, or after a passing error (``is_passing``) until a later attempt succeeds.
 
     ``errno`` is the system's number (``errno.EIO``, ``errno.ENOSPC`` ...), or 0.
     """
@@ -33,3 +40,8 @@ class CorruptLog(PersistenceError):
         self.path = path
         self.position = position
         self.text = text
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the same call may succeed later: the disk is full, or descriptors are used up."""
+    return isinstance(error, (OSError, LogFailed)) and error.errno in PASSING_ERRNOS

@@ -9,11 +9,13 @@ are the caller's business: data is durable after ``File.sync``, a name (created,
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Protocol
 
 #: Most buffers one ``pwritev`` takes, and the most bytes: larger writes stall (4 MiB once took 12 ms).
@@ -293,19 +295,27 @@ def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) ->
 
 
 class FileCache:
-    """Open files by path, the least recently used closed beyond a limit.
+    """Open files by path, the least recently used closed beyond a limit, or when the process has no more.
 
     ``before_close`` is called with the path of a file about to be closed: a writer syncs a dirty one
-    there, since an error of later write-back would reach nobody once the descriptor is gone.
+    there, since an error of later write-back would reach nobody once the descriptor is gone. Several are
+    closed at once, and ``before_closing`` is called with their paths first: their syncs can share one.
     """
 
     def __init__(
-        self, disk: Disk, limit: int, *, write: bool, before_close: Callable[[str, File], None] | None = None
+        self,
+        disk: Disk,
+        limit: int,
+        *,
+        write: bool,
+        before_close: Callable[[str, File], None] | None = None,
+        before_closing: Callable[[list[str]], None] | None = None,
     ) -> None:
         self._disk = disk
         self._limit = limit
         self._write = write
         self._before_close = before_close
+        self._before_closing = before_closing
         self._files: OrderedDict[str, File] = OrderedDict()
 
     def get(self, path: str, *, create: bool = False) -> File:
@@ -313,15 +323,34 @@ class FileCache:
         if file is not None:
             self._files.move_to_end(path)
             return file
-        while len(self._files) >= self._limit:
-            self._close(next(iter(self._files)))
-        file = self._disk.open(path, write=self._write, create=create)
+        if len(self._files) >= self._limit:
+            self._make_room(max(self._limit // 8, len(self._files) - self._limit + 1))
+        file = self._open(path, write=self._write, create=create)
         self._files[path] = file
         return file
 
     def open_own(self, path: str) -> File:
         """A descriptor beside the cached one, for the caller to close."""
-        return self._disk.open(path)
+        return self._open(path)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def _open(self, path: str, *, write: bool = False, create: bool = False) -> File:
+        try:
+            return self._disk.open(path, write=write, create=create)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._files:
+                raise
+        self._make_room(len(self._files) // 2 + 1)
+        return self._disk.open(path, write=write, create=create)
+
+    def _make_room(self, count: int) -> None:
+        paths = list(islice(self._files, count))
+        if self._before_closing is not None:
+            self._before_closing(paths)
+        for path in paths:
+            self._close(path)
 
     def descriptor(self, path: str) -> int:
         """The descriptor of a file that is open, -1 if it is not or has none; it counts as a use."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
+import resource
 import socket
 from pathlib import Path
 
@@ -136,10 +139,10 @@ def test_name_with_two_addresses_shares_one_port() -> None:
 
 
 def test_connections_leave_descriptors_for_files() -> None:
-    assert connections_allowed(0, 65536) == 65536 - 640
+    assert connections_allowed(0, 65536) == 65536 - 128 - 4096 * 5 // 2
     assert connections_allowed(100, 65536) == 100
     assert connections_allowed(0, 256) == 64
-    assert connections_allowed(1_000_000, 1024) == 384
+    assert connections_allowed(1_000_000, 1024) == 1024 - 128 - 128 * 5 // 2
 
 
 def test_peer_text() -> None:
@@ -153,3 +156,31 @@ def test_ready_file_replaces_what_was_there(tmp_path: Path) -> None:
     write_ready_file(path, {"pid": 1})
     assert json.loads(path.read_text()) == {"pid": 1}
     assert [entry.name for entry in tmp_path.iterdir()] == ["ready.json"]
+
+
+async def test_no_descriptor_for_a_connection_is_a_pause(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("amqp_router.server.ACCEPT_PAUSE_S", 0.05)
+    listening = server(CountingNode())
+    await listening.start()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The client's socket takes the last descriptor there is.
+    with socket.socket() as client:
+        client.setblocking(False)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
+        held = []
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.dup(client.fileno()))
+        try:
+            await asyncio.get_running_loop().sock_connect(client, listening.address)
+            await asyncio.sleep(0.3)  # several attempts
+            assert caplog.text.count("no connections accepted for now") == 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for fd in held:
+                os.close(fd)
+        assert await asyncio.get_running_loop().sock_recv(client, 5) == b"hello"
+    assert "Traceback" not in caplog.text
+    await listening.stop()

@@ -67,6 +67,7 @@ class Catalog:
         #: Removes files of page logs; their removal takes long and nobody waits for it.
         self._janitor = janitor or ThreadWorker("page-files")
         self._readers = FileCache(disk, options.descriptors_max, write=False)
+        self._page_files = FileCache(disk, max(options.descriptors_max // 2, 1), write=True)
         self._states: dict[str, LogState] = {}
         #: Logs that have a state in the node's checkpoint, and no directory.
         self._gone: set[str] = set()
@@ -298,12 +299,13 @@ class Catalog:
 
     def new_page_log(self, name: str) -> PageLog:
         """A log for transient messages under memory pressure; gone with the process."""
-        return PageLog(self._disk, self._paging_dir, name, self.options, self._janitor)
+        return PageLog(self._disk, self._paging_dir, name, self.options, self._janitor, self._page_files)
 
     def stop(self) -> None:
         """Make everything durable and leave the mark of a clean stop; blocks."""
         self.sync.flush_and_stop(list(self.logs.values()))
         self._readers.close()
+        self._page_files.close()
         self._janitor.stop()
 
 

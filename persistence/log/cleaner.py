@@ -25,7 +25,7 @@ class Cleaner:
     def __init__(self, log: QueueLog, segment: Segment) -> None:
         self.log = log
         self.segment = segment
-        self.error: OSError | None = None
+        self.error: Exception | None = None
         #: Set once the new file is written.
         self.is_written = False
         # The number of the checkpoint to wait for.
@@ -92,7 +92,8 @@ class Cleaner:
                 file.sync()
             finally:
                 file.close()
-        except OSError as error:
+        except Exception as error:
+            # A fault of ours too must end this cleaning and not all that would come after it.
             self.error = error
 
     def discard(self, disk: Disk) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from ..errors import is_passing
 from ..files import Disk, File, FileCache, join, parent, replace_file
 from ..options import LogOptions
 from .checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 #: Behind the directory name of a deleted log until it is removed.
 DELETED_SUFFIX = ".deleted"
+#: From so many files on that are to be synced and closed, everything is written back at once first.
+_FLUSH_ALL_MIN = 8
 
 
 class Committer:
@@ -30,7 +33,13 @@ class Committer:
         self.disk = disk
         self._data_dir = data_dir
         self._options = options
-        self.files = FileCache(disk, options.descriptors_max, write=True, before_close=self._before_close)
+        self.files = FileCache(
+            disk,
+            options.descriptors_max,
+            write=True,
+            before_close=self._before_close,
+            before_closing=self._before_closing,
+        )
         self.journal = CommitJournal(disk, data_dir, options.journal_bytes_max)
         self._writers: dict[str, PartitionWriter] = {}
         self._failures: list[tuple[QueueLog, Exception]] = []
@@ -38,21 +47,28 @@ class Committer:
     def run(self, work: Round) -> None:
         written = []
         for submission in work.submissions:
-            if submission.batches:
+            if submission.batches or submission.again:
                 try:
+                    if submission.again:
+                        submission.writer.rewind(submission.batches[0] if submission.batches else None)
                     submission.writer.write(submission.batches)
                     self._writers[submission.writer.path] = submission.writer
                 except Exception as error:
                     submission.error = error
                     continue
                 written.append(submission)
-        self._sync(written)
+        if work.without_journal:
+            self.journal.retire()
+        self._sync(written, may_journal=not work.without_journal)
         for submission in work.submissions:
             if submission.checkpoint is not None and submission.error is None:
                 try:
                     self._checkpoint(submission, work.now_us)
                 except OSError as error:
-                    submission.error = error
+                    if is_passing(error) and submission.writer.failed is None:
+                        submission.checkpoint_error = error
+                    else:
+                        submission.error = error
         if work.drain_journal:
             self.journal.retire()
         limit = None if work.drain_journal else self._options.journal_syncs_per_round
@@ -61,9 +77,11 @@ class Committer:
         work.failures = self._failures
         self._failures = []
 
-    def _sync(self, written: Sequence[Submission]) -> None:
+    def _sync(self, written: Sequence[Submission], *, may_journal: bool) -> None:
         options = self._options
-        if len(written) > options.journal_logs_min and not self.journal.broken:
+        # The journal would not hold what they wrote before and could not sync.
+        may_journal = may_journal and not any(submission.again for submission in written)
+        if may_journal and len(written) > options.journal_logs_min and not self.journal.broken:
             size = sum(batch.length for submission in written for batch in submission.batches)
             if size <= options.journal_log_bytes_max * len(written):
                 try:
@@ -137,6 +155,9 @@ class Committer:
         except OSError as error:
             # No row names them any more: the next start removes them or puts them into quarantine.
             logger.warning("cannot remove the logs of deleted queues: %s", error)
+        except Exception:
+            # Ours. Those that come after these are removed all the same.
+            logger.exception("cannot remove the logs of deleted queues")
 
     def sync_names(self, directory: str) -> None:
         """Make a rename durable that need not be yet."""
@@ -144,6 +165,14 @@ class Committer:
             self.disk.sync_directory(directory)
         except OSError as error:
             logger.warning("cannot sync %s: %s", directory, error)
+
+    def _before_closing(self, paths: list[str]) -> None:
+        dirty = 0
+        for path in paths:
+            writer = self._writers.get(path)
+            dirty += writer is not None and writer.path == path and writer.dirty
+        if dirty >= _FLUSH_ALL_MIN:
+            self.disk.flush_all()
 
     def _before_close(self, path: str, file: File) -> None:
         writer = self._writers.pop(path, None)

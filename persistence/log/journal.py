@@ -9,6 +9,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
+from ..errors import is_passing
 from ..files import Disk, File, RealFile, join, read_file
 from .marks import sync_marks
 from .record import HEADER_SIZE, BatchHeader, parse_header
@@ -77,7 +78,8 @@ class CommitJournal:
         """Make the batches of ``submissions``, written to their segments already, durable here.
 
         Raises:
-            OSError: nothing of it may be taken as durable; the journal is not used again.
+            OSError: nothing of it may be taken as durable; unless the error passes, the journal is not used
+                again.
         """
         try:
             if self._file is None:
@@ -87,8 +89,8 @@ class CommitJournal:
             pieces, size = _entries(submissions)
             self._file.write(pieces, self._size)
             self._file.sync()
-        except OSError:
-            self.broken = True
+        except OSError as error:
+            self.broken = not is_passing(error)
             raise
         self._cover(submissions, size)
 

@@ -1,7 +1,9 @@
 """Transient messages moved out of memory: kept in a file, in order, for this process only.
 
 Never synced and wiped at start. Messages keep the offsets they have in their queue. Content goes through the
-same batches as the durable log, so one decoder serves both.
+same batches as the durable log, so one decoder serves both. Files are open within a cache that all page logs
+share. A batch that cannot be written for now (no space, no descriptor) stays in memory and can be read; until
+it is written, no further message is taken.
 
 The file goes on in a new one every few MiB, so that what is dropped gives its room back, and is
 removed by the ``janitor``, a thread: dropping the pages of a large file takes the kernel a tenth of a second.
@@ -14,8 +16,8 @@ from functools import partial
 
 from amqp_router.protocol.message import Message
 
-from ..errors import LogFailed
-from ..files import Disk, File, join
+from ..errors import LogFailed, is_passing
+from ..files import Disk, FileCache, join
 from ..options import LogOptions
 from .messages import BatchView, MessagesBuilder
 from .record import Batch, parse_header
@@ -26,36 +28,39 @@ logger = logging.getLogger(__name__)
 
 
 class PageFile:
-    """One file of a page log, and the last offset in it. The one written and the one read are open."""
+    """One file of a page log, and the last offset in it."""
 
-    def __init__(self, path: str, file: File) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.file: File | None = file
         self.size = 0
         self.last = 0
-
-    def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
-            self.file = None
 
 
 class PageLog:
     """Made by ``Catalog.new_page_log``. Writes on the event loop: to the page cache, without a sync."""
 
-    def __init__(self, disk: Disk, directory: str, name: str, options: LogOptions, janitor: Worker) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        name: str,
+        options: LogOptions,
+        janitor: Worker,
+        files: FileCache,
+    ) -> None:
         self._disk = disk
+        self._cache = files
         self._janitor = janitor
         self._directory = directory
         self._name = name
         self._options = options
         self._builder = MessagesBuilder()
-        #: Batches still wanted, with the file each is in; ``_first`` is the index of the lowest.
-        self._batches: list[tuple[Batch, PageFile]] = []
+        #: Batches still wanted, with the file each is in; ``_first`` is the index of the lowest. The last
+        #: one has no file until it is written.
+        self._batches: list[tuple[Batch, PageFile | None]] = []
         self._first = 0
         self._files: list[PageFile] = []
         self._files_made = 0
-        self._read: PageFile | None = None
         self._view = BatchView()
         self._dropped_below = 0
 
@@ -63,9 +68,11 @@ class PageLog:
         """Take over a message's content; its offset is above that of all messages here.
 
         Raises:
-            LogFailed: the file cannot be written.
+            LogFailed: the file cannot be written, for now if the error is a passing one; the message is not
+                taken.
         """
         builder = self._builder
+        self._write_last()
         size = message.header_size + message.body_size + 32
         if builder.count and (
             builder.message is not None or builder.size + size > self._options.batch_bytes_max
@@ -83,20 +90,29 @@ class PageLog:
         self._last = message.offset
 
     def _write(self) -> None:
-        batch = self._builder.close(self._last, 0)
+        self._batches.append((self._builder.close(self._last, 0), None))
+        self._write_last()
+
+    def _write_last(self) -> None:
+        """Write the last batch unless it is."""
+        if not self._batches or self._batches[-1][1] is not None:
+            return
+        batch, _ = self._batches.pop()
+        if batch.last < self._dropped_below:
+            self._first = min(self._first, len(self._batches))
+            return  # read from memory meanwhile
+        self._batches.append((batch, None))
         header = batch.pack_header(0)
         try:
             if not self._files or self._files[-1].size >= self._options.page_bytes_max:
                 self._disk.make_directory(self._directory)
-                if self._files:
-                    self._files[-1].close()
                 path = join(self._directory, f"{self._name}-{self._files_made}.page")
+                self._cache.get(path, create=True)
                 self._files_made += 1
-                self._files.append(PageFile(path, self._disk.open(path, write=True, create=True)))
+                self._files.append(PageFile(path))
             page_file = self._files[-1]
-            assert page_file.file is not None
             pieces: list[bytes | memoryview] = [header, *batch.pieces]
-            page_file.file.write(pieces, page_file.size)
+            self._cache.get(page_file.path).write(pieces, page_file.size)
         except OSError as error:
             raise LogFailed(str(error), error.errno or 0) from error
         batch.position = page_file.size
@@ -104,7 +120,7 @@ class PageLog:
         batch.message = None
         page_file.size += batch.length
         page_file.last = batch.last
-        self._batches.append((batch, page_file))
+        self._batches[-1] = (batch, page_file)
 
     def read(
         self, from_offset: int, limit_offset: int, max_messages: int, max_bytes: int
@@ -117,7 +133,11 @@ class PageLog:
             LogFailed: the file cannot be read.
         """
         if self._builder.count:
-            self._write()
+            try:
+                self._write()
+            except LogFailed as error:
+                if not is_passing(error):
+                    raise
         messages: list[Message] = []
         size = 0
         offset = max(from_offset, self._dropped_below)
@@ -149,17 +169,20 @@ class PageLog:
                 high = middle
         return low
 
-    def _open(self, batch: Batch, page_file: PageFile) -> None:
+    def _open(self, batch: Batch, page_file: PageFile | None) -> None:
         view = self._view
         if view.base == batch.base and view.last == batch.last:
             return
+        if page_file is None:
+            if batch.message is None:
+                view.open_pieces(batch)
+                return
+            # A large message is read from its file alone.
+            self._write_last()
+            page_file = self._batches[-1][1]
+            assert page_file is not None
         try:
-            if page_file.file is None:
-                if self._read is not None and self._read is not self._files[-1]:
-                    self._read.close()
-                page_file.file = self._disk.open(page_file.path)
-                self._read = page_file
-            data = page_file.file.read(batch.length, batch.position)
+            data = self._cache.get(page_file.path).read(batch.length, batch.position)
         except OSError as error:
             raise LogFailed(str(error), error.errno or 0) from error
         header = parse_header(data, 0)
@@ -191,15 +214,14 @@ class PageLog:
 
     def _remove(self, files: list[PageFile]) -> None:
         if files:
-            if self._read in files:
-                self._read = None  # the janitor closes it
+            for page_file in files:
+                self._cache.drop(page_file.path)
             self._janitor.submit(partial(_remove_files, self._disk, files))
 
 
 def _remove_files(disk: Disk, files: list[PageFile]) -> None:
     for page_file in files:
         try:
-            page_file.close()
             disk.unlink(page_file.path)
         except OSError as error:
             # The next start wipes it.

@@ -60,6 +60,11 @@ class Partition:
         del self._bases[at]
         self._readers.drop(segment.path)
 
+    def close_files(self) -> None:
+        """The log is deleted: open files would keep its space."""
+        for segment in self.segments:
+            self._readers.drop(segment.path)
+
     def reset(self) -> None:
         """Know no segment: they are loaded anew."""
         for segment in self.segments:

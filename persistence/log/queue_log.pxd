@@ -26,6 +26,7 @@ cdef class QueueLog:
     cdef public list epochs
     cdef public unsigned long long redelivered_floor
     cdef public object failed
+    cdef public bint passing
     cdef public bint dirty
     cdef public bint settles_dirty
     cdef public SettleState state
@@ -33,6 +34,7 @@ cdef class QueueLog:
     cdef public bint deleted
     cdef public unsigned long long checkpoint_offset
     cdef public unsigned long checkpoints_durable
+    cdef public bint checkpoint_unsure
     cdef unsigned long _checkpoints
     cdef object _sync
     cdef bytes _boot_id
@@ -46,6 +48,7 @@ cdef class QueueLog:
     cdef SettleRuns _runs
     cdef Tail _tail
     cdef list _outbox
+    cdef list _unremoved
     cdef LogReader _reader
 
     @cython.locals(builder=MessagesBuilder, size=cython.ulonglong, offset=cython.ulonglong)

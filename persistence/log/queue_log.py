@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from amqp_router.protocol.message import Message
 
-from ..errors import CorruptLog, LogFailed
+from ..errors import CorruptLog, LogFailed, is_passing
 from ..options import LogOptions
 from .checkpoint import LogState, SegmentState, pack_log
 from .messages import MessagesBuilder
@@ -51,7 +51,10 @@ class Listener(Protocol):
         """``log.high_watermark`` has moved up."""
 
     def on_log_failed(self, log: QueueLog, error: Exception) -> None:
-        """The log is fenced: what is not confirmed will never be."""
+        """The log is fenced: what is not confirmed will never be. ``log.passing``: for a while only."""
+
+    def on_log_resumed(self, log: QueueLog) -> None:
+        """The passing error has passed: the log takes messages again."""
 
 
 class QueueLog:
@@ -84,6 +87,8 @@ class QueueLog:
         #: Unsettled messages below it may have been delivered before.
         self.redelivered_floor = 0
         self.failed: Exception | None = None
+        #: ``failed`` is an error that passes: the sync tries again. Reads and settles go on meanwhile.
+        self.passing = False
         #: In the sync's list of logs with messages, with settles.
         self.dirty = False
         self.settles_dirty = False
@@ -95,6 +100,8 @@ class QueueLog:
         self.checkpoint_offset = 0
         #: The number of the last checkpoint of this process that is durable.
         self.checkpoints_durable = 0
+        #: A later checkpoint failed: either of the two may stand on disk.
+        self.checkpoint_unsure = False
         self._checkpoints = 0
         self._sync = sync
         self._boot_id = boot_id
@@ -108,6 +115,8 @@ class QueueLog:
         self._runs = SettleRuns()
         self._tail = Tail()
         self._outbox: list[Batch] = []
+        #: Segments taken out of the partition for a checkpoint that could not be written.
+        self._unremoved: list[Segment] = []
         self._reader = LogReader(self, self._tail)
 
     # -- appending ------------------------------------------------------------------------------------
@@ -233,11 +242,11 @@ class QueueLog:
         """The message at ``offset`` was acked, rejected ... (``record.ACK`` to ``RETURN``).
 
         ``gap`` is the message's: offsets directly before it that are no message. One that is settled
-        already, or never was in the log, changes nothing. A fenced log forgets it.
+        already, or never was in the log, changes nothing. A log that is fenced for good forgets it.
         """
         returns = 0
         settled = 0
-        if self.failed is not None:
+        if self.failed is not None and not self.passing:
             return
         if kind == _RETURN:
             if offset >= self.end or self.state.is_settled(offset):
@@ -304,13 +313,43 @@ class QueueLog:
     def take(self) -> Submission:
         """What was sealed, as one piece of work for a round; call it right after ``seal``."""
         submission = Submission(self, self.writer)
-        submission.batches = self._outbox
+        if self.failed is None:
+            submission.batches = self._outbox
         self._outbox = []
         submission.end = self._next_base
         submission.generation = self.generation
         if self.checkpoint_due and not self.failed:
             self._take_checkpoint(submission)
         return submission
+
+    def take_again(self) -> Submission:
+        """Everything that is not known to be written, for an attempt after a passing error."""
+        self.dirty = self.settles_dirty = False
+        self._close_all()
+        self._outbox = []
+        submission = Submission(self, self.writer)
+        submission.again = True
+        submission.batches = self._tail.all()
+        submission.end = self._next_base
+        submission.generation = self.generation
+        return submission
+
+    def resume(self) -> None:
+        """The attempt has succeeded: go on as before the error."""
+        self.failed = None
+        self.passing = False
+        if self._runs.count:
+            self.settles_dirty = True
+            self._sync.commit_settles(self)
+        if self.checkpoint_due or self._builder.count:
+            self._mark_dirty()
+        if self.listener is not None:
+            self.listener.on_log_resumed(self)
+
+    def checkpoint_failed(self, removed: list[Segment]) -> None:
+        """A round's checkpoint was not written; ``removed`` go with a later one."""
+        self._unremoved += removed
+        self.checkpoint_unsure = True
 
     def request_checkpoint(self) -> int:
         """Have a checkpoint go with the next round; its number, for ``checkpoints_durable``."""
@@ -322,7 +361,8 @@ class QueueLog:
         self.checkpoint_due = False
         self._checkpoints += 1
         submission.checkpoint_number = self._checkpoints
-        submission.removed = self.partition.remove_settled()
+        submission.removed = self._unremoved + self.partition.remove_settled()
+        self._unremoved = []
         self.start = max(self.start, self.partition.segments[0].base)
         submission.checkpoint = self.pack_state()
         submission.index = self.partition.active.pack_index()
@@ -381,12 +421,22 @@ class QueueLog:
                 self.listener.on_high_watermark(self)
 
     def fail(self, error: Exception) -> None:
-        """Fence the log for good: nothing unconfirmed of it is ever confirmed by this process."""
-        if self.failed is None:
-            self.failed = error if isinstance(error, LogFailed) else _failure(error)
-            self._outbox = []
-            if self.listener is not None:
-                self.listener.on_log_failed(self, self.failed)
+        """Fence the log: nothing unconfirmed of it is ever confirmed by this process.
+
+        It stays so, but after a passing error: then the sync writes what it could not, as soon as it can,
+        and the log goes on.
+        """
+        failure = error if isinstance(error, LogFailed) else _failure(error)
+        passing = is_passing(failure)
+        if self.failed is not None and (passing or not self.passing):
+            return
+        self.failed = failure
+        self.passing = passing
+        self._outbox = []
+        if passing:
+            self._sync.retry(self)
+        if self.listener is not None:
+            self.listener.on_log_failed(self, failure)
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -466,6 +516,8 @@ class QueueLog:
         """
         self.generation += 1
         self._sync.settle_down()
+        if self.checkpoint_unsure:
+            raise LogFailed("a checkpoint could not be written yet")
         if end < self.checkpoint_offset:
             raise LogFailed(f"offset {end} lies below the checkpoint at {self.checkpoint_offset}")
         self._tail.clear()
@@ -477,8 +529,9 @@ class QueueLog:
         try:
             self._sync.truncate(self, end, keep_as_orphan)
         except (OSError, CorruptLog) as error:
-            self.fail(error)
-            raise LogFailed(str(error)) from error
+            failure = LogFailed(str(error))  # without a number: what is half cut does not go on
+            self.fail(failure)
+            raise failure from error
 
     # -- the log's life -------------------------------------------------------------------------------
 
@@ -509,6 +562,7 @@ class QueueLog:
             self.close()
             self.fail(LogFailed("the log is deleted"))
             self._tail.clear()
+            self.partition.close_files()
             self._sync.delete(self)
             self._reader.close()
 

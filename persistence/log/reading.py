@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from amqp_router.protocol.message import Message
 
-from ..errors import CorruptLog, LogFailed
+from ..errors import CorruptLog, LogFailed, is_passing
 from .partition import Cursor
 from .record import Batch
 from .settles import SettleState
@@ -60,6 +60,10 @@ class Tail:
 
     def clear(self) -> None:
         self._batches = []
+
+    def all(self) -> list[Batch]:
+        """The batches there are, in order."""
+        return list(self._batches)
 
 
 class LogReader:
@@ -148,8 +152,7 @@ class LogReader:
                     segment, position, header = self._random.header_for(offset)
                     data = self._random.raw(segment, position, header)
                 except (OSError, CorruptLog) as error:
-                    log.fail(error)
-                    raise LogFailed(str(error)) from error
+                    raise _unreadable(log, error) from error
                 last = header.last
             if last >= limit_offset or (found and size + len(data) > max_bytes):
                 break
@@ -185,8 +188,7 @@ class LogReader:
                 cursor.large = None
                 cursor.view.open_pieces(batch)
         except (OSError, CorruptLog) as error:
-            log.fail(error)
-            raise LogFailed(str(error)) from error
+            raise _unreadable(log, error) from error
 
     def _open_log(self) -> QueueLog:
         if self._log is None:
@@ -206,3 +208,10 @@ def _as_read(message: Message) -> Message:
     other.flags = (message.flags & 3) | 5
     other.channel = message.channel
     return other
+
+
+def _unreadable(log: QueueLog, error: OSError | CorruptLog) -> LogFailed:
+    """The error for the caller; the log is fenced unless the next attempt may succeed."""
+    if not is_passing(error):
+        log.fail(error)
+    return LogFailed(str(error), getattr(error, "errno", 0) or 0)

@@ -16,8 +16,10 @@ class Submission:
     """What one log hands to one round."""
 
     __slots__ = (
+        "again",
         "batches",
         "checkpoint",
+        "checkpoint_error",
         "checkpoint_number",
         "end",
         "error",
@@ -32,6 +34,8 @@ class Submission:
         self.log = log
         self.writer = writer
         self.batches: list[Batch] = []
+        #: The log was fenced by a passing error, and this is all that it could not write since.
+        self.again = False
         #: Everything below is durable once the round has succeeded.
         self.end = 0
         self.generation = 0
@@ -42,6 +46,8 @@ class Submission:
         self.index: tuple[str, bytes] | None = None
         self.removed: list[Segment] = []
         self.error: Exception | None = None
+        #: The checkpoint alone could not be written, for now: what it covers is durable without it.
+        self.checkpoint_error: OSError | None = None
 
 
 class Round:
@@ -53,6 +59,8 @@ class Round:
         self.now_us = now_us
         #: Sync everything the journal covers and remove it.
         self.drain_journal = False
+        #: Sync log by log: an attempt through the journal has failed.
+        self.without_journal = False
         #: (log, error) of logs that failed outside their own submission.
         self.failures: list[tuple[QueueLog, Exception]] = []
         self.journal_pending = False

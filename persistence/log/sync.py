@@ -3,8 +3,12 @@
 A round takes everything sealed by all dirty logs, writes it, syncs it (log by log, or through the commit
 journal when many small logs are dirty), and writes checkpoints that are due. What arrives meanwhile goes with
 the next round, so the sync under way is the batching. When a round is over its logs hear ``written``, and
-their queues ``on_high_watermark``. A log whose write or sync failed is fenced for good: the kernel may have
-dropped the pages and would report success next time.
+their queues ``on_high_watermark``.
+
+A log whose write or sync failed is fenced: the kernel may have dropped the pages and would report success
+next time. After an error that passes (no space, no descriptors) a later round writes everything anew that is
+not known to be durable, and the log goes on; after any other it stays fenced until a restart. A checkpoint
+that cannot be written for now is written later, and fences nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ..errors import CorruptLog
+from ..errors import PASSING_ERRNOS, is_passing
 from ..files import Disk
 from ..options import LogOptions
 from ._flush import Flusher
@@ -31,6 +35,11 @@ logger = logging.getLogger(__name__)
 
 #: Between two slices of a cleaning.
 _CLEAN_PAUSE_S = 0.005
+#: Segments are looked at for a cleaning once in this time.
+_CLEAN_CHECK_S = 1.0
+#: Before the first and at the most before any further attempt after a passing error.
+_RETRY_FIRST_S = 0.25
+_RETRY_LAST_S = 5.0
 
 
 class Timer(Protocol):
@@ -68,6 +77,11 @@ class LogSync:
         #: Deleted logs whose files are still there, and whether the worker has some of them.
         self._removals: list[QueueLog] = []
         self._removing = False
+        #: Logs fenced by an error that passes, with the seconds before their next attempt; those whose turn
+        #: it is; and logs whose checkpoint could not be written.
+        self._delays: dict[QueueLog, float] = {}
+        self._again: list[QueueLog] = []
+        self._checkpoint_delays: dict[QueueLog, float] = {}
         self.committer = Committer(disk, data_dir, options)
         self.marks = Marks(disk, data_dir)
         self._data_dir = data_dir
@@ -87,6 +101,9 @@ class LogSync:
         self._stopped = False
         self._cleaner: Cleaner | None = None
         self._clean_timer: Timer | None = None
+        #: Logs with rounds since they were looked at for a cleaning.
+        self._settled: dict[QueueLog, None] = {}
+        self._check_timer: Timer | None = None
         self.segments_cleaned = 0
         #: Called after every round, on the loop.
         self.on_round: Callable[[], None] | None = None
@@ -114,6 +131,32 @@ class LogSync:
         """Nothing waits and nothing is under way."""
         return self._round is None and not self._dirty and not self._settles
 
+    def retry(self, log: QueueLog) -> None:
+        """``log`` is fenced by a passing error: write again what it could not, after a while."""
+        delay = self._delays.get(log, _RETRY_FIRST_S)
+        self._delays[log] = min(delay * 2, _RETRY_LAST_S)
+        if not self._stopped:
+            self._call_later(delay, partial(self._retry_due, log))
+
+    def _retry_due(self, log: QueueLog) -> None:
+        if self._stopped or not log.passing:
+            self._delays.pop(log, None)
+            return
+        self._again.append(log)
+        if self._round is None:
+            self._begin()
+
+    def _checkpoint_later(self, log: QueueLog) -> None:
+        delay = self._checkpoint_delays.get(log, _RETRY_FIRST_S)
+        self._checkpoint_delays[log] = min(delay * 2, _RETRY_LAST_S)
+        if not self._stopped:
+            self._call_later(delay, partial(self._checkpoint_again, log))
+
+    def _checkpoint_again(self, log: QueueLog) -> None:
+        if not log.deleted and not self._stopped:
+            log.request_checkpoint()
+            self.start_round()
+
     def start_round(self) -> None:
         """Seal and submit all that is dirty, unless a round is under way (its end starts the next)."""
         if self._round is None and self._dirty:
@@ -129,11 +172,12 @@ class LogSync:
         settles, self._settles = self._turn(self._settles)
         # The timer stays: one that comes early for the next settles is cheaper than one per round.
         now_us = self._wall_us()
-        submissions: list[Submission] = []
+        again, self._again = self._again, []
+        submissions = [log.take_again() for log in again if log.passing]
         new = 0
         for log in dirty + settles:
-            if not log.dirty and not log.settles_dirty:
-                continue  # was in both lists
+            if log.deleted or not (log.dirty or log.settles_dirty):
+                continue  # or was in both lists
             if not log.writer.created:
                 new += 1
                 if new > self._options.new_logs_per_round and not self._stopped:
@@ -145,6 +189,9 @@ class LogSync:
             if submission.batches or submission.checkpoint is not None:
                 submissions.append(submission)
         if not submissions and not drain_journal:
+            if self._dirty or self._settles:
+                # Those that had their turn were nothing to write; the others must not wait for a tick.
+                self._begin()
             return
         work = Round(submissions, self._clock(), now_us)
         work.drain_journal = drain_journal
@@ -173,7 +220,7 @@ class LogSync:
         left = self._options.quick_bytes_max
         writes = []
         for submission in submissions:
-            if submission.checkpoint is not None or not submission.batches:
+            if submission.checkpoint is not None or not submission.batches or submission.again:
                 return False
             job = submission.writer.quick(submission.batches, left)
             if job is None:
@@ -210,7 +257,8 @@ class LogSync:
             self._finished(work)
         else:
             # The worker finds out whose fault it is, without the journal: its pages may be lost by now.
-            self.committer.journal.broken = True
+            work.without_journal = True
+            self.committer.journal.broken = error not in PASSING_ERRNOS
             self._worker.submit(partial(self._run_in_worker, work))
         deferred, self._deferred = self._deferred, []
         for job in deferred:
@@ -237,7 +285,7 @@ class LogSync:
         """A round is over: tell its logs, and begin the next one if something is dirty."""
         if self._round is work:
             self._finish(work)
-            if self._dirty and self._round is None:
+            if (self._dirty or self._again) and self._round is None:
                 self._begin()
 
     def _finish(self, work: Round) -> None:
@@ -250,18 +298,32 @@ class LogSync:
         for submission in work.submissions:
             log = submission.log
             if submission.error is not None:
-                log.fail(submission.error)
+                self._submission_failed(submission, submission.error)
                 continue
+            if submission.again:
+                self._delays.pop(log, None)
+                if log.passing:
+                    log.resume()
             log.written(submission.end, submission.generation)
             if log.failed is None:
                 self.marks.set(log)
-            if submission.checkpoint is not None:
+            self._settled[log] = None
+            if submission.checkpoint_error is not None:
+                if log not in self._checkpoint_delays:
+                    logger.warning("a checkpoint is put off: %s", submission.checkpoint_error)
+                log.checkpoint_failed(submission.removed)
+                self._checkpoint_later(log)
+            elif submission.checkpoint is not None:
+                self._checkpoint_delays.pop(log, None)
+                log.checkpoint_unsure = False
                 log.checkpoints_durable = submission.checkpoint_number
                 log.checkpoint_offset = submission.end
                 self._clean_next(log)
             if log.is_idle():
                 self._note_idle(log, now)
         self._swap_cleaned()
+        if self._settled and self._check_timer is None and not self._stopped:
+            self._check_timer = self._call_later(_CLEAN_CHECK_S, self._check_cleaning)
         if self._settles and self._settle_timer is None:
             self._settle_timer = self._call_later(self._options.settle_delay_ms / 1000, self._settles_due)
         if work.journal_pending and self._journal_timer is None and not self._stopped:
@@ -269,12 +331,32 @@ class LogSync:
         if self.on_round is not None:
             self.on_round()
 
+    def _submission_failed(self, submission: Submission, error: Exception) -> None:
+        log = submission.log
+        if submission.checkpoint is not None:
+            log.checkpoint_failed(submission.removed)
+            log.checkpoint_due = True
+        log.fail(error)
+        if submission.again and log.passing:
+            self.retry(log)
+
     def _journal_idle(self) -> None:
         self._journal_timer = None
         if self._round is None:
             self._begin(drain_journal=True)
         else:
             self._journal_timer = self._call_later(self._options.journal_idle_ms / 1000, self._journal_idle)
+
+    def _check_cleaning(self) -> None:
+        """Look whether logs of the last rounds have a segment to clean, without waiting for a checkpoint."""
+        self._check_timer = None
+        while self._settled and self._cleaner is None and not self._stopped:
+            log = next(iter(self._settled))
+            del self._settled[log]
+            if not log.deleted:
+                self._clean_next(log)
+        if self._settled and not self._stopped:
+            self._check_timer = self._call_later(_CLEAN_CHECK_S, self._check_cleaning)
 
     def _clean_next(self, log: QueueLog) -> None:
         """Begin to rewrite a segment of ``log`` if one is worth it; one at a time on a node."""
@@ -296,9 +378,12 @@ class LogSync:
             if not cleaner.step(self._options.clean_slice_bytes):
                 self._clean_timer = self._call_later(_CLEAN_PAUSE_S, self._clean)
                 return
-        except (OSError, CorruptLog) as error:
+        except Exception as error:
             self._cleaner = None
-            cleaner.log.fail(error)
+            if is_passing(error):
+                logger.warning("cannot rewrite a segment now: %s", error)
+            else:
+                cleaner.log.fail(error)
             return
         self._later(partial(self._write_cleaned, cleaner))
         self.start_round()
@@ -322,7 +407,7 @@ class LogSync:
                 return
             try:
                 cleaner.finish(disk)
-            except OSError as error:
+            except Exception as error:
                 cleaner.error = error
             else:
                 self.segments_cleaned += 1
@@ -408,7 +493,8 @@ class LogSync:
         """
         self._stopped = True
         self.settle_down()
-        while self._dirty or self._settles:
+        self._again = list(self._delays)  # a last attempt
+        while self._dirty or self._settles or self._again:
             self._begin()
             self.settle_down()
         self._begin(drain_journal=True)
@@ -430,6 +516,7 @@ class LogSync:
         if self._flusher is not None:
             self._flusher.stop()
             self._flusher = None
-        for timer in (self._settle_timer, self._journal_timer, self._idle_timer, self._clean_timer):
+        timers = (self._settle_timer, self._journal_timer, self._idle_timer, self._clean_timer)
+        for timer in (*timers, self._check_timer):
             if timer is not None:
                 timer.cancel()

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 from ..errors import CorruptLog
 from ..files import Disk, File, FileCache, join, parent, read_file, replace_file
-from .record import Batch
+from .record import HEADER_SIZE, Batch, parse_header
 from .segment import Segment
 
 _U32_MAX = 0xFFFFFFFF
@@ -41,7 +42,8 @@ class PartitionWriter:
     """Writes batches where the loop placed them; used by the worker thread alone.
 
     ``dirty`` = bytes written to the current segment, or a name put into the directory, that are not synced.
-    A write or sync that fails is final: ``failed`` keeps the error and everything later raises it.
+    After a write or sync has failed, ``failed`` keeps the error and everything later raises it; ``rewind``
+    begins again after a passing error.
     """
 
     def __init__(self, disk: Disk, files: FileCache, directory: str, description: dict[str, Any]) -> None:
@@ -116,6 +118,61 @@ class PartitionWriter:
             self.failed = error
             raise
 
+    def rewind(self, first: Batch | None) -> None:
+        """Begin again after a passing error; ``first`` is the first batch that is not known to be written.
+
+        What stands before it without being synced is read, checked and written again: a sync that failed
+        has marked its pages clean, and the next one would skip them. What stands behind it is cut off.
+
+        Raises:
+            CorruptLog: what was written is not there any more.
+            OSError: the error has not passed.
+        """
+        self.failed = None
+        try:
+            self._rewind(first)
+        except (OSError, CorruptLog) as error:
+            self.failed = error
+            raise
+
+    def _rewind(self, first: Batch | None) -> None:
+        current = self._segment
+        if current is None:
+            return
+        self._files.drop(self._path)
+        self.dirty = self._names_dirty = True
+        segment = first.segment if first is not None else None
+        if first is not None and isinstance(segment, Segment) and segment.base <= current.base:
+            if first.position == 0:
+                # The file may not exist; the segment before it was synced before it was begun.
+                self._segment = None
+                self._path = ""
+                self._position = self._synced = 0
+                return
+            # A segment is synced completely before the next one is begun.
+            self._synced = min(self._synced, first.position) if segment is current else first.position
+            self._segment = segment
+            self._path = segment.path
+            self._position = first.position
+        file = self._files.get(self._path)
+        file.truncate(self._position)
+        self._write_again(file)
+
+    def _write_again(self, file: File) -> None:
+        """Write what is not synced over itself, batch by batch."""
+        position = self._synced
+        while position < self._position:
+            header = parse_header(file.read(HEADER_SIZE, position), 0)
+            if header is None or position + header.length > self._position:
+                raise CorruptLog(
+                    self._path, position, "a batch is gone that a failed sync was to make durable"
+                )
+            data = file.read(header.length, position)
+            if crc32(memoryview(data)[HEADER_SIZE:]) != header.payload_crc:
+                raise CorruptLog(self._path, position, "a failed sync has damaged a batch")
+            file.write([data], position)
+            position += header.length
+
     def quick(self, batches: Sequence[Batch], bytes_max: int) -> tuple[int, int, list[bytes]] | None:
         """Descriptor, position and pieces, if all that is to do is one small write to the open segment.
 
@@ -158,6 +215,8 @@ class PartitionWriter:
             self.sync()
             if closed.index is not None:
                 replace_file(self._disk, closed.index_path, closed.index.pack(), durable=False)
+            # Not written any more; open, it would keep its space after it is removed or rewritten.
+            self._files.drop(closed.path)
         self._segment = segment
         self._path = segment.path
         self._position = self._synced = 0

@@ -108,6 +108,39 @@ def test_one_log_fails(broker: RouterProcess, calls: str, error: str) -> None:
         assert publish(wire, "", SICK, b"healed").name == "basic.ack"
 
 
+@pytest.mark.parametrize("error", ["ENOSPC", "EMFILE"])
+def test_log_goes_on_once_the_disk_takes_it_again(broker: RouterProcess, error: str) -> None:
+    """Without a restart; consumers stay, and what they acknowledged meanwhile stays acknowledged."""
+    wire = opened(broker)
+    assert publish(wire, "", SICK, b"before").name == "basic.ack"
+    consumer = Wire(broker.port)
+    consumer.open_channel(1)
+    consumer.ok(1, "basic.consume", queue=SICK, tag="t")
+    before = consumer.receive()
+    assert before.body == b"before"
+    with failing(broker, log_files(broker, SICK)[-1], "write,writev,pwrite64,pwritev,pwritev2", error):
+        assert publish(wire, "", SICK, b"refused").name == "basic.nack"
+        consumer.send(1, "basic.ack", delivery_tag=before.delivery_tag)
+        time.sleep(0.6)  # the next attempt fails as well
+        assert publish(wire, "", SICK, b"refused too").name == "basic.nack"
+    wait(lambda: publish(wire, "", SICK, b"healed").name == "basic.ack")
+    received = [consumer.receive()]
+    while received[-1].body != b"healed":
+        received.append(consumer.receive())
+    assert {message.name for message in received} == {"basic.deliver"}
+    assert {message.body for message in received} <= {b"refused", b"healed"}
+    assert "Traceback" not in broker.log()
+    assert "takes messages again" in broker.log()
+    consumer.close()
+    wire.close()
+    broker.kill9()
+    broker.start()
+    with opened(broker) as wire:
+        bodies = [message.body for message in wire.get_all(SICK)]
+        assert b"healed" in bodies
+        assert b"before" not in bodies
+
+
 def test_consumers_of_a_failed_log_are_told(broker: RouterProcess) -> None:
     """They are cancelled, or their channel is closed with an error that names the queue."""
     wire = opened(broker)

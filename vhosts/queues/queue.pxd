@@ -40,6 +40,10 @@ cdef class Queue(QueueHandle):
     cdef public bint dirty
     cdef public object waiting
     cdef public str error
+    cdef public str refusing
+    cdef public object on_resumed
+    cdef public object on_stalled
+    cdef public bint stalled
     cdef public unsigned long long publish_total
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total

@@ -25,7 +25,7 @@ from typing import Any
 from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
-from persistence.errors import PersistenceError
+from persistence.errors import PersistenceError, is_passing
 from vhosts.queues.consumers import Consumer
 from vhosts.queues.handle import QueueHandle, Run
 
@@ -72,16 +72,20 @@ class Queue(QueueHandle):
         "next_offset",
         "on_deleted",
         "on_failed",
+        "on_resumed",
+        "on_stalled",
         "open_pager",
         "pager",
         "publish_total",
         "redeliver_total",
+        "refusing",
         "requeued",
         "reread",
         "ring",
         "ring_bytes",
         "ring_count",
         "ring_head",
+        "stalled",
         "tick",
         "turn",
         "waiting",
@@ -93,8 +97,13 @@ class Queue(QueueHandle):
         self.budget: Any = None
         self.open_pager: Callable[[], Any]
         self.on_deleted: Callable[[Queue, int], None] | None = None
-        #: Told once, when ``error`` says why the queue cannot serve any more.
+        #: Told when ``error`` says why the queue cannot serve any more, or ``refusing`` why it takes nothing.
         self.on_failed: Callable[[Queue], None] | None = None
+        #: Told when the queue takes messages again.
+        self.on_resumed: Callable[[Queue], None] | None = None
+        #: Told when waiting messages cannot be read for now; calls ``unstall`` after a while.
+        self.on_stalled: Callable[[Queue], None] | None = None
+        self.stalled = False
         #: Frees a long list of messages over several turns of the loop.
         self.discard: Callable[[list[Any]], None] | None = None
         self.pager: Any = None
@@ -115,6 +124,8 @@ class Queue(QueueHandle):
         self.waiting: deque[tuple[int, Run]] = deque()
         #: Why the queue cannot serve, or "".
         self.error = ""
+        #: Why it takes no messages, or "": it cannot serve, or its log waits for space or descriptors.
+        self.refusing = ""
         self.publish_total = 0
         #: With and without acknowledgement, to consumers and by ``get``.
         self.deliver_total = 0
@@ -131,7 +142,7 @@ class Queue(QueueHandle):
         """Append ``message`` (an object of this queue's own); False when the log cannot take it."""
         log = self.log
         logged = False
-        if self.error:
+        if self.refusing:
             return False
         if log is None:
             message.offset = self.next_offset
@@ -197,6 +208,8 @@ class Queue(QueueHandle):
                 self.pager = self.open_pager()
             self.pager.append(message)
         except (OSError, PersistenceError) as error:
+            if is_passing(error):
+                return False  # this message alone is refused: what waits in the file is as good as before
             # What was written before may be gone with it, so the order is lost: nothing more is delivered.
             self._fail(f"its page file failed: {error}")
             return False
@@ -208,7 +221,7 @@ class Queue(QueueHandle):
         log = self.log
         if self.deleted:
             return
-        if self.error:
+        if self.refusing:
             run.remaining += 1
             run.settled(True)
             return
@@ -243,18 +256,52 @@ class Queue(QueueHandle):
         self._fail(f"its definition cannot be stored: {error}")
 
     def on_log_failed(self, log: Any, error: Exception) -> None:
-        """The log cannot be trusted or written any more: nack, cancel, and say why from now on."""
-        self._fail(f"its log failed: {error}")
+        """The log cannot be trusted or written any more: nack, cancel, and say why from now on.
 
-    def _fail(self, reason: str) -> None:
-        if self.error:
-            return
-        self.error = reason
+        After an error that passes the queue only takes no messages; consumers and acknowledgements go on.
+        """
+        if log.passing:
+            if not self.refusing:
+                self.refusing = f"its log cannot be written for now: {error}"
+                self._refuse_waiting()
+        else:
+            self._fail(f"its log failed: {error}")
+
+    def on_log_resumed(self, log: Any) -> None:
+        """The log takes messages again."""
+        if not self.error:
+            self.refusing = ""
+            if self.on_resumed is not None:
+                self.on_resumed(self)
+            if len(self.consumers) > 0:
+                self.touch()
+
+    def _refuse_waiting(self) -> None:
         if self.on_failed is not None:
             self.on_failed(self)
         waiting = self.waiting
         while waiting:
             waiting.popleft()[1].settled(True)
+
+    def _unreadable(self, reason: str, error: Exception) -> None:
+        """Waiting messages cannot be read: try again after an error that passes, otherwise fail."""
+        if not is_passing(error) or self.on_stalled is None:
+            self._fail(reason)
+        elif not self.stalled:
+            self.stalled = True
+            self.on_stalled(self)
+
+    def unstall(self) -> None:
+        """Try again to read waiting messages."""
+        self.stalled = False
+        if not self.deleted and len(self.consumers) > 0:
+            self.touch()
+
+    def _fail(self, reason: str) -> None:
+        if self.error:
+            return
+        self.error = self.refusing = reason
+        self._refuse_waiting()
         for consumer in list(self.consumers):
             self.consumers.remove(consumer)
             consumer.cancelled()
@@ -358,12 +405,12 @@ class Queue(QueueHandle):
         try:
             messages, _ = self.log.read(offset, self.log.end, min(256, len(self.requeued)), 1 << 18)
         except (OSError, PersistenceError) as error:
-            self.on_log_failed(self.log, error)
+            self._unreadable(f"its log failed: {error}", error)
             return None
         self.reread = {message.offset: message for message in messages}
         found = self.reread.pop(offset, None)
         if found is None:
-            self.on_log_failed(self.log, OSError(f"message at offset {offset} is not in the log"))
+            self._fail(f"its log failed: message at offset {offset} is not in the log")
         return found
 
     def _load(self) -> None:
@@ -379,7 +426,7 @@ class Queue(QueueHandle):
             try:
                 messages, reached = log.read(self.cursor, end, room, size)
             except (OSError, PersistenceError) as error:
-                self.on_log_failed(log, error)
+                self._unreadable(f"its log failed: {error}", error)
                 return
         else:
             end = self.next_offset
@@ -388,7 +435,7 @@ class Queue(QueueHandle):
             try:
                 paged, paged_to = self.pager.read(self.cursor, reached, room, size)
             except (OSError, PersistenceError) as error:
-                self._fail(f"its page file failed: {error}")
+                self._unreadable(f"its page file failed: {error}", error)
                 return
             if paged_to < reached:
                 reached = paged_to
@@ -537,6 +584,10 @@ class Queue(QueueHandle):
         self.check_available()
         count = self.message_count()
         if self.log is not None:
+            if self.refusing:
+                raise PreconditionFailed(
+                    f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be purged: {self.refusing}"
+                )
             self.log.purge(self.log.end, self._unacked_offsets())
             self.tick.wake()
         self._drop_ready()

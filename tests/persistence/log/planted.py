@@ -83,8 +83,34 @@ PLANTED = [
     Planted(
         "a failed round is confirmed",
         LOG + "sync.py",
-        "            if submission.error is not None:\n                log.fail",
-        "            if submission.error is not None and False:\n                log.fail",
+        "            if submission.error is not None:\n                self._submission_failed",
+        "            if submission.error is not None and False:\n                self._submission_failed",
+    ),
+    Planted(
+        "what a failed sync may have dropped is not written again",
+        LOG + "writer.py",
+        "        self._write_again(file)\n",
+        "",
+        test="tests/persistence/log/test_healing.py",
+    ),
+    Planted(
+        "a log that goes on leaves out what it could not write",
+        LOG + "queue_log.py",
+        "        submission.batches = self._tail.all()\n",
+        "        submission.batches = self._tail.all()[1:]\n",
+    ),
+    Planted(
+        "a log that goes on writes behind what half of a write left",
+        LOG + "writer.py",
+        "            self._position = first.position\n",
+        "            self._position = max(self._position, first.position)\n",
+    ),
+    Planted(
+        "segments of a checkpoint that failed are never removed",
+        LOG + "queue_log.py",
+        "        self._unremoved += removed\n",
+        "",
+        test="tests/persistence/log/test_healing.py",
     ),
     Planted(
         "what a killed process left is not synced",

@@ -58,10 +58,18 @@ class SimFile:
         assert self._open
         for piece in pieces:
             data = bytes(piece)
-            self._disk.step("write", self._path)
-            self._inode.pending.append((position, data))
-            _apply(self._inode.now, position, data)
+            try:
+                self._disk.step("write", self._path)
+            except OSError:
+                # As on a disk that fills up: a part has been written.
+                self._put(data[: len(data) // 2], position)
+                raise
+            self._put(data, position)
             position += len(data)
+
+    def _put(self, data: bytes, position: int) -> None:
+        self._inode.pending.append((position, data))
+        _apply(self._inode.now, position, data)
 
     def read(self, count: int, position: int) -> bytes:
         assert self._open
@@ -128,7 +136,10 @@ class SimDisk:
     def fail(
         self, operation: str, part: str = "", *, error: int = errno.EIO, after: int = 0, once: bool = False
     ) -> None:
-        """Let such operations on paths with ``part`` fail from the ``after``-th on, or that one alone."""
+        """Let such operations on paths with ``part`` fail from the ``after``-th on, or that one alone.
+
+        Without ``once`` the fault lasts until ``hook`` is None again. A failing write writes a part.
+        """
         left = after
 
         def hook(name: str, path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amqp_router.protocol.message import Message
+from persistence.files import FileCache
 from persistence.log.page_log import PageLog
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
@@ -65,7 +66,7 @@ def test_files_go_as_they_are_passed_and_elsewhere() -> None:
     # A file of some GB, removed on the event loop, kept everyone waiting for a third of a second.
     disk, janitor = SimDisk(), ManualWorker()
     options = LogOptions(batch_bytes_max=1000, page_bytes_max=5000)
-    log = PageLog(disk, "paging", "q", options, janitor)
+    log = PageLog(disk, "paging", "q", options, janitor, FileCache(disk, 8, write=True))
     for offset in range(200):
         log.append(page(offset, b"%d" % offset * 30))
     log.read(0, 1, 1, 1)
@@ -91,12 +92,20 @@ def test_files_go_as_they_are_passed_and_elsewhere() -> None:
     assert [entry.body() for entry in log.read(0, 400, 10, 100)[0]] == [b"again"]
 
 
-def test_two_files_are_open_at_the_most() -> None:
+def test_all_page_logs_share_the_open_files() -> None:
     disk = SimDisk()
-    log = PageLog(disk, "paging", "q", LogOptions(batch_bytes_max=100, page_bytes_max=300), InlineWorker())
-    for offset in range(100):
-        log.append(page(offset, b"x" * 50))
-    for offset in (0, 50, 99, 10, 98, 0):
-        found, _ = log.read(offset, offset + 1, 1, 1000)
-        assert [entry.offset for entry in found] == [offset]
-        assert sum(page_file.file is not None for page_file in log._files) <= 2
+    options = LogOptions(batch_bytes_max=100, page_bytes_max=300)
+    files = FileCache(disk, 4, write=True)
+    page_logs = [PageLog(disk, "paging", f"q{n}", options, InlineWorker(), files) for n in range(10)]
+    for offset in range(30):
+        for log in page_logs:
+            log.append(page(offset, b"x" * 50))
+            assert disk.open_files <= 4
+    for offset in (0, 15, 29, 10, 28, 0):
+        for log in page_logs:
+            found, _ = log.read(offset, offset + 1, 1, 1000)
+            assert [entry.offset for entry in found] == [offset]
+            assert disk.open_files <= 4
+    for log in page_logs:
+        log.delete()
+    assert disk.open_files == 0

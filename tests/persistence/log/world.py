@@ -77,6 +77,8 @@ class Shadow:
         self.sealed: list[tuple[int, int, int]] = []
         self.epoch = 0
         self.failed = False
+        #: The log is fenced by an error that passes: what was settled meanwhile counts.
+        self.passing = False
         #: A truncation of what cannot be cut is under way: below a checkpoint, or of a log not on disk yet.
         self.asks_too_much = False
 
@@ -93,8 +95,16 @@ class Shadow:
         known = "simulated" in str(error) or "the log is deleted" in str(error)
         assert known or self.asks_too_much, error
         self.failed = True
+        self.passing = log.passing
+
+    def on_log_resumed(self, log: QueueLog) -> None:
+        assert self.failed
+        assert self.passing
+        self.failed = self.passing = False
 
     def note_sealed(self) -> None:
+        if self.passing:
+            return
         if self.failed:
             self.unsealed = []
         if self.log is not None and self.unsealed and not self.log.settles_dirty:
@@ -213,7 +223,7 @@ class World:
         shadow.confirmed_below = log.high_watermark
         shadow.unsealed = []
         shadow.sealed = []
-        shadow.failed = False
+        shadow.failed = shadow.passing = False
         shadow.epoch = log.epoch
         shadow.gaps = {message.offset: 0 for message in messages}
 
@@ -265,7 +275,7 @@ class World:
         log = shadow.log
         assert log is not None
         offsets = shadow.unsettled()
-        if not offsets or shadow.failed:
+        if not offsets or (shadow.failed and not shadow.passing):
             return
         first %= len(offsets)
         self.moves["return" if kind == RETURN else "settle"] += 1
@@ -342,7 +352,7 @@ class World:
         shadow = self.shadows[number]
         log = shadow.log
         assert log is not None
-        if shadow.failed:
+        if shadow.failed and not shadow.passing:
             return
         self.moves["read"] += 1
         messages = self._drain(log)
@@ -382,7 +392,7 @@ class World:
         try:
             log.truncate(end, keep_as_orphan=share > 0.5)
         except LogFailed:
-            assert shadow.failed or end < log.checkpoint_offset
+            assert shadow.failed or end < log.checkpoint_offset or log.checkpoint_unsure
             if shadow.failed:
                 shadow.unsealed = []
             return
@@ -422,9 +432,25 @@ class World:
         self.settle_down()
         self.disk.hook = None
 
+    def lack(self, operation: str, error: int, random: Random) -> None:
+        """Such operations fail for a while, and everything else goes on; then every log heals by itself."""
+        self.moves[f"lack {operation}"] += 1
+        self.disk.fail(operation, error=error, after=random.randrange(4))
+        for _ in range(random.randint(1, 12)):
+            name = random.choice(("append", "settle_some", "settle", "tick", "settle_down", "wait", "read"))
+            make_move(self, name, random.randrange(LOGS), random)
+        if random.random() < 0.2:
+            return  # whatever comes next comes while it lasts
+        self.disk.hook = None
+        for _ in range(6):
+            self.wait(5.0)
+            self.settle_down()
+        assert not [shadow.name for shadow in self.shadows if shadow.passing]
+
     def restart(self) -> None:
         """A clean stop and a start."""
         self.moves["clean restart"] += 1
+        self.disk.hook = None
         self.catalog.stop()
         for shadow in self.shadows:
             shadow.note_sealed()
@@ -492,6 +518,7 @@ USUAL = {
     "delete": 0.3,
     "truncate": 0.2,
     "fail": 0.7,
+    "lack": 0.5,
     "restart": 1,
     "crash": 1,
     "kill": 1,
@@ -516,6 +543,7 @@ MIXES = [
     | {"crash_in_worker": 0.2, "crash_at_start": 0, "truncate": 0, "kill": 0.1},
     USUAL | {"reserve": 15, "append": 15, "restart": 4},
     USUAL | {"truncate": 4, "delete": 0, "crash": 3},
+    USUAL | {"lack": 8, "crash": 3, "kill": 3, "restart": 2},
 ]
 
 
@@ -562,6 +590,9 @@ def make_move(world: World, name: str, number: int, random: Random) -> None:
         case "fail":
             operation = random.choice(("sync", "sync", *FAULTS))
             world.fail(operation, random.randrange(4), random.choice((errno.EIO, errno.ENOSPC)))
+        case "lack":
+            operation = random.choice(FAULTS)
+            world.lack(operation, random.choice((errno.ENOSPC, errno.EMFILE)), random)
         case "crash":
             world.crash(random.getrandbits(30))
         case "crash_in_worker":

@@ -247,6 +247,30 @@ def test_any_course_under_a_tiny_budget(
 
 
 @pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("operation", ["write", "create"])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+def test_page_file_that_fails_for_a_while(operation: str, durable: bool, error: int) -> None:
+    """What cannot be taken is refused; what was taken is delivered, meanwhile and after."""
+    node = node_with(0)
+    queue = declared(node, durable=durable)
+    sink = Sink(queue, 2)
+    queue.add_consumer(sink)
+    node.disk.fail(operation, "/paging", error=error)
+    taken = [number for number in range(30) if queue.publish(message(number, size=100))]
+    assert 0 < len(taken) < 30
+    assert not queue.error
+    queue.pump(2)
+    assert sink.got == numbers(*taken[:2])
+    assert not sink.is_cancelled
+    node.disk.hook = None
+    taken += [number for number in range(30, 60) if queue.publish(message(number, size=100))]
+    assert len(taken) > 30
+    sink.credit = 100
+    queue.pump(100)
+    assert sink.got == numbers(*taken)
+
+
+@pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("operation", ["write", "create", "read"])
 def test_page_file_that_fails(operation: str, durable: bool) -> None:
     """The queue says so, publishers are told, and the node goes on."""
@@ -254,7 +278,7 @@ def test_page_file_that_fails(operation: str, durable: bool) -> None:
     queue = declared(node, durable=durable)
     sink = Sink(queue, 0)
     queue.add_consumer(sink)
-    node.disk.fail(operation, "/paging", error=errno.ENOSPC)
+    node.disk.fail(operation, "/paging", error=errno.EIO)
     taken = [queue.publish(message(number, size=100)) for number in range(30)]
     sink.credit = 1000
     assert queue.pump(100) == 0
