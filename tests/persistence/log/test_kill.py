@@ -113,7 +113,25 @@ def test_what_is_confirmed_survives_kill_9(tmp_path: Path, delay: float) -> None
         assert not [name for name in os.listdir(directory) if name.endswith(".journal")]
 
 
-def test_modes_of_files_and_directories(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("umask", "of_directory", "of_file"),
+    [(0o077, 0o700, 0o600), (0o027, 0o750, 0o640), (0o000, 0o750, 0o640)],
+    ids=["broker", "group-reads", "none"],
+)
+def test_modes_of_files_and_directories(tmp_path: Path, umask: int, of_directory: int, of_file: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_a_log(tmp_path)
+    finally:
+        os.umask(before)
+    for root, directories, files in os.walk(tmp_path / "data"):
+        for name in directories:
+            assert os.stat(os.path.join(root, name)).st_mode & 0o777 == of_directory
+        for name in files:
+            assert os.stat(os.path.join(root, name)).st_mode & 0o777 == of_file
+
+
+def write_a_log(tmp_path: Path) -> None:
     directory = str(tmp_path / "data")
     catalog, posted = start(directory)
     log = catalog.create("a", "/", "q", {"x-arg": ("S", b"\xff"), "n": ("I", 3)})
@@ -124,8 +142,3 @@ def test_modes_of_files_and_directories(tmp_path: Path) -> None:
     assert log.high_watermark == 2
     assert catalog.sync.is_idle
     catalog.stop()
-    for root, directories, files in os.walk(directory):
-        for name in directories:
-            assert os.stat(os.path.join(root, name)).st_mode & 0o777 == 0o700
-        for name in files:
-            assert os.stat(os.path.join(root, name)).st_mode & 0o777 == 0o600
