@@ -228,8 +228,27 @@ class Broker:
                 self.event(logging.WARNING, "binding without an end left out", binding=binding)
         for vhost_name, number, what in self.routing.reports if self.routing is not None else ():
             self.event(logging.WARNING, "routing log", vhost=vhost_name, partition=number, found=what)
-        for left in self.catalog.quarantine_unknown({row.incarnation for row in snapshot.queues}):
+        set_aside = self.catalog.quarantine_unknown({row.incarnation for row in snapshot.queues})
+        for left in set_aside:
             self.event(logging.WARNING, "log without a queue set aside", directory=left)
+        if snapshot.queues:
+            self._tell_recovered(len(set_aside))
+
+    def _tell_recovered(self, set_aside: int) -> None:
+        """One line on what the logs held and what recovery did to them."""
+        reports = self.catalog.reports.values()
+        queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
+        self.event(
+            logging.INFO,
+            "queues recovered",
+            after="a clean stop" if self.catalog.was_clean else "a crash",
+            queues=len(queues),
+            messages=sum([queue.message_count() for queue in queues]),
+            damaged=sum([isinstance(queue, Queue) and bool(queue.error) for queue in queues]) or None,
+            replayed_batches=sum([report.replayed_batches for report in reports]) or None,
+            torn_bytes_cut=sum([report.cut_bytes for report in reports]) or None,
+            logs_set_aside=set_aside or None,
+        )
 
     def _refuse_logs_of_others(self) -> None:
         """The definitions are new: logs beside them mean that the old ones are gone.

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from amqp_router import compiled, config, log_command, logs, process
+from amqp_router import compiled, config, log_command, log_inspect, logs, process
 from amqp_router.datadir import DataDirectory, DataDirError
+from amqp_router.log_text import LogDirectoryError
 from amqp_router.outlet import descriptor
 from amqp_router.server import (
     ListenError,
@@ -55,6 +56,21 @@ examples:
   amqp-router analytics stats                    what was routed where, by Spark
 """
 
+LOG_EXAMPLES = {
+    "inspect": """\
+examples:
+  amqp-router log inspect data                          every durable queue and routing log
+  amqp-router log inspect data --filter orders --sort size
+  amqp-router log inspect data --format json | jq '.logs[] | select(.waiting > 1000) | .name'
+
+exit code 0 if all can be opened, 1 if one cannot""",
+    "verify": """\
+example:
+  amqp-router log verify data
+
+exit code 0 if all is as written, 1 if something is damaged""",
+}
+
 #: Connections to the HTTP API and the pages: a page holds one and uses up to six.
 HTTP_CONNECTIONS_MAX = 512
 
@@ -87,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     try:
         return int(args.run(args))
-    except (config.ConfigError, log_command.LogDirectoryError) as error:
+    except (config.ConfigError, LogDirectoryError) as error:
         return _complain(str(error), USAGE)
     except (DataDirError, ListenError) as error:
         return _complain(str(error), UNAVAILABLE)
@@ -151,9 +167,28 @@ def _parser() -> argparse.ArgumentParser:
         ("inspect", "what each queue's and each routing log holds, as a starting broker would find it"),
         ("verify", "read every batch and its checksums"),
     ):
-        sub_parser = log_commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        sub_parser = log_commands.add_parser(
+            name,
+            help=text,
+            description=text.capitalize() + ".",
+            epilog=LOG_EXAMPLES[name],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         sub_parser.add_argument("directory", type=Path, help="a data directory, also of a running broker")
-        sub_parser.set_defaults(run=look_into_logs, look=name)
+        sub_parser.set_defaults(run=verify_logs if name == "verify" else inspect_logs)
+        if name == "inspect":
+            sub_parser.add_argument(
+                "--filter", metavar="TEXT", default="", help="part of a virtual host's or queue's name"
+            )
+            sub_parser.add_argument(
+                "--sort",
+                choices=sorted(log_inspect.ORDERS),
+                default="name",
+                help="figures go from large to small (default: name)",
+            )
+            sub_parser.add_argument(
+                "--format", choices=("table", "json"), default="table", help="default: table"
+            )
 
     analytics.add_commands(commands)
     return parser
@@ -179,10 +214,20 @@ def list_options(args: argparse.Namespace) -> int:
     return OK
 
 
-def look_into_logs(args: argparse.Namespace) -> int:
-    """Print what `log_command` finds; 1 if something is damaged."""
-    look = log_command.inspect if args.look == "inspect" else log_command.check
-    lines, whole = look(args.directory)
+def inspect_logs(args: argparse.Namespace) -> int:
+    """Print what each log holds; 1 if one cannot be opened."""
+    inspection = log_inspect.inspect(args.directory)
+    found = log_inspect.selected(inspection.found, args.filter, args.sort)
+    if args.format == "json":
+        print(log_inspect.json_text(inspection, found))
+    else:
+        print(*log_inspect.table_lines(inspection, found), sep="\n")
+    return OK if inspection.whole else FAILED
+
+
+def verify_logs(args: argparse.Namespace) -> int:
+    """Print whether each log is as written; 1 if something is damaged."""
+    lines, whole = log_command.check(args.directory)
     print(*lines, sep="\n")
     return OK if whole else FAILED
 

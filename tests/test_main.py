@@ -366,6 +366,31 @@ def test_sighup_reads_the_log_level_again(tmp_path: Path) -> None:
     assert broker.stop() == 0
 
 
+def test_one_line_tells_what_recovery_found(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path)
+    broker.start()
+    assert "queues recovered" not in broker.log()
+    connection = pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("kept", durable=True)
+    channel.queue_declare("empty", durable=True)
+    for _ in range(3):
+        channel.basic_publish("", "kept", b"x", pika.BasicProperties(delivery_mode=2))
+    broker.kill9()
+    [path] = broker.data_dir.glob("queues/*/0/*.log")
+    with path.open("ab") as file:
+        file.write(b"torn")
+    broker.start()
+    [line] = [line for line in broker.log().splitlines() if "queues recovered" in line]
+    assert 'after="a crash" queues=2 messages=3' in line
+    assert "torn_bytes_cut=4" in line
+    broker.stop()
+    broker.start()
+    assert 'after="a clean stop" queues=2 messages=3' in broker.log()
+    broker.stop()
+
+
 def test_sighup_tells_what_waits_for_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     broker = RouterProcess(tmp_path, options=["--config", str(file)])

@@ -13,6 +13,7 @@ from persistence.definitions.errors import (
     StoreFailed,
     StoreStopped,
 )
+from persistence.definitions.reading import read_queues
 from persistence.definitions.records import (
     BindingRow,
     Change,
@@ -52,4 +53,5 @@ __all__ = [
     "StoreStopped",
     "UserRow",
     "VhostRow",
+    "read_queues",
 ]

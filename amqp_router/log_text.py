@@ -1,0 +1,32 @@
+"""What the ``amqp-router log`` commands share: names and sizes as text, and their error."""
+
+from __future__ import annotations
+
+from persistence.log.reader import describe
+
+
+class LogDirectoryError(Exception):
+    """There is nothing of ours at the path: the text is one line."""
+
+
+def log_names(directory: str, name: str = "") -> tuple[str, str]:
+    """Virtual host and queue of a log, as its ``log.json`` tells; else "?" and the name given."""
+    about = describe(directory)
+    return str(about.get("vhost", "?")), str(about.get("name", name))
+
+
+def escaped(text: str) -> str:
+    """Clients choose names: what would control a terminal is written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def size_text(size: int) -> str:
+    """``512 B``, ``1.5 KiB``, ``64.0 MiB``."""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1024 or unit == "TiB":
+            break
+    return f"{value:.1f} {unit}"
