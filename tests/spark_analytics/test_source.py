@@ -180,6 +180,22 @@ def test_splits_for_the_cores_of_the_cluster(spark: Any, data: Path, monkeypatch
     assert source.reader(StructType.fromDDL("offset bigint"))._cores == 2
 
 
+def test_a_session_that_found_the_source_by_itself(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark 4.0 refuses a second registration."""
+
+    def refuse(text: str) -> Any:
+        def register(_: Any, source: type) -> None:
+            raise AnalysisException(f"[{text}] Data source {source.__name__!r}")
+
+        return register
+
+    monkeypatch.setattr(type(spark.dataSource), "register", refuse("DATA_SOURCE_ALREADY_EXISTS"))
+    assert spark_analytics.register(spark) is spark
+    monkeypatch.setattr(type(spark.dataSource), "register", refuse("OTHER"))
+    with pytest.raises(AnalysisException, match="OTHER"):
+        spark_analytics.register(spark)
+
+
 def test_what_is_missing_is_said() -> None:
     for module, text in (
         ("pyarrow", "pyarrow is not installed for .*set PYSPARK_PYTHON"),
