@@ -28,9 +28,11 @@ from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegist
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
+from amqp_router.connection.pressure import Pressure
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.ticker import Ticker
 from amqp_router.connection.transport import Transport
+from amqp_router.machine_memory import memory_limit
 from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.tick import Tick
@@ -129,7 +131,8 @@ class Broker:
             version=VERSION,
         )
         self.identity = NodeIdentity(settings.node, store_id or uuid4().hex, uuid4().hex)
-        self.budget = MemoryBudget(settings.memory_budget)
+        self.budget = MemoryBudget(settings.memory_budget, memory_limit(settings.memory_limit))
+        self.look_at_memory = Pressure(self.budget, self.alarms).look
         self._data_dir = str(settings.data_dir)
         self.definitions = DefinitionStore(settings.data_dir / "definitions.sqlite", self._post)
         self.users = Users(self.definitions, os.urandom)
@@ -190,7 +193,11 @@ class Broker:
         # asyncio's loop keeps what is ready in a deque; another loop may not, and then nothing is saved.
         ready = getattr(loop, "_ready", None)
         self.ticker = Ticker(
-            self.tick, self.sync.start_round, _unknown if ready is None else ready.__len__, self.unexpected
+            self.tick,
+            self.sync.start_round,
+            _unknown if ready is None else ready.__len__,
+            self.unexpected,
+            self.look_at_memory,
         )
         if settings.routing_log:
             self.routing = RoutingLogs(

@@ -39,6 +39,7 @@ KUBERNETES_VARIABLE = re.compile(
 )
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SIZE_UNITS = ("bytes", "bytes or %")
 SIZES = {"": 1, "B": 1, "KIB": KIB, "MIB": MIB, "GIB": GIB}
 
 
@@ -60,6 +61,19 @@ def parse_bytes(value: object) -> object:
 
 
 Bytes = Annotated[int, BeforeValidator(parse_bytes)]
+
+
+def parse_share(value: object) -> str:
+    """``40%`` as it is, and ``parse_bytes`` as text."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,2}(\.[0-9]+)?%", value.strip()):
+        return value.strip()
+    number = parse_bytes(value)
+    if not isinstance(number, int) or number < 16 * MIB:
+        raise ValueError("at least 16MiB, or a share of the memory like 40%")
+    return str(number)
+
+
+BytesOrShare = Annotated[str, BeforeValidator(parse_share)]
 
 
 def option(section: str, default: Any, unit: str, meaning: str, **limits: Any) -> Any:
@@ -154,6 +168,12 @@ class Settings(BaseSettings):
         "bytes",
         "published by one connection and not yet on disk; beyond it is not read",
         ge=64 * KIB,
+    )
+    memory_limit: BytesOrShare = _message(
+        "40%",
+        "bytes or %",
+        "all that clients can make the broker hold in memory, in bytes or % of what the machine or the "
+        "control group has; beyond 90 % of it publishers wait (alarm memory)",
     )
     memory_budget: Bytes = _message(
         96 * MIB, "bytes", "contents of waiting messages kept in memory, all queues together", ge=MIB
@@ -317,8 +337,8 @@ def type_name(info: FieldInfo) -> str:
     """The option's type in a word."""
     if get_origin(info.annotation) is Literal:
         return " or ".join(get_args(info.annotation))
-    if _extra(info, "unit") == "bytes":
-        return "bytes"
+    if (unit := _extra(info, "unit")) in SIZE_UNITS:
+        return unit
     names = {int: "integer", float: "number", bool: "true or false", str: "text"}
     return names.get(info.annotation, "path")  # type: ignore[arg-type]  # an annotation is any object, a dict key too
 
@@ -338,9 +358,9 @@ def default_text(info: FieldInfo) -> str:
 
 
 def unit_text(info: FieldInfo) -> str:
-    """The unit with a space before it; empty for bytes, whose default has its own."""
+    """The unit with a space before it; empty for sizes, whose default has its own."""
     unit = _extra(info, "unit")
-    return f" {unit}" if unit and unit != "bytes" else ""
+    return f" {unit}" if unit and unit not in SIZE_UNITS else ""
 
 
 def _extra(info: FieldInfo, key: str) -> str:

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 from amqp_router.broker import Broker
 from amqp_router.channel.states import ChannelState
+from amqp_router.machine_memory import memory_total
 from amqp_router.process import LoopLag
 from vhosts.vhost import VirtualHost
 
@@ -242,7 +243,7 @@ class Usage:
         #: Threads that this user may have.
         self.threads_total = _threads_limit()
         #: Memory of the machine, or what the control group leaves of it.
-        self.mem_total = _memory_limit()
+        self.mem_total = memory_total()
 
     def read(self, sockets: int, lag_s: float) -> Row:
         """A row of `NODE`; a few system calls."""
@@ -303,17 +304,6 @@ def _threads_limit() -> int:
             return int(file.read())
     except (OSError, ValueError):
         return 1 << 22  # the kernel's own limit
-
-
-def _memory_limit() -> int:
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path) as file:
-                return min(total, int(file.read()))
-        except (OSError, ValueError):  # "max", or no such control group
-            continue
-    return total
 
 
 class _Sums:

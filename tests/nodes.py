@@ -19,6 +19,7 @@ from amqp_router.broker import Commits, LogRemoval
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
+from amqp_router.connection.pressure import Pressure
 from amqp_router.connection.ticker import Ticker
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
@@ -108,6 +109,7 @@ class SimNode:
         options: ConnectionOptions | None = None,
         log_options: LogOptions | None = None,
         memory_bytes: int = 64 << 20,
+        memory_limit: int = 0,
     ) -> None:
         self.disk = disk or SimDisk()
         self.definitions = definitions or SimDefinitions()
@@ -128,7 +130,8 @@ class SimNode:
         self.alarms = Alarms(self.in_slices)
         self.commits = Commits()
         self.commits.committed = self.definitions.committed
-        self.budget = MemoryBudget(memory_bytes)
+        self.budget = MemoryBudget(memory_bytes, memory_limit)
+        self.look_at_memory = Pressure(self.budget, self.alarms).look
         self.worker = ManualWorker()
         # Few logs, each synced by itself and made at once, so that a test says which of them fails when.
         log_options = log_options or LogOptions(journal_logs_min=4, new_logs_per_round=1000)
@@ -152,7 +155,11 @@ class SimNode:
             janitor=InlineWorker(),
         )
         self.ticker = Ticker(
-            self.tick, self.sync.start_round, lambda: len(self.ready) + self.busy, self.unexpected
+            self.tick,
+            self.sync.start_round,
+            lambda: len(self.ready) + self.busy,
+            self.unexpected,
+            self.look_at_memory,
         )
         self._unstored: list[Queue] = []
         self.disk.make_directory("data")

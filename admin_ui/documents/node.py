@@ -172,8 +172,7 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         "rates_mode": "basic",
         "fd_total": usage.fd_total,
         "sockets_total": state.options.connections_max,
-        # What the machine, or the control group, allows the process: there is no lower limit of our own.
-        "mem_limit": usage.mem_total,
+        "mem_limit": state.broker.budget.whole,
         "mem_alarm": "memory" in state.broker.alarms,
         "mem_calculation_strategy": "rss",
         "disk_free_limit": 0,

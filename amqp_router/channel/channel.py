@@ -16,7 +16,7 @@ from typing import Any
 
 from amqp_router.channel import consuming, declaring
 from amqp_router.channel.confirms import Confirms
-from amqp_router.channel.content import ContentAssembler
+from amqp_router.channel.content import ContentAssembler, Intake
 from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
 from amqp_router.channel.ports import Connection
 from amqp_router.channel.publishing import Inflow, Publishing
@@ -72,6 +72,7 @@ class Channel:
         cache: RouteCache,
         user: str,
         inflow: Inflow,
+        intake: Intake,
         open_runs: list[Publishing],
     ) -> None:
         self.number = number
@@ -90,7 +91,7 @@ class Channel:
         self.getters: dict[Queue, ChannelConsumer] = {}
         #: Whose consumer's queue began when the channel's limit was last no longer used up.
         self.first_served = 0
-        self.content = ContentAssembler()
+        self.content = ContentAssembler(intake)
         #: Replies waiting for a commit, each with what the channel wrote after it.
         self.pending: deque[tuple[int, bytes, Output]] = deque()
         self.confirms: Confirms | None = None
@@ -159,12 +160,14 @@ class Channel:
             return
         held = Output()
         self.pending.append((rev, data, held))
+        self.connection.detached.add(self)
         self._write_to(held)
         self.connection.commits.wait(rev, self)
 
     def committed(self, rev: int) -> None:
         """Definitions up to ``rev`` are stored: let go what waited for them."""
         if self.connection.stopped:
+            self.connection.detached.discard(self)
             self.pending.clear()  # nothing may follow connection.close or close-ok
             return
         output = self.connection.output
@@ -173,6 +176,7 @@ class Channel:
             output.buf.put(data)
             output.join(held)
             if not self.pending:
+                self.connection.detached.discard(self)
                 self._write_to(output)
                 for consumer in self.consumers.values():
                     consumer.queue.touch()

@@ -14,6 +14,7 @@ from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.message import LOGGED, REDELIVERED
+from amqp_router.protocol.output import ANSWER_SHIFT
 from vhosts.queues.consumers import UNLIMITED
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     if message.flags & REDELIVERED:
         redelivered = b"\x01"
         delivery.redeliver_total += 1
+    channel.connection.units += message.size() >> ANSWER_SHIFT
     payload = b"\x00\x3c\x00\x47%b%b%b%b" % (
         tag.to_bytes(8, "big"), redelivered, message.route, queue.message_count().to_bytes(4, "big")
     )  # fmt: skip
@@ -144,7 +146,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     out.buf.put(
         b"\x01%b%b%b\xce" % (channel.number.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload)
     )
-    out.content(message, channel.number, delivery.body_payload_max)
+    out.answer(message, channel.number, delivery.body_payload_max)
     out.touch()
     if message.flags & LOGGED and not method.no_ack:
         message.content = None

@@ -8,7 +8,7 @@ Source: AMQP 0-9-1, section 4.2.6; semantics 2.2 (501, 505) and 2.16 (a body lon
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from amqp_router.protocol import errors
 from amqp_router.protocol.constants import FRAME_BODY, FRAME_HEADER
@@ -19,12 +19,47 @@ from amqp_router.protocol.message import JOINED_BYTES_MAX
 Whole: TypeAlias = tuple[bytes, bytes | tuple[bytes, ...], ContentScan, int]
 
 
+class Intake:
+    """Room in the node's memory for the contents of one connection that have not come whole."""
+
+    __slots__ = ("account", "announced")
+
+    def __init__(self, account: Any) -> None:
+        #: The node's ``MemoryBudget``.
+        self.account = account
+        #: Bytes of the contents under way, as their headers announce them.
+        self.announced = 0
+
+    def admit(self, size: int) -> None:
+        """Take room for a content of ``size`` bytes: it is refused now or comes to its end.
+
+        Raises:
+            PreconditionFailed: there is none (406).
+        """
+        if not self.account.admit(size, self.announced):
+            raise errors.PreconditionFailed(
+                f"message size {size} is larger than the memory left for messages under way "
+                f"({self.announced} bytes of this connection are); publish it again later, "
+                "or raise the broker's memory_limit",
+                class_id=60,
+                method_id=40,
+            )
+        self.announced += size
+
+    def release(self, size: int) -> None:
+        """A content of ``size`` bytes is whole, or will never be."""
+        self.announced -= size
+        self.account.release(size)
+
+
 class ContentAssembler:
     """The content of one channel that is under way; ``args`` is None when there is none."""
 
-    __slots__ = ("_held", "args", "body_payload", "frames", "missing", "scan")
+    __slots__ = ("_admitted", "_held", "_intake", "args", "body_payload", "frames", "missing", "scan")
 
-    def __init__(self) -> None:
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._admitted = 0
         self.args: bytes | None = None
         self.frames: list[bytes] = []
         self.missing = 0
@@ -42,13 +77,17 @@ class ContentAssembler:
         self._held = None
         self.args = None
         self.frames = []
+        if self._admitted:
+            self._intake.release(self._admitted)
+            self._admitted = 0
 
     def receive(self, kind: int, frame: bytes, message_bytes_max: int) -> bool:
         """Take a whole header or body frame; True when the content is complete.
 
         Raises:
             UnexpectedFrame: no content is under way, or another frame is due (505).
-            PreconditionFailed: the announced body is above ``message_bytes_max`` bytes (406).
+            PreconditionFailed: the announced body is above ``message_bytes_max`` bytes, or more than there
+                is memory for (406).
             FrameError: more body than announced, or a malformed property list (501).
         """
         if self.args is None:
@@ -88,6 +127,8 @@ class ContentAssembler:
             )
         if self.scan.header(frame, 0) == IRREGULAR:
             raise errors.malformed_frame(kind, frame[7:-1], errors.MALFORMED_PROPERTIES)
+        self._intake.admit(size)
+        self._admitted = size
         self.scan.header_size = len(frame)
         self.scan.body_size = size
         self.missing = size

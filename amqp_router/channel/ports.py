@@ -45,6 +45,10 @@ class Connection(Protocol):
     held_cancels: list[tuple[Any, str]] | None
     #: Whether the connection has ended, or is about to.
     stopped: bool
+    #: Channels whose output waits for a commit.
+    detached: set[Any]
+    #: Work of the chunk that is being handled, in enqueues.
+    units: int
 
     def generate_name(self, prefix: str) -> str:
         """``prefix`` made into a name that nobody else has."""

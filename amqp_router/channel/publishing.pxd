@@ -12,6 +12,7 @@ from vhosts.queues.handle cimport QueueHandle, Run
 
 cdef unsigned char _PERSISTENT
 cdef unsigned char _MANDATORY
+cdef int _ANSWER_SHIFT
 cdef unsigned int _NOTED_PERSISTENT
 cdef unsigned int _NOTED_MANDATORY
 cdef unsigned int _NOTED_UNROUTABLE
@@ -54,7 +55,7 @@ cdef class Publishing:
     cdef public unsigned long long drop_total
     @cython.locals(route=Route, units=Py_ssize_t, message=Message, flags="unsigned int")
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
-    @cython.locals(persistent=bint, size="long long", taken=bint, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t,
+    @cython.locals(persistent=bint, size="long long", taken=bint, units=Py_ssize_t, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t,
                    entry=RouteEntry, inner=Py_ssize_t)
     cdef Py_ssize_t _distribute(self, Route route, Message message, unsigned int flags) except -1
     @cython.locals(original=Message, message=Message)

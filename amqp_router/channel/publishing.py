@@ -15,7 +15,7 @@ from typing import Any
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.frames import ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message, build_message
-from amqp_router.protocol.output import Output
+from amqp_router.protocol.output import ANSWER_SHIFT, Output
 from amqp_router.protocol.properties import decode_properties
 from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.router import Route, RouteCache, RoutingTable
@@ -25,6 +25,7 @@ from vhosts.queues.handle import QueueHandle, Run
 # C integers where compiled (see publishing.pxd).
 _PERSISTENT = 1
 _MANDATORY = 1
+_ANSWER_SHIFT = ANSWER_SHIFT
 # Flags of a record in the routing log (persistence/log/FORMAT.md).
 _NOTED_PERSISTENT = 1
 _NOTED_MANDATORY = 2
@@ -162,7 +163,7 @@ class Publishing:
         return units + self._distribute(route, message, flags)
 
     def _distribute(self, route: Route, message: Message, flags: int) -> int:
-        """Give the message to its queues; returns their number, but 1 for none.
+        """Give the message to its queues; returns their number; 1 for none, and more if it goes back.
 
         ``flags`` are what the routing log will say of the publish.
         """
@@ -170,6 +171,7 @@ class Publishing:
         persistent = message.flags & _PERSISTENT != 0
         size = message.body_size
         taken = True
+        units = 0
         queue = route.single
         if queue is not None:
             count = 1
@@ -188,6 +190,7 @@ class Publishing:
                 if route.mandatory:
                     flags |= _NOTED_RETURNED
                     self._return(route, message)
+                    units = message.size() >> _ANSWER_SHIFT
                 else:
                     self.drop_total += 1
         route.counters.publish_in += 1
@@ -214,7 +217,7 @@ class Publishing:
                 self.close_run()
             self.confirms.settle(self.next_sequence, self.next_sequence, not taken)
             self.next_sequence += 1
-        count += inner >> 4
+        count += (inner >> 4) + units
         return count if count > 0 else 1
 
     def _publish_without_bcc(self, route: Route, content: Any, scan: ContentScan, flags: int) -> int:
@@ -316,7 +319,7 @@ class Publishing:
         buf.put(route.route)
         buf.u8(0xCE)
         # The publisher's own frames go back, and it sent none larger than it takes.
-        out.content(message, self.number, 1 << 31)
+        out.answer(message, self.number, 1 << 31)
         out.touch()
 
 

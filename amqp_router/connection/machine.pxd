@@ -39,6 +39,8 @@ cdef class Machine:
     cdef public long long message_bytes_max
     cdef public dict channels
     cdef public Inflow inflow
+    cdef public object intake
+    cdef public set detached
     cdef public list open_runs
     cdef public object on_opened
     cdef public ContentScan scan
@@ -65,6 +67,10 @@ cdef class Machine:
     @cython.locals(position=Py_ssize_t, missing=Py_ssize_t)
     cpdef void receive_data(self, bytes data)
     cpdef void receive_more(self)
+    @cython.locals(waiting=Py_ssize_t, output=Output)
+    cpdef Py_ssize_t waiting_bytes(self)
+    @cython.locals(held=Py_ssize_t, output=Output)
+    cpdef Py_ssize_t held_bytes(self)
     cdef void _run(self)
     @cython.locals(data=bytes, d="const unsigned char*", end_of_data=Py_ssize_t, position=Py_ssize_t, scan=ContentScan, kind=int, number=long, size="long long", start=Py_ssize_t, end=Py_ssize_t, method=int, found=int, count=Py_ssize_t, tag="unsigned long long", low="unsigned long long")
     cdef bint _scan(self) except -1

@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from amqp_router.channel.channel import RELEASE_SLICE, Channel, release_some
+from amqp_router.channel.content import Intake
 from amqp_router.channel.delivery import RETURN_UNITS, Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
@@ -80,6 +81,7 @@ class Machine:
         "commits",
         "consumer_cancel_notify",
         "data",
+        "detached",
         "frame_max",
         "handed",
         "heartbeat_s",
@@ -88,6 +90,7 @@ class Machine:
         "hot_number",
         "hot_publishing",
         "inflow",
+        "intake",
         "late",
         "mechanism",
         "message_bytes_max",
@@ -154,6 +157,9 @@ class Machine:
         self.channels: dict[int, Channel] = {}
         self.inflow = Inflow()
         self.inflow.limit = options.unsynced_bytes_max
+        self.intake = Intake(node.budget)
+        #: Channels whose output waits for a commit.
+        self.detached: set[Channel] = set()
         self.open_runs: list[Publishing] = []
         self.on_opened: Callable[[], None] | None = None
         self.scan = ContentScan()
@@ -522,7 +528,13 @@ class Machine:
                 f"({self.channel_max})"
             )
         self.channels[number] = Channel(
-            number, self, cache=self.cache, user=self.user.name, inflow=self.inflow, open_runs=self.open_runs
+            number,
+            self,
+            cache=self.cache,
+            user=self.user.name,
+            inflow=self.inflow,
+            intake=self.intake,
+            open_runs=self.open_runs,
         )
         self.send(number, methods.ChannelOpenOk())
 
@@ -625,6 +637,7 @@ class Machine:
         for channel in channels:
             channel.stop()
         self.channels.clear()
+        self.detached.clear()
         self.assembling = 0
         if channels:
             self.in_slices(partial(release_some, channels))
@@ -697,6 +710,24 @@ class Machine:
     def generate_name(self, prefix: str) -> str:
         return self.node.generate_name(prefix)
 
+    def waiting_bytes(self) -> int:
+        """Bytes that the client asked for and has not read."""
+        waiting = self.output.waiting_bytes()
+        for output in _detached(self):
+            waiting += output.waiting_bytes()
+        return waiting
+
+    def held_bytes(self) -> int:
+        """Bytes in memory for it that are no message of a queue: what came and what is to leave."""
+        held = self.output.held_bytes() + self.parts_size
+        if self.work_left:
+            held += len(self.data) - self.position
+        if self.late:
+            held += sum(map(len, self.late))
+        for output in _detached(self):
+            held += output.held_bytes()
+        return held
+
     def drained(self) -> None:
         """The socket took what was waiting: queues may deliver again."""
         for channel in self.channels.values():
@@ -706,6 +737,12 @@ class Machine:
     def acknowledges(self) -> bool:
         """Whether acknowledgements may come from the client."""
         return any(map(_acknowledges, self.channels.values()))
+
+
+def _detached(machine: Machine) -> list[Output]:
+    if not machine.detached:
+        return []
+    return [output for channel in machine.detached for _, _, output in channel.pending]
 
 
 def _acknowledges(channel: Channel) -> bool:

@@ -31,6 +31,8 @@ class Services(Protocol):
 
     tick: Tick
     alarms: Alarms
+    #: Its account of memory (``persistence.log.memory.MemoryBudget``).
+    budget: Any
     commits: Any
     options: ConnectionOptions
     vhosts: dict[str, Any]
@@ -61,6 +63,9 @@ class Services(Protocol):
 
     def server_properties(self) -> dict[str, Any]:
         """Typed table for connection.start."""
+
+    def look_at_memory(self) -> None:
+        """The account has changed: see whether the node is low on memory."""
 
     def event(self, level: int, event: str, **facts: object) -> None:
         """One line in the broker's log."""

@@ -27,10 +27,10 @@ FRESH_QUEUES = TICK_UNITS // 2 // (TURN_UNITS + 1)
 class Ticker:
     """Runs the agenda of ``Tick``; one per node.
 
-    ``start_round`` hands dirty logs to the sync, ``unexpected`` takes errors that are ours. ``ready_count``
-    says how many callbacks the loop still has in this turn: a handler that is the last one runs the agenda
-    itself, which saves the loop another turn (a fifth of the CPU of a lone publisher that waits for each
-    confirm).
+    ``start_round`` hands dirty logs to the sync, ``unexpected`` takes errors that are ours, and
+    ``look_at_memory`` is called at the end of each turn. ``ready_count`` says how many callbacks the loop
+    still has in this turn: a handler that is the last one runs the agenda itself, which saves the loop
+    another turn (a fifth of the CPU of a lone publisher that waits for each confirm).
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class Ticker:
         start_round: Callable[[], None],
         ready_count: Callable[[], int],
         unexpected: Callable[[str, BaseException], None],
+        look_at_memory: Callable[[], None],
     ) -> None:
+        self._look_at_memory = look_at_memory
         self._unexpected = unexpected
         self._tick = tick
         self._start_round = start_round
@@ -110,6 +112,7 @@ class Ticker:
                     output.owner.flush()
                 except Exception as error:  # ours, or a message that cannot be read
                     output.owner.failed(error)
+        self._look_at_memory()
         if tick.queues or tick.channels or tick.outputs or self._slices or self._waiting:
             if not self._queued:
                 self._queue(self._run_queued)

@@ -25,6 +25,8 @@ WRITE_BYTES = 256 << 10
 TURN_BYTES = 1 << 20
 #: Seconds between chunks read from a paused connection that also consumes.
 TRICKLE_S = 0.05
+#: Times ``output_bytes_max`` beyond which a client that does not read is not even read at a trickle.
+TRICKLE_OUTPUTS = 2
 #: Seconds a client gets to answer connection.close.
 CLOSE_TIMEOUT_S = 5.0
 #: A peer is dead after this many heartbeat intervals without an octet.
@@ -64,6 +66,8 @@ class Transport(asyncio.Protocol):
         self._reading = True
         #: Whether the loop is about to go on with a chunk that was too much work.
         self._continuing = False
+        #: Bytes that the node's account has of it.
+        self._held = 0
         self._received = False
         self._last_received = 0.0
         self._sent = False
@@ -129,8 +133,16 @@ class Transport(asyncio.Protocol):
             if self._bytes_before_login > 4 * self._node.options.pre_login_bytes_max:
                 machine.refuse(f"{self._bytes_before_login} bytes before login", 0.0)
         machine.receive_data(data)
-        if machine.work_left or machine.inflow.over or machine.blocked or not self._reading:
+        # What is written for a channel that waits for a commit comes to no flush that would look.
+        if (
+            machine.work_left
+            or machine.inflow.over
+            or machine.blocked
+            or machine.detached
+            or not self._reading
+        ):
             self._update_reading()
+        self._charge()
         if not machine.running:
             self._check_end()
 
@@ -144,6 +156,7 @@ class Transport(asyncio.Protocol):
         self._node.tick.now_us = self._node.wall_us()
         machine.receive_more()
         self._update_reading()
+        self._charge()
         if not machine.running:
             self._check_end()
 
@@ -170,6 +183,9 @@ class Transport(asyncio.Protocol):
         self._registry.remove(self)
         opened, clean = machine.vhost is not None, machine.state is ConnectionState.CLOSED
         machine.socket_gone()
+        self._node.budget.held -= self._held
+        self._held = 0
+        self._node.look_at_memory()
         if opened:
             self._tell_end(clean=clean, error=exc)
         self._untie()
@@ -243,8 +259,9 @@ class Transport(asyncio.Protocol):
         elif self._writable and output.full:
             output.full = False
             machine.drained()
-        if output.waiting_bytes() > self._node.options.output_bytes_max or not self._reading:
+        if machine.waiting_bytes() > self._node.options.output_bytes_max or not self._reading:
             self._update_reading()
+        self._charge()
         if not machine.running:
             self._check_end()
 
@@ -256,7 +273,7 @@ class Transport(asyncio.Protocol):
         assert transport is not None
         if transport.is_closing():
             return
-        waits = machine.blocked or machine.output.waiting_bytes() > self._node.options.output_bytes_max
+        waits = machine.blocked or machine.waiting_bytes() > self._node.options.output_bytes_max
         # Work in slices gives back what the client holds, whatever it may wait for.
         if machine.work_left and (machine.waiting or not waits) and not self._continuing:
             self._continuing = True
@@ -274,9 +291,21 @@ class Transport(asyncio.Protocol):
     def _trickles(self) -> bool:
         """Whether a little is read all the same, as acknowledgements may free what is short."""
         machine = self.machine
-        if not machine.acknowledges():
-            return False
-        return machine.blocked or machine.inflow.over
+        # One that reads nothing would be answered ever more.
+        most = TRICKLE_OUTPUTS * self._node.options.output_bytes_max
+        return machine.acknowledges() and machine.waiting_bytes() <= most
+
+    def _charge(self) -> None:
+        """Let the node's account have what is held for this connection now."""
+        transport = self._transport
+        assert transport is not None
+        held = self.machine.held_bytes() + len(self._rest)
+        if not self._writable:
+            held += transport.get_write_buffer_size()
+        if held != self._held:
+            self._node.budget.held += held - self._held
+            self._held = held
+            self._node.look_at_memory()
 
     def _read_a_little(self) -> None:
         """Let one chunk through; ``data_received`` pauses again if it must."""

@@ -19,12 +19,25 @@ from amqp_router.protocol.tick import Tick
 #: Above this many waiting bytes no queue delivers to the connection until it has drained.
 FULL_BYTES = 1 << 20
 _FULL_BYTES = 1 << 20  # a C integer where compiled
+#: Octets of a message that goes out as an answer, to the power of 2, that cost as much as an enqueue.
+ANSWER_SHIFT = 9
+#: More octets than any message has.
+MESSAGE_BYTES = 1 << 62
 
 
 class LargeContent:
     """Content frames of a large message, cut to the receiver's channel and frame size on demand."""
 
-    __slots__ = ("body_payload_max", "channel", "current", "frames", "index", "position")
+    __slots__ = (
+        "asked",
+        "body_payload_max",
+        "channel",
+        "current",
+        "frames",
+        "in_memory",
+        "index",
+        "position",
+    )
 
     def __init__(self, frames: Frames, channel: int, body_payload_max: int) -> None:
         # A list of its own, so that each frame can be freed when it is out: a thousand at once take a while.
@@ -32,6 +45,9 @@ class LargeContent:
         self.channel = channel
         self.body_payload_max = body_payload_max
         self.index = 0
+        #: What ``Output`` counts of it: octets in memory, and octets that the client asked for.
+        self.in_memory = 0
+        self.asked = 0
         self.position = 7
         #: The frame being cut, from ``position`` on.
         self.current = b""
@@ -76,12 +92,25 @@ def _on_channel(frame: bytes, channel: int) -> bytes:
 class Output:
     """What waits to be written: ``pieces`` in order, then ``buf``."""
 
-    __slots__ = ("buf", "dirty", "full", "owner", "piece_bytes", "pieces", "tick")
+    __slots__ = (
+        "asked_bytes",
+        "buf",
+        "dirty",
+        "full",
+        "large_bytes",
+        "owner",
+        "piece_bytes",
+        "pieces",
+        "tick",
+    )
 
     def __init__(self) -> None:
         self.buf = Buf()
         self.pieces: deque[bytes | LargeContent] = deque()
         self.piece_bytes = 0
+        #: Octets of large contents: those in memory, and those that the client asked for, in memory or not.
+        self.large_bytes = 0
+        self.asked_bytes = 0
         self.dirty = False
         self.full = False
         self.tick: Tick | None = None
@@ -108,7 +137,11 @@ class Output:
             if buf.size > 0:
                 self.piece_bytes += buf.size
                 self.pieces.append(buf.take())
-            self.pieces.append(LargeContent(content, channel, body_payload_max))
+            large = LargeContent(content, channel, body_payload_max)
+            if isinstance(content, tuple):
+                large.in_memory = message.size()
+                self.large_bytes += large.in_memory
+            self.pieces.append(large)
             self.full = True
             return
         if message.frame_payload > body_payload_max:
@@ -127,6 +160,19 @@ class Output:
             while position < end:
                 buf.set_u16(start + position + 1, channel)
                 position += 8 + int.from_bytes(content[position + 3 : position + 7], "big")
+
+    def answer(self, message: Message, channel: int, body_payload_max: int) -> None:
+        """As ``content``, for a message that goes out because of what the client sent.
+
+        A large one counts as waiting: whoever asks for more before it has read this must wait. One that is
+        delivered does not: it fills the output, so that there is but one.
+        """
+        self.content(message, channel, body_payload_max)
+        if not isinstance(message.content, bytes):
+            large = self.pieces[len(self.pieces) - 1]
+            assert isinstance(large, LargeContent)
+            large.asked = message.size()
+            self.asked_bytes += large.asked
 
     def _cut(self, message: Message, channel: int, body_payload_max: int) -> None:
         buf = self.buf
@@ -149,8 +195,10 @@ class Output:
                 self.pieces.append(self.buf.take())
             self.pieces.extend(other.pieces)
             self.piece_bytes += other.piece_bytes
+            self.large_bytes += other.large_bytes
+            self.asked_bytes += other.asked_bytes
             other.pieces.clear()
-            other.piece_bytes = 0
+            other.piece_bytes = other.large_bytes = other.asked_bytes = 0
         if other.buf.size > 0:
             self.buf.put(other.buf.take())
 
@@ -160,6 +208,7 @@ class Output:
             piece = self.pieces[0]
             if isinstance(piece, LargeContent):
                 data = piece.next_piece()
+                self._uncount(piece, len(data) if data else MESSAGE_BYTES)
                 if data:
                     return data
                 self.pieces.popleft()
@@ -171,6 +220,19 @@ class Output:
             return self.buf.take()
         return b""
 
+    def _uncount(self, large: LargeContent, size: int) -> None:
+        """``size`` octets of ``large`` are out; or all."""
+        done = min(size, large.in_memory)
+        large.in_memory -= done
+        self.large_bytes -= done
+        done = min(size, large.asked)
+        large.asked -= done
+        self.asked_bytes -= done
+
     def waiting_bytes(self) -> int:
-        """Bytes not yet given to the socket; a large body counts as nothing until it is expanded."""
-        return self.buf.size + self.piece_bytes
+        """Bytes not yet given to the socket; a large body that is delivered counts as nothing."""
+        return self.buf.size + self.piece_bytes + self.asked_bytes
+
+    def held_bytes(self) -> int:
+        """Bytes in memory that are not yet given to the socket."""
+        return self.buf.size + self.piece_bytes + self.large_bytes

@@ -1,3 +1,8 @@
 cdef class MemoryBudget:
     cdef public long long limit
     cdef public long long used
+    cdef public long long held
+    cdef public long long kept
+    cdef public long long arriving
+    cdef public long long whole
+    cpdef long long total(self)

@@ -26,6 +26,7 @@ class Loop:
             lambda: self.done.append("round"),
             lambda: len(self.ready) + self.others,
             lambda where, error: self.faults.append(f"{where}: {error}"),
+            lambda: None,
         )
 
     def turn(self) -> None:

@@ -43,6 +43,9 @@ class Socket(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
         self.paused = True
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_router.channel.content import ContentAssembler
+from amqp_router.channel.content import ContentAssembler, Intake
 from amqp_router.connection.machine import CHUNK_UNITS, Machine
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.fields import decode_table, encode_plain
 from amqp_router.protocol.properties import encode_properties
+from persistence.log.memory import MemoryBudget
 from tests.nodes import Client, SimNode, publish_frames
 
 BINDINGS = 40_000
@@ -155,7 +156,7 @@ def test_the_connection_goes_meanwhile(client: Client, exchange: str) -> None:
 
 
 def test_held_content_is_taken_again() -> None:
-    content = ContentAssembler()
+    content = ContentAssembler(Intake(MemoryBudget()))
     method, header, body = publish_frames(1, m.BasicPublish("x"), PROPERTIES, b"abc")
     content.start(method[11:-1])
     assert not content.receive(2, header, 100)

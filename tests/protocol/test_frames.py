@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_router.channel.content import ContentAssembler
+from amqp_router.channel.content import ContentAssembler, Intake
 from amqp_router.protocol.errors import AMQPError, FieldError
 from amqp_router.protocol.fields import NESTING_MAX
 from amqp_router.protocol.frames import COMPLETE, IRREGULAR, MORE, ODD_MODE, ContentScan
 from amqp_router.protocol.properties import decode_properties, encode_properties
+from persistence.log.memory import MemoryBudget
 from tests.nodes import PERSISTENT, TRANSIENT, content_frames, content_header, raw_frame, split_frames
 from tests.protocol.strategies import property_lists
 
@@ -187,7 +188,7 @@ def test_any_bytes_give_an_answer(data: bytes) -> None:
 
 def assembled(data: bytes) -> Any:
     """What the assembler makes of whole frames: content, scan, count; or the error it raises."""
-    assembler = ContentAssembler()
+    assembler = ContentAssembler(Intake(MemoryBudget()))
     assembler.start(b"")
     try:
         for frame in split_frames(data):

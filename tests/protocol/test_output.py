@@ -188,6 +188,26 @@ def test_waiting_bytes() -> None:
     drained(output)
 
 
+def test_large_content_counts_by_what_it_is() -> None:
+    """In memory or not, and asked for by the client or delivered to it."""
+    message = build_message(b"\0\0", PROPERTIES, bytes(3 << 20))
+    output = Output()
+    output.content(message, 1, 4088)
+    assert (output.waiting_bytes(), output.held_bytes()) == (0, message.size())
+    output.answer(message, 1, 4088)
+    assert (output.waiting_bytes(), output.held_bytes()) == (message.size(), 2 * message.size())
+    assert message.content is not None
+    message.content = list(message.content)  # frames that are read when they are asked for
+    other = Output()
+    other.answer(message, 1, 4088)
+    output.join(other)
+    assert (output.waiting_bytes(), output.held_bytes()) == (2 * message.size(), 2 * message.size())
+    while output.next_piece():
+        pass
+    assert (output.waiting_bytes(), output.held_bytes()) == (0, 0)
+    assert (other.waiting_bytes(), other.held_bytes()) == (0, 0)
+
+
 def test_join_a_detached_output() -> None:
     large = build_message(b"\0\0", PROPERTIES, bytes((1 << 20) + 1))
     output, detached = Output(), Output()

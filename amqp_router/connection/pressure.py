@@ -1,0 +1,32 @@
+"""When the node is low on memory: the alarm follows its account."""
+
+from __future__ import annotations
+
+from amqp_router.connection.alarms import Alarms
+from persistence.log.memory import MemoryBudget
+
+#: Hundredths of the account's limit at which the alarm is set, and below which it is cleared.
+SET_PERCENT = 90
+CLEAR_PERCENT = 80
+
+
+class Pressure:
+    """Sets and clears the alarm "memory" as ``budget`` fills and empties; never if it has no limit."""
+
+    def __init__(self, budget: MemoryBudget, alarms: Alarms) -> None:
+        self._budget = budget
+        self._alarms = alarms
+        self._is_on = False
+        self._set_at = budget.whole * SET_PERCENT // 100 or 1 << 62
+        self._clear_at = budget.whole * CLEAR_PERCENT // 100
+
+    def look(self) -> None:
+        """The account has changed; called very often."""
+        total = self._budget.total()
+        if self._is_on:
+            if total < self._clear_at:
+                self._is_on = False
+                self._alarms.clear("memory")
+        elif total > self._set_at:
+            self._is_on = True
+            self._alarms.set("memory")
