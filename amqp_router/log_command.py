@@ -54,7 +54,10 @@ def check(path: Path) -> tuple[list[str], bool]:
     if directories:
         data_dir = str(Path(directories[0]).absolute().parent.parent.parent)
         marks = read_marks(disk, data_dir)  # before anything else: a running broker goes on
-        journals = read_journals(data_dir, disk)
+        try:
+            journals = read_journals(data_dir, disk)
+        except OSError as error:
+            found.append((DAMAGED, f"journal: {error}; no start comes about before it can be read"))
         try:
             states = read_node_states(data_dir)
         except (CorruptLog, OSError) as error:

@@ -386,3 +386,12 @@ def test_without_readable_definitions_the_logs_are_shown_alone(broker: RouterPro
     lines, whole = inspect(broker.data_dir)
     assert whole
     assert list(waiting(lines)) == ["ten"]
+
+
+def test_a_journal_that_cannot_be_read_is_told_and_the_logs_are_looked_at(broker: RouterProcess) -> None:
+    broker.stop()
+    (broker.data_dir / "commit-00000000.journal").mkdir()
+    lines, whole = check(broker.data_dir)
+    assert not whole
+    assert lines[0].startswith("DAMAGED   journal: [Errno 21] Is a directory: ")
+    assert lines[1].startswith("ok        / ten: ")
