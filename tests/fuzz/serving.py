@@ -105,22 +105,18 @@ def serve(data_dir: str, ready: str, options: tuple[str, ...]) -> int:
 
 def look(data_dir: str, answer: str) -> int:
     """``amqp-router log inspect`` and ``verify``, and both tables of the Arrow reader, into a file."""
-    import time as clock
-
-    from amqp_router import log_command
+    from amqp_router.main import main
     from spark_analytics.arrow import read_arrow
     from spark_analytics.errors import AnalyticsError
 
     found: dict[str, Any] = {}
-    path = Path(data_dir)
-    for name, act in (("inspect", log_command.inspect), ("verify", log_command.check)):
-        began = clock.monotonic()
+    for command in ("inspect", "verify"):
         try:
-            lines, whole = act(path)
-            found[name] = {"whole": whole, "lines": lines}
-        except log_command.LogDirectoryError as error:
-            found[name] = {"whole": False, "lines": [str(error)]}
-        found[name]["seconds"] = clock.monotonic() - began
+            code = main(["log", command, data_dir])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        found[command] = {"code": code}
+    path = Path(data_dir)
     for table in ("messages", "routing"):
         try:
             found[table] = {"rows": read_arrow(path, table=table).num_rows}
