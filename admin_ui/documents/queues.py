@@ -92,7 +92,8 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     }
     found["consumer_capacity"] = found["consumer_utilisation"] = capacity
     found["consumers"] = len(consumers)
-    found["exclusive_consumer_tag"] = consumers[0].tag if consumers and consumers[0].exclusive else None
+    alone = next(iter(consumers)) if consumers and queue.exclusive_use else None
+    found["exclusive_consumer_tag"] = alone.tag if alone is not None else None
     # The window of messages in memory, objects included; the rest of a queue is in its log.
     found["memory"] = found["message_bytes_ram"] = queue.ring_bytes
     found["messages_ram"] = found["messages_ready_ram"] = in_memory

@@ -179,7 +179,7 @@ class Channel:
                 self.connection.detached.discard(self)
                 self._write_to(output)
                 for consumer in self.consumers.values():
-                    consumer.queue.touch()
+                    consumer.wake()
         output.touch()
 
     def _write_to(self, output: Output) -> None:
@@ -218,7 +218,8 @@ class Channel:
         consumers = list(self.consumers.values())
         self.first_served = first = (self.first_served + 1) % max(1, len(consumers))
         for consumer in consumers[first:] + consumers[:first]:
-            consumer.queue.touch()
+            consumer.wake()
+        self.connection.charge(len(consumers) // 16)
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``ports.Connection``."""

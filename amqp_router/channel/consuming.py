@@ -46,7 +46,7 @@ def _limit_channel(channel: Channel, limit: int) -> None:
     channel.shared.change(limit)
     channel.connection.charge(len(channel.consumers) // 16)
     for consumer in channel.consumers.values():
-        consumer.queue.touch()
+        consumer.wake()
 
 
 def consume(channel: Channel, method: methods.BasicConsume) -> None:

@@ -232,6 +232,8 @@ class Delivery:
             if owner.shared.available == 1:
                 # Consumers on the channel's other queues waited for the same limit.
                 self.listener.credit_returned()
+        if owner.parked:
+            owner.wake()
 
     def _advance(self) -> None:
         mask = len(self.messages) - 1

@@ -732,7 +732,7 @@ class Machine:
         """The socket took what was waiting: queues may deliver again."""
         for channel in self.channels.values():
             for consumer in channel.consumers.values():
-                consumer.queue.touch()
+                consumer.wake()
 
     def acknowledges(self) -> bool:
         """Whether acknowledgements may come from the client."""

@@ -122,7 +122,7 @@ def test_counts(channel: FakeChannel) -> None:
     queue = channel.vhost.queues["q"]
     assert isinstance(queue, FakeQueue)
     queue.ready = 5
-    queue.consumers.append(object())
+    queue.consumers[object()] = None
     assert channel.call(methods.QueueDeclare("q")) == methods.QueueDeclareOk("q", 5, 1)
     assert channel.call(methods.QueueDeclare("q", passive=True)) == methods.QueueDeclareOk("q", 5, 1)
     assert channel.call(methods.QueuePurge("q")) == methods.QueuePurgeOk(5)

@@ -25,12 +25,14 @@ class Listener:
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []
+        self.consumers: list[ChannelConsumer] = []
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         self.cancelled.append(consumer.tag)
 
     def credit_returned(self) -> None:
-        pass
+        for consumer in self.consumers:
+            consumer.wake()
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         while not step():
@@ -77,6 +79,7 @@ class Channel:
         if shared is not None:
             consumer.shared = shared
         queue.add_consumer(consumer)
+        self.listener.consumers.append(consumer)
         return consumer
 
     def received(self) -> list[Received]:

@@ -227,7 +227,7 @@ def test_delete_queue(vhost: VirtualHost, definitions: FakeDefinitions) -> None:
     bind(vhost, "q", "amq.topic", "#")
     bind(vhost, "q", "amq.direct", "q")
     found.ready = 3
-    found.consumers.append(object())
+    found.consumers[object()] = None
     with pytest.raises(
         errors.PreconditionFailed, match="PRECONDITION_FAILED - queue 'q' in vhost '/' not empty"
     ):

@@ -19,6 +19,10 @@ cdef class Consumer:
     cdef public Credit shared
     cdef public Output output
     cdef public long long unacked
+    cdef public Consumer following
+    cdef public Consumer previous
+    cdef public bint parked
     cpdef bint ready(self) except -1
+    cpdef void wake(self)
     cpdef void deliver(self, Message message)
     cpdef void cancelled(self)

@@ -45,8 +45,11 @@ class Consumer:
         "arguments",
         "credit",
         "exclusive",
+        "following",
         "no_ack",
         "output",
+        "parked",
+        "previous",
         "queue",
         "shared",
         "tag",
@@ -67,6 +70,11 @@ class Consumer:
         self.output: Output
         #: Deliveries out and not settled.
         self.unacked = 0
+        #: Its neighbours in the ring of those whose turn may come, kept by the queue.
+        self.following: Consumer | None = None
+        self.previous: Consumer | None = None
+        #: Whether the queue took it out of the ring, as it was not ready when its turn came.
+        self.parked = False
 
     def ready(self) -> bool:
         """Whether it may get a message now."""
@@ -74,6 +82,10 @@ class Consumer:
         if self.output.full or self.shared.available <= 0:
             return False
         return self.no_ack or self.credit > 0
+
+    def wake(self) -> None:
+        """It may be ready again: it must be called whenever something has ended that kept it from it."""
+        self.queue.wake(self)
 
     def deliver(self, message: Message) -> None:
         """Take one message; credit is taken here too."""

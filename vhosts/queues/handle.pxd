@@ -22,7 +22,7 @@ cdef class QueueHandle:
     cdef public bint deleted
     cdef public unsigned long long definition_rev
     cdef public object log
-    cdef public list consumers
+    cdef public dict consumers
     cdef public long long unacked_count
     cpdef bint publish(self, Message message) except -1
     cpdef void await_durable(self, Run run)

@@ -76,7 +76,8 @@ class QueueHandle:
         #: Revision of the definition this queue waits for; 0 once it is stored.
         self.definition_rev = 0
         self.log: Any = None
-        self.consumers: list[Any] = []
+        #: In the order in which they came.
+        self.consumers: dict[Any, None] = {}
         self.unacked_count = 0
 
     def publish(self, message: Message) -> bool:

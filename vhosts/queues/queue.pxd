@@ -15,6 +15,7 @@ cdef unsigned char _LOGGED
 cdef int _ACK
 cdef int _RETURN
 cdef int _REDELIVERY_EXTRA
+cdef int _PARKED_PER_UNIT
 cdef long long _OVERHEAD
 
 
@@ -36,7 +37,8 @@ cdef class Queue(QueueHandle):
     cdef public unsigned long long cursor
     cdef public unsigned long long next_offset
     cdef public unsigned long long logged_end
-    cdef public Py_ssize_t turn
+    cdef public Consumer turn
+    cdef public bint exclusive_use
     cdef public bint dirty
     cdef public object waiting
     cdef public str error
@@ -60,10 +62,13 @@ cdef class Queue(QueueHandle):
     cdef bint _page(self, Message message) except -1
     cpdef void await_durable(self, Run run)
     cpdef void touch(self)
-    @cython.locals(done=Py_ssize_t, consumers=list, consumer=Consumer, message=Message)
+    @cython.locals(done=Py_ssize_t, parked=int, consumer=Consumer, message=Message)
     cpdef Py_ssize_t pump(self, Py_ssize_t budget) except -1
-    @cython.locals(count=Py_ssize_t, turn=Py_ssize_t, consumer=Consumer, _=Py_ssize_t)
-    cdef Consumer _next_consumer(self, list consumers)
+    cpdef void wake(self, Consumer consumer)
+    @cython.locals(first=Consumer, last=Consumer)
+    cdef void _link(self, Consumer consumer)
+    @cython.locals(following=Consumer, previous=Consumer)
+    cdef void _unlink(self, Consumer consumer)
     @cython.locals(ring=list, head=Py_ssize_t, message=Message, size="long long")
     cdef Message _pop(self)
     @cython.locals(message=Message, found=Message)

@@ -34,6 +34,7 @@ WINDOW_MESSAGES = 4096
 WINDOW_BYTES = 8 << 20
 #: What a redelivery costs of the budget of ``Queue.pump``, in deliveries: it is found and read by itself.
 REDELIVERY_UNITS = 3
+PARKED_PER_UNIT = 16
 
 # C integers where compiled (see queue.pxd).
 _WINDOW_MESSAGES = 4096
@@ -44,6 +45,7 @@ _LOGGED = 4
 _ACK = 1
 _RETURN = 6
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
+_PARKED_PER_UNIT = PARKED_PER_UNIT
 _OVERHEAD = 160  # bytes of the objects around a message's content, for the memory budget
 
 
@@ -65,6 +67,7 @@ class Queue(QueueHandle):
         "dirty",
         "discard",
         "error",
+        "exclusive_use",
         "get_empty_total",
         "get_no_ack_total",
         "get_total",
@@ -119,7 +122,10 @@ class Queue(QueueHandle):
         self.next_offset = 0
         #: Behind the last message appended to the log: what a publisher's run waits for.
         self.logged_end = 0
-        self.turn = 0
+        #: Whose turn is next, in the ring of the consumers that may be ready; None if it is empty.
+        self.turn: Consumer | None = None
+        #: Whether the consumer that is there has the queue alone.
+        self.exclusive_use = False
         self.dirty = False
         self.waiting: deque[tuple[int, Run]] = deque()
         #: Why the queue cannot serve, or "".
@@ -302,9 +308,7 @@ class Queue(QueueHandle):
             return
         self.error = self.refusing = reason
         self._refuse_waiting()
-        for consumer in list(self.consumers):
-            self.consumers.remove(consumer)
-            consumer.cancelled()
+        self._cancel_consumers()
 
     # -- taking -------------------------------------------------------------------------------------
 
@@ -318,18 +322,27 @@ class Queue(QueueHandle):
     def pump(self, budget: int) -> int:
         """Deliver to consumers in turn, until ``budget`` units are spent; returns how many were.
 
-        A message is one unit, one that is delivered again ``REDELIVERY_UNITS``. When it returns ``budget``
-        or more there may be more to do.
+        A message is one unit, one that is delivered again ``REDELIVERY_UNITS``; ``PARKED_PER_UNIT`` consumers
+        that are not ready are one. When it returns ``budget`` or more there may be more to do.
         """
         done = 0
-        consumers = self.consumers
+        parked = 0
         while done < budget and self.ring_count + self.backlog + len(self.requeued) > 0:
-            consumer = self._next_consumer(consumers)
+            consumer = self.turn
             if consumer is None:
                 break
+            if not consumer.ready():
+                self._unlink(consumer)
+                consumer.parked = True
+                parked += 1
+                if parked == _PARKED_PER_UNIT:
+                    parked = 0
+                    done += 1
+                continue
             message = self._pop()
             if message is None:
                 break
+            self.turn = consumer.following
             done += 1
             if message.flags & _REDELIVERED:
                 self.redeliver_total += 1
@@ -345,20 +358,6 @@ class Queue(QueueHandle):
                 if message.flags & _LOGGED:
                     message.content = None
         return done
-
-    def _next_consumer(self, consumers: list[Consumer]) -> Consumer | None:
-        count = len(consumers)
-        turn = self.turn
-        for _ in range(count):
-            if turn >= count:
-                turn = 0
-            consumer = consumers[turn]
-            turn += 1
-            if consumer.ready():
-                # Wrapped now: a consumer that comes later waits until the older ones had their turn.
-                self.turn = turn if turn < count else 0
-                return consumer
-        return None
 
     def _pop(self) -> Message | None:
         """The ready message with the lowest offset, with its content; None when there is none."""
@@ -522,25 +521,63 @@ class Queue(QueueHandle):
             PreconditionFailed: the log has failed.
         """
         self.check_available()
-        if self.consumers and (consumer.exclusive or self.consumers[0].exclusive):
+        if self.consumers and (consumer.exclusive or self.exclusive_use):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use")
-        self.consumers.append(consumer)
+        self.consumers[consumer] = None
+        self.exclusive_use = consumer.exclusive
+        self._link(consumer)
         self.touch()
 
     def remove_consumer(self, consumer: Consumer) -> bool:
         """Stop delivering; True when this was the last consumer."""
         if consumer not in self.consumers:
             return False
-        index = self.consumers.index(consumer)
-        del self.consumers[index]
+        del self.consumers[consumer]
+        self._unlink(consumer)
+        consumer.parked = False
         if self.consumers:
-            if index < self.turn:
-                self.turn -= 1
             return False
-        self.turn = 0
         if self.log is not None:
             self._drop_window()
         return True
+
+    def wake(self, consumer: Consumer) -> None:
+        """``consumer`` may be ready again; its turn comes after all the others'."""
+        if consumer.parked:
+            consumer.parked = False
+            self._link(consumer)
+        self.touch()
+
+    def _link(self, consumer: Consumer) -> None:
+        """Make ``consumer`` the last whose turn comes."""
+        first = self.turn
+        if first is None:
+            self.turn = consumer.following = consumer.previous = consumer
+            return
+        last: Any = first.previous
+        consumer.following = first
+        consumer.previous = last
+        last.following = consumer
+        first.previous = consumer
+
+    def _unlink(self, consumer: Consumer) -> None:
+        """Take ``consumer`` out of the ring; harmless when it is not in it."""
+        following, previous = consumer.following, consumer.previous
+        if following is None or previous is None:
+            return
+        if self.turn is consumer:
+            self.turn = following if following is not consumer else None
+        following.previous = previous
+        previous.following = following
+        consumer.following = consumer.previous = None
+
+    def _cancel_consumers(self) -> None:
+        consumers = list(self.consumers)
+        self.consumers.clear()
+        for consumer in consumers:
+            self._unlink(consumer)
+            consumer.parked = False
+            consumer.cancelled()
 
     def _drop_window(self) -> None:
         """A queue that nobody reads keeps nothing in memory that its log has too."""
@@ -628,9 +665,7 @@ class Queue(QueueHandle):
         waiting = self.waiting
         while waiting:
             waiting.popleft()[1].settled(False)
-        for consumer in list(self.consumers):
-            self.consumers.remove(consumer)
-            consumer.cancelled()
+        self._cancel_consumers()
         self._drop_ready()
         if self.on_deleted is not None:
             self.on_deleted(self, rev)

@@ -76,10 +76,12 @@ class Sink(Consumer):
     def ack(self, index: int = 0, kind: int = ACK) -> None:
         self.queue.settle(self.messages.pop(index), kind)
         self.credit += 1
+        self.wake()
 
     def requeue(self, index: int = 0) -> None:
         self.queue.requeue(self.messages.pop(index))
         self.credit += 1
+        self.wake()
 
 
 def drained(queue: Queue) -> list[str]:

@@ -266,6 +266,7 @@ def test_page_file_that_fails_for_a_while(operation: str, durable: bool, error: 
     taken += [number for number in range(30, 60) if queue.publish(message(number, size=100))]
     assert len(taken) > 30
     sink.credit = 100
+    sink.wake()
     queue.pump(100)
     assert sink.got == numbers(*taken)
 
@@ -281,6 +282,7 @@ def test_page_file_that_fails(operation: str, durable: bool) -> None:
     node.disk.fail(operation, "/paging", error=errno.EIO)
     taken = [queue.publish(message(number, size=100)) for number in range(30)]
     sink.credit = 1000
+    sink.wake()
     assert queue.pump(100) == 0
     assert "simulated" in queue.error
     assert sink.is_cancelled

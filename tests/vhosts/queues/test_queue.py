@@ -61,6 +61,7 @@ def test_messages_come_in_the_order_of_their_offsets(queue: Queue) -> None:
     fill(queue, 5, 5)
     assert (queue.message_count(), queue.unacked_count) == (7, 3)
     sink.credit = 100
+    sink.wake()
     assert queue.pump(100) == 7
     assert sink.got == numbers(*range(10))
     assert not any(sink.flags)
@@ -374,6 +375,7 @@ def test_logged_queue_that_is_read_slowly_keeps_a_window() -> None:
     assert queue.ring_count == WINDOW_MESSAGES
     queue.pump(count)
     sink.credit = 1 << 30
+    sink.wake()
     while queue.pump(1000):
         assert queue.ring_count <= WINDOW_MESSAGES
     assert sink.got == numbers(*range(count))
@@ -388,6 +390,7 @@ def test_window_is_bounded_in_bytes() -> None:
         queue.publish(message(number, persistent=True, size=1 << 20))
     assert queue.ring_bytes < 10 << 20
     sink.credit = 20
+    sink.wake()
     queue.pump(20)
     assert sink.got == numbers(*range(20))
 
@@ -498,3 +501,40 @@ def sink_text(sink: Sink, index: int) -> int:
     if content is not None:
         return int(text_of(outstanding))
     return int(text_of(sink.queue.log.read_one(outstanding.offset)))
+
+
+def test_consumers_come_and_go_without_a_look_at_the_others(queue: Queue) -> None:
+    """Whichever goes, first, last or between; each look at another is counted."""
+    looks = 0
+
+    class Counting(Sink):
+        def __eq__(self, other: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return self is other
+
+        __hash__ = Sink.__hash__
+
+        def ready(self) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().ready()
+
+    sinks = [Counting(queue, 0) for _ in range(2000)]
+    for sink in sinks:
+        queue.add_consumer(sink)
+    for sink in [*sinks[1000:0:-1], *sinks[1001:]]:
+        queue.remove_consumer(sink)
+    assert looks < 100
+    assert list(queue.consumers) == [sinks[0]]
+    for sink in sinks[1:]:
+        queue.add_consumer(sink)
+    fill(queue, 100)
+    while queue.pump(50):
+        pass
+    assert looks < 2100, "each is passed over once"
+    sinks[7].credit = 100
+    sinks[7].wake()
+    queue.pump(1000)
+    assert sinks[7].got == numbers(*range(100))
+    assert looks < 2300, "those that are not ready are not looked at again"
