@@ -73,6 +73,9 @@ class ShadowFile:
         self._file = file
         self._size = file.size() if file is not None else 0
 
+    def fileno(self) -> int:
+        return -1
+
     def size(self) -> int:
         return self._size
 

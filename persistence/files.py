@@ -26,6 +26,9 @@ _WRITE_BYTES_MAX = 1 << 20
 class File(Protocol):
     """An open file."""
 
+    def fileno(self) -> int:
+        """Its descriptor, for the thread that writes without the interpreter; -1 if it has none."""
+
     def size(self) -> int: ...
 
     def write(self, pieces: Sequence[bytes | memoryview], position: int) -> None:
@@ -355,7 +358,7 @@ class FileCache:
     def descriptor(self, path: str) -> int:
         """The descriptor of a file that is open, -1 if it is not or has none; it counts as a use."""
         file = self._files.get(path)
-        if not isinstance(file, RealFile):
+        if file is None:
             return -1
         self._files.move_to_end(path)
         return file.fileno()

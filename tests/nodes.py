@@ -31,7 +31,7 @@ from persistence.log.memory import MemoryBudget
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import InlineWorker, ManualClock, ManualWorker
+from tests.persistence.log.support import InlineWorker, ManualClock, ManualFlusher, ManualWorker
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
@@ -133,6 +133,7 @@ class SimNode:
         self.budget = MemoryBudget(memory_bytes, memory_limit)
         self.look_at_memory = Pressure(self.budget, self.alarms).look
         self.worker = ManualWorker()
+        self.flusher = ManualFlusher(self.disk, self.worker, self.posted.append)
         # Few logs, each synced by itself and made at once, so that a test says which of them fails when.
         log_options = log_options or LogOptions(journal_logs_min=4, new_logs_per_round=1000)
         self.sync = LogSync(
@@ -144,7 +145,9 @@ class SimNode:
             clock=self.clock.read,
             wall_us=self.clock.wall_us,
             worker=self.worker,
+            flusher=self.flusher,
         )
+        self.flusher.on_done = self.sync.flushed
         self.catalog = Catalog(
             "data",
             self.sync,
@@ -230,6 +233,16 @@ class SimNode:
         """The loop hears of one thing that another thread has done."""
         self.enter(self.posted.popleft())
 
+    def work(self) -> bool:
+        """One of the threads that write does a job, if there is one; the loop has not heard of it."""
+        if self.flusher.has_job:
+            self.flusher.run()
+        elif self.worker.jobs:
+            self.worker.run_one()
+        else:
+            return False
+        return True
+
     def commit(self, count: int = 1 << 30) -> None:
         """The next ``count`` submissions are stored and the loop hears of it."""
         self.enter(self._committed, self.definitions.commit(count))
@@ -237,8 +250,8 @@ class SimNode:
     def sync_once(self) -> None:
         """What the loop has ready, and one round for all that is dirty."""
         self.quiet()
-        while self.worker.jobs:
-            self.worker.run_one()
+        while self.work():
+            pass
         while self.posted:
             self.hear()
         self.quiet()
@@ -249,8 +262,8 @@ class SimNode:
             self.quiet()
             if self.definitions.pending:
                 self.commit()
-            elif self.worker.jobs:
-                self.worker.run_one()
+            elif self.work():
+                continue
             elif self.posted:
                 self.hear()
             elif not self.ready:
@@ -276,7 +289,7 @@ class SimNode:
         # Page files end with the process.
         pagers = [queue for queue in self.vhost.queues.values() if queue.pager is not None]
         assert self.disk.open_files <= len(pagers)
-        self.disk.open_files = 0
+        self.disk.forget_files()
 
     # -- queues, as the broker makes them -------------------------------------------------------------
 

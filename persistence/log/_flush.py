@@ -14,10 +14,24 @@ import os
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 #: Descriptor, position, and the pieces to write there.
 Write: TypeAlias = tuple[int, int, list[bytes]]
+
+
+def write_and_sync(writes: Sequence[Write], system: Any = os) -> int:
+    """Do a job; its error number or 0. ``system`` has ``pwrite`` and ``fdatasync``, or ``fsync``."""
+    try:
+        for fd, position, pieces in writes:
+            data = memoryview(b"".join(pieces))
+            done = 0
+            while done < len(data):
+                done += system.pwrite(fd, data[done:], position + done)
+        system.fdatasync(fd) if hasattr(system, "fdatasync") else system.fsync(fd)
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
 
 
 class Flusher:
@@ -69,14 +83,5 @@ class Flusher:
 
     def _run(self) -> None:
         while (writes := self._jobs.get()) is not None:
-            self._error = 0
-            try:
-                for fd, position, pieces in writes:
-                    data = memoryview(b"".join(pieces))
-                    done = 0
-                    while done < len(data):
-                        done += os.pwrite(fd, data[done:], position + done)
-                os.fdatasync(fd) if hasattr(os, "fdatasync") else os.fsync(fd)
-            except OSError as error:
-                self._error = error.errno or errno.EIO
+            self._error = write_and_sync(writes)
             os.write(self._write_end, b"\x00" * 8)

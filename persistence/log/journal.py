@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ..errors import is_passing
-from ..files import Disk, File, RealFile, join, read_file
+from ..files import Disk, File, join, read_file
 from .marks import sync_marks
 from .record import HEADER_SIZE, BatchHeader, parse_header
 from .round import Submission
@@ -107,7 +107,7 @@ class CommitJournal:
 
         Called on the loop, while the worker is idle, for batches without large messages.
         """
-        if self.broken or self._old or not isinstance(self._file, RealFile):
+        if self.broken or self._old or self._file is None:
             return None
         pieces, self._quick_size = _entries(submissions)
         return self._file.fileno(), self._size, pieces  # type: ignore[return-value]  # small batches are bytes

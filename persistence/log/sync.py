@@ -22,7 +22,6 @@ from typing import Any, Protocol
 from ..errors import PASSING_ERRNOS, is_passing
 from ..files import Disk
 from ..options import LogOptions
-from ._flush import Flusher
 from .cleaner import Cleaner
 from .committer import Committer
 from .marks import Marks
@@ -44,6 +43,18 @@ _RETRY_LAST_S = 5.0
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
+
+
+class Flusher(Protocol):
+    """See ``_flush.Flusher``."""
+
+    def submit(self, writes: Sequence[tuple[int, int, list[bytes]]]) -> None: ...
+
+    def finish(self) -> int: ...
+
+    def wait(self) -> int: ...
+
+    def stop(self) -> None: ...
 
 
 class LogSync:
@@ -241,20 +252,20 @@ class LogSync:
         if self._quick and self._flusher is not None:
             error = self._flusher.finish()
             if error >= 0:
-                self._end_quickly(error)
+                self._end_quickly(error, self._finished)
 
-    def _end_quickly(self, error: int) -> None:
+    def _end_quickly(self, error: int, finished: Callable[[Round], None]) -> None:
         work = self._round
         assert work is not None
         self._quick = False
         submissions = work.submissions
         if len(submissions) == 1:
             submissions[0].error = submissions[0].writer.quick_done(error)
-            self._finished(work)
+            finished(work)
         elif error == 0:
             self.committer.journal.quick_done(submissions)
             work.journal_pending = True
-            self._finished(work)
+            finished(work)
         else:
             # The worker finds out whose fault it is, without the journal: its pages may be lost by now.
             work.without_journal = True
@@ -477,9 +488,12 @@ class LogSync:
         self.marks.set(log)
 
     def settle_down(self) -> None:
-        """Wait for the round under way and take its result in; blocks."""
-        while self._quick and self._flusher is not None:
-            self._end_quickly(self._flusher.wait())  # which may begin the next one
+        """Wait for the round under way and take its result in; blocks.
+
+        No other is begun: it would confirm what a truncation is about to cut.
+        """
+        if self._quick and self._flusher is not None:
+            self._end_quickly(self._flusher.wait(), self._finish)
         work = self._round
         self._worker.wait_idle()
         if work is not None and self._round is work:

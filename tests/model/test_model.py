@@ -126,7 +126,7 @@ class NodeMachine(RuleBasedStateMachine):
     def commit(self, count: int) -> None:
         self.world.commit(count)
 
-    @precondition(lambda self: self.world.node.worker.jobs)
+    @precondition(lambda self: self.world.node.worker.jobs or self.world.node.flusher.has_job)
     @rule()
     def work(self) -> None:
         self.world.work()

@@ -519,10 +519,12 @@ class World:
     # -- what happens elsewhere -----------------------------------------------------------------------
 
     def work(self) -> None:
-        """The worker thread does one job; the loop has not heard of it."""
-        if self.node.worker.jobs:
+        """One of the threads that write does a job; the loop has not heard of it."""
+        if self.node.flusher.has_job:
+            self.moves["flusher" if self.node.flusher.count == 1 else "flusher by the journal"] += 1
+        elif self.node.worker.jobs:
             self.moves["worker"] += 1
-            self.node.worker.run_one()
+        self.node.work()
 
     def hear(self) -> None:
         if self.node.posted:
@@ -585,7 +587,7 @@ class World:
         """The process dies; what it wrote stays in the page cache, synced or not."""
         self.moves["kill -9"] += 1
         self._die()
-        self.disk.open_files = 0
+        self.disk.forget_files()
         self._reopen(clean=False)
 
     def crash(self, seed: int) -> None:
@@ -655,8 +657,8 @@ class World:
     def crash_unheard(self, seed: int) -> None:
         """A round is synced and definitions are stored, and the power fails before the loop hears of it."""
         self.moves["power fails before the loop hears"] += 1
-        while self.node.worker.jobs:
-            self.node.worker.run_one()
+        while self.node.work():
+            pass
         self.definitions.commit(1)
         self._lose_power(seed)
         self._reopen(clean=False)

@@ -6,6 +6,7 @@ fails. One that survives means that the model has gone blind somewhere.
 
 from __future__ import annotations
 
+from tests.persistence.log.world import SMALL_ROUNDS
 from tests.planting import Planted
 
 LOG = "persistence/log/"
@@ -273,5 +274,124 @@ PLANTED = [
         "            if witness >= 0:\n",
         "            if False:\n",
         test=ROUTING_TEST,
+    ),
+    Planted(
+        "a small round forgets that the segment's name is not synced",
+        LOG + "writer.py",
+        "        if not self.created or self.failed is not None or self._names_dirty:",
+        "        if not self.created or self.failed is not None:",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "the journal forgets the logs of a small round",
+        LOG + "journal.py",
+        "        self._cover(submissions, self._quick_size)",
+        "        self._cover((), self._quick_size)",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "a small round overwrites the one before it in the journal",
+        LOG + "journal.py",
+        "        self._cover(submissions, self._quick_size)",
+        "        self._cover(submissions, 0)",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "a small round by the journal leaves its logs clean",
+        LOG + "writer.py",
+        "        self.dirty = True\n        self._position = batches[-1]",
+        "        self._position = batches[-1]",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "a small round while the worker has a job",
+        LOG + "sync.py",
+        "work.drain_journal or not self._worker.is_idle",
+        "work.drain_journal",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "a job for the worker while the flusher has one",
+        LOG + "sync.py",
+        "        if self._quick:\n            self._deferred.append(job)",
+        "        if False:\n            self._deferred.append(job)",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "what waits for the end of a small round is forgotten",
+        LOG + "sync.py",
+        "        for job in deferred:\n            self._later(job)\n",
+        "",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "a small round that failed is confirmed",
+        LOG + "sync.py",
+        "submissions[0].writer.quick_done(error)",
+        "submissions[0].writer.quick_done(0)",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "a small round that failed in the journal is confirmed",
+        LOG + "sync.py",
+        "        elif error == 0:\n            self.committer",
+        "        elif True:\n            self.committer",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "a small round is written to the beginning of the journal",
+        LOG + "journal.py",
+        "self._file.fileno(), self._size, pieces",
+        "self._file.fileno(), 0, pieces",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "settling down does not wait for a small round",
+        LOG + "sync.py",
+        "        if self._quick and self._flusher is not None:\n            self._end_quickly(",
+        "        if False:\n            self._end_quickly(",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "settling down begins another round",
+        LOG + "sync.py",
+        "self._end_quickly(self._flusher.wait(), self._finish)",
+        "self._end_quickly(self._flusher.wait(), self._finished)",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "the flusher syncs the first file of a job",
+        LOG + "_flush.py",
+        "        system.fdatasync(fd) if",
+        "        system.fdatasync(writes[0][0]) if",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "the flusher does not sync",
+        LOG + "_flush.py",
+        '        system.fdatasync(fd) if hasattr(system, "fdatasync") else system.fsync(fd)\n',
+        "",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "the flusher does not go on after a part of a write",
+        LOG + "_flush.py",
+        "            while done < len(data):",
+        "            if done < len(data):",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "a journal that is kept is overwritten",
+        LOG + "catalog.py",
+        "        self.sync.committer.journal.go_on_after(self._journal_paths)\n",
+        "",
+        mix=SMALL_ROUNDS,
+    ),
+    Planted(
+        "journals are removed though a log did not open",
+        LOG + "catalog.py",
+        "        if self._journal_paths and not wanted & set(self._journal):",
+        "        if self._journal_paths:",
+        mix=SMALL_ROUNDS,
     ),
 ]

@@ -3,7 +3,9 @@
 What POSIX promises and no more: file content is durable after ``sync`` of the file, a name after
 ``sync_directory`` of its directory. ``power_loss`` keeps all that is durable and a seeded part of the rest:
 of each file's unsynced writes a prefix with a torn end, or any sectors; of each directory's unsynced changes
-a prefix. A failed sync loses the pages for good, as Linux does, and the next one succeeds.
+a prefix. A failed sync loses the pages for good, as Linux does, and the next one succeeds; a failed write
+may have written a part. A descriptor may take a part of a write only, and none is given out twice: who uses
+one that is closed is found out.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 SECTOR = 64
+#: Of a write through a descriptor no more is taken at once.
+PWRITE_BYTES_MAX = 300
 
 
 class PowerLoss(BaseException):
@@ -48,7 +52,11 @@ class SimFile:
         self._inode = inode
         self._write = write
         self._open = True
-        disk.open_files += 1
+        self._number = disk.give_descriptor(self)
+
+    def fileno(self) -> int:
+        assert self._open
+        return self._number
 
     def size(self) -> int:
         return len(self._inode.now)
@@ -99,7 +107,7 @@ class SimFile:
     def close(self) -> None:
         assert self._open
         self._open = False
-        self._disk.open_files -= 1
+        self._disk.descriptors.pop(self._number, None)
 
 
 class SimMapping:
@@ -125,7 +133,9 @@ class SimDisk:
         self.durable_names: dict[str, Inode | None] = {"": None}
         #: Directory -> changes (path, inode | None | "gone"), in order; a rename is one change of two.
         self.pending: dict[str, list[list[tuple[str, Inode | str | None]]]] = {}
-        self.open_files = 0
+        #: Open files by descriptor.
+        self.descriptors: dict[int, SimFile] = {}
+        self._descriptors_given = 0
         #: Called before every operation with (operation, path); raises what should happen.
         self.hook: Callable[[str, str], None] | None = None
         #: Operations left until the power fails; -1 = never.
@@ -162,6 +172,31 @@ class SimDisk:
             if self.steps_left == 0:
                 raise PowerLoss
             self.steps_left -= 1
+
+    @property
+    def open_files(self) -> int:
+        return len(self.descriptors)
+
+    def give_descriptor(self, file: SimFile) -> int:
+        self._descriptors_given += 1
+        self.descriptors[self._descriptors_given] = file
+        return self._descriptors_given
+
+    def forget_files(self) -> None:
+        """The process is gone, and its descriptors with it."""
+        self.descriptors.clear()
+
+    def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
+        """As ``os.pwrite``."""
+        assert fd in self.descriptors, "a write through a descriptor that is closed"
+        part = bytes(data[:PWRITE_BYTES_MAX])
+        self.descriptors[fd].write([part], position)
+        return len(part)
+
+    def fdatasync(self, fd: int) -> None:
+        """As ``os.fdatasync``."""
+        assert fd in self.descriptors, "a sync through a descriptor that is closed"
+        self.descriptors[fd].sync()
 
     def _change(self, directory: str, *changes: tuple[str, Inode | str | None]) -> None:
         _apply_names(self.names, changes)
@@ -245,7 +280,7 @@ class SimDisk:
         self.durable_names = dict(reachable)
         self.hook = None
         self.steps_left = -1
-        self.open_files = 0
+        self.forget_files()
 
 
 def _kind(path: str) -> str:

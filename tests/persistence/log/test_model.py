@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from persistence.log.record import ACK, DEAD_LETTER, DROP, EXPIRE, REJECT, RETURN
-from tests.persistence.log.world import FAULTS, LOGS, MIXES, World, walk
+from persistence.options import LogOptions
+from tests.persistence.log.world import FAULTS, LOGS, MIXES, OPTIONS, ROOMY, World, walk
 
 NUMBERS = st.integers(0, LOGS - 1)
 
@@ -17,9 +19,9 @@ NUMBERS = st.integers(0, LOGS - 1)
 class LogMachine(RuleBasedStateMachine):
     """``World`` with hypothesis at the wheel, so that what it finds is shrunk."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.world = World()
+    @initialize(options=st.sampled_from((OPTIONS, ROOMY)))
+    def begin(self, options: LogOptions) -> None:
+        self.world = World(options)
 
     @rule(number=NUMBERS, count=st.integers(1, 5), size=st.sampled_from((1, 30, 200, 800)))
     def append(self, number: int, count: int, size: int) -> None:
@@ -82,6 +84,14 @@ class LogMachine(RuleBasedStateMachine):
     def fail(self, operation: str, after: int, error: int) -> None:
         self.world.fail(operation, after, error)
 
+    @rule(operation=st.sampled_from(("sync", "write")), after=st.integers(0, 3), seed=st.integers(0, 1 << 20))
+    def crash_failing(self, operation: str, after: int, seed: int) -> None:
+        self.world.crash_failing(operation, after, 5, seed)
+
+    @rule(number=NUMBERS, seed=st.integers(0, 1 << 20))
+    def open_badly(self, number: int, seed: int) -> None:
+        self.world.open_badly(number, Random(seed))
+
     @rule()
     def restart(self) -> None:
         self.world.restart()
@@ -116,3 +126,5 @@ def test_random_walks() -> None:
         print(f"{count:8} {move}")
     for event in ("create .journal", "unlink .log", "rename checkpoint", "rename .log"):
         assert total[f"({event})"] > 0, f"the walks never reached: {event}"
+    for move in ("flush", "flush by the journal", "a log cannot be opened"):
+        assert total[move] > 0, f"the walks never reached: {move}"

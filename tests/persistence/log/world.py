@@ -18,6 +18,7 @@ import errno
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from amqp_router.protocol.message import Message, build_message
@@ -29,7 +30,7 @@ from persistence.log.record import ACK, DROP, REJECT, RETURN
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
-from tests.persistence.log.support import ManualClock, ManualWorker
+from tests.persistence.log.support import ManualClock, ManualFlusher, ManualWorker
 from tests.planting import walk_seeds
 
 OPTIONS = LogOptions(
@@ -45,6 +46,10 @@ OPTIONS = LogOptions(
     clean_live_ratio=0.7,
     clean_bytes_min=200,
     clean_slice_bytes=1000,
+)
+#: With room for rounds small enough for the flusher: segments and descriptors stay open.
+ROOMY = replace(
+    OPTIONS, segment_bytes_max=6000, descriptors_max=8, journal_bytes_max=6000, clean_bytes_min=600
 )
 LOGS = 4
 #: Operations that may fail.
@@ -92,7 +97,8 @@ class Shadow:
 
     def on_log_failed(self, log: QueueLog, error: Exception) -> None:
         # A healthy log that fences itself is a fault of ours.
-        known = "simulated" in str(error) or "the log is deleted" in str(error)
+        simulated = getattr(error, "errno", 0) in (errno.EIO, errno.ENOSPC, errno.EMFILE)
+        known = simulated or "the log is deleted" in str(error)
         assert known or self.asks_too_much, error
         self.failed = True
         self.passing = log.passing
@@ -130,7 +136,8 @@ class Shadow:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, options: LogOptions = OPTIONS) -> None:
+        self.options = options
         self.disk = SimDisk()
         self.clock = ManualClock(1000.0)
         self.moves: Counter[str] = Counter()
@@ -155,21 +162,32 @@ class World:
 
     def _boot(self) -> None:
         self.boot += 1
+        #: Names of logs deleted in this life, and whether the disk has failed in it.
+        self.removed: set[str] = set()
+        self.has_failed = False
         self.clock = ManualClock(self.clock.now)
         self.posted: list[Callable[[], None]] = []
         self.worker = ManualWorker()
+        self.flusher = ManualFlusher(self.disk, self.worker, self.posted.append)
         self.sync = LogSync(
             self.disk,
             "d",
-            OPTIONS,
+            self.options,
             post=self.posted.append,
             call_later=self.clock.call_later,
             clock=self.clock.read,
             wall_us=self.clock.wall_us,
             worker=self.worker,
+            flusher=self.flusher,
         )
+        self.flusher.on_done = self.sync.flushed
         self.catalog = Catalog(
-            "d", self.sync, OPTIONS, MemoryBudget(), disk=self.disk, boot_id=self.boot.to_bytes(16, "big")
+            "d",
+            self.sync,
+            self.options,
+            MemoryBudget(),
+            disk=self.disk,
+            boot_id=self.boot.to_bytes(16, "big"),
         )
         self.catalog.start()
 
@@ -181,13 +199,16 @@ class World:
     def _reopen(self, *, clean: bool) -> None:
         self._boot()
         for shadow in self.shadows:
-            log = self.catalog.open(shadow.name, "/", shadow.name, {})
-            shadow.log = log
-            log.listener = shadow
-            self._compare_after_start(shadow, log, clean=clean and not shadow.failed)
+            self._open(shadow, clean=clean and not shadow.failed)
         moved = self.catalog.quarantine_unknown([shadow.name for shadow in self.shadows])
         assert set(moved) <= self.deleted
         assert not [name for name in self.disk.list("d") if name.endswith(".journal")]
+
+    def _open(self, shadow: Shadow, *, clean: bool) -> None:
+        log = self.catalog.open(shadow.name, "/", shadow.name, {})
+        shadow.log = log
+        log.listener = shadow
+        self._compare_after_start(shadow, log, clean=clean)
 
     def _compare_after_start(self, shadow: Shadow, log: QueueLog, *, clean: bool) -> None:
         wrote_epoch = bool(log.epochs)
@@ -311,8 +332,11 @@ class World:
         self._note_sealed()
 
     def work(self) -> None:
-        """The worker does one job, and the loop hears of it."""
-        if self.worker.jobs:
+        """One of the two threads does a job; the loop has not heard of it."""
+        if self.flusher.has_job:
+            self.moves["flush" if self.flusher.count == 1 else "flush by the journal"] += 1
+            self.flusher.run()
+        elif self.worker.jobs:
             self.moves["work"] += 1
             self.worker.run_one()
 
@@ -327,13 +351,14 @@ class World:
         self.moves["settle down"] += 1
         for _ in range(20):
             self.tick()
-            while self.worker.jobs or self.posted:
-                if self.worker.jobs:
-                    self.worker.run_one()
+            while self.flusher.has_job or self.worker.jobs or self.posted:
+                self.work()
                 if self.posted:
                     self.posted.pop(0)()
                 self._note_sealed()
             if not self.sync.is_dirty:
+                left = [name for name in self.catalog.incarnations() if name in self.removed]
+                assert not left or self.has_failed, f"deleted logs are not removed: {left}"
                 return
         raise AssertionError("the sync does not settle down")
 
@@ -375,6 +400,7 @@ class World:
         self.moves["delete"] += 1
         self.catalog.forget(shadow.name)
         self.deleted.add(shadow.name)
+        self.removed.add(shadow.name)
         fresh = self._new_shadow(number)
         self.shadows[number] = fresh
         self._create(fresh)
@@ -425,6 +451,7 @@ class World:
     def fail(self, operation: str, after: int, error: int) -> None:
         """The ``after``-th such operation of the worker fails, once."""
         self.moves[f"fail {operation}"] += 1
+        self.has_failed = True
         self.disk.fail(operation, error=error, after=after, once=True)
         self.settle_down()
         # An idle journal syncs its logs.
@@ -435,6 +462,7 @@ class World:
     def lack(self, operation: str, error: int, random: Random) -> None:
         """Such operations fail for a while, and everything else goes on; then every log heals by itself."""
         self.moves[f"lack {operation}"] += 1
+        self.has_failed = True
         self.disk.fail(operation, error=error, after=random.randrange(4))
         for _ in range(random.randint(1, 12)):
             name = random.choice(("append", "settle_some", "settle", "tick", "settle_down", "wait", "read"))
@@ -446,6 +474,15 @@ class World:
             self.wait(5.0)
             self.settle_down()
         assert not [shadow.name for shadow in self.shadows if shadow.passing]
+
+    def crash_failing(self, operation: str, after: int, error: int, seed: int) -> None:
+        """As ``fail``, and the power is lost before an idle journal syncs its logs."""
+        self.moves[f"crash after failed {operation}"] += 1
+        self.disk.fail(operation, error=error, after=after, once=True)
+        self.has_failed = True
+        self.settle_down()
+        self._lose_power(seed)
+        self._reopen(clean=False)
 
     def restart(self) -> None:
         """A clean stop and a start."""
@@ -473,7 +510,7 @@ class World:
         self.moves["kill"] += 1
         for shadow in self.shadows:
             shadow.log = None
-        self.disk.open_files = 0
+        self.disk.forget_files()
         self.disk.hook = None
         self._reopen(clean=False)
 
@@ -489,6 +526,30 @@ class World:
         except PowerLoss:
             pass
         self._lose_power(seed + 1)
+        self._reopen(clean=False)
+
+    def open_badly(self, number: int, random: Random) -> None:
+        """After a crash one log cannot be read, and the others go on without it; later all is well again."""
+        self._lose_power(random.randrange(1 << 30))
+        self._boot()
+        bad = self.shadows[number]
+        self.disk.fail("read", bad.name)
+        with contextlib.suppress(OSError):
+            self.catalog.open(bad.name, "/", bad.name, {})
+        self.disk.hook = None
+        is_missing = bad.name not in self.catalog.logs
+        self.moves["a log cannot be opened" if is_missing else "(a log has nothing to read)"] += 1
+        for shadow in self.shadows:
+            if shadow is not bad or not is_missing:
+                self._open(shadow, clean=False)
+        self.catalog.quarantine_unknown([shadow.name for shadow in self.shadows])
+        others = [n for n in range(LOGS) if n != number]
+        for _ in range(random.randint(0, 3)):
+            for other in others:
+                self.append(other, 1, 30)
+            self.tick()
+            self.settle_down()
+        self._lose_power(random.randrange(1 << 30))
         self._reopen(clean=False)
 
     def close(self) -> None:
@@ -524,6 +585,7 @@ USUAL = {
     "kill": 1,
     "crash_in_worker": 1,
     "crash_at_start": 0.5,
+    "open_badly": 0.3,
 }
 MIXES = [
     USUAL,
@@ -544,14 +606,37 @@ MIXES = [
     USUAL | {"reserve": 15, "append": 15, "restart": 4},
     USUAL | {"truncate": 4, "delete": 0, "crash": 3},
     USUAL | {"lack": 8, "crash": 3, "kill": 3, "restart": 2},
+    {
+        "append_small": 30,
+        "settle_some": 6,
+        "tick": 25,
+        "work": 30,
+        "hear": 30,
+        "settle_down": 2,
+        "wait": 4,
+        "delete": 1,
+        "purge": 0.3,
+        "fail": 0.5,
+        "lack": 0.3,
+        "crash_failing": 1,
+        "crash": 1,
+        "crash_in_worker": 1,
+        "kill": 0.3,
+        "truncate": 0.3,
+        "restart": 0.2,
+        "open_badly": 0.3,
+    },
 ]
+#: The number of the mix whose rounds are mostly small enough for the flusher.
+SMALL_ROUNDS = len(MIXES) - 1
 
 
 def walk(seed: int, moves: int, mix_number: int = -1) -> World:
     """Random moves from a seed, which also chooses the mix unless one is given."""
     random = Random(seed)
-    world = World()
-    mix = MIXES[mix_number if mix_number >= 0 else seed % len(MIXES)]
+    mix_number = mix_number if mix_number >= 0 else seed % len(MIXES)
+    world = World(ROOMY if mix_number == SMALL_ROUNDS else OPTIONS)
+    mix = MIXES[mix_number]
     names, weights = list(mix), list(mix.values())
     busy = random.randrange(LOGS)
     for _ in range(moves):
@@ -593,10 +678,15 @@ def make_move(world: World, name: str, number: int, random: Random) -> None:
         case "lack":
             operation = random.choice(FAULTS)
             world.lack(operation, random.choice((errno.ENOSPC, errno.EMFILE)), random)
+        case "crash_failing":
+            operation = random.choice(("sync", "sync", "write"))
+            world.crash_failing(operation, random.randrange(4), errno.EIO, random.getrandbits(30))
         case "crash":
             world.crash(random.getrandbits(30))
         case "crash_in_worker":
             world.crash(random.getrandbits(30), random.randrange(25))
+        case "open_badly":
+            world.open_badly(number, random)
         case "crash_at_start":
             world.crash_at_start(random.getrandbits(30), random.randrange(8))
         case _:

@@ -128,7 +128,7 @@ def test_what_was_confirmed_is_there_after_a_restart(node: SimNode, queue: Queue
     sink.ack()
     sink.requeue()
     node.disk.hook = None
-    node.disk.open_files = 0
+    node.disk.forget_files()
     after = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS)
     queue = after.queue("d")
     texts = []

@@ -126,7 +126,7 @@ def test_paged_messages_do_not_outlive_the_node() -> None:
     node.tick.wake()
     node.settle()
     assert pages(node)
-    node.disk.open_files = 0
+    node.disk.forget_files()
     after = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS)
     assert pages(after) == []
     assert drained(after.queue("q")) == numbers(*range(0, 20, 2))
