@@ -67,10 +67,18 @@ class Commits:
 
     def __init__(self) -> None:
         self.committed = 0
+        #: Why nothing further is stored for now, or None.
+        self.failed: Exception | None = None
         self._waiting: deque[tuple[int, Any]] = deque()
 
     def wait(self, rev: int, waiter: Any) -> None:
-        """Call ``waiter.committed(rev)`` once ``rev`` is stored."""
+        """Call ``waiter.committed(rev)`` once ``rev`` is stored.
+
+        Raises:
+            InternalError: nothing is stored for now (541).
+        """
+        if self.failed is not None:
+            raise InternalError(str(self.failed))
         self._waiting.append((rev, waiter))
 
     def advance(self, rev: int) -> None:
@@ -163,6 +171,7 @@ class Broker:
         self._queues = StandaloneQueues(self._registry, self.identity, count_boot(disk, self._data_dir))
         self.definitions.on_committed = self._committed
         self.definitions.on_failed = self._definitions_failed
+        self.definitions.on_recovered = self._definitions_recovered
         self.definitions.start()
         self.commits.committed = self.definitions.committed
         options = LogOptions(
@@ -402,17 +411,19 @@ class Broker:
         self.commits.advance(rev)
 
     def _definitions_failed(self, error: Exception) -> None:
-        """Nothing can be declared any more: whoever waits must not believe it was."""
+        """Nothing can be declared for now: whoever waits must not believe it was."""
         self.event(logging.ERROR, "definitions cannot be stored", reason=error)
-        unstored, self._unstored = self._unstored, []
-        for queue in unstored:
+        self.commits.failed = error
+        for queue in self._unstored:
             if not queue.deleted:
                 queue.definition_failed(error)
         for transport in self.registry:
             if any(channel.pending for channel in transport.machine.channels.values()):
-                transport.close(
-                    lambda machine: machine.close(InternalError(f"definitions cannot be stored: {error}"))
-                )
+                transport.close(lambda machine: machine.close(InternalError(str(error))))
+
+    def _definitions_recovered(self) -> None:
+        self.commits.failed = None
+        self.event(logging.INFO, "definitions are stored again")
 
     def _permissions_changed(self) -> None:
         for vhost in self.vhosts.values():

@@ -101,6 +101,10 @@ class Bindings:
         """The bindings that lead to ``destination``."""
         return list(self._by_destination.get(destination, ()))
 
+    def count_of_source(self, exchange: Exchange) -> int:
+        """How many bindings ``exchange`` routes by."""
+        return len(self._by_source.get(exchange, ()))
+
     def has_source(self, exchange: Exchange) -> bool:
         """Whether ``exchange`` has any binding."""
         return exchange in self._by_source

@@ -1,8 +1,9 @@
 """A virtual host: its exchanges, its queues and the bindings between them, and how they change.
 
-Memory changes at once. What is durable is also submitted to the definition store, as rows, all that goes
-together in one submission; the revision it returns is what the client's reply waits for. A call that finds
-nothing to change returns the revision of the change it relies on, as that may still be on its way.
+What is durable is first submitted to the definition store, as rows, all that goes together in one submission:
+if the store refuses it, memory stays as it was and the client hears so (541). Then memory changes at once;
+the revision that the store returned is what the client's reply waits for. A call that finds nothing to change
+returns the revision of the change it relies on, as that may still be on its way.
 
 Bound together at all times:
 
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
+from amqp_router.protocol.errors import InternalError
 from amqp_router.protocol.fields import Table, decode_table, encode_table
 from persistence.definitions.records import (
     NO_ARGUMENTS,
@@ -29,6 +31,7 @@ from persistence.definitions.records import (
     Put,
     QueueRow,
 )
+from persistence.errors import PersistenceError
 from vhosts import arguments as args
 from vhosts.bindings import Binding, Bindings
 from vhosts.counters import Counters
@@ -126,7 +129,7 @@ class VirtualHost:
                 f"exchange '{row.name}' in vhost '{self.name}' is of type '{row.type}', "
                 "which is not registered"
             )
-        self._new_exchange(
+        self.exchanges[row.name] = self._make_exchange(
             row.name,
             row.type,
             durable=True,
@@ -197,7 +200,7 @@ class VirtualHost:
             current = {attribute: getattr(exchange, attribute) for attribute in declared}
             args.check_exchange_equivalence(name, self.name, current, declared)
             return exchange.definition_rev
-        exchange = self._new_exchange(
+        exchange = self._make_exchange(
             name,
             type_name,
             durable=durable,
@@ -208,14 +211,14 @@ class VirtualHost:
         if durable:
             row = ExchangeRow(self.name, name, type_name, auto_delete, internal, _encoded(exchange.arguments))
             exchange.definition_rev = self._submit([Put(row)])
+        self.exchanges[name] = exchange
         self.table.generation += 1
         return exchange.definition_rev
 
-    def _new_exchange(self, name: str, type_name: str, *, arguments: Table, **flags: bool) -> Exchange:
+    def _make_exchange(self, name: str, type_name: str, *, arguments: Table, **flags: bool) -> Exchange:
         alternate = args.alternate_exchange(name, self.name, arguments)
         exchange = exchange_type(type_name)(name, type_name, arguments=arguments, **flags)
         exchange.alternate = alternate
-        self.exchanges[name] = exchange
         return exchange
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> int:
@@ -236,7 +239,7 @@ class VirtualHost:
             return self._last_rev
         if if_unused and self.bindings.has_source(exchange):
             raise in_use("exchange", name, self.name)
-        return self._submit(self._remove([exchange], []))
+        return self._remove([exchange], [])
 
     # -- queues ----------------------------------------------------------------------------------------
 
@@ -296,7 +299,11 @@ class VirtualHost:
         )
         if stays:
             row = QueueRow(self.name, name, auto_delete, _encoded(table), queue.incarnation)
-            queue.definition_rev = self._submit([Put(row)])
+            try:
+                queue.definition_rev = self._submit([Put(row)])
+            except InternalError:
+                queue.delete(0)
+                raise
         self._enter(queue)
         self.counters.queue_declared += 1
         self.counters.queue_created += 1
@@ -327,7 +334,12 @@ class VirtualHost:
         """Remove ``queue``, which is here, whoever owns it: deleted, or auto-deleted by its last consumer.
 
         Returns how many messages were ready, and the revision to wait for.
+
+        Raises:
+            InternalError: the definition store refuses; the queue stays (541).
         """
+        rows: list[Change] = [Delete(QueueRow.kind, (self.name, queue.name))] if queue.durable else []
+        rev = self._remove([], self.bindings.of_destination(queue), rows)
         del self.queues[queue.name]
         route = self.table.default_routes.pop(_octets(queue.name))
         route.generation = 0  # channels that remember it look again
@@ -336,10 +348,6 @@ class VirtualHost:
             del owned[queue]
             if not owned:
                 del self._owned[queue.exclusive_owner]
-        changes = self._remove([], self.bindings.of_destination(queue))
-        if queue.durable:
-            changes.append(Delete(QueueRow.kind, (self.name, queue.name)))
-        rev = self._submit(changes)
         self.counters.queue_deleted += 1
         return queue.delete(rev), rev
 
@@ -388,7 +396,7 @@ class VirtualHost:
         if binding is None:
             return self._last_rev
         self._check_lock(self.queues[queue], owner)
-        return self._submit(self._remove([], [binding]))
+        return self._remove([], [binding])
 
     def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> int:
         """Let ``destination`` have what ``source`` takes; returns the revision to wait for.
@@ -414,7 +422,7 @@ class VirtualHost:
         binding = self._find_binding(
             self.exchanges.get(source), self.exchanges.get(destination), routing_key, arguments
         )
-        return self._last_rev if binding is None else self._submit(self._remove([], [binding]))
+        return self._last_rev if binding is None else self._remove([], [binding])
 
     def _bindable(self, exchange: str) -> Exchange:
         if exchange == "":
@@ -427,10 +435,16 @@ class VirtualHost:
         binding = Binding(source, destination, routing_key, arguments)
         if self.bindings.find(binding) is not None:
             return self._last_rev if binding.is_durable() else 0
+        # First, as the exchange may find fault with the arguments.
         source.bind(binding)
+        try:
+            rev = self._submit([Put(binding.row(self.name))]) if binding.is_durable() else 0
+        except InternalError:
+            source.unbind(binding)
+            raise
         self.bindings.add(binding)
         self.table.generation += 1
-        return self._submit([Put(binding.row(self.name))]) if binding.is_durable() else 0
+        return rev
 
     def _find_binding(
         self,
@@ -445,41 +459,66 @@ class VirtualHost:
 
     # -- removal ---------------------------------------------------------------------------------------
 
-    def _remove(self, exchanges: list[Exchange], bindings: list[Binding]) -> list[Change]:
-        """Remove ``exchanges`` and ``bindings``, and the auto-delete exchanges that lose their last binding.
+    def _remove(self, exchanges: list[Exchange], bindings: list[Binding], rows: Sequence[Change] = ()) -> int:
+        """Remove ``exchanges``, ``bindings``, and ``rows`` from the store, and what goes with them.
+
+        Returns the revision to wait for, 0 for none.
+
+        Raises:
+            InternalError: the definition store refuses; everything is as it was (541).
+        """
+        gone_exchanges, gone_bindings = self._going(exchanges, bindings)
+        changes = [Delete.of(each.row(self.name)) for each in gone_bindings if each.is_durable()]
+        changes += [
+            Delete(ExchangeRow.kind, (self.name, each.name)) for each in gone_exchanges if each.durable
+        ]
+        rev = self._submit([*changes, *rows])
+        for binding in gone_bindings:
+            self.bindings.remove(binding)
+            binding.source.unbind(binding)
+        for exchange in gone_exchanges:
+            del self.exchanges[exchange.name]
+        self.table.generation += len(gone_bindings) + len(gone_exchanges)
+        return rev
+
+    def _going(
+        self, exchanges: list[Exchange], bindings: list[Binding]
+    ) -> tuple[dict[Exchange, None], dict[Binding, None]]:
+        """What goes with ``exchanges`` and ``bindings``: also auto-delete exchanges without a binding left.
 
         An exchange takes its bindings with it, on both sides, and that may go on; so both lists grow until
-        they are worked off. Returns what changes in the definition store.
+        they are worked off.
         """
-        changes: list[Change] = []
+        gone_exchanges: dict[Exchange, None] = {}
+        gone_bindings: dict[Binding, None] = {}
+        left: dict[Exchange, int] = {}
         while exchanges or bindings:
             if bindings:
                 binding = bindings.pop()
-                if binding not in self.bindings:
+                if binding in gone_bindings:
                     continue
+                gone_bindings[binding] = None
                 source = binding.source
-                self.bindings.remove(binding)
-                source.unbind(binding)
-                if binding.is_durable():
-                    changes.append(Delete.of(binding.row(self.name)))
-                if source.auto_delete and not self.bindings.has_source(source):
-                    exchanges.append(source)
+                if source.auto_delete:
+                    left[source] = left.get(source, self.bindings.count_of_source(source)) - 1
+                    if not left[source]:
+                        exchanges.append(source)
             else:
                 exchange = exchanges.pop()
-                if self.exchanges.pop(exchange.name, None) is None:
+                if exchange in gone_exchanges:
                     continue
-                exchange.deleted = True
+                gone_exchanges[exchange] = None
                 bindings += self.bindings.of_source(exchange)
                 bindings += self.bindings.of_destination(exchange)
-                if exchange.durable:
-                    changes.append(Delete(ExchangeRow.kind, (self.name, exchange.name)))
-            self.table.generation += 1
-        return changes
+        return gone_exchanges, gone_bindings
 
     def _submit(self, changes: Sequence[Change]) -> int:
         if not changes:
             return 0
-        self._last_rev = self._definitions.submit(changes)
+        try:
+            self._last_rev = self._definitions.submit(changes)
+        except PersistenceError as error:
+            raise InternalError(str(error)) from error
         return self._last_rev
 
 

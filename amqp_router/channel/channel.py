@@ -25,6 +25,7 @@ from amqp_router.protocol import methods
 from amqp_router.protocol.errors import (
     UNIMPLEMENTED_METHOD,
     CommandInvalid,
+    InternalError,
     NotImplementedByServer,
     PreconditionFailed,
 )
@@ -195,7 +196,10 @@ class Channel:
         """Take ``consumer`` off its queue; True when an auto-delete queue went with it, its last one."""
         queue = consumer.queue
         if queue.remove_consumer(consumer) and queue.auto_delete and not queue.deleted:
-            self.vhost.remove_queue(queue)
+            try:
+                self.vhost.remove_queue(queue)
+            except InternalError:
+                return False  # the definition store refuses: the queue stays until its next last consumer
             return True
         return False
 

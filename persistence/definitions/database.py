@@ -9,6 +9,7 @@ overwritten.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,11 @@ from persistence.definitions.records import ROW_TYPES, Change, Snapshot
 #: How long a transaction waits for another process that holds the file, for instance an operator's SQLite
 #: shell.
 LOCK_WAIT_S = 30
+
+#: SQLite's errors that pass: locked, no space, no descriptor for a file beside it.
+PASSING_CODES = frozenset(
+    {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+)
 
 #: A large import leaves a large WAL file; it is cut to this when it has been copied back.
 WAL_BYTES_KEPT = 16 * 1024 * 1024
@@ -179,7 +185,8 @@ class Database:
         try:
             yield
         except OperationalError as error:  # locked, full, unreadable: nothing is wrong with what is stored
-            raise StoreFailed(self.path, error.orig) from error
+            passing = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in PASSING_CODES
+            raise StoreFailed(self.path, error.orig, passing=passing) from error
         except (DatabaseError, ValueError) as error:
             raise NotADefinitionStore(self.path, getattr(error, "orig", error)) from error
         except SQLAlchemyError as error:

@@ -33,14 +33,16 @@ class NotADefinitionStore(DefinitionsError):
 
 
 class StoreFailed(DefinitionsError):
-    """A transaction could not be stored. Nothing is stored after it, whatever the cause, until a restart.
+    """A transaction could not be stored. Nothing is stored after it, whatever the cause.
 
-    Memory is ahead of the disk from then on: what was refused has been seen by clients of this process.
+    ``passing``: it is tried again until it is stored. Otherwise memory is ahead of the disk until a restart.
     """
 
-    def __init__(self, path: Path, reason: object) -> None:
-        super().__init__(f"{path}: definitions cannot be stored: {reason}; repair the cause and restart")
+    def __init__(self, path: Path, reason: object, *, passing: bool = False) -> None:
+        way_out = "it is tried again" if passing else "repair the cause and restart"
+        super().__init__(f"{path}: definitions cannot be stored: {reason}; {way_out}")
         self.path = path
+        self.passing = passing
 
 
 class StoreStopped(DefinitionsError):

@@ -5,8 +5,9 @@ transaction, and then says up to which rev everything is stored. So a hundred de
 share one sync, and one that arrives alone waits for one.
 
 Order is total: revs count up by one, are stored in their order, and ``committed`` never passes one that is
-not. The first failure is the last word. Nothing is stored after it, for what follows may rest on what was
-lost.
+not. While a transaction cannot be stored because of an error that passes (no space, the file is locked), it
+is tried again, and nothing further is taken: what was taken is stored in the end, so memory and file agree.
+Any other failure is the last word. Nothing is stored after it, for what follows may rest on what was lost.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import TypeAlias
 
 from persistence.definitions import statements
@@ -30,6 +31,9 @@ Post: TypeAlias = Callable[[Callable[[], None]], None]
 
 #: Submissions in one transaction. More would only make those in front wait longer.
 BATCH_MAX = 1024
+#: Seconds before the first and at the most before a further attempt after an error that passes.
+RETRY_FIRST_S = 0.25
+RETRY_LAST_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,15 @@ class DefinitionStore:
         self.rev = 0
         #: Everything up to this rev is stored.
         self.committed = 0
-        #: Why nothing is stored any more, or None.
+        #: Why nothing is stored any more, or for now; or None.
         self.failed: DefinitionsError | None = None
         #: Called with the new value whenever ``committed`` has risen.
         self.on_committed: Callable[[int], None] = _ignore
-        #: Called once, when storing has failed: what is above ``committed`` must never be acknowledged.
+        #: Called when storing has failed: those who wait for what is above ``committed`` must hear so.
         self.on_failed: Callable[[DefinitionsError], None] = _ignore
+        #: Called when an error has passed, after ``on_committed``.
+        self.on_recovered: Callable[[], None] = _nothing
+        self._stopping = Event()
         self._post = post
         self._database = Database(path, revs_kept=revs_kept)
         self._submissions: SimpleQueue[Submission | None] = SimpleQueue()
@@ -140,6 +147,7 @@ class DefinitionStore:
         """Store all that was submitted, tell ``on_committed``, and close the file. Blocks until done."""
         if self._thread is None:
             return
+        self._stopping.set()
         self._submissions.put(None)
         self._thread.join()
         self._thread = None
@@ -153,7 +161,7 @@ class DefinitionStore:
         """Write what is submitted until told to stop, or until writing fails. The thread's whole life."""
         try:
             while batch := self._next_batch():
-                self._database.write(batch)
+                self._write(batch)
                 self._post(partial(self._committed, batch[-1].rev))
         except Exception as error:  # not a DefinitionsError: a bug of ours, and no less final
             if isinstance(error, DefinitionsError):
@@ -162,6 +170,26 @@ class DefinitionStore:
                 self._error = StoreFailed(self.path, repr(error))
                 self._error.__cause__ = error
             self._post(partial(self._fail, self._error))
+
+    def _write(self, batch: list[Submission]) -> None:
+        """Write ``batch``, after errors that pass again and again until the store is stopped."""
+        delay = RETRY_FIRST_S
+        is_told = False
+        while True:
+            try:
+                self._database.write(batch)
+            except StoreFailed as error:
+                if not error.passing or self._stopping.is_set():
+                    raise
+                if not is_told:
+                    is_told = True
+                    self._post(partial(self._fail, error))
+                self._stopping.wait(delay)
+                delay = min(delay * 2, RETRY_LAST_S)
+            else:
+                if is_told:
+                    self._post(partial(self._recovered, batch[-1].rev))
+                return
 
     def _next_batch(self) -> list[Submission]:
         """Wait for a submission and take those behind it; nothing when told to stop."""
@@ -188,6 +216,15 @@ class DefinitionStore:
         if self.failed is None:
             self.failed = error
             self.on_failed(error)
+
+    def _recovered(self, rev: int) -> None:
+        self.failed = None
+        self._committed(rev)
+        self.on_recovered()
+
+
+def _nothing() -> None:
+    """What is called before anybody listens."""
 
 
 def _ignore(_: object) -> None:

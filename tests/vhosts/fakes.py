@@ -8,6 +8,7 @@ from typing import Any
 
 from amqp_router.protocol.fields import Table
 from persistence.definitions.records import Change, Delete, Put, Row
+from persistence.errors import PersistenceError
 from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
 
@@ -51,9 +52,12 @@ class FakeDefinitions:
     def __init__(self) -> None:
         self.rows: dict[tuple[str, Any], Row] = {}
         self.submitted: list[Sequence[Change]] = []
+        self.error: PersistenceError | None = None
 
     def submit(self, changes: Sequence[Change]) -> int:
         assert changes
+        if self.error is not None:
+            raise self.error
         self.submitted.append(list(changes))
         for change in changes:
             if isinstance(change, Put):

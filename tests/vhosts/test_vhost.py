@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from amqp_router.protocol import errors
+from amqp_router.protocol.errors import InternalError
 from amqp_router.protocol.fields import Table, decode_table, encode_plain
 from persistence.definitions.records import BindingRow, Delete, ExchangeRow, Put, QueueRow
+from persistence.errors import PersistenceError
 from tests.vhosts.fakes import FakeDefinitions, FakeQueue, new_vhost
 from vhosts.vhost import LoadError, VirtualHost
 
@@ -46,6 +49,50 @@ def bind(vhost: VirtualHost, name: str, exchange: str, key: str = "", **argument
 
 def text_of(error: pytest.ExceptionInfo[Any]) -> str:
     return str(error.value.text)
+
+
+# -- a store that refuses ---------------------------------------------------------------------------
+
+
+def shape(vhost: VirtualHost) -> Any:
+    """What clients can see of a virtual host."""
+    bindings = sorted(binding.key for binding in vhost.bindings)
+    return list(vhost.exchanges), list(vhost.queues), sorted(vhost.table.default_routes), bindings
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v.declare_queue("new", durable=True),
+        lambda v: v.declare_exchange("new", "topic", durable=True),
+        lambda v: v.delete_queue("q"),
+        lambda v: v.delete_exchange("x"),
+        lambda v: v.bind_queue("q", "amq.direct", "k", {}, ME),
+        lambda v: v.unbind_queue("q", "x", "k", {}, ME),
+        lambda v: v.unbind_queue("q", "auto", "k", {}, ME),
+        lambda v: v.bind_exchange("x", "amq.direct", "k", {}),
+        lambda v: v.unbind_exchange("auto", "x", "k", {}),
+    ],
+)
+def test_what_the_store_refuses_leaves_memory_as_it_was(
+    vhost: VirtualHost, definitions: FakeDefinitions, change: Callable[[VirtualHost], Any]
+) -> None:
+    q = queue(vhost, "q", durable=True)
+    vhost.declare_exchange("x", "direct", durable=True)
+    vhost.declare_exchange("auto", "direct", durable=True, auto_delete=True)
+    bind(vhost, "q", "x", "k")
+    bind(vhost, "q", "auto", "k")
+    vhost.bind_exchange("auto", "x", "k", {})
+    before, rows = shape(vhost), dict(definitions.rows)
+    definitions.error = PersistenceError("full")
+    with pytest.raises(InternalError, match="full"):
+        change(vhost)
+    assert shape(vhost) == before
+    assert definitions.rows == rows
+    assert not q.deleted
+    definitions.error = None
+    change(vhost)
+    assert shape(vhost) != before
 
 
 # -- exchanges --------------------------------------------------------------------------------------

@@ -254,12 +254,16 @@ class Queue(QueueHandle):
     def definition_stored(self) -> None:
         """The queue's definition is committed."""
         self.definition_rev = 0
+        if self.refusing and not self.error and (self.log is None or self.log.failed is None):
+            self.on_log_resumed(self.log)
         if self.log is not None:
             self.on_high_watermark(self.log)
 
     def definition_failed(self, error: Exception) -> None:
-        """The queue's definition will never be committed: whoever waits for it must hear so."""
-        self._fail(f"its definition cannot be stored: {error}")
+        """The queue's definition cannot be stored for now: whoever waits for it must hear so."""
+        if not self.refusing:
+            self.refusing = f"its definition cannot be stored: {error}"
+            self._refuse_waiting()
 
     def on_log_failed(self, log: Any, error: Exception) -> None:
         """The log cannot be trusted or written any more: nack, cancel, and say why from now on.
@@ -275,7 +279,7 @@ class Queue(QueueHandle):
 
     def on_log_resumed(self, log: Any) -> None:
         """The log takes messages again."""
-        if not self.error:
+        if not self.error and not self.definition_rev:
             self.refusing = ""
             if self.on_resumed is not None:
                 self.on_resumed(self)

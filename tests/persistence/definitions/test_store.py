@@ -307,6 +307,32 @@ def test_a_full_disk_fails_the_store(store: DefinitionStore, loop: Loop) -> None
     assert len(store.snapshot().queues) == store.committed < 200
 
 
+def test_a_full_disk_passes(store: DefinitionStore, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken before is stored in the end, in order; nothing is taken meanwhile."""
+    monkeypatch.setattr(module, "RETRY_FIRST_S", 0.01)
+    told: list[str] = []
+    store.on_failed = lambda error: told.append(str(error))
+    store.on_recovered = lambda: told.append("recovered")
+    wait(store, loop, store.submit([Put(queue("before"))]))
+    gate = Gate(monkeypatch)
+    gate.error = StoreFailed(store.path, "database or disk is full", passing=True)
+    gate.opened.set()
+    rev = store.submit([Put(queue("q"))])
+    store.submit([Delete.of(queue("before"))])
+    loop.run_until(lambda: store.failed is not None)
+    for _ in range(3):
+        with pytest.raises(StoreFailed, match="full; it is tried again"):
+            store.submit([Put(queue("refused"))])
+    assert store.committed == rev - 1
+    gate.error = None
+    wait(store, loop, rev + 1)
+    assert store.failed is None
+    assert [row.name for row in store.snapshot().queues] == ["q"]
+    assert len(told) == 2
+    assert told[1] == "recovered"
+    wait(store, loop, store.submit([Put(queue("after"))]))
+
+
 def test_a_second_writer_is_noticed(store: DefinitionStore, loop: Loop, path: Path) -> None:
     wait(store, loop, store.submit([Put(VhostRow("mine"))]))
     with sqlite3.connect(path) as other:

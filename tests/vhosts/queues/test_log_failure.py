@@ -169,7 +169,7 @@ def test_definition_that_cannot_be_stored(node: SimNode) -> None:
     queue.definition_failed(OSError("disk full"))
     node.quiet()
     assert [received.method for received in publishing.take()] == [m.BasicNack(1, False, True)]
-    assert queue.error == "its definition cannot be stored: disk full"
+    assert queue.refusing == "its definition cannot be stored: disk full"
     publishing.publish(b"y", "d", properties=PERSISTENT)
     node.quiet()
     assert [received.method for received in publishing.take()] == [m.BasicNack(2, False, True)]
