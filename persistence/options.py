@@ -38,8 +38,10 @@ class LogOptions:
     #: Logs of an old journal file synced per round, and how long an idle journal waits for that.
     journal_syncs_per_round: int = 4
     journal_idle_ms: int = 1000
-    #: An active segment without live messages is dropped after this.
+    #: Segments without live messages are dropped when nothing has happened to their log for this long.
     idle_roll_s: float = 60.0
+    #: ... from ``clean_bytes_min`` of them on.
+    idle_roll_large_s: float = 3.0
     #: A closed segment is rewritten when its live messages are fewer than this part of its records.
     clean_live_ratio: float = 0.25
     #: ... and it has at least this many bytes; about this many are gone through in one slice.

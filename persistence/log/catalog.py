@@ -204,7 +204,7 @@ class Catalog:
             if first is None or incarnation in self._restarted:
                 return self._create(incarnation, description)
         log = self._recover(incarnation, description)
-        self.sync.marks.set(log)
+        self.sync.recovered(log)
         return log
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:

@@ -128,6 +128,10 @@ class Partition:
             self.remove(segment)
         return removed
 
+    def dead_bytes(self) -> int:
+        """Bytes of the closed segments without a message."""
+        return sum([s.size for s in self.segments[:-1] if s.live == 0])
+
     def cleanable(self) -> Segment | None:
         """A closed segment worth rewriting, with nothing of it still to be written."""
         options = self.options

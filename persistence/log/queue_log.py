@@ -405,6 +405,18 @@ class QueueLog:
             self.checkpoint_due = True
             self._mark_dirty()
 
+    def dead_bytes(self) -> int:
+        """Bytes of segments without a live message that ``drop_dead`` would free."""
+        size = self.partition.dead_bytes() if self.failed is None else 0
+        return size + self.partition.active.size if self.is_idle() else size
+
+    def drop_dead(self) -> None:
+        """Have the segments without a live message go with the next round."""
+        if self.is_idle():
+            self.roll_idle()
+        elif self.partition.dead_bytes() and self.failed is None:
+            self.request_checkpoint()
+
     def written(self, end: int, generation: int) -> None:
         """A round has made everything below ``end`` durable (dropped if the log was truncated since)."""
         if generation != self.generation or self.failed is not None:

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from ..errors import CorruptLog
 from ..files import Disk, File, join, read_file, replace_file
-from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, read_checkpoint, write_checkpoint
+from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, newest, read_checkpoint, write_checkpoint
 from .fold import fold
 from .index import SparseIndex
 from .journal import JournalEntry
@@ -119,13 +119,14 @@ def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orph
     """
     partition = log.partition
     directory = partition.directory
-    state = None
+    state: LogState | None = None
     if log.checkpoint_offset:
         # No older one will do: settles it does not know may have been cleaned away since.
         for path in (join(directory, FILE_NAME), join(data_dir, NODE_FILE_NAME)):
             for found in read_checkpoint(disk, path)[1]:
                 if (found.incarnation, found.recovery_offset) == (log.incarnation, log.checkpoint_offset):
-                    state = found
+                    # Both may be of that offset; the older one names segments that are gone.
+                    state = newest(found, state)
         if state is None:
             raise CorruptLog(directory, 0, f"the checkpoint at offset {log.checkpoint_offset} is missing")
     partition.reset()

@@ -24,6 +24,7 @@ from ..files import Disk
 from ..options import LogOptions
 from .cleaner import Cleaner
 from .committer import Committer
+from .idle import IdleLogs
 from .marks import Marks
 from .queue_log import QueueLog
 from .recovery import truncate
@@ -107,8 +108,7 @@ class LogSync:
         self._round: Round | None = None
         self._settle_timer: Timer | None = None
         self._journal_timer: Timer | None = None
-        self._idle: dict[QueueLog, float] = {}
-        self._idle_timer: Timer | None = None
+        self._idle = IdleLogs(options, call_later, clock, self.start_round)
         self._stopped = False
         self._cleaner: Cleaner | None = None
         self._clean_timer: Timer | None = None
@@ -121,6 +121,14 @@ class LogSync:
         #: Rounds finished, and the seconds the last one took.
         self.rounds = 0
         self.last_round_s = 0.0
+
+    def recovered(self, log: QueueLog) -> None:
+        """``log`` was there at the start, and what it holds may be dead or worth a cleaning."""
+        self.marks.set(log)
+        self._idle.note(log)
+        if log.partition.cleanable() is not None:
+            self._settled[log] = None
+            self._check_soon()
 
     def commit(self, log: QueueLog) -> None:
         """``log`` has messages for the next round; it calls this once until it is sealed."""
@@ -331,10 +339,10 @@ class LogSync:
                 log.checkpoint_offset = submission.end
                 self._clean_next(log)
             if log.is_idle():
-                self._note_idle(log, now)
+                self._idle.note(log)
         self._swap_cleaned()
-        if self._settled and self._check_timer is None and not self._stopped:
-            self._check_timer = self._call_later(_CLEAN_CHECK_S, self._check_cleaning)
+        if self._settled:
+            self._check_soon()
         if self._settles and self._settle_timer is None:
             self._settle_timer = self._call_later(self._options.settle_delay_ms / 1000, self._settles_due)
         if work.journal_pending and self._journal_timer is None and not self._stopped:
@@ -366,7 +374,11 @@ class LogSync:
             del self._settled[log]
             if not log.deleted:
                 self._clean_next(log)
-        if self._settled and not self._stopped:
+        if self._settled:
+            self._check_soon()
+
+    def _check_soon(self) -> None:
+        if self._check_timer is None and not self._stopped:
             self._check_timer = self._call_later(_CLEAN_CHECK_S, self._check_cleaning)
 
     def _clean_next(self, log: QueueLog) -> None:
@@ -433,28 +445,9 @@ class LogSync:
         if cleaner.error is None and not cleaner.is_void:
             self._clean_next(cleaner.log)
 
-    def _note_idle(self, log: QueueLog, now: float) -> None:
-        self._idle[log] = now
-        if self._idle_timer is None and not self._stopped:
-            self._idle_timer = self._call_later(self._options.idle_roll_s, self._roll_idle)
-
-    def _roll_idle(self) -> None:
-        """Drop the active segments of logs that have had no live message since they were noted."""
-        self._idle_timer = None
-        now = self._clock()
-        due = [log for log, since in self._idle.items() if now - since >= self._options.idle_roll_s]
-        for log in due:
-            del self._idle[log]
-            if log.is_idle() and not log.dirty:
-                log.roll_idle()
-        if self._idle:
-            wait = min(self._idle.values()) + self._options.idle_roll_s - now
-            self._idle_timer = self._call_later(max(wait, 0.0), self._roll_idle)
-        self.start_round()
-
     def delete(self, log: QueueLog) -> None:
         """Remove a log's directory, after the round under way."""
-        self._idle.pop(log, None)
+        self._idle.forget(log)
         self.marks.clear(log)
         self._removals.append(log)
         if not self._removing:
@@ -530,7 +523,8 @@ class LogSync:
         if self._flusher is not None:
             self._flusher.stop()
             self._flusher = None
-        timers = (self._settle_timer, self._journal_timer, self._idle_timer, self._clean_timer)
-        for timer in (*timers, self._check_timer):
+        self._idle.stop()
+        timers = (self._settle_timer, self._journal_timer, self._clean_timer, self._check_timer)
+        for timer in timers:
             if timer is not None:
                 timer.cancel()

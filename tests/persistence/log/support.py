@@ -178,7 +178,13 @@ class ManualClock:
 class Node:
     """Catalog and sync over ``disk``; ``settle`` runs rounds until nothing is dirty."""
 
-    def __init__(self, disk: Disk | None = None, options: LogOptions = SMALL, data_dir: str = "d") -> None:
+    def __init__(
+        self,
+        disk: Disk | None = None,
+        options: LogOptions = SMALL,
+        data_dir: str = "d",
+        clock: ManualClock | None = None,
+    ) -> None:
         self.disk: Disk = disk or SimDisk()
         self.posted: list[Callable[[], None]] = []
         self.timers: list[Callable[[], None]] = []
@@ -187,8 +193,8 @@ class Node:
             data_dir,
             options,
             post=self.posted.append,
-            call_later=self._call_later,
-            clock=lambda: 0.0,
+            call_later=clock.call_later if clock is not None else self._call_later,
+            clock=clock.read if clock is not None else lambda: 0.0,
             wall_us=lambda: 1_000_000,
             worker=InlineWorker(),
         )

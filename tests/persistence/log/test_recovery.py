@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -18,7 +19,7 @@ from persistence.log.reader import ROT, TORN_TAIL, read_node_states, verify
 from persistence.log.record import ACK, RETURN, checkpoint_note, control_batch, settles_batch
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import Inode, SimDisk
-from tests.persistence.log.support import Node, bodies, fill, message
+from tests.persistence.log.support import ManualClock, Node, bodies, fill, message
 
 DIRECTORY = "d/queues/a/0"
 FIRST = f"{DIRECTORY}/{0:020d}.log"
@@ -493,7 +494,7 @@ def test_index_is_rebuilt_when_its_file_is_gone_or_torn() -> None:
 
 
 def test_all_settled_idle_segment_is_dropped() -> None:
-    node = Node()
+    node = Node(options=LogOptions(idle_roll_s=0.0))
     log = node.catalog.create("a", "/", "q", {})
     offsets = fill(log, 5)
     node.settle()
@@ -502,9 +503,7 @@ def test_all_settled_idle_segment_is_dropped() -> None:
     node.sync._settles_due()
     node.settle()
     assert log.is_idle()
-    node.sync._options = LogOptions(idle_roll_s=0.0)
-    node.sync._roll_idle()
-    node.settle()
+    node.run_timers()
     assert not [name for name in node.disk.list(DIRECTORY) if name.endswith(".log")]
     again = Node(node.disk)
     log = again.catalog.open("a")
@@ -513,6 +512,59 @@ def test_all_settled_idle_segment_is_dropped() -> None:
     fill(log, 1)
     again.settle()
     assert len(bodies(log)) == 1
+
+
+@pytest.mark.parametrize("ends_clean", [True, False])
+@pytest.mark.parametrize("left", [0, 1])
+def test_what_is_dead_when_a_start_finds_it_is_dropped_soon(ends_clean: bool, left: int) -> None:
+    """Nothing is written to the queue after the start; without a message, none of its segments stays."""
+    options = LogOptions(segment_bytes_max=4000, batch_bytes_max=1000, clean_bytes_min=2000)
+    node = Node(options=replace(options, idle_roll_large_s=1e9, idle_roll_s=1e9, clean_bytes_min=1 << 30))
+    log = node.catalog.create("a", "/", "q", {})
+    offsets = fill(log, 200)
+    node.settle()
+    for offset in offsets[: 200 - left]:
+        log.settle(offset, 0, ACK)
+    # The checkpoint that drops them does not get its turn.
+    assert isinstance(node.disk, SimDisk)
+    node.disk.fail("create", "checkpoint", error=errno.ENOSPC)
+    node.sync._settles_due()
+    node.settle()
+    node.disk.hook = None
+    if ends_clean:
+        node.catalog.stop()
+    else:
+        node.sync.marks.close()
+    assert len([name for name in node.disk.list(DIRECTORY) if name.endswith(".log")]) > 3
+    clock = ManualClock(0.0)
+    again = Node(node.disk, options, clock=clock)
+    log = again.catalog.open("a")
+    for _ in range(3):
+        for timer in clock.advance(4.0):
+            timer.go_off()
+        again.settle()
+    assert log.live == left
+    assert len([name for name in again.disk.list(DIRECTORY) if name.endswith(".log")]) == left
+    assert len(bodies(log)) == left
+
+
+def test_a_few_idle_logs_are_dropped_at_a_time() -> None:
+    """Each costs a checkpoint, and whoever publishes waits for the round."""
+    clock = ManualClock(0.0)
+    node = Node(options=LogOptions(idle_roll_s=60.0, settle_delay_ms=0), clock=clock)
+    for number in range(20):
+        log = node.catalog.create(f"a{number}", "/", f"q{number}", {})
+        log.settle(fill(log, 1)[0], 0, ACK)
+    node.settle()
+    node.sync._settles_due()
+    node.settle()
+    dropped = []
+    for seconds in (59.0, 1.0, 0.05, 0.1, 0.1, 0.1):
+        for timer in clock.advance(seconds):
+            timer.go_off()
+        node.settle()
+        dropped.append(sum(1 for log in node.catalog.logs.values() if not log.partition.active.size))
+    assert dropped == [0, 8, 8, 16, 20, 20]
 
 
 @pytest.mark.parametrize("what", ["attributes", "kind", "settle", "control"])
