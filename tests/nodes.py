@@ -165,6 +165,7 @@ class SimNode:
             self.look_at_memory,
         )
         self._unstored: list[Queue] = []
+        self._cache: RouteCache | None = None
         self.disk.make_directory("data")
         self.disk.sync_directory("")
         self.catalog.start()
@@ -190,7 +191,12 @@ class SimNode:
         return SimUser("guest", self.permissions)
 
     def route_cache(self, user: SimUser, vhost: VirtualHost, permissions: Everything) -> RouteCache:
-        return RouteCache(vhost.table, lambda exchange: permissions.check("write", "exchange", exchange))
+        # One for all, as there is but one user: as in the broker, its connections share it.
+        if self._cache is None:
+            self._cache = RouteCache(
+                vhost.table, lambda exchange: permissions.check("write", "exchange", exchange)
+            )
+        return self._cache
 
     def wall_us(self) -> int:
         return self.clock.wall_us()

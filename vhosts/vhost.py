@@ -478,6 +478,7 @@ class VirtualHost:
             binding.source.unbind(binding)
         for exchange in gone_exchanges:
             del self.exchanges[exchange.name]
+            exchange.deleted = True
         self.table.generation += len(gone_bindings) + len(gone_exchanges)
         return rev
 

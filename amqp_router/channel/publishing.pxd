@@ -8,6 +8,7 @@ from amqp_router.protocol.output cimport Output
 from persistence.log.routing_log cimport RouteEntry
 from vhosts.counters cimport ExchangeCounters
 from vhosts.exchanges.router cimport Route, RouteCache, RoutingTable
+from vhosts.exchanges.walk cimport Walk
 from vhosts.queues.handle cimport QueueHandle, Run
 
 cdef unsigned char _PERSISTENT
@@ -47,6 +48,7 @@ cdef class Publishing:
     cdef public unsigned long long next_sequence
     cdef public bytes last_args
     cdef public Route last_route
+    cdef public Walk walk
     cdef public Run run
     cdef public Route run_route
     cdef public list open_runs

@@ -20,6 +20,7 @@ from amqp_router.protocol.properties import decode_properties
 from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.router import Route, RouteCache, RoutingTable
 from vhosts.exchanges.sender_selected import without_bcc
+from vhosts.exchanges.walk import Walk
 from vhosts.queues.handle import QueueHandle, Run
 
 # C integers where compiled (see publishing.pxd).
@@ -94,6 +95,7 @@ class Publishing:
         "run_route",
         "table",
         "user",
+        "walk",
     )
 
     def __init__(self) -> None:
@@ -111,6 +113,8 @@ class Publishing:
         self.next_sequence = 1
         self.last_args = b""
         self.last_route: Route | None = None
+        #: To the route of a message that comes again, as it was too much for one turn.
+        self.walk: Walk | None = None
         self.run: Run | None = None
         self.run_route: Any = None
         #: The connection's list of channels with an open run; closed when its chunk is done.
@@ -134,13 +138,15 @@ class Publishing:
         route = self.last_route
         units = 0
         if scan.flags & _SPECIAL and self._inspect(args, content, scan):
-            route = self.cache.resolve(args, _properties(content, scan.header_size))
+            route = self.cache.resolve(args, _properties(content, scan.header_size), self.walk)
             units = self.cache.units
+            self.walk = self.cache.unfinished
         elif route is None or args != self.last_args or route.generation != self.table.generation:
             route = self.cache.find(args)
             if route is None:
-                route = self.cache.resolve(args, _properties(content, scan.header_size))
+                route = self.cache.resolve(args, _properties(content, scan.header_size), self.walk)
                 units = self.cache.units
+                self.walk = self.cache.unfinished
                 self.last_route = None
             else:
                 self.last_args = args

@@ -87,7 +87,7 @@ def test_a_long_route_is_remembered(client: Client, exchange: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 300_000])
 def test_content_that_came_in_pieces(client: Client, exchange: str, size: int) -> None:
-    method, *content = publish_frames(1, m.BasicPublish(exchange, "k3"), PROPERTIES, b"x" * size)
+    method, *content = publish_frames(1, m.BasicPublish(exchange, f"k3-{size}"), PROPERTIES, b"x" * size)
     begun = b"".join(publish_frames(2, m.BasicPublish("", "q0"), PROPERTIES, b"x")[:2])
     client.machine.receive_data(begun + method)
     for frame in content:
@@ -108,24 +108,49 @@ def test_bindings_that_change_meanwhile(client: Client, exchange: str) -> None:
     assert client.machine.work_left
     vhost.declare_queue("late")
     vhost.bind_queue("late", exchange, "#", {"a": ("I", 1)}, None)
+    vhost.declare_queue("gone")
+    vhost.bind_queue("gone", exchange, "#", {"a": ("I", 1)}, None)
+    client.machine.receive_more()
+    vhost.delete_queue("gone")
     finish(client.machine)
-    assert {queue.name: queue.message_count() for queue in vhost.queues.values()} == {
-        "q0": 1,
-        "q1": 1,
-        "late": 1,
-    }
+    counts = {queue.name: queue.message_count() for queue in vhost.queues.values()}
+    assert (counts["q0"], counts["q1"]) == (1, 1)
+    assert counts["late"] <= 1  # it came while the message was on its way
+    client.machine.receive_data(publish(exchange, "k4"))  # nothing of that way is remembered
+    finish(client.machine)
+    assert client.node.queue("late").message_count() == counts["late"] + 1
     vhost.delete_queue("late")
 
 
 def test_a_walk_ends_though_bindings_never_cease_to_change(client: Client, exchange: str) -> None:
+    """In as many turns as beside nobody, none of them longer."""
+    vhost = client.node.vhost
+    vhost.declare_queue("other")
     client.machine.receive_data(publish(exchange, "k5"))
     turns = 0
     while client.machine.work_left:
-        client.node.vhost.forget_routes()
+        vhost.bind_queue("other", exchange, f"{turns}.#", {"a": ("I", turns)}, None)
+        vhost.unbind_queue("other", exchange, f"{turns - 1}.#", {"a": ("I", turns - 1)}, None)
         client.machine.receive_more()
+        assert client.machine.units <= 2 * CHUNK_UNITS
         turns += 1
-        assert turns < 5
+        assert turns <= 2 * STEPS
     assert client.node.queue("q0").message_count() == 1
+    vhost.delete_queue("other")
+
+
+def test_publishers_of_one_user_take_turns(client: Client, exchange: str) -> None:
+    """They share what is remembered of routes, but each has its own way to go."""
+    other = Client(client.node).open(1)
+    client.machine.receive_data(publish(exchange, "k7"))
+    other.machine.receive_data(publish(exchange, "k8"))
+    turns = 0
+    while client.machine.work_left or other.machine.work_left:
+        client.machine.receive_more()
+        other.machine.receive_more()
+        turns += 1
+        assert turns <= 2 * STEPS
+    assert client.node.queue("q0").message_count() == 2
 
 
 def test_the_exchange_goes_meanwhile() -> None:

@@ -38,5 +38,5 @@ class DirectExchange(Exchange):
     def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
         if len(message.keys) == 1:
-            return self._by_key.get(message.keys[0], ())
-        return chain.from_iterable([self._by_key.get(key, ()) for key in message.keys])
+            return list(self._by_key.get(message.keys[0], ()))
+        return list(chain.from_iterable([self._by_key.get(key, ()) for key in message.keys]))

@@ -97,6 +97,7 @@ class Exchange:
         """The bindings that ``message`` matches by any of its keys; one may come twice.
 
         Where finding them is work, numbers come between them: how much was compared since the last one. The
-        caller may stop anywhere and go on later, unless bindings of the exchange have changed.
+        caller may stop anywhere and go on later. Bindings of the exchange may change meanwhile: those that
+        are there all the time must be found.
         """
         raise NotImplementedError

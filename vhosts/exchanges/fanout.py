@@ -33,4 +33,4 @@ class FanoutExchange(Exchange):
 
     def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
-        return self._bindings
+        return list(self._bindings)

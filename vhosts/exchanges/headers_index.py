@@ -7,7 +7,8 @@ when it came, and when that is hit the others are compared with the message. So 
 Values are equal as RabbitMQ compares them: numbers of any width and kind by value, text and binary by their
 octets, booleans only with booleans, arrays and tables deeply and then with the types of their items.
 
-A match is a generator, as that of ``topic_trie``, and two of them do not disturb each other.
+A match is a generator, as that of ``topic_trie``: two of them do not disturb each other, and the index may
+change meanwhile.
 
 Compiled: see ``headers_index.pxd``.
 
@@ -117,12 +118,11 @@ class HeadersIndex:
 
     def match(self, headers: Table) -> Iterator[Any]:
         """The values whose criteria ``headers`` meet, and among them, as numbers, how much was compared since
-        the last number. A value that wants any of several comes once for each. Values are no numbers. The
-        index must not change meanwhile.
+        the last number. A value that wants any of several comes once for each. Values are no numbers.
         """
         column: Column
         entry: Entry
-        yield from self._always
+        yield from list(self._always)  # a copy, as below: others may come and go
         values: dict[str, Any] = {}
         hit: list[dict[Entry, None]] = []
         visited = 0
@@ -140,7 +140,7 @@ class HeadersIndex:
                 yield visited
                 visited = 0
         for entries in hit:
-            for entry in entries:
+            for entry in list(entries):
                 if not entry.rest:
                     yield entry.value
                     continue

@@ -49,15 +49,12 @@ cdef class RouteCache:
     cdef bint _default_permitted
     cdef unsigned long long _generation
     cdef public Py_ssize_t units
-    cdef Walk _unfinished
-    cdef Py_ssize_t _looks_max
+    cdef public Walk unfinished
     cdef Py_ssize_t _width
     @cython.locals(table=RoutingTable, octets="const unsigned char*", size=Py_ssize_t, route=Route)
     cpdef Route find(self, bytes args)
     @cython.locals(table=RoutingTable, start=Py_ssize_t, end=Py_ssize_t, by_headers=bytes, known=Route, walk=Walk, is_done=bint)
-    cpdef Route resolve(self, bytes args, bytes properties)
-    @cython.locals(walk=Walk)
-    cdef Walk _resumed(self, bytes args, bytes properties)
+    cpdef Route resolve(self, bytes args, bytes properties, Walk unfinished=*)
     @cython.locals(table=RoutingTable, walk=Walk, has_cc=bint, has_bcc=bint, flags=int)
     cdef Walk _begun(self, bytes args, bytes properties, bytes headers)
     @cython.locals(table=RoutingTable, route=Route, args=bytes, flags=int)

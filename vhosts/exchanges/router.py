@@ -130,11 +130,10 @@ class RouteCache:
         "_by_headers",
         "_default_permitted",
         "_generation",
-        "_looks_max",
         "_permits",
         "_table",
-        "_unfinished",
         "_width",
+        "unfinished",
         "units",
     )
 
@@ -147,10 +146,9 @@ class RouteCache:
         self._generation = 0
         #: What ``resolve`` has done in its last call, in enqueues.
         self.units = 0
-        #: The walk that goes on when the same publish is asked for again.
-        self._unfinished: Walk | None = None
-        #: What a walk that began anew may look at in one turn; 0 is the usual.
-        self._looks_max = 0
+        #: What ``resolve`` has left to do, if its last call returned None. It is the caller's to keep: a
+        #: cache serves many, who take turns.
+        self.unfinished: Walk | None = None
         #: Queues and bindings of the routes remembered.
         self._width = 0
 
@@ -177,11 +175,11 @@ class RouteCache:
             route.generation = table.generation
         return route
 
-    def resolve(self, args: bytes, properties: bytes) -> Route | None:
+    def resolve(self, args: bytes, properties: bytes, unfinished: Walk | None = None) -> Route | None:
         """The route of a publish, found in full; remembered as far as it can be.
 
-        None if that is too much for one turn of the event loop: ask again with the same in the next one.
-        ``units`` is what was done, in enqueues.
+        None if that is too much for one turn of the event loop: ask again in the next one, with the same and
+        what ``unfinished`` is then. ``units`` is what was done, in enqueues.
 
         Raises:
             FrameError: ``args`` are malformed, or the headers are and must be looked at (501).
@@ -194,6 +192,7 @@ class RouteCache:
         if self._generation != table.generation:
             self._forget(table.generation)
         self.units = 0
+        self.unfinished = None
         try:
             start, end = header_range(properties)
             by_headers = b""
@@ -202,30 +201,19 @@ class RouteCache:
                 known = self._by_headers.get(by_headers)
                 if known is not None:
                     return known
-            walk = self._resumed(args, properties) or self._begun(args, properties, properties[start:end])
+            walk = unfinished
+            if walk is None or walk.args != args or walk.properties != properties or walk.exchange.deleted:
+                walk = self._begun(args, properties, properties[start:end])
             if walk is None:
                 return self.find(args)
             is_done = walk.go_on()
             self.units = walk.units()
             if not is_done:
-                self._unfinished = walk
+                self.unfinished = walk
                 return None
             return self._finished(walk, by_headers)
         except FieldError as error:
             raise FrameError(f"cannot decode the headers: {error}", class_id=60, method_id=40) from error
-
-    def _resumed(self, args: bytes, properties: bytes) -> Walk | None:
-        """The unfinished walk of this publish, if there is one that still holds."""
-        walk = self._unfinished
-        self._unfinished = None
-        self._looks_max = 0
-        if walk is None or walk.args != args or walk.properties != properties:
-            return None
-        if walk.generation != self._table.generation:
-            # Anew, with twice the share: beside others who never cease to bind it must come to an end, too.
-            self._looks_max = walk.looks_max * 2
-            return None
-        return walk
 
     def _begun(self, args: bytes, properties: bytes, headers: bytes) -> Walk | None:
         """A new walk; None if the route is known to ``find``."""
@@ -257,8 +245,6 @@ class RouteCache:
         walk.properties = properties
         walk.has_cc = has_cc
         walk.has_bcc = has_bcc
-        if self._looks_max > 0:
-            walk.looks_max = self._looks_max
         return walk
 
     def _finished(self, walk: Walk, by_headers: bytes) -> Route:
@@ -267,7 +253,7 @@ class RouteCache:
         args = walk.args
         exchange_name, key, flags = _decode(args)
         route = Route()
-        _set_queues(route, list(walk.queues))
+        _set_queues(route, [queue for queue in walk.queues if not queue.deleted])
         route.counters = walk.exchange.counters
         route.inner = walk.inner
         route.exchange = exchange_name
@@ -275,11 +261,13 @@ class RouteCache:
         route.route = args[2 : len(args) - 1]
         route.mandatory = flags & _MANDATORY != 0
         route.has_bcc = walk.has_bcc
-        route.generation = table.generation
+        route.generation = walk.generation
         if table.names is not None:
             route.entry = table.names.entry(
                 exchange_name, route.route, route.queues, walk.matched, table.generation
             )
+        if walk.generation != table.generation:
+            return route  # for this message only: some of it may be of before a change and some of after
         if walk.decided_by == BY_KEY and not walk.has_cc and not walk.has_bcc:
             route.cacheable = True
             self._make_room(walk)

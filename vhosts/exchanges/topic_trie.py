@@ -10,7 +10,8 @@ between two ``#`` are tried at every word of the key. A key is matched word by w
 have been reached so far, each of them once: trying every way to share out the words would not end.
 
 A match is a generator, because patterns can be made that keep it busy for long: it tells how many nodes it
-visited, and whoever asked may let others have their turn. Two of them do not disturb each other.
+visited, and whoever asked may let others have their turn. Two of them do not disturb each other, and the trie
+may change meanwhile: a match finds all that was there from its begin to its end.
 
 Compiled: see ``topic_trie.pxd``.
 
@@ -90,7 +91,7 @@ class TopicTrie:
 
     def match(self, key: str) -> Iterator[Any]:
         """The values of all patterns that match ``key``, and among them, as numbers, how many nodes were
-        visited since the last number. Values are no numbers. The trie must not change meanwhile.
+        visited since the last number. Values are no numbers.
         """
         node: Node
         words: list[str] = _words(key)
@@ -122,7 +123,7 @@ class TopicTrie:
         if position == len(words):
             for node in reached:
                 if node.values is not None:
-                    yield from node.values
+                    yield from list(node.values)  # a copy: others may come and go
         for back, least in backs:
             reached = [back]
             position = len(words)
@@ -132,7 +133,7 @@ class TopicTrie:
                 reached = []
                 for node in before:
                     if node.values is not None:
-                        yield from node.values
+                        yield from list(node.values)
                     if position >= least:
                         self._step(node, words[position], reached)
                     visited += 1

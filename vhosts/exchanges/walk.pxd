@@ -21,7 +21,6 @@ cdef class Walk:
     cdef public int decided_by
     cdef public unsigned long long generation
     cdef public Py_ssize_t looks
-    cdef public Py_ssize_t looks_max
     cdef object _table
     cdef object _message
     cdef dict _seen

@@ -4,6 +4,10 @@ Most walks are a handful of look-ups. But one client can bind 100,000 times, or 
 matching of one key busy for long, and nobody else may wait for that. So a walk counts what it looks at, stops
 when that is too much for one turn, and goes on where it was; its publisher's later frames wait meanwhile.
 
+Others may bind and unbind meanwhile, and whoever never ceases to must not keep a walk from its end. So a walk
+does not begin anew. It finds what was bound from its begin to its end, and what it happens to meet of the
+bindings that came or went meanwhile; such a route is used once and not remembered.
+
 Compiled: see ``walk.pxd``.
 
 Source: semantics 2.5.
@@ -57,7 +61,6 @@ class Walk:
         "has_cc",
         "inner",
         "looks",
-        "looks_max",
         "matched",
         "properties",
         "queues",
@@ -77,11 +80,10 @@ class Walk:
         self.inner: list[tuple[ExchangeCounters, int]] = []
         #: The least repeatable exchange counts.
         self.decided_by = BY_KEY
-        #: The walk is of no use any more when the routing table has another one.
+        #: The routing table's when the walk began; what it finds is not to be remembered under another one.
         self.generation: int = table.generation
-        #: What ``go_on`` has looked at in its last turn, and what it may.
+        #: What ``go_on`` has looked at in its last turn.
         self.looks = 0
-        self.looks_max = _LOOKS_MAX
         self._table = table
         self._message = message
         self._seen: dict[Exchange, None] = {exchange: None}
@@ -129,7 +131,7 @@ class Walk:
                     elif destination not in self._seen:
                         self._seen[destination] = None
                         self._to_visit.append(destination)
-            if looks >= self.looks_max:
+            if looks >= _LOOKS_MAX:
                 self.looks = looks
                 return False
         self.looks = looks
