@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from amqp_router.cluster.ports import (
 )
 from amqp_router.cluster.standalone import BootsDamaged, StandaloneQueues, StandaloneRegistry, count_boot
 from persistence.files import RealDisk
+from tests.persistence.log.simdisk import SimDisk
 
 
 class Loop:
@@ -185,6 +187,16 @@ def test_every_start_leads_in_a_new_epoch(tmp_path: Path, loop: Loop) -> None:
         assert QueueState.decode(entry.data) == state
         epochs.append(state.epoch)
     assert epochs == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_start_that_was_counted_stays_counted(seed: int) -> None:
+    disk = SimDisk()
+    disk.make_directory("d")
+    disk.sync_directory("")
+    for start in (1, 2, 3):
+        assert count_boot(disk, "d") == start
+        disk.power_loss(Random(seed))
 
 
 def test_a_log_that_is_ahead_of_the_count_sets_the_epoch(tmp_path: Path, loop: Loop) -> None:

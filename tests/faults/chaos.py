@@ -1,7 +1,8 @@
 """``make chaos``: kill -9 at random moments under confirmed load, again and again on the same data.
 
-What must hold: every persistent message that was confirmed comes out of every queue that it was routed to;
-whatever comes out a second time says so (redelivered); a connection sees each publisher's messages in order.
+What must hold: every persistent message that was confirmed comes out of every queue that it was routed to,
+again and again until it is acknowledged; what was acknowledged durably does not come back; whatever comes out
+a second time says so (redelivered); a connection sees each publisher's messages in order.
 
 The page cache outlives a killed process, so this proves the logic of log and recovery; that a confirm waits
 for the disk is proven by ``test_sync_order.py``.
@@ -64,16 +65,16 @@ class Chaos:
         """Load for a while, kill; one time in five the next start is killed as well, somewhere on its way."""
         queues = QUEUES if number % 3 == 0 else QUEUES[:2]
         workers = [Worker(self.broker.port, publisher.work) for publisher in self.publishers]
-        workers += [
-            Worker(
-                self.broker.port, Consumer(queue, self.accounts[queue], ack_every=1 + 9 * (number % 2)).work
-            )
-            for queue in queues
-        ]
+        ack_every, hold = (10, 0) if number % 2 else (1, 20)
+        for queue in queues:
+            consumer = Consumer(queue, self.accounts[queue], ack_every=ack_every, hold=hold, mark_every=50)
+            workers.append(Worker(self.broker.port, consumer.work))
         for worker in workers:
             worker.start()
         time.sleep(self.random.uniform(0.05, 1.5))
         self.kill()
+        for worker in workers:
+            worker.bereft.set()
         for worker in workers:
             worker.finish()
         if isinstance(self.broker, RouterProcess) and not self.politely and self.random.random() < 0.2:
@@ -119,6 +120,10 @@ class Chaos:
         return sum(len(account.lost) for account in self.accounts.values())
 
     @property
+    def returned(self) -> int:
+        return sum(len(account.returned) for account in self.accounts.values())
+
+    @property
     def unflagged(self) -> int:
         return sum(len(account.unflagged) for account in self.accounts.values())
 
@@ -138,8 +143,9 @@ class Chaos:
                 f" {sum(account.redelivered for account in accounts)} of them redelivered",
                 f"start to serving: median {statistics.median(self.starts):.2f} s,"
                 f" longest {max(self.starts):.2f} s",
-                f"{self.lost} confirmed lost, {self.unflagged} duplicates without the redelivered flag,"
-                f" {self.disordered} out of order",
+                f"{self.lost} confirmed lost, {sum(len(account.settled) for account in accounts)} settled for"
+                f" good, {self.returned} of them back again,",
+                f"{self.unflagged} duplicates without the redelivered flag, {self.disordered} out of order",
             ]
         )
 
@@ -150,7 +156,7 @@ class Chaos:
         for number in range(1, rounds + 1):
             self.round(number)
         self.drain()
-        return not (self.lost or self.unflagged or self.disordered)
+        return not (self.lost or self.returned or self.unflagged or self.disordered)
 
 
 def main() -> int:

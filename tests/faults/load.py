@@ -1,12 +1,18 @@
 """Confirmed publishers and checking consumers that outlive their broker, and the account of each message.
 
-A message is ``<publisher>:<number>:<padding>``. The account of a queue knows which messages were published to
-it persistently and confirmed (they must come out), and which came out.
+A message is ``<publisher>:<number>:<padding>``. The account of a queue knows which messages were published
+to it persistently and confirmed (they must come out, until an acknowledgement of them is sent), which came
+out, and which are settled for good (they must not come back).
+
+A consumer learns that acknowledgements are settled for good from a confirm: it publishes to its own queue
+after them, on the same channel, and the round of the sync that makes this message durable takes the settles
+before it along. Such a message is one of publisher ``CONSUMER``.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -16,6 +22,8 @@ from dataclasses import dataclass, field
 from tests.interop.wire import Received, Wire, encode_publish
 
 Id = tuple[int, int]
+#: The publisher that consumers are, each to its own queue.
+CONSUMER = 1000
 
 
 @dataclass
@@ -24,6 +32,13 @@ class Account:
 
     must: set[Id] = field(default_factory=set)
     seen: set[Id] = field(default_factory=set)
+    #: An acknowledgement was sent; and it is durable.
+    acked: set[Id] = field(default_factory=set)
+    settled: set[Id] = field(default_factory=set)
+    #: Settled for good, and came out once more.
+    returned: list[Id] = field(default_factory=list)
+    #: Published by its consumers.
+    by_consumers: int = 0
     deliveries: int = 0
     redelivered: int = 0
     unflagged: list[Id] = field(default_factory=list)
@@ -31,8 +46,8 @@ class Account:
 
     @property
     def lost(self) -> set[Id]:
-        """Confirmed, and never seen."""
-        return self.must - self.seen
+        """Confirmed, and never acknowledged, at the end; seen or not."""
+        return self.must - self.acked
 
     def take(self, message: Id, redelivered: bool, last: dict[int, int]) -> None:
         """Enter a delivery; ``last`` is each publisher's highest number on this consumer's connection."""
@@ -41,6 +56,8 @@ class Account:
         self.redelivered += redelivered
         if message in self.seen and not redelivered:
             self.unflagged.append(message)
+        if message in self.settled:
+            self.returned.append(message)
         if number <= last.get(publisher, -1):
             self.disordered.append(message)
         last[publisher] = number
@@ -55,6 +72,8 @@ class Worker(threading.Thread):
         self.port = port
         self.work = work
         self.ending = threading.Event()
+        #: Set when the broker is dead: what is sent from now on reaches nobody.
+        self.bereft = threading.Event()
         self.problem: BaseException | None = None
 
     def run(self) -> None:
@@ -166,33 +185,71 @@ class Publisher:
 
 
 class Consumer:
-    """Consumes ``queue`` into ``account``; acks every ``ack_every`` with multiple."""
+    """Consumes ``queue`` into ``account``; acks every ``ack_every`` with multiple.
 
-    def __init__(self, queue: str, account: Account, *, ack_every: int = 10, prefetch: int = 200) -> None:
+    The first ``hold`` deliveries stay unacknowledged, for the next connection to get again; then the others
+    are acked one by one. After ``mark_every`` acks it publishes, to learn that they are durable.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        account: Account,
+        *,
+        ack_every: int = 10,
+        prefetch: int = 200,
+        hold: int = 0,
+        mark_every: int = sys.maxsize,
+    ) -> None:
         self.queue = queue
         self.account = account
         self.ack_every = ack_every
         self.prefetch = prefetch
+        self.hold = hold
+        self.mark_every = mark_every
         self.last_delivery = 0.0
 
     def work(self, worker: Worker, wire: Wire) -> None:
-        wire.open_channel(1)
+        wire.open_channel(1, confirm=True)
         wire.ok(1, "basic.qos", count=self.prefetch)
         wire.ok(1, "basic.consume", queue=self.queue)
         last: dict[int, int] = defaultdict(lambda: -1)
-        waiting = 0
-        tag = 0
+        account = self.account
+        waiting: list[tuple[int, Id]] = []
+        acked: set[Id] = set()
+        #: What the unanswered publish of ours comes after.
+        covered: set[Id] = set()
+        held = 0
         while not worker.ending.is_set():
             message = next_of(wire, 0.1)
             if message is not None:
                 if message.name == "connection.close":
                     return
+                if message.name == "basic.ack":
+                    account.must.add((CONSUMER, account.by_consumers - 1))
+                    account.settled |= covered
+                    covered = set()
+                    continue
                 assert message.name == "basic.deliver", f"a consumer got {message}"
                 self.last_delivery = time.monotonic()
                 publisher, number, _ = message.body.split(b":", 2)
-                self.account.take((int(publisher), int(number)), message.redelivered, last)
-                tag = message.delivery_tag
-                waiting += 1
-            if waiting >= self.ack_every or (waiting and message is None):
-                wire.send(1, "basic.ack", delivery_tag=tag, multiple=True)
-                waiting = 0
+                each = int(publisher), int(number)
+                account.take(each, message.redelivered, last)
+                if held < self.hold:
+                    held += 1
+                else:
+                    waiting.append((message.delivery_tag, each))
+            is_due = len(waiting) >= self.ack_every or (waiting and message is None)
+            if is_due and not worker.bereft.is_set():
+                done = [each for _, each in waiting]
+                account.acked.update(done)
+                acked.update(done)
+                tags = [tag for tag, _ in waiting]
+                for tag in tags if self.hold else tags[-1:]:
+                    wire.send(1, "basic.ack", delivery_tag=tag, multiple=not self.hold)
+                waiting = []
+            if not covered and len(acked) >= self.mark_every:
+                covered, acked = acked, set()
+                body = b"%d:%d:" % (CONSUMER, account.by_consumers)
+                account.by_consumers += 1
+                wire.send_bytes(encode_publish(1, "", self.queue, body, delivery_mode=2))

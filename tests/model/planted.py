@@ -12,6 +12,7 @@ from tests.planting import Planted
 QUEUE = "vhosts/queues/queue.py"
 DELIVERY = "amqp_router/channel/delivery.py"
 PUBLISHING = "amqp_router/channel/publishing.py"
+DURABLE = "tests/test_durable_queues.py"
 
 PLANTED = [
     Planted(
@@ -151,5 +152,26 @@ PLANTED = [
         "or channel.content.args is not None:\n            return False",
         "or False:\n            return False",
         "tests/connection/test_fast_way.py",
+    ),
+    Planted(
+        "the count of starts is not durable",
+        "amqp_router/cluster/standalone.py",
+        'json.dumps({"boots": boots}).encode())',
+        'json.dumps({"boots": boots}).encode(), durable=False)',
+        "tests/cluster/test_standalone.py",
+    ),
+    Planted(
+        "the epoch is not the registry's",
+        "amqp_router/broker.py",
+        "        log.epoch = self._queues.lead(queue.incarnation, log.epoch).epoch",
+        "        self._queues.lead(queue.incarnation, log.epoch)",
+        DURABLE,
+    ),
+    Planted(
+        "a log is removed before its row",
+        "amqp_router/broker.py",
+        "        if rev <= self.commits.committed:\n            removal",
+        "        if True:\n            removal",
+        DURABLE,
     ),
 ]

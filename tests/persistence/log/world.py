@@ -97,7 +97,11 @@ class Shadow:
 
     def on_log_failed(self, log: QueueLog, error: Exception) -> None:
         # A healthy log that fences itself is a fault of ours.
-        simulated = getattr(error, "errno", 0) in (errno.EIO, errno.ENOSPC, errno.EMFILE)
+        simulated = "simulated" in str(error) or getattr(error, "errno", 0) in (
+            errno.EIO,
+            errno.ENOSPC,
+            errno.EMFILE,
+        )
         known = simulated or "the log is deleted" in str(error)
         assert known or self.asks_too_much, error
         self.failed = True
