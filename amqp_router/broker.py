@@ -286,6 +286,7 @@ class Broker:
             definitions=self.definitions,
             make_queue=self._make_queue,
             generate_name=self.generate_name,
+            in_slices=self.in_slices,
         )
         self.vhosts[row.name] = vhost
         routing = self.routing.open(row.name) if self.routing is not None else None

@@ -25,11 +25,12 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
 from amqp_router.protocol.errors import AccessRefused, AMQPError, LoginRefused
 from amqp_router.protocol.tick import Tick
-from persistence.definitions.records import Change, Delete, Put, Row
+from persistence.definitions.records import Change, Delete, DeleteBindings, Put, Row
 from persistence.log.catalog import Catalog
 from persistence.log.memory import MemoryBudget
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
+from tests.persistence.definitions.support import applied
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import InlineWorker, ManualClock, ManualFlusher, ManualWorker
 from vhosts.exchanges.router import RouteCache
@@ -61,6 +62,8 @@ class SimDefinitions:
             for change in self.pending.popleft():
                 if isinstance(change, Put):
                     self.rows[change.kind, change.key] = change.row
+                elif isinstance(change, DeleteBindings):
+                    applied(self.rows, change)
                 else:
                     assert isinstance(change, Delete)
                     del self.rows[change.kind, change.key]
@@ -170,7 +173,11 @@ class SimNode:
         self.disk.sync_directory("")
         self.catalog.start()
         self.vhost = VirtualHost(
-            "/", definitions=self.definitions, make_queue=self._make_queue, generate_name=self.generate_name
+            "/",
+            definitions=self.definitions,
+            make_queue=self._make_queue,
+            generate_name=self.generate_name,
+            in_slices=self.in_slices,
         )
         self.vhosts = {"/": self.vhost}
         self.lost_bindings = self.vhost.load(

@@ -98,6 +98,7 @@ def make_vhost(name: str = "/") -> Any:
         definitions=SimpleNamespace(),  # type: ignore[arg-type]
         make_queue=lambda **_: None,  # type: ignore[arg-type, return-value]
         generate_name=str,
+        in_slices=lambda _: None,
     )
     vhost.queues = {}
     return vhost

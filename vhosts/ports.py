@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from amqp_router.protocol.fields import Table
 from persistence.definitions.records import Change
@@ -11,6 +11,9 @@ from vhosts.queues.handle import QueueHandle
 
 if TYPE_CHECKING:
     from vhosts.vhost import VirtualHost
+
+#: Calls a step once in each turn of the event loop, later than now, until it returns True.
+InSlices: TypeAlias = Callable[[Callable[[], bool]], None]
 
 
 class DefinitionsPort(Protocol):

@@ -47,8 +47,9 @@ from vhosts.exchanges.default import DefaultExchange
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.router import RoutingTable, default_route
 from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_type
-from vhosts.ports import DefinitionsPort, QueueFactory
+from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
 from vhosts.queues.handle import QueueHandle
+from vhosts.removal import SLICE, Removals
 
 RESERVED_PREFIX = "amq."
 
@@ -67,6 +68,7 @@ class VirtualHost:
         definitions: DefinitionsPort,
         make_queue: QueueFactory,
         generate_name: Callable[[str], str],
+        in_slices: InSlices,
     ) -> None:
         self.name = name
         #: A prefix made into a name that nobody else has.
@@ -78,6 +80,7 @@ class VirtualHost:
         self.table.vhost = name
         self.exchanges = self.table.exchanges
         self._definitions = definitions
+        self._removals = Removals(self.table, self.bindings, in_slices=in_slices, submit=self._submit)
         self._make_queue = make_queue
         self._owned: dict[Any, dict[QueueHandle, None]] = {}
         self._last_rev = 0
@@ -239,7 +242,7 @@ class VirtualHost:
             return self._last_rev
         if if_unused and self.bindings.has_source(exchange):
             raise in_use("exchange", name, self.name)
-        return self._remove([exchange], [])
+        return self._removals.remove_end(exchange)
 
     # -- queues ----------------------------------------------------------------------------------------
 
@@ -339,7 +342,7 @@ class VirtualHost:
             InternalError: the definition store refuses; the queue stays (541).
         """
         rows: list[Change] = [Delete(QueueRow.kind, (self.name, queue.name))] if queue.durable else []
-        rev = self._remove([], self.bindings.of_destination(queue), rows)
+        rev = self._removals.remove_end(queue, rows)
         del self.queues[queue.name]
         route = self.table.default_routes.pop(_octets(queue.name))
         route.generation = 0  # channels that remember it look again
@@ -352,9 +355,16 @@ class VirtualHost:
         return queue.delete(rev), rev
 
     def remove_exclusive_queues(self, owner: Any, limit: int) -> bool:
-        """Remove up to ``limit`` of the queues that are exclusive to ``owner``; True if some are left."""
+        """Remove up to ``limit`` of the queues that are exclusive to ``owner``; True if some are left.
+
+        Fewer at a time if they have many bindings.
+        """
+        spent = 0
         for queue in list(islice(self._owned.get(owner, ()), limit)):
             self.remove_queue(queue)
+            spent += self._removals.spent
+            if spent >= SLICE:
+                break
         return owner in self._owned
 
     def _enter(self, queue: QueueHandle) -> None:
@@ -396,7 +406,7 @@ class VirtualHost:
         if binding is None:
             return self._last_rev
         self._check_lock(self.queues[queue], owner)
-        return self._remove([], [binding])
+        return self._removals.remove_binding(binding)
 
     def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> int:
         """Let ``destination`` have what ``source`` takes; returns the revision to wait for.
@@ -422,7 +432,7 @@ class VirtualHost:
         binding = self._find_binding(
             self.exchanges.get(source), self.exchanges.get(destination), routing_key, arguments
         )
-        return self._last_rev if binding is None else self._remove([], [binding])
+        return self._last_rev if binding is None else self._removals.remove_binding(binding)
 
     def _bindable(self, exchange: str) -> Exchange:
         if exchange == "":
@@ -456,62 +466,6 @@ class VirtualHost:
         if source is None or destination is None:
             return None
         return self.bindings.find(Binding(source, destination, routing_key, arguments))
-
-    # -- removal ---------------------------------------------------------------------------------------
-
-    def _remove(self, exchanges: list[Exchange], bindings: list[Binding], rows: Sequence[Change] = ()) -> int:
-        """Remove ``exchanges``, ``bindings``, and ``rows`` from the store, and what goes with them.
-
-        Returns the revision to wait for, 0 for none.
-
-        Raises:
-            InternalError: the definition store refuses; everything is as it was (541).
-        """
-        gone_exchanges, gone_bindings = self._going(exchanges, bindings)
-        changes = [Delete.of(each.row(self.name)) for each in gone_bindings if each.is_durable()]
-        changes += [
-            Delete(ExchangeRow.kind, (self.name, each.name)) for each in gone_exchanges if each.durable
-        ]
-        rev = self._submit([*changes, *rows])
-        for binding in gone_bindings:
-            self.bindings.remove(binding)
-            binding.source.unbind(binding)
-        for exchange in gone_exchanges:
-            del self.exchanges[exchange.name]
-            exchange.deleted = True
-        self.table.generation += len(gone_bindings) + len(gone_exchanges)
-        return rev
-
-    def _going(
-        self, exchanges: list[Exchange], bindings: list[Binding]
-    ) -> tuple[dict[Exchange, None], dict[Binding, None]]:
-        """What goes with ``exchanges`` and ``bindings``: also auto-delete exchanges without a binding left.
-
-        An exchange takes its bindings with it, on both sides, and that may go on; so both lists grow until
-        they are worked off.
-        """
-        gone_exchanges: dict[Exchange, None] = {}
-        gone_bindings: dict[Binding, None] = {}
-        left: dict[Exchange, int] = {}
-        while exchanges or bindings:
-            if bindings:
-                binding = bindings.pop()
-                if binding in gone_bindings:
-                    continue
-                gone_bindings[binding] = None
-                source = binding.source
-                if source.auto_delete:
-                    left[source] = left.get(source, self.bindings.count_of_source(source)) - 1
-                    if not left[source]:
-                        exchanges.append(source)
-            else:
-                exchange = exchanges.pop()
-                if exchange in gone_exchanges:
-                    continue
-                gone_exchanges[exchange] = None
-                bindings += self.bindings.of_source(exchange)
-                bindings += self.bindings.of_destination(exchange)
-        return gone_exchanges, gone_bindings
 
     def _submit(self, changes: Sequence[Change]) -> int:
         if not changes:

@@ -1,7 +1,8 @@
 """Changes as JSON text, for the change log.
 
 A record holds the changes of one transaction: a list of ``[rev, changes]``. A change is ``[kind, fields]``
-for a put and ``[kind, null, key]`` for a deletion, bytes being ``{"b": base64}``. The text is ASCII:
+for a put, ``[kind, null, key]`` for a deletion and ``[kind, null, null, fields]`` for the deletion of all
+bindings between two ends, bytes being ``{"b": base64}``. The text is ASCII:
 characters that are not (those that stand for bytes of a name that is no UTF-8 among them) are escaped and
 come back as they were.
 """
@@ -13,7 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from persistence.definitions.records import ROW_TYPES, Change, Delete, Put, values_of
+from persistence.definitions.records import ROW_TYPES, Change, Delete, DeleteBindings, Put, values_of
 
 
 def encode_changes(changes: Sequence[Change]) -> str:
@@ -43,13 +44,20 @@ def decode_record(text: str) -> list[tuple[int, tuple[Change, ...]]]:
 def _encoded(change: Change) -> tuple[Any, ...]:
     if isinstance(change, Put):
         return change.kind, values_of(change.row)
+    if isinstance(change, DeleteBindings):
+        fields = (change.vhost, change.source, change.destination, change.destination_type)
+        return change.kind, None, None, fields
     return change.kind, None, change.key
 
 
-def _decoded(kind: str, fields: list[Any] | None, key: list[Any] | None = None) -> Change:
+def _decoded(
+    kind: str, fields: list[Any] | None, key: list[Any] | None = None, ends: list[Any] | None = None
+) -> Change:
     if fields is not None:
         # A list can only be tags; all other fields are scalars.
         return Put(ROW_TYPES[kind](*(tuple(each) if isinstance(each, list) else each for each in fields)))
+    if ends is not None:
+        return DeleteBindings(*ends)
     if key is None:
         raise TypeError("neither a row nor a key")
     return Delete(kind, tuple(key))

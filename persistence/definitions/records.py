@@ -182,7 +182,23 @@ class Delete:
         return cls(row.kind, row.key)
 
 
-Change: TypeAlias = Put | Delete
+@dataclass(frozen=True, slots=True)
+class DeleteBindings:
+    """Remove all bindings in ``vhost`` that come from ``source``, or lead to ``destination``, or both.
+
+    One that has come before this change goes, one that comes behind it stays. None is any; with a source, the
+    rows are found by the front of their key, otherwise all of the table is read. ``destination_type`` counts
+    only beside a ``destination``.
+    """
+
+    kind: ClassVar[str] = "binding"
+    vhost: str
+    source: str | None = None
+    destination: str | None = None
+    destination_type: str = "queue"
+
+
+Change: TypeAlias = Put | Delete | DeleteBindings
 
 
 @dataclass(frozen=True, slots=True)

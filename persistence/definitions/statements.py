@@ -17,14 +17,18 @@ from typing import Any, TypeAlias
 from sqlalchemy import Boolean, Column, Connection, Text, and_, bindparam, delete, or_, select
 from sqlalchemy.dialects import sqlite
 
-from persistence.definitions.records import ROW_TYPES, Change, Put, values_of
-from persistence.definitions.schema import TABLES, USERS
+from persistence.definitions.records import ROW_TYPES, Change, DeleteBindings, Put, values_of
+from persistence.definitions.schema import BINDINGS, TABLES, USERS
 
 #: Values as the driver takes them: those of a row, or those of a key.
 Values: TypeAlias = tuple[Any, ...]
 
-#: A change ready for the driver: kind, key, and the row's values or None for a deletion.
+#: A change ready for the driver: kind, key, and the row's values or None for a deletion. ``ALL_BINDINGS`` is
+#: no kind of row; its key is what the bindings have in common, None where it does not matter.
 Prepared: TypeAlias = tuple[str, Values, Values | None]
+
+#: Stands for ``DeleteBindings``.
+ALL_BINDINGS = "all bindings"
 
 #: Rows in one statement; SQLite allows 32,766 parameters.
 SIZES = (128, 32, 8, 4, 2, 1)
@@ -37,6 +41,10 @@ def prepare(change: Change) -> Prepared:
         ValueError: a name holds characters that stand for no bytes (half of a surrogate pair).
         KeyError: there is no such kind.
     """
+    if isinstance(change, DeleteBindings):
+        destination_type = None if change.destination is None else change.destination_type
+        ends = (change.vhost, change.source, change.destination, destination_type)
+        return ALL_BINDINGS, tuple(map(_to_column, ends)), None
     TABLES[change.kind]
     key = tuple(map(_to_column, change.key))
     if isinstance(change, Put):
@@ -48,9 +56,21 @@ def write(connection: Connection, changes: Sequence[Prepared]) -> None:
     """Apply ``changes`` in their order.
 
     Only the last change of each key is written, for none of the others would be seen after the transaction.
-    What is left can be written kind by kind, deletions and puts apart.
+    What is left can be written kind by kind, deletions and puts apart; but nothing passes ``ALL_BINDINGS``.
     """
-    last = {(kind, key): values for kind, key, values in changes}
+    last: _Last = {}
+    for kind, key, values in changes:
+        if kind != ALL_BINDINGS:
+            last[kind, key] = values
+            continue
+        _write_last(connection, last)
+        last = {}
+        parameters = tuple(each for each in key if each is not None)
+        connection.exec_driver_sql(_all_bindings_text(*(each is not None for each in key)), parameters)
+    _write_last(connection, last)
+
+
+def _write_last(connection: Connection, last: _Last) -> None:
     puts: dict[str, list[Values]] = {}
     deletions: dict[str, list[Values]] = {}
     for (kind, key), values in last.items():
@@ -109,6 +129,13 @@ def _delete_text(kind: str, size: int) -> str:
     return str(delete(TABLES[kind]).where(or_(*keys)).compile(dialect=_DIALECT))
 
 
+@cache
+def _all_bindings_text(*is_given: bool) -> str:
+    columns = (BINDINGS.c.vhost, BINDINGS.c.source, BINDINGS.c.destination, BINDINGS.c.destination_type)
+    given = [each == bindparam(each.name) for each, wanted in zip(columns, is_given, strict=True) if wanted]
+    return str(delete(BINDINGS).where(and_(*given)).compile(dialect=_DIALECT))
+
+
 def _to_column(value: object) -> object:
     """What the driver stores.
 
@@ -139,5 +166,6 @@ def _from_column(column: Column[Any], values: Sequence[Any]) -> Sequence[Any]:
 
 
 _Text: TypeAlias = Callable[[str, int], str]
+_Last: TypeAlias = dict[tuple[str, Values], Values | None]
 
 _DIALECT = sqlite.dialect()

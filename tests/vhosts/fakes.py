@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from amqp_router.protocol.fields import Table
-from persistence.definitions.records import Change, Delete, Put, Row
+from persistence.definitions.records import Change, Delete, DeleteBindings, Put, Row
 from persistence.errors import PersistenceError
+from tests.persistence.definitions.support import applied
+from vhosts.ports import InSlices
 from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
 
@@ -62,6 +64,8 @@ class FakeDefinitions:
         for change in changes:
             if isinstance(change, Put):
                 self.rows[change.kind, change.key] = change.row
+            elif isinstance(change, DeleteBindings):
+                applied(self.rows, change)
             else:
                 assert isinstance(change, Delete)
                 assert (change.kind, change.key) in self.rows, change
@@ -93,13 +97,22 @@ def make_queue(
     return queue
 
 
-def new_vhost(definitions: FakeDefinitions | None = None, name: str = "/") -> VirtualHost:
+def at_once(step: Callable[[], bool]) -> None:
+    """All slices, without a pause."""
+    while not step():
+        pass
+
+
+def new_vhost(
+    definitions: FakeDefinitions | None = None, name: str = "/", in_slices: InSlices = at_once
+) -> VirtualHost:
     numbers = itertools.count(1)
     return VirtualHost(
         name,
         definitions=definitions or FakeDefinitions(),
         make_queue=make_queue,
         generate_name=lambda prefix: f"{prefix}{next(numbers):022}",
+        in_slices=in_slices,
     )
 
 

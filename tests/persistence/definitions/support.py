@@ -13,6 +13,7 @@ from persistence.definitions import (
     Change,
     DefinitionStore,
     Delete,
+    DeleteBindings,
     ExchangeRow,
     PermissionRow,
     Put,
@@ -65,12 +66,38 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
     st.builds(QueueRow, NAMES, NAMES, st.booleans(), ARGUMENTS, NAMES),
     st.builds(BindingRow, NAMES, NAMES, NAMES, st.sampled_from(["queue", "exchange"]), NAMES, ARGUMENTS),
 )
-CHANGES: st.SearchStrategy[Change] = st.one_of(st.builds(Put, ROWS), st.builds(Delete.of, ROWS))
+CHANGES: st.SearchStrategy[Change] = st.one_of(
+    st.builds(Put, ROWS),
+    st.builds(Delete.of, ROWS),
+    st.builds(
+        DeleteBindings,
+        NAMES,
+        st.none() | NAMES,
+        st.none() | NAMES,
+        st.sampled_from(["queue", "exchange"]),
+    ),
+)
 
 
 def applied(rows: dict[object, Row], change: Change) -> None:
     """What a store does, with a dictionary."""
     if isinstance(change, Put):
         rows[change.kind, change.key] = change.row
+    elif isinstance(change, DeleteBindings):
+        for key in [key for key, row in rows.items() if is_covered(row, change)]:
+            del rows[key]
     else:
         rows.pop((change.kind, change.key), None)
+
+
+def is_covered(row: Row, change: DeleteBindings) -> bool:
+    """Whether ``change`` removes ``row``."""
+    return (
+        isinstance(row, BindingRow)
+        and row.vhost == change.vhost
+        and change.source in (None, row.source)
+        and (
+            change.destination is None
+            or (change.destination, change.destination_type) == (row.destination, row.destination_type)
+        )
+    )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persistence.definitions import Change, Delete, Put, VhostRow
+from persistence.definitions import Change, Delete, DeleteBindings, Put, VhostRow
 from persistence.definitions.codec import decode_record, encode_changes, join_record
 from tests.persistence.definitions.support import CHANGES
 
@@ -23,6 +23,10 @@ def test_layout() -> None:
     """Stores hold it: a change of layout needs a migration."""
     changes: list[Change] = [Put(VhostRow("v")), Delete("binding", ("v", b"\xff"))]
     assert encode_changes(changes) == '[["vhost",["v"]],["binding",null,["v",{"b":"/w=="}]]]'
+    changes = [DeleteBindings("v", "x"), DeleteBindings("v", None, "q", "queue")]
+    assert encode_changes(changes) == (
+        '[["binding",null,null,["v","x",null,"queue"]],["binding",null,null,["v",null,"q","queue"]]]'
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine
 
-from persistence.definitions import Change, Delete, Put, Row, VhostRow, statements
+from persistence.definitions import Change, Delete, DeleteBindings, Put, Row, VhostRow, statements
 from persistence.definitions.records import ROW_TYPES
 from persistence.definitions.schema import METADATA, TABLES
 from tests.persistence.definitions.support import CHANGES, applied, queue
@@ -95,3 +95,19 @@ def test_no_statement_reads_a_whole_table(connection: Connection, kind: str, siz
             columns = " AND ".join(f"{each.name}=?" for each in TABLES[kind].primary_key)
             searches = {step for step in steps if step.startswith("SEARCH")}
             assert searches == {f"SEARCH {table} USING PRIMARY KEY ({columns})"}
+
+
+@pytest.mark.parametrize(
+    ("change", "searched"),
+    [
+        (DeleteBindings("/", "x"), "vhost=? AND source=?"),
+        (DeleteBindings("/", "x", "q"), "vhost=? AND source=? AND destination=? AND destination_type=?"),
+    ],
+)
+def test_all_bindings_of_a_source_are_found_by_their_key(
+    connection: Connection, change: DeleteBindings, searched: str
+) -> None:
+    _, key, _ = statements.prepare(change)
+    text = statements._all_bindings_text(*(each is not None for each in key))
+    plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + text, ("",) * text.count("?"))
+    assert [row[3] for row in plan] == [f"SEARCH bindings USING PRIMARY KEY ({searched})"]

@@ -1,0 +1,215 @@
+"""Exchanges and queues that go with very many bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from amqp_router.protocol.errors import InternalError
+from persistence.definitions.records import DeleteBindings
+from persistence.errors import PersistenceError
+from tests.vhosts.fakes import FakeDefinitions, new_vhost, publish_args
+from vhosts.exchanges.router import RouteCache
+from vhosts.removal import ROWS_MAX, SLICE, SOURCES_MAX
+from vhosts.vhost import VirtualHost
+
+MANY = 3 * SLICE
+#: Changes of one submission, and what leaves an exchange in one turn.
+CHANGES_MAX = 2 * ROWS_MAX + 2
+TYPES = ["direct", "fanout", "headers", "topic"]
+
+
+class House:
+    """A virtual host whose slices wait until ``turn``."""
+
+    def __init__(self) -> None:
+        self.steps: list[Callable[[], bool]] = []
+        self.definitions = FakeDefinitions()
+        self.vhost: VirtualHost = new_vhost(self.definitions, in_slices=self.steps.append)
+
+    def bind(self, queue: str, exchange: str, number: int) -> None:
+        table: Any = {"number": ("I", number), "x-match": ("S", b"any"), "a": ("I", 1)}
+        self.vhost.bind_queue(queue, exchange, f"k{number}.#", table, None)
+
+    def queues(self, exchange: str, key: str = "k0.#") -> set[str]:
+        cache = RouteCache(self.vhost.table, lambda _: None)
+        properties = b"\x20\0\0\0\0\x07\x01aI\0\0\0\x01"
+        args = publish_args(exchange, key)
+        route = cache.resolve(args, properties)
+        while route is None:
+            route = cache.resolve(args, properties, cache.unfinished)
+        return {queue.name for queue in route.queues}
+
+    def turn(self) -> None:
+        self.steps = [step for step in self.steps if not step()]
+
+    def finish(self) -> int:
+        turns = 0
+        while self.steps:
+            self.turn()
+            turns += 1
+        return turns
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def counted(house: House, exchange: str) -> Callable[[], int]:
+    """How many bindings have left ``exchange`` since the last call."""
+    count = 0
+    source = house.vhost.exchanges[exchange]
+    unbind = source.unbind
+
+    def counting(binding: Any) -> None:
+        nonlocal count
+        count += 1
+        unbind(binding)
+
+    source.unbind = counting  # type: ignore[method-assign]
+
+    def take() -> int:
+        nonlocal count
+        found, count = count, 0
+        return found
+
+    return take
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_queue_goes_at_once_and_its_bindings_in_slices(house: House, kind: str) -> None:
+    vhost = house.vhost
+    vhost.declare_exchange("x", kind, durable=True)
+    vhost.declare_queue("q", durable=True)
+    vhost.declare_queue("other", durable=True)
+    house.bind("other", "x", 0)
+    for number in range(MANY):
+        house.bind("q", "x", number)
+    unbound = counted(house, "x")
+    assert house.queues("x") == {"q", "other"}
+    _, rev = vhost.delete_queue("q")
+    assert rev == len(house.definitions.submitted)
+    assert len(house.definitions.submitted[-1]) == 2
+    assert DeleteBindings("/", "x", "q", "queue") in house.definitions.submitted[-1]
+    assert [row.destination for row in house.definitions.of_kind("binding")] == ["other"]
+    assert house.queues("x") == {"other"}
+    assert [each.destination.name for each in vhost.bindings] == ["other"]
+    assert len(vhost.bindings.of_source(vhost.exchanges["x"])) == 1
+    assert 0 < unbound() <= SLICE
+    while house.steps:
+        house.turn()
+        assert unbound() <= SLICE
+    assert len(vhost.bindings) == 1
+    assert house.queues("x") == {"other"}
+    assert len(house.definitions.submitted) == rev
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_same_queue_declared_and_bound_meanwhile_stays(house: House, kind: str) -> None:
+    vhost = house.vhost
+    vhost.declare_exchange("x", kind, durable=True)
+    for _ in range(2):
+        vhost.declare_queue("q", durable=True)
+        for number in range(MANY):
+            house.bind("q", "x", number)
+        vhost.delete_queue("q")
+    vhost.declare_queue("q", durable=True)
+    for number in range(10):
+        house.bind("q", "x", number)
+    assert house.finish() > 2
+    assert house.queues("x") == {"q"}
+    assert len(vhost.bindings) == 10
+    assert len(house.definitions.of_kind("binding")) == 10
+    vhost.unbind_queue("q", "x", "k0.#", next(iter(vhost.bindings)).arguments, None)
+    assert len(vhost.bindings) == 9
+
+
+def test_an_exchange_goes_in_both_directions(house: House) -> None:
+    vhost = house.vhost
+    for name in ("from", "x"):
+        vhost.declare_exchange(name, "topic", durable=True)
+    vhost.declare_queue("q", durable=True)
+    for number in range(MANY):
+        vhost.bind_exchange("x", "from", f"{number}", {})
+        vhost.bind_exchange("x", "x", f"{number}", {})
+        house.bind("q", "x", number)
+    vhost.delete_exchange("x")
+    assert house.definitions.of_kind("binding") == []
+    assert list(vhost.bindings) == []
+    assert vhost.bindings.of_destination(vhost.queues["q"]) == []
+    vhost.delete_exchange("from", if_unused=True)
+    vhost.declare_exchange("x", "topic", durable=True)
+    house.bind("q", "x", 0)
+    vhost.delete_queue("q")
+    house.finish()
+    assert len(vhost.bindings) == 0
+    assert {row.name for row in house.definitions.rows.values()} == {"x"}  # type: ignore[union-attr]
+
+
+def test_a_queue_of_many_exchanges(house: House) -> None:
+    vhost = house.vhost
+    vhost.declare_queue("q", durable=True)
+    vhost.declare_queue("other", durable=True)
+    for number in range(MANY):
+        vhost.declare_exchange(f"x{number}", "fanout", durable=True, auto_delete=number % 2 == 0)
+        house.bind("q", f"x{number}", number)
+    house.bind("other", "x0", 0)
+    assert MANY > SOURCES_MAX
+    submitted = len(house.definitions.submitted)
+    vhost.delete_queue("q")
+    house.finish()
+    assert all(len(each) <= CHANGES_MAX for each in house.definitions.submitted[submitted:])
+    assert [row.source for row in house.definitions.of_kind("binding")] == ["x0"]
+    names = {row.name for row in house.definitions.of_kind("exchange")}
+    assert names == {"x0"} | {f"x{number}" for number in range(1, MANY, 2)}
+    assert names <= vhost.exchanges.keys()
+    assert len(vhost.exchanges) == len(names) + 7
+
+
+def test_an_auto_delete_exchange_goes_together_with_its_last_queue(house: House) -> None:
+    vhost = house.vhost
+    vhost.declare_exchange("x", "fanout", durable=True, auto_delete=True)
+    vhost.declare_queue("q", durable=True)
+    for number in range(MANY):
+        house.bind("q", "x", number)
+    vhost.delete_queue("q")
+    assert house.definitions.rows == {}
+    assert "x" not in vhost.exchanges
+    vhost.declare_exchange("x", "fanout", durable=True, auto_delete=True)
+    assert house.finish() > 1
+    assert "x" in vhost.exchanges
+
+
+def test_what_the_store_refuses_stays_however_much_it_is(house: House) -> None:
+    vhost = house.vhost
+    vhost.declare_exchange("x", "topic", durable=True)
+    vhost.declare_queue("q", durable=True)
+    for number in range(MANY):
+        house.bind("q", "x", number)
+    house.definitions.error = PersistenceError("full")
+    for remove in (lambda: vhost.delete_queue("q"), lambda: vhost.delete_exchange("x")):
+        with pytest.raises(InternalError, match="full"):
+            remove()
+        assert not house.steps
+        assert len(vhost.bindings) == len(list(vhost.bindings)) == MANY
+        assert house.queues("x") == {"q"}
+
+
+def test_exclusive_queues_with_many_bindings_go_a_few_at_a_time(house: House) -> None:
+    vhost = house.vhost
+    owner = object()
+    for number in range(4):
+        vhost.declare_queue(f"q{number}", exclusive=True, owner=owner)
+        for key in range(SLICE - 100):
+            vhost.bind_queue(f"q{number}", "amq.topic", str(key), {}, owner)
+    unbound = counted(house, "amq.topic")
+    calls = 1
+    while vhost.remove_exclusive_queues(owner, 100):
+        assert unbound() <= 2 * SLICE
+        calls += 1
+    assert calls > 1
+    house.finish()
+    assert len(vhost.bindings) == 0
