@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
+from .file_system import open_file_system
+
 #: Most buffers one ``pwritev`` takes, and the most bytes: larger writes stall (4 MiB once took 12 ms).
 _IOVEC_MAX = 512
 _WRITE_BYTES_MAX = 1 << 20
@@ -57,6 +59,17 @@ class Mapping(Protocol):
     def close(self) -> None: ...
 
 
+class FileSystem(Protocol):
+    """A file system as a whole."""
+
+    def holds(self, path: str) -> bool: ...
+
+    def sync(self) -> None:
+        """Make all content and all names on it durable, or report an error since it was opened."""
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     """A file system. Paths are absolute or relative strings with ``/``."""
 
@@ -82,6 +95,9 @@ class Disk(Protocol):
         """Remove a directory with all that is in it; nothing happens if it is gone."""
 
     def sync_directory(self, path: str) -> None: ...
+
+    def file_system(self, path: str) -> FileSystem | None:
+        """That of a directory, for one sync of everything; None if that would be no promise."""
 
     def flush_all(self) -> None:
         """Write back all there is, so that many syncs to come are quick; makes nothing durable by itself."""
@@ -267,6 +283,9 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def file_system(self, path: str) -> FileSystem | None:
+        return open_file_system(path)
 
     def flush_all(self) -> None:
         os.sync()

@@ -25,6 +25,8 @@ class LogOptions:
     logs_per_round_max: int = 64
     #: Deleted logs removed in one go of the worker.
     removals_per_job: int = 4
+    #: From so many recovered logs on that are not known to be durable, their whole file system is synced.
+    sync_all_logs_min: int = 32
     #: Bytes of one read of a segment.
     read_bytes: int = 256 * 1024
     #: A log dirty only with settles is synced at the latest after this.

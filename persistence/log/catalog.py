@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import CorruptLog
-from ..files import Disk, FileCache, join
+from ..files import Disk, FileCache, FileSystem, join
 from ..options import LogOptions
 from .checkpoint import (
     FILE_NAME,
@@ -77,6 +77,9 @@ class Catalog:
         self._journal_damaged: set[str] = set()
         #: How far each log was durable, by id and partition.
         self._promised: dict[tuple[bytes, int], Mark] = {}
+        self._file_system: FileSystem | None = None
+        #: Recovered logs that are not known to be durable yet.
+        self._unsynced: list[QueueLog] = []
         #: Logs that begin empty because the operator has put what was there into quarantine.
         self._restarted: list[str] = []
 
@@ -91,6 +94,8 @@ class Catalog:
         disk.make_directory(self._queues_dir)
         disk.remove_tree(self._paging_dir)
         disk.sync_directory(self._data_dir)
+        # Opened before anything is written: it reports errors from here on.
+        self._file_system = disk.file_system(self._queues_dir)
         for name in disk.list(self._queues_dir):
             if name.endswith(DELETED_SUFFIX):
                 disk.remove_tree(join(self._queues_dir, name))
@@ -204,8 +209,55 @@ class Catalog:
             if first is None or incarnation in self._restarted:
                 return self._create(incarnation, description)
         log = self._recover(incarnation, description)
-        self.sync.recovered(log)
+        if log.writer.dirty:
+            self._unsynced.append(log)
+        else:
+            self.sync.recovered(log)
         return log
+
+    def _sync_recovered(self) -> None:
+        """Make durable what the recovery of all logs has written, or could not tell to be durable.
+
+        A power failure before the end leaves what the next start brings to the same state: the marks of the
+        last process and its journal are still there, and of what was cut nothing had been promised.
+        """
+        logs, self._unsynced = self._unsynced, []
+        if len(logs) >= self.options.sync_all_logs_min:
+            logs = self._sync_at_once(logs)
+        for log in logs:
+            try:
+                log.writer.sync()
+            except OSError as error:
+                # What is replayed stands in the journal alone.
+                self._journal.setdefault(log.incarnation, [])
+                mark = self._promised.get((log_id(log.incarnation), 0))
+                if mark is not None:
+                    self.sync.marks.keep(log.incarnation, 0, mark)
+                log.fail(error)
+            else:
+                self.sync.recovered(log)
+
+    def _sync_at_once(self, logs: list[QueueLog]) -> list[QueueLog]:
+        """Sync the file system of the logs; those that need a sync of their own all the same.
+
+        An error does not say whose it is: then each log finds out for itself.
+        """
+        if self._file_system is None:
+            self._disk.flush_all()
+            return logs
+        try:
+            self._file_system.sync()
+        except OSError as error:
+            logger.warning("logs are synced one by one: %s", error)
+            return logs
+        left = []
+        for log in logs:
+            if self._file_system.holds(log.partition.directory):
+                log.writer.synced()
+                self.sync.recovered(log)
+            else:
+                left.append(log)
+        return left
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
         directory = join(self._queues_dir, incarnation, "0")
@@ -219,8 +271,9 @@ class Catalog:
         found = read_description(self._disk, join(self._queues_dir, incarnation))
         log = self._make(incarnation, found or description)
         state, clean = self._newest_state(incarnation, log.partition.directory)
-        # After an unclean stop the names need not be durable yet; ``create`` makes them so.
-        log.writer.created = found is not None and clean and state is not None and state.recovery_offset > 0
+        if found is not None:
+            # A checkpoint is written after the sync of the names.
+            log.writer.found(durable=state is not None and state.recovery_offset > 0)
         report = recover(
             log,
             self._disk,
@@ -228,6 +281,7 @@ class Catalog:
             clean=clean,
             journal=self._journal.get(incarnation, ()),
             mark=self._promised.get((log_id(incarnation), 0)),
+            is_journal_whole=not self._journal_damaged,
         )
         self._journal.pop(incarnation, None)
         if report.cut_bytes:
@@ -254,6 +308,10 @@ class Catalog:
         All known queues have been opened. That replayed what the journal holds; it is removed now,
         unless one of its logs could not be opened. Outside readers see from here on how far each log goes.
         """
+        self._sync_recovered()
+        if self._file_system is not None:
+            self._file_system.close()
+            self._file_system = None
         self.sync.marks.publish()
         wanted = set(known)
         moved = [name for name in self.incarnations() if name not in wanted]
@@ -264,7 +322,7 @@ class Catalog:
                 if name in self._journal:
                     # Nameless, but a log: the next start would take offence at less if this one is cut short.
                     try:
-                        self._recover(name, _describe(name, "", "", None))
+                        self._recover(name, _describe(name, "", "", None)).writer.sync()
                     except (CorruptLog, OSError) as error:
                         logger.error("a log without a queue is set aside as it is: %s", error)
                 path = free_path(self._disk, join(quarantine, name))

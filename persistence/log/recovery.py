@@ -56,12 +56,15 @@ def recover(
     clean: bool,
     journal: Sequence[JournalEntry] = (),
     mark: Mark | None = None,
+    is_journal_whole: bool = False,
     limit: int | None = None,
 ) -> Report:
     """Bring ``log`` to the state its files hold, from checkpoint ``state``; ``clean`` = that state is final.
 
-    ``mark`` says how far the log was durable; what is damaged below is rot. With ``limit`` nothing from the
-    first batch on that reaches that offset is taken in; the report says where that is, and the caller cuts.
+    ``mark`` says how far the log was durable; what is damaged below is rot. ``is_journal_whole``: ``journal``
+    has everything of this log that was durable in a journal alone. What is written here, and what is not
+    known to be durable, is so after ``log.writer.sync``, which is the caller's. With ``limit`` nothing from
+    the first batch on that reaches that offset is taken in; the report says where that is, the caller cuts.
 
     Raises:
         CorruptLog: rot; nothing was changed.
@@ -92,6 +95,8 @@ def recover(
             active.base,
             active.size,
         )
+        if is_journal_whole and not journal:
+            is_synced = is_synced or _is_marked(folded, state, mark)
         log.writer.resume(active, active.size, synced=is_synced)
     if log.writer.dirty:
         # After a kill the page cache still shows what was never synced; from here on it counts as durable.
@@ -101,7 +106,6 @@ def recover(
     report.replayed_batches = _replay(log, folded, journal, state.epoch if state is not None else 0)
     if log.writer.dirty:
         log.writer.create()
-        log.writer.sync()
     for segment in partition.segments:
         segment.written = segment.size
     log.checkpoint_offset = state.recovery_offset if state is not None else 0
@@ -132,6 +136,7 @@ def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orph
     partition.reset()
     epoch, floor = log.epoch, log.redelivered_floor
     report = recover(log, disk, state, clean=False, limit=end)
+    log.writer.sync()
     log.epoch = max(log.epoch, epoch + 1)
     log.redelivered_floor = min(floor, log.end)
     # First the checkpoint: by its epoch, what stands above it now is not taken for content any more, neither
@@ -173,6 +178,17 @@ def end_after_replay(end: int, journal: Sequence[JournalEntry], epoch: int) -> t
             return end, -1 if entry.is_doubtful else entry.header.base
         end = entry.header.last + 1
     return end, -1
+
+
+def _is_marked(folded: LogState, state: LogState | None, mark: Mark | None) -> bool:
+    """Whether the mark says that all there is was durable.
+
+    It is stored after a sync, of the segments or of the journal, and a journal is removed after the sync of
+    the segments: so without an entry in a journal it speaks of the segments, and of their names.
+    """
+    if mark is None or (state is not None and mark.epoch < state.epoch):
+        return False
+    return mark.epoch >= folded.epoch and mark.end >= folded.recovery_offset
 
 
 def _check_complete(

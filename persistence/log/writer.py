@@ -77,12 +77,19 @@ class PartitionWriter:
         self._position = size
         self._synced = size if synced else 0
         self.dirty = self._names_dirty = not synced
+        if synced:
+            self._is_new = False
+
+    def found(self, *, durable: bool) -> None:
+        """Directory and ``log.json`` are there; unless ``durable`` the next sync makes them so.
+
+        After a kill that they are seen does not make them durable.
+        """
+        self.created = True
+        self._is_new = not durable
 
     def create(self) -> None:
-        """Put directory and ``log.json`` in place before the first batch; the next sync makes them durable.
-
-        After an unclean stop they are made again: that they are seen does not make them durable.
-        """
+        """Put directory and ``log.json`` in place before the first batch; the next sync makes them last."""
         if self.created:
             return
         disk = self._disk
@@ -241,6 +248,10 @@ class PartitionWriter:
         except OSError as error:
             self.failed = error
             raise
+        self.synced()
+
+    def synced(self) -> None:
+        """Everything written is durable, by a sync of the whole file system or one's own."""
         self._names_dirty = self._is_new = False
         self._synced = self._position
         self.dirty = False

@@ -126,6 +126,28 @@ class SimMapping:
         self._open = False
 
 
+class SimFileSystem:
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+
+    def holds(self, path: str) -> bool:
+        return self._disk.exists(path)
+
+    def sync(self) -> None:
+        disk = self._disk
+        disk.step("sync_file_system", "")
+        for path in list(disk.pending):
+            for changes in disk.pending.pop(path):
+                _apply_names(disk.durable_names, changes)
+        for inode in disk.names.values():
+            if inode is not None:
+                for position, data in inode.pending:
+                    _apply(inode.durable, position, data)
+                inode.pending.clear()
+
+    def close(self) -> None: ...
+
+
 class SimDisk:
     def __init__(self) -> None:
         #: Path -> inode, or None for a directory.
@@ -261,6 +283,9 @@ class SimDisk:
         self.step("sync_directory", path)
         for changes in self.pending.pop(path, []):
             _apply_names(self.durable_names, changes)
+
+    def file_system(self, path: str) -> SimFileSystem:
+        return SimFileSystem(self)
 
     def flush_all(self) -> None:
         """Nothing: only a sync makes durable."""

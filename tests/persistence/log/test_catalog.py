@@ -11,7 +11,7 @@ from persistence.options import LogOptions
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import Node, bodies, fill
 
-OPTIONS = LogOptions(segment_bytes_max=4000, batch_bytes_max=1000, journal_logs_min=1)
+OPTIONS = LogOptions(segment_bytes_max=4000, batch_bytes_max=1000, journal_logs_min=1, sync_all_logs_min=1)
 
 
 def crashed_disk() -> SimDisk:

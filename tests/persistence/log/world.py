@@ -43,6 +43,7 @@ OPTIONS = LogOptions(
     journal_bytes_max=2500,
     journal_syncs_per_round=1,
     descriptors_max=3,
+    sync_all_logs_min=2,
     clean_live_ratio=0.7,
     clean_bytes_min=200,
     clean_slice_bytes=1000,
@@ -527,6 +528,7 @@ class World:
             self._boot()
             for shadow in self.shadows:
                 self.catalog.open(shadow.name, "/", shadow.name, {})
+            self.catalog.quarantine_unknown([shadow.name for shadow in self.shadows])
         except PowerLoss:
             pass
         self._lose_power(seed + 1)
@@ -692,7 +694,7 @@ def make_move(world: World, name: str, number: int, random: Random) -> None:
         case "open_badly":
             world.open_badly(number, random)
         case "crash_at_start":
-            world.crash_at_start(random.getrandbits(30), random.randrange(8))
+            world.crash_at_start(random.getrandbits(30), random.randrange(24))
         case _:
             getattr(world, name)()
 
