@@ -96,7 +96,7 @@ def recover(
             active.size,
         )
         if is_journal_whole and not journal:
-            is_synced = is_synced or _is_marked(folded, state, mark)
+            is_synced = is_synced or _is_marked(folded, mark)
         log.writer.resume(active, active.size, synced=is_synced)
     if log.writer.dirty:
         # After a kill the page cache still shows what was never synced; from here on it counts as durable.
@@ -180,15 +180,13 @@ def end_after_replay(end: int, journal: Sequence[JournalEntry], epoch: int) -> t
     return end, -1
 
 
-def _is_marked(folded: LogState, state: LogState | None, mark: Mark | None) -> bool:
+def _is_marked(folded: LogState, mark: Mark | None) -> bool:
     """Whether the mark says that all there is was durable.
 
     It is stored after a sync, of the segments or of the journal, and a journal is removed after the sync of
     the segments: so without an entry in a journal it speaks of the segments, and of their names.
     """
-    if mark is None or (state is not None and mark.epoch < state.epoch):
-        return False
-    return mark.epoch >= folded.epoch and mark.end >= folded.recovery_offset
+    return mark is not None and mark.epoch >= folded.epoch and mark.end >= folded.recovery_offset
 
 
 def _check_complete(

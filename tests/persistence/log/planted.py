@@ -115,9 +115,18 @@ PLANTED = [
     ),
     Planted(
         "what a killed process left is not synced",
+        LOG + "catalog.py",
+        "        if log.writer.dirty:\n            self._unsynced.append(log)\n        else:\n"
+        "            self.sync.recovered(log)\n",
+        "        self.sync.recovered(log)\n",
+        test="tests/persistence/log/test_recovery.py",
+    ),
+    Planted(
+        "a mark speaks of the segments although a journal has the log",
         LOG + "recovery.py",
-        "    if log.writer.dirty:\n        log.writer.create()\n        log.writer.sync()\n",
-        "",
+        "        if is_journal_whole and not journal:\n",
+        "        if is_journal_whole:\n",
+        test="tests/persistence/log/test_recovery.py",
     ),
     Planted(
         "what a failed sync may have dropped is not written again",
