@@ -32,6 +32,7 @@ from amqp_router.connection.pressure import Pressure
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.ticker import Ticker
 from amqp_router.connection.transport import Transport
+from amqp_router.disk_watch import DiskWatch
 from amqp_router.machine_memory import memory_limit
 from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.fields import Table
@@ -161,12 +162,23 @@ class Broker:
         self.ticker: Ticker
         self._flusher: Flusher
         self.catalog: Catalog
+        self.disk_watch: DiskWatch
 
     # -- start and stop -----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Recover what is on disk; afterwards ``connection_factory`` may be called."""
         settings = self.settings
+        self.disk_watch = DiskWatch(
+            settings.data_dir,
+            settings.disk_free_limit,
+            segment_bytes=settings.segment_bytes,
+            alarms=self.alarms,
+            call_later=self._loop.call_later,
+            event=self.event,
+            halt=self._halt_routing,
+        )
+        self.disk_watch.start()
         disk = RealDisk()
         self._queues = StandaloneQueues(self._registry, self.identity, count_boot(disk, self._data_dir))
         self.definitions.on_committed = self._committed
@@ -222,6 +234,7 @@ class Broker:
                 post=self._post,
                 call_later=loop.call_later,
                 wall_us=self.wall_us,
+                has_room=self.disk_watch.has_room_for_routing,
             )
         self._load()
 
@@ -310,6 +323,7 @@ class Broker:
             transport.abort()
         while self.tick.scheduled:
             await asyncio.sleep(0)
+        self.disk_watch.stop()
         self._loop.remove_reader(self._flusher.fileno())
         if self.routing is not None:
             self.routing.stop()
@@ -510,6 +524,10 @@ class Broker:
             "copyright": ("S", b"The amqp-router authors"),
             "information": ("S", b"Licensed under the Apache License 2.0"),
         }
+
+    def _halt_routing(self) -> None:
+        if self.routing is not None:
+            self.routing.halt()
 
     def _alarm_changed(self, name: str, is_on: bool) -> None:
         if is_on:

@@ -182,6 +182,12 @@ class Settings(BaseSettings):
     segment_bytes: Bytes = _log(
         64 * MIB, "bytes", "size at which a log goes on in a new segment file", ge=64 * KIB, le=GIB
     )
+    disk_free_limit: Bytes = _log(
+        0,
+        "bytes",
+        "free space of the data directory's file system below which publishers wait (alarm disk), until "
+        "there is 1.2 times as much; 0: two segments and 16 MiB, or 5 % of a smaller file system",
+    )
     settle_sync_ms: int = _log(
         200, "ms", "longest time until acknowledgements alone are synced to disk", ge=1, le=60_000
     )

@@ -175,7 +175,7 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         "mem_limit": state.broker.budget.whole,
         "mem_alarm": "memory" in state.broker.alarms,
         "mem_calculation_strategy": "rss",
-        "disk_free_limit": 0,
+        "disk_free_limit": state.broker.disk_watch.mark,
         "disk_free_alarm": "disk" in state.broker.alarms,
         # Erlang's processes there, threads here.
         "proc_total": usage.threads_total,

@@ -8,6 +8,7 @@ later.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import time
@@ -137,7 +138,9 @@ class RoutingLogs:
         call_later: Callable[[float, Callable[[], None]], Timer],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         worker: Worker | None = None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._has_room = has_room
         self.logs: dict[str, RoutingLog] = {}
         self.backlog = Backlog()
         self.backlog.bytes_max = options.backlog_bytes_max
@@ -397,6 +400,15 @@ class RoutingLogs:
 
     # -- failures -------------------------------------------------------------------------------------
 
+    def halt(self) -> None:
+        """The disk is short of room: record nothing until ``has_room`` says that there is enough again."""
+        for log in self.logs.values():
+            for recorder in log.recorders:
+                if not recorder.stopped:
+                    self._fail(
+                        recorder, OSError(errno.ENOSPC, "the disk is short of room, which messages need")
+                    )
+
     def _fail(self, recorder: Recorder, error: Exception) -> None:
         """Stop recording in a partition, and try again in a while."""
         owner: _Partition = recorder.owner
@@ -418,6 +430,9 @@ class RoutingLogs:
             owner.retry = self._call_later(RETRY_S, partial(self._try_again, recorder))
 
     def _try_again(self, recorder: Recorder) -> None:
+        if not self._has_room():
+            recorder.owner.retry = self._call_later(RETRY_S, partial(self._try_again, recorder))
+            return
         found: list[Recovered | Exception] = []
         self._worker.submit(partial(self._reopen, recorder, found))
 
