@@ -14,7 +14,7 @@ from tests.nodes import Client, SimNode, publish_frames
 
 BINDINGS = 40_000
 #: One turn looks at no more bindings than this.
-LOOKS_MAX = 8192
+LOOKS_MAX = 4096
 STEPS = BINDINGS // LOOKS_MAX
 
 PROPERTIES = encode_properties({"headers": decode_table(encode_plain({"a": 1}), 0)[0]})

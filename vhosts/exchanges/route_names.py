@@ -25,12 +25,16 @@ GENERATED_PREFIX = "amq.gen-"
 SHARED_NAME = "amq.gen-*"
 #: The most queues, and the most bindings, that are named.
 NAMED_MAX = 1000
+#: ... and the most octets of their names as JSON, of either: making them takes a millisecond or two.
+NAMED_BYTES_MAX = 256 * 1024
 #: Routes with more characters of names refer to them (``WideNames``).
 NARROW_MAX = 512
 #: Descriptions remembered, counted in what they name; most routes of a virtual host share a few.
 _NAMED_TOTAL_MAX = 50_000
 #: Names of queues and bindings remembered as JSON; more only means that some are made twice.
 _TEXTS_MAX = 200_000
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class RoutingLogPort(Protocol):
@@ -96,15 +100,19 @@ class RouteNames:
         )
 
     def _distinct(self, of: Iterable[Any], name: Callable[[Any], object]) -> list[bytes]:
-        """The first ``NAMED_MAX`` names as JSON, each once."""
+        """The first names as JSON, each once: ``NAMED_MAX`` of them, or what makes ``NAMED_BYTES_MAX``."""
         texts = self._texts
         found: dict[bytes, None] = {}
+        size = 0
         for each in of:
             text = texts.get(each)
             if text is None:
                 text = texts[each] = _json(name(each))
+            if text in found:
+                continue
             found[text] = None
-            if len(found) == NAMED_MAX:
+            size += len(text)
+            if len(found) == NAMED_MAX or size >= NAMED_BYTES_MAX:
                 break
         return list(found)
 
@@ -142,7 +150,7 @@ def is_narrow(queues: list[QueueHandle], bindings: list[Binding]) -> bool:
 
 
 def _json(about: object) -> bytes:
-    return json.dumps(about, separators=(",", ":")).encode()
+    return _ENCODER.encode(about).encode()
 
 
 def name_of(queue: QueueHandle) -> str:

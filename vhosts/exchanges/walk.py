@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # C integers where compiled (see walk.pxd).
 _NAMED_MAX = NAMED_MAX
 #: What one turn may look at (bindings, nodes of a trie, entries of an index): about a millisecond.
-_LOOKS_MAX = 8192
+_LOOKS_MAX = 4096
 #: So many looks cost what one enqueue does.
 _LOOKS_PER_UNIT = 4
 

@@ -10,7 +10,7 @@ import pytest
 from amqp_router.protocol.tick import Tick
 from persistence.log.routing_log import Backlog, Recorder, RouteEntry, WideNames
 from tests.vhosts.exchanges.test_router import House, carrying
-from vhosts.exchanges.route_names import NAMED_MAX, RouteNames
+from vhosts.exchanges.route_names import NAMED_BYTES_MAX, NAMED_MAX, RouteNames
 from vhosts.exchanges.router import HEADERS_BYTES_MAX
 
 
@@ -136,6 +136,16 @@ def test_many_queues_are_cut_short(house: House) -> None:
     assert names["queues"] == [f"q{number}" for number in range(NAMED_MAX)]
     assert len(names["bindings"]) == NAMED_MAX
     assert names["fanout"] == NAMED_MAX + 5
+
+
+def test_long_names_are_cut_short_sooner(house: House) -> None:
+    for number in range(NAMED_MAX):
+        house.bind("\x01" * 200 + str(number), "amq.fanout")
+    _, names = about(house, "amq.fanout")
+    for kind in ("queues", "bindings"):
+        size = sum(len(json.dumps(each, separators=(",", ":"))) for each in names[kind])
+        assert NAMED_BYTES_MAX <= size < NAMED_BYTES_MAX + 5000
+    assert names["fanout"] == NAMED_MAX
 
 
 def test_routes_with_many_names_share_them(house: House) -> None:
