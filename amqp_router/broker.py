@@ -36,6 +36,7 @@ from amqp_router.disk_watch import DiskWatch
 from amqp_router.machine_memory import memory_limit
 from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.fields import Table
+from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.tick import Tick
 from amqp_router.version import VERSION
 from persistence.clock import WallClock
@@ -300,6 +301,7 @@ class Broker:
             make_queue=self._make_queue,
             generate_name=self.generate_name,
             in_slices=self.in_slices,
+            account=self.budget,
         )
         self.vhosts[row.name] = vhost
         routing = self.routing.open(row.name) if self.routing is not None else None
@@ -340,7 +342,7 @@ class Broker:
         durable: bool,
         exclusive_owner: Any,
         auto_delete: bool,
-        arguments: Table,
+        arguments: Arguments,
         incarnation: str,
     ) -> Queue:
         queue = Queue()

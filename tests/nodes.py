@@ -178,6 +178,7 @@ class SimNode:
             make_queue=self._make_queue,
             generate_name=self.generate_name,
             in_slices=self.in_slices,
+            account=self.budget,
         )
         self.vhosts = {"/": self.vhost}
         self.lost_bindings = self.vhost.load(

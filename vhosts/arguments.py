@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.fields import TYPE_NAMES, Field, Table
+from amqp_router.protocol.fields import TYPE_NAMES, Field
+from amqp_router.protocol.kept_table import Arguments
 from vhosts.errors import described, erlang
 
 #: Returns what is wrong with an argument, as RabbitMQ prints it, or "".
-Check = Callable[[Field, Table], str]
+Check = Callable[[Field, Arguments], str]
 
 #: Longest time to live or expiry, in milliseconds.
 EXPIRY_MS_MAX = 0xFFFF_FFFF
@@ -32,57 +33,57 @@ _MAX_AGE = re.compile(rb"\d+[YMDhms]")
 # -- checks of one value ---------------------------------------------------------------------------
 
 
-def _integer(field: Field, arguments: Table) -> str:
+def _integer(field: Field, arguments: Arguments) -> str:
     tag, _ = field
     return "" if tag in _INTEGER_TAGS else f'"expected integer, got {TYPE_NAMES[tag]}"'
 
 
-def _not_negative(field: Field, arguments: Table) -> str:
+def _not_negative(field: Field, arguments: Arguments) -> str:
     return _integer(field, arguments) or (f"{{value_negative,{field[1]}}}" if field[1] < 0 else "")
 
 
-def _positive(field: Field, arguments: Table) -> str:
+def _positive(field: Field, arguments: Arguments) -> str:
     return _not_negative(field, arguments) or ("{value_zero,0}" if field[1] == 0 else "")
 
 
-def _message_ttl(field: Field, arguments: Table) -> str:
+def _message_ttl(field: Field, arguments: Arguments) -> str:
     too_large = f"{{value_too_large,{field[1]}}}"
     return _not_negative(field, arguments) or (too_large if field[1] > EXPIRY_MS_MAX else "")
 
 
-def _expires(field: Field, arguments: Table) -> str:
+def _expires(field: Field, arguments: Arguments) -> str:
     return _positive(field, arguments) or _message_ttl(field, arguments)
 
 
-def _max_priority(field: Field, arguments: Table) -> str:
+def _max_priority(field: Field, arguments: Arguments) -> str:
     too_large = f"{{max_value_exceeded,{field[1]}}}"
     return _not_negative(field, arguments) or (too_large if field[1] > PRIORITY_MAX else "")
 
 
-def _text(field: Field, arguments: Table) -> str:
+def _text(field: Field, arguments: Arguments) -> str:
     return "" if field[0] == "S" else f"{{unacceptable_type,{TYPE_NAMES[field[0]]}}}"
 
 
-def _boolean(field: Field, arguments: Table) -> str:
+def _boolean(field: Field, arguments: Arguments) -> str:
     return "" if field[0] == "t" else f"{{unacceptable_type,{TYPE_NAMES[field[0]]}}}"
 
 
-def _dead_letter_routing_key(field: Field, arguments: Table) -> str:
+def _dead_letter_routing_key(field: Field, arguments: Arguments) -> str:
     no_exchange = "" if "x-dead-letter-exchange" in arguments else "routing_key_but_no_dlx_defined"
     return _text(field, arguments) or no_exchange
 
 
-def _overflow(field: Field, arguments: Table) -> str:
+def _overflow(field: Field, arguments: Arguments) -> str:
     known = field[1] in (b"drop-head", b"reject-publish", b"reject-publish-dlx")
     return _text(field, arguments) or ("" if known else "invalid_overflow")
 
 
-def _max_age(field: Field, arguments: Table) -> str:
+def _max_age(field: Field, arguments: Arguments) -> str:
     return _text(field, arguments) or ("" if _MAX_AGE.fullmatch(field[1]) else "invalid_max_age")
 
 
 def _one_of(what: str, *known: bytes) -> Check:
-    def check(field: Field, arguments: Table) -> str:
+    def check(field: Field, arguments: Arguments) -> str:
         problem = _text(field, arguments)
         if problem or field[1] in known:
             return problem
@@ -91,7 +92,7 @@ def _one_of(what: str, *known: bytes) -> Check:
     return check
 
 
-def _queue_version(field: Field, arguments: Table) -> str:
+def _queue_version(field: Field, arguments: Arguments) -> str:
     unknown = "" if field[1] in (1, 2) else f"\"unsupported queue version '{field[1]}'\""
     return _integer(field, arguments) or unknown
 
@@ -203,7 +204,7 @@ UNSUPPORTED: dict[str, Callable[[Any], bool]] = {
 
 
 def check_queue_arguments(
-    name: str, vhost: str, arguments: Table, *, durable: bool, exclusive: bool, auto_delete: bool
+    name: str, vhost: str, arguments: Arguments, *, durable: bool, exclusive: bool, auto_delete: bool
 ) -> None:
     """Refuse the arguments of a new queue that are wrong, or that ask for what does not exist yet.
 
@@ -236,7 +237,7 @@ def check_queue_arguments(
             raise PreconditionFailed(f"{shown} for {queue} is not supported yet")
 
 
-def dead_letter_exchange(name: str, vhost: str, arguments: Table) -> str | None:
+def dead_letter_exchange(name: str, vhost: str, arguments: Arguments) -> str | None:
     """The exchange that queue ``name`` dead-letters to.
 
     Raises:
@@ -246,7 +247,7 @@ def dead_letter_exchange(name: str, vhost: str, arguments: Table) -> str | None:
 
 
 def check_queue_equivalence(
-    name: str, vhost: str, current: tuple[bool, bool, Table], received: tuple[bool, bool, Table]
+    name: str, vhost: str, current: tuple[bool, bool, Arguments], received: tuple[bool, bool, Arguments]
 ) -> None:
     """Refuse a redeclaration that differs. Both sides are durable, auto_delete and arguments.
 
@@ -262,7 +263,7 @@ def check_queue_equivalence(
     _check_arguments(compared, queue, current[2], received[2])
 
 
-def _is_classic(arguments: Table) -> bool:
+def _is_classic(arguments: Arguments) -> bool:
     return arguments.get("x-queue-type", ("S", b"classic")) == ("S", b"classic")
 
 
@@ -271,7 +272,7 @@ def _is_classic(arguments: Table) -> bool:
 EXCHANGE_ARGUMENTS = ("alternate-exchange",)
 
 
-def alternate_exchange(name: str, vhost: str, arguments: Table) -> str | None:
+def alternate_exchange(name: str, vhost: str, arguments: Arguments) -> str | None:
     """The exchange that takes what exchange ``name`` cannot route.
 
     Raises:
@@ -297,7 +298,7 @@ def check_exchange_equivalence(
 # -- both ------------------------------------------------------------------------------------------
 
 
-def _exchange_argument(argument: str, subject: str, arguments: Table) -> str | None:
+def _exchange_argument(argument: str, subject: str, arguments: Arguments) -> str | None:
     if argument not in arguments:
         return None
     tag, value = arguments[argument]
@@ -311,7 +312,7 @@ def _check_same(attribute: str, subject: str, current: Any, received: Any) -> No
         raise _inequivalent(attribute, subject, f"'{_plain(current)}'", f"'{_plain(received)}'")
 
 
-def _check_arguments(compared: Iterable[str], subject: str, current: Table, received: Table) -> None:
+def _check_arguments(compared: Iterable[str], subject: str, current: Arguments, received: Arguments) -> None:
     for argument in compared:
         one, other = current.get(argument), received.get(argument)
         if one is None or other is None:

@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import TypeAlias
 
-from amqp_router.protocol.fields import Table, encode_table
+from amqp_router.protocol.kept_table import (
+    DECODED_BYTES,
+    OCTETS_MAX,
+    Arguments,
+    encoded_by_name,
+    footprint,
+    read_arguments,
+)
 from persistence.definitions.records import NO_ARGUMENTS, BindingRow
-from vhosts.exchanges.exchange import Exchange
+from persistence.log.memory import MemoryBudget
+from vhosts.exchanges.exchange import BY_HEADERS, Exchange
 from vhosts.queues.handle import QueueHandle
 
 BindingKey = tuple[str, str, str, str, bytes]
@@ -19,18 +27,22 @@ BindingKey = tuple[str, str, str, str, bytes]
 End: TypeAlias = QueueHandle | Exchange
 
 
+#: Memory of a binding apart from its key and arguments; measured.
+BINDING_BYTES = 900
+
+
 class Binding:
     """What ``source`` takes with ``routing_key`` or ``arguments``, by its type, goes to ``destination``."""
 
     __slots__ = ("arguments", "destination", "encoded", "routing_key", "source")
 
-    def __init__(self, source: Exchange, destination: End, routing_key: str, arguments: Table) -> None:
+    def __init__(self, source: Exchange, destination: End, routing_key: str, arguments: Arguments) -> None:
         self.source = source
         self.destination = destination
         self.routing_key = routing_key
-        self.arguments = arguments
         #: The arguments as an encoded table, sorted by name.
-        self.encoded = encode_table(dict(sorted(arguments.items()))) if arguments else NO_ARGUMENTS
+        self.encoded = encoded_by_name(arguments) if arguments else NO_ARGUMENTS
+        self.arguments = arguments if len(self.encoded) <= OCTETS_MAX else read_arguments(self.encoded, 0)[0]
 
     @property
     def destination_type(self) -> str:
@@ -47,6 +59,13 @@ class Binding:
             self.routing_key,
             self.encoded,
         )
+
+    def memory_bytes(self) -> int:
+        """Of it and of what its exchange keeps of it: a headers exchange has the arguments decoded."""
+        size = BINDING_BYTES + 2 * len(self.routing_key)
+        if self.source.decided_by == BY_HEADERS:
+            return size + DECODED_BYTES * len(self.encoded)
+        return size + footprint(self.arguments)
 
     def is_durable(self) -> bool:
         """A binding lasts as long as both of its ends."""
@@ -83,7 +102,9 @@ class Bindings:
     They are found by the two ends themselves, not by their names: what is declared anew is another.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, account: MemoryBudget) -> None:
+        #: The node's account of memory.
+        self.account = account
         #: No queue is a source, but may be looked up.
         self._by_source: dict[End, dict[End, Pair]] = {}
         self._by_destination: dict[End, dict[End, Pair]] = {}
@@ -115,12 +136,14 @@ class Bindings:
         assert key not in pair.by_key
         pair.by_key[key] = binding
         self._count += 1
+        self.account.kept += binding.memory_bytes()
 
     def remove(self, binding: Binding) -> None:
         """Forget ``binding``."""
         pair = self._by_source[binding.source][binding.destination]
         del pair.by_key[binding.routing_key, binding.encoded]
         self._count -= 1
+        self.account.kept -= binding.memory_bytes()
         if not pair.by_key:
             self.forget(pair)
 
@@ -137,7 +160,9 @@ class Bindings:
     def pop_from(self, pair: Pair) -> Binding:
         """Forget one of the bindings of ``pair``, which has some, and return it."""
         self._count -= 1
-        return pair.by_key.popitem()[1]
+        binding = pair.by_key.popitem()[1]
+        self.account.kept -= binding.memory_bytes()
+        return binding
 
     def forget(self, pair: Pair) -> None:
         """Forget ``pair``, which is empty; that it is gone already is fine."""

@@ -73,6 +73,14 @@ def not_empty(name: str, vhost: str) -> PreconditionFailed:
     return PreconditionFailed(f"{described('queue', name, vhost)} not empty")
 
 
+def no_memory(kind: str, name: str, vhost: str) -> PreconditionFailed:
+    """406: the definitions of all virtual hosts together take the memory that there is for them."""
+    return PreconditionFailed(
+        f"cannot declare {described(kind, name, vhost)}: definitions may take no more memory; delete some, "
+        "or raise the broker's memory_limit"
+    )
+
+
 def erlang(value: Any) -> str:
     """The value of a typed field as RabbitMQ prints it, which is as Erlang does."""
     if isinstance(value, bool):

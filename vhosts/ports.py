@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from amqp_router.protocol.fields import Table
+from amqp_router.protocol.kept_table import Arguments
 from persistence.definitions.records import Change
 from vhosts.queues.handle import QueueHandle
 
@@ -34,7 +34,7 @@ class QueueFactory(Protocol):
         durable: bool,
         exclusive_owner: Any,
         auto_delete: bool,
-        arguments: Table,
+        arguments: Arguments,
         incarnation: str,
     ) -> QueueHandle:
         """A queue ready for use. ``incarnation`` is that of a queue stored before, empty for a new one."""

@@ -135,6 +135,7 @@ class Removals:
             self._agenda += here
             if isinstance(each, Exchange):
                 del self._table.exchanges[each.name]
+                self._bindings.account.kept -= each.memory_bytes()
                 each.deleted = True
             if away or here or isinstance(each, Exchange):  # not for a reply queue that nothing is bound to
                 self._table.generation += 1

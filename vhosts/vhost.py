@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any
 
 from amqp_router.protocol.errors import InternalError
-from amqp_router.protocol.fields import Table, decode_table, encode_table
+from amqp_router.protocol.kept_table import Arguments, encoded, footprint, keep, read_arguments
 from persistence.definitions.records import (
     NO_ARGUMENTS,
     BindingRow,
@@ -32,6 +32,7 @@ from persistence.definitions.records import (
     QueueRow,
 )
 from persistence.errors import PersistenceError
+from persistence.log.memory import MemoryBudget
 from vhosts import arguments as args
 from vhosts.bindings import Binding, Bindings
 from vhosts.counters import Counters
@@ -39,6 +40,7 @@ from vhosts.errors import (
     default_exchange_refused,
     in_use,
     locked_queue,
+    no_memory,
     not_empty,
     not_found,
     system_exchange,
@@ -52,6 +54,8 @@ from vhosts.queues.handle import QueueHandle
 from vhosts.removal import SLICE, Removals
 
 RESERVED_PREFIX = "amq."
+#: Memory of a queue apart from messages, name and arguments; measured.
+QUEUE_BYTES = 5200
 
 
 class LoadError(Exception):
@@ -69,12 +73,15 @@ class VirtualHost:
         make_queue: QueueFactory,
         generate_name: Callable[[str], str],
         in_slices: InSlices,
+        account: MemoryBudget | None = None,
     ) -> None:
         self.name = name
         #: A prefix made into a name that nobody else has.
         self.generate_name = generate_name
         self.queues: dict[str, QueueHandle] = {}
-        self.bindings = Bindings()
+        #: The node's account of memory.
+        self._account = account or MemoryBudget()
+        self.bindings = Bindings(self._account)
         self.counters = Counters()
         self.table = RoutingTable()
         self.table.vhost = name
@@ -120,7 +127,7 @@ class VirtualHost:
                 durable=True,
                 exclusive_owner=None,
                 auto_delete=queue_row.auto_delete,
-                arguments=decode_table(queue_row.arguments, 0)[0],
+                arguments=read_arguments(queue_row.arguments, 0)[0],
                 incarnation=queue_row.incarnation,
             )
             self._enter(queue)
@@ -132,14 +139,15 @@ class VirtualHost:
                 f"exchange '{row.name}' in vhost '{self.name}' is of type '{row.type}', "
                 "which is not registered"
             )
-        self.exchanges[row.name] = self._make_exchange(
+        exchange = self._make_exchange(
             row.name,
             row.type,
             durable=True,
             auto_delete=row.auto_delete,
             internal=row.internal,
-            arguments=decode_table(row.arguments, 0)[0],
+            arguments=read_arguments(row.arguments, 0)[0],
         )
+        self._enter_exchange(exchange)
 
     def _load_binding(self, row: BindingRow) -> bool:
         source = self.exchanges.get(row.source)
@@ -147,7 +155,7 @@ class VirtualHost:
         destination = ends.get(row.destination)
         if source is None or destination is None:
             return False
-        binding = Binding(source, destination, row.routing_key, decode_table(row.arguments, 0)[0])
+        binding = Binding(source, destination, row.routing_key, read_arguments(row.arguments, 0)[0])
         source.bind(binding)
         self.bindings.add(binding)
         return True
@@ -174,7 +182,7 @@ class VirtualHost:
         durable: bool = False,
         auto_delete: bool = False,
         internal: bool = False,
-        arguments: Table | None = None,
+        arguments: Arguments | None = None,
     ) -> int:
         """Make the exchange, or see that the one there is the same; ``passive`` only that there is one.
 
@@ -203,6 +211,7 @@ class VirtualHost:
             current = {attribute: getattr(exchange, attribute) for attribute in declared}
             args.check_exchange_equivalence(name, self.name, current, declared)
             return exchange.definition_rev
+        self._check_room("exchange", name)
         exchange = self._make_exchange(
             name,
             type_name,
@@ -212,13 +221,17 @@ class VirtualHost:
             arguments=arguments or {},
         )
         if durable:
-            row = ExchangeRow(self.name, name, type_name, auto_delete, internal, _encoded(exchange.arguments))
+            row = ExchangeRow(self.name, name, type_name, auto_delete, internal, _encoded(arguments or {}))
             exchange.definition_rev = self._submit([Put(row)])
-        self.exchanges[name] = exchange
+        self._enter_exchange(exchange)
         self.table.generation += 1
         return exchange.definition_rev
 
-    def _make_exchange(self, name: str, type_name: str, *, arguments: Table, **flags: bool) -> Exchange:
+    def _enter_exchange(self, exchange: Exchange) -> None:
+        self.exchanges[exchange.name] = exchange
+        self._account.kept += exchange.memory_bytes()
+
+    def _make_exchange(self, name: str, type_name: str, *, arguments: Arguments, **flags: bool) -> Exchange:
         alternate = args.alternate_exchange(name, self.name, arguments)
         exchange = exchange_type(type_name)(name, type_name, arguments=arguments, **flags)
         exchange.alternate = alternate
@@ -266,7 +279,7 @@ class VirtualHost:
         durable: bool = False,
         exclusive: bool = False,
         auto_delete: bool = False,
-        arguments: Table | None = None,
+        arguments: Arguments | None = None,
         owner: Any = None,
     ) -> tuple[QueueHandle, int]:
         """Make the queue, or see that the one there is the same; returns it and the revision to wait for.
@@ -291,13 +304,14 @@ class VirtualHost:
         args.check_queue_arguments(
             name, self.name, table, durable=durable, exclusive=exclusive, auto_delete=auto_delete
         )
+        self._check_room("queue", name)
         queue = self._make_queue(
             vhost=self,
             name=name,
             durable=stays,
             exclusive_owner=exclusive_owner,
             auto_delete=auto_delete,
-            arguments=table,
+            arguments=keep(table),
             incarnation="",
         )
         if stays:
@@ -344,6 +358,7 @@ class VirtualHost:
         rows: list[Change] = [Delete(QueueRow.kind, (self.name, queue.name))] if queue.durable else []
         rev = self._removals.remove_end(queue, rows)
         del self.queues[queue.name]
+        self._account.kept -= _queue_bytes(queue)
         route = self.table.default_routes.pop(_octets(queue.name))
         route.generation = 0  # channels that remember it look again
         if queue.exclusive_owner is not None:
@@ -367,7 +382,12 @@ class VirtualHost:
                 break
         return owner in self._owned
 
+    def _check_room(self, kind: str, name: str) -> None:
+        if not self._account.has_room_to_keep(0):
+            raise no_memory(kind, name, self.name)
+
     def _enter(self, queue: QueueHandle) -> None:
+        self._account.kept += _queue_bytes(queue)
         self.queues[queue.name] = queue
         self.table.default_routes[_octets(queue.name)] = default_route(queue, self.exchanges[""].counters)
         if queue.exclusive_owner is not None:
@@ -379,7 +399,9 @@ class VirtualHost:
 
     # -- bindings --------------------------------------------------------------------------------------
 
-    def bind_queue(self, queue: str, exchange: str, routing_key: str, arguments: Table, owner: Any) -> int:
+    def bind_queue(
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
+    ) -> int:
         """Bind ``queue`` to ``exchange``; that it is so already is fine. Returns the revision to wait for.
 
         Raises:
@@ -391,7 +413,9 @@ class VirtualHost:
         source = self._bindable(exchange)
         return self._bind(source, self.find_queue(queue, owner), routing_key, arguments)
 
-    def unbind_queue(self, queue: str, exchange: str, routing_key: str, arguments: Table, owner: Any) -> int:
+    def unbind_queue(
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
+    ) -> int:
         """Undo ``bind_queue``; that there is no such binding, queue or exchange is fine.
 
         Raises:
@@ -408,7 +432,7 @@ class VirtualHost:
         self._check_lock(self.queues[queue], owner)
         return self._removals.remove_binding(binding)
 
-    def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> int:
+    def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Arguments) -> int:
         """Let ``destination`` have what ``source`` takes; returns the revision to wait for.
 
         Raises:
@@ -421,7 +445,7 @@ class VirtualHost:
         from_exchange = self._bindable(source)
         return self._bind(from_exchange, self.find_exchange(destination), routing_key, arguments)
 
-    def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> int:
+    def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Arguments) -> int:
         """Undo ``bind_exchange``; that there is no such binding or exchange is fine.
 
         Raises:
@@ -440,11 +464,12 @@ class VirtualHost:
         return self.find_exchange(exchange)
 
     def _bind(
-        self, source: Exchange, destination: QueueHandle | Exchange, routing_key: str, arguments: Table
+        self, source: Exchange, destination: QueueHandle | Exchange, routing_key: str, arguments: Arguments
     ) -> int:
         binding = Binding(source, destination, routing_key, arguments)
         if self.bindings.find(binding) is not None:
             return self._last_rev if binding.is_durable() else 0
+        self._check_room("binding of exchange", source.name)
         # First, as the exchange may find fault with the arguments.
         source.bind(binding)
         try:
@@ -461,7 +486,7 @@ class VirtualHost:
         source: Exchange | None,
         destination: QueueHandle | Exchange | None,
         routing_key: str,
-        arguments: Table,
+        arguments: Arguments,
     ) -> Binding | None:
         if source is None or destination is None:
             return None
@@ -477,8 +502,13 @@ class VirtualHost:
         return self._last_rev
 
 
-def _encoded(table: Table) -> bytes:
-    return encode_table(table) if table else NO_ARGUMENTS
+def _queue_bytes(queue: QueueHandle) -> int:
+    """Of a queue without its messages."""
+    return QUEUE_BYTES + len(queue.name) + footprint(queue.arguments)
+
+
+def _encoded(table: Arguments) -> bytes:
+    return encoded(table) if table else NO_ARGUMENTS
 
 
 def _octets(name: str) -> bytes:

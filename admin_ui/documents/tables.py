@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from admin_ui.replies import text_of
-from amqp_router.protocol.fields import Field, Table
+from amqp_router.protocol.fields import Field
+from amqp_router.protocol.kept_table import Arguments
 
 
-def table(fields: Table) -> dict[str, Any]:
+def table(fields: Arguments) -> dict[str, Any]:
     """A table as an object."""
     return {name: value(field) for name, field in fields.items()}
 

@@ -5,7 +5,7 @@ Source: AMQP 0-9-1, class basic; RabbitMQ's reading of basic.qos; semantics 2.7.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix, getter
@@ -13,6 +13,7 @@ from amqp_router.channel.publishing import DIRECT_REPLY
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
+from amqp_router.protocol.kept_table import Arguments, keep
 from amqp_router.protocol.message import LOGGED, REDELIVERED
 from amqp_router.protocol.output import ANSWER_SHIFT
 from vhosts.queues.consumers import UNLIMITED
@@ -64,7 +65,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     consumer.tag = tag
     consumer.no_ack = method.no_ack
     consumer.exclusive = method.exclusive
-    consumer.arguments = method.arguments
+    consumer.arguments = keep(method.arguments)
     consumer.queue = queue
     consumer.delivery = channel.delivery
     consumer.output = channel.delivery.out
@@ -80,7 +81,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     queue.pump(FIRST_DELIVERIES)
 
 
-def _check_arguments(arguments: dict[str, Any], where: str) -> None:
+def _check_arguments(arguments: Arguments, where: str) -> None:
     """Refuse what is wrong, or asks for what does not exist yet; unknown arguments are ignored.
 
     Raises:

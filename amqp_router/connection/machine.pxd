@@ -25,7 +25,7 @@ cdef class Machine:
     cdef public bint blocked
     cdef public double close_delay_s
     cdef public object user
-    cdef public dict client_properties
+    cdef public object client_properties
     cdef public str mechanism
     cdef public set capabilities
     cdef public bint consumer_cancel_notify

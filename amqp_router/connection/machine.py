@@ -42,6 +42,7 @@ from amqp_router.protocol.errors import (
     NotAllowed,
 )
 from amqp_router.protocol.frames import ContentScan
+from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.methods import Method, check_texts, decode_method
 from amqp_router.protocol.output import Output
 
@@ -52,6 +53,8 @@ CHUNK_UNITS = 2048
 GOODBYE_S = 5.0
 #: What a decoded method costs beside an enqueue: a declare is tens of microseconds.
 METHOD_UNITS = 64
+#: Octets of a method, to the power of 2, that cost as much as an enqueue: each may be a value to decode.
+ARGUMENT_SHIFT = 4
 #: Exclusive queues removed per turn of the loop when their connection ends.
 EXCLUSIVE_SLICE = 200
 
@@ -141,7 +144,7 @@ class Machine:
         #: connection.close, once it is CLOSING.
         self.close_delay_s = 0.0
         self.user: Any = None
-        self.client_properties: dict[str, Any] = {}
+        self.client_properties: Arguments = {}
         #: How the client authenticated.
         self.mechanism = ""
         self.capabilities: set[str] = set()
@@ -455,7 +458,7 @@ class Machine:
             raise CommandInvalid(errors.UNIMPLEMENTED_METHOD)
         if isinstance(method, methods.ChannelOpen):
             raise ChannelError("second 'channel.open' seen")
-        self.units += METHOD_UNITS
+        self.units += METHOD_UNITS + (len(payload) >> ARGUMENT_SHIFT)
         if isinstance(method, methods.ChannelClose):
             self._leave_channel(channel)
             self.in_slices(partial(self._forget_channel, number, channel))

@@ -36,3 +36,11 @@ cdef class ContentScan:
 
 @cython.locals(d="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, tag=int)
 cdef Py_ssize_t _end_of_table(bytes data, Py_ssize_t position, Py_ssize_t limit, int depth, bint named) except? -1
+
+
+@cython.locals(d="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, start=Py_ssize_t)
+cpdef tuple table_entries(bytes data, Py_ssize_t position, Py_ssize_t most)
+
+
+@cython.locals(d="const unsigned char*", p=Py_ssize_t, tag=int)
+cdef Py_ssize_t _end_of_value(bytes data, Py_ssize_t position, Py_ssize_t limit) except? -1

@@ -226,3 +226,44 @@ def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: boo
         elif tag != 86:  # V
             return -1
     return p if p == end else -1
+
+
+def table_entries(data: bytes, position: int, most: int) -> tuple[list[tuple[bytes, bytes]], int, bool]:
+    """The table at ``position``, undecoded: names with octets of tag and value, its end, and if it is all.
+
+    Of more than ``most`` entries the rest is left out. The end is -1 if the table is malformed.
+    """
+    d = data
+    entries: list[tuple[bytes, bytes]] = []
+    end = _end_of_table(data, position, len(data), 0, True)
+    if end < 0:
+        return entries, end, False
+    p = position + 4
+    while p < end:
+        if len(entries) == most:
+            return entries, end, False
+        start = p + 1 + d[p]
+        name = data[p + 1 : start]
+        p = _end_of_value(data, start, end)
+        entries.append((name, data[start:p]))
+    return entries, end, True
+
+
+def _end_of_value(data: bytes, position: int, limit: int) -> int:
+    """Where the well-formed tag and value at ``position`` end."""
+    d = data
+    p = position + 1
+    tag = d[position]
+    if tag in (70, 65):  # F A
+        return _end_of_table(data, p, limit, 1, tag == 70)
+    if tag in (83, 120):  # S x
+        return p + 4 + (((d[p] << 24) | (d[p + 1] << 16) | (d[p + 2] << 8) | d[p + 3]) & 0xFFFFFFFF)
+    if tag in (116, 98, 66):  # t b B
+        return p + 1
+    if tag in (73, 105, 102):  # I i f
+        return p + 4
+    if tag in (108, 76, 84, 100):  # l L T d
+        return p + 8
+    if tag in (115, 117):  # s u
+        return p + 2
+    return p + 5 if tag == 68 else p  # D V

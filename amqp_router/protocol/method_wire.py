@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from amqp_router.protocol.constants import SHORT_STRING_MAX
 from amqp_router.protocol.errors import FieldError
-from amqp_router.protocol.fields import decode_table, encode_table
+from amqp_router.protocol.kept_table import encoded, read_arguments
 
 #: Appends what it reads at the position to the list; returns the position after it.
 Read = Callable[[bytes, int, list[Any]], int]
@@ -145,13 +145,13 @@ def _write_long_string(out: bytearray, values: Sequence[Any]) -> None:
 
 
 def _read_table(data: bytes, pos: int, values: list[Any]) -> int:
-    table, end = decode_table(data, pos)
+    table, end = read_arguments(data, pos)
     values.append(table)
     return end
 
 
 def _write_table(out: bytearray, values: Sequence[Any]) -> None:
-    out += encode_table(values[0])
+    out += encoded(values[0])
 
 
 def _reserved(part: _Part, octets: bytes) -> _Part:

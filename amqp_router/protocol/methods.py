@@ -25,7 +25,7 @@ from amqp_router.protocol.errors import (
     cannot_decode,
     malformed_frame,
 )
-from amqp_router.protocol.fields import Table
+from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.method_wire import Layout
 
 _IDS = struct.Struct(">HH")
@@ -148,14 +148,14 @@ def _method(
 class ConnectionStart(Method):
     version_major: int = 0
     version_minor: int = 9
-    server_properties: Table = field(default_factory=dict)
+    server_properties: Arguments = field(default_factory=dict)
     mechanisms: bytes = b"PLAIN"
     locales: bytes = b"en_US"
 
 
 @_method(10, 11, "connection.start-ok", "table shortstr longstr shortstr")
 class ConnectionStartOk(Method):
-    client_properties: Table = field(default_factory=dict)
+    client_properties: Arguments = field(default_factory=dict)
     mechanism: str = "PLAIN"
     response: bytes = field(default=b"", repr=False)
     locale: str = "en_US"
@@ -294,7 +294,7 @@ class ExchangeDeclare(Method):
     auto_delete: bool = False
     internal: bool = False
     nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
 
 
 @_method(40, 11, "exchange.declare-ok")
@@ -322,7 +322,7 @@ class ExchangeBind(Method):
     source: str = ""
     routing_key: str = ""
     nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
 
 
 @_method(40, 31, "exchange.bind-ok")
@@ -336,7 +336,7 @@ class ExchangeUnbind(Method):
     source: str = ""
     routing_key: str = ""
     nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
 
 
 @_method(40, 51, "exchange.unbind-ok")
@@ -352,7 +352,7 @@ class QueueDeclare(Method):
     exclusive: bool = False
     auto_delete: bool = False
     nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
 
 
 @_method(50, 11, "queue.declare-ok", "shortstr long long")
@@ -368,7 +368,7 @@ class QueueBind(Method):
     exchange: str = ""
     routing_key: str = ""
     nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
 
 
 @_method(50, 21, "queue.bind-ok")
@@ -405,7 +405,7 @@ class QueueUnbind(Method):
     queue: str = ""
     exchange: str = ""
     routing_key: str = ""
-    arguments: Table = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
 
 
 @_method(50, 51, "queue.unbind-ok")
@@ -435,7 +435,7 @@ class BasicConsume(Method):
     no_ack: bool = False
     exclusive: bool = False
     nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
 
 
 @_method(60, 21, "basic.consume-ok", "shortstr")

@@ -386,7 +386,8 @@ def _describe(incarnation: str, vhost: str, name: str, arguments: Any) -> dict[s
         "incarnation": incarnation,
         "vhost": vhost,
         "name": name,
-        "arguments": _plain(arguments),
+        # A large table, which is kept as octets, is left out: writing it as JSON would hold the loop.
+        "arguments": _plain(arguments) if isinstance(arguments, dict) else {},
         "partitions": 1,
     }
 

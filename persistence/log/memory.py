@@ -13,6 +13,8 @@ CONTENTS_SHARE = 4
 #: Share of ``whole`` for contents that have not come whole, all connections together, and one connection.
 ARRIVING_SHARE = 2
 ARRIVING_SHARE_ONE = 8
+#: Share of ``whole`` for what is declared.
+KEPT_SHARE = 4
 
 
 class MemoryBudget:
@@ -55,3 +57,7 @@ class MemoryBudget:
         """A content that was admitted is whole, or will never be."""
         self.arriving -= size
         self.held -= size
+
+    def has_room_to_keep(self, size: int) -> bool:
+        """Whether ``size`` bytes more may be declared; whoever declares adds them to ``kept``."""
+        return not self.whole or self.kept + size <= self.whole // KEPT_SHARE

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import CommandInvalid, FieldError, FrameError
-from amqp_router.protocol.fields import Table, plain
+from amqp_router.protocol.fields import plain
+from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.methods import METHODS, Method, decode_method, encode, frame
 from tests.protocol.strategies import integers, short_texts, tables
 
@@ -49,7 +50,7 @@ def methods_of(cls: type[Method]) -> st.SearchStrategy[Method]:
 def values(name: str, kind: Any) -> st.SearchStrategy[Any]:
     if kind is int:
         return integers(INTEGER_SIZES[name], signed=False)
-    return {bool: st.booleans(), str: short_texts(), bytes: st.binary(max_size=30), Table: tables()}[kind]
+    return {bool: st.booleans(), str: short_texts(), bytes: st.binary(max_size=30), Arguments: tables()}[kind]
 
 
 @pytest.mark.parametrize("cls", METHODS.values(), ids=lambda cls: cls.NAME)
@@ -119,7 +120,7 @@ def text_methods_of(cls: type[Method]) -> st.SearchStrategy[Method]:
     """Methods whose arguments pika takes as well."""
     kinds = get_type_hints(cls)
     tables = st.dictionaries(st.text("abc", min_size=1), st.tuples(st.just("S"), st.just(b"v")))
-    simple = {str: st.text("abc", max_size=9), Table: tables}
+    simple = {str: st.text("abc", max_size=9), Arguments: tables}
     arguments = {
         name: simple[kinds[name]] if kinds[name] in simple else values(name, kinds[name])
         for name in cls.ARGUMENTS

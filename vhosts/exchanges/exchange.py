@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from amqp_router.protocol.fields import Table
+from amqp_router.protocol.kept_table import Arguments, footprint, keep
 from amqp_router.protocol.properties import headers_of
 from vhosts.counters import ExchangeCounters
 
@@ -48,6 +49,10 @@ class Routable:
         return self._headers
 
 
+#: Memory of an exchange apart from bindings, name and arguments; measured.
+EXCHANGE_BYTES = 1500
+
+
 class Exchange:
     """Base of all exchange types. A subclass keeps the bindings it is given as suits its way of matching."""
 
@@ -62,7 +67,7 @@ class Exchange:
         durable: bool = False,
         auto_delete: bool = False,
         internal: bool = False,
-        arguments: Table | None = None,
+        arguments: Arguments | None = None,
     ) -> None:
         self.name = name
         #: The name under which the type is registered.
@@ -72,7 +77,7 @@ class Exchange:
         self.auto_delete = auto_delete
         #: Takes messages from other exchanges only.
         self.internal = internal
-        self.arguments: Table = arguments or {}
+        self.arguments: Arguments = keep(arguments or {})
         #: Name of the exchange that takes what matches no binding here.
         self.alternate: str | None = None
         #: Revision of the definition this exchange waits for; 0 if nothing was stored.
@@ -80,6 +85,10 @@ class Exchange:
         #: It is gone; what still leads here leads nowhere.
         self.deleted = False
         self.counters = ExchangeCounters()
+
+    def memory_bytes(self) -> int:
+        """Of it without its bindings."""
+        return EXCHANGE_BYTES + len(self.name) + footprint(self.arguments)
 
     def bind(self, binding: Binding) -> None:
         """Route by ``binding``, which is new to this exchange, from now on.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES, Table
+from amqp_router.protocol.kept_table import Arguments
 from vhosts.errors import erlang
 from vhosts.exchanges.exchange import BY_HEADERS, Exchange, Routable
 from vhosts.exchanges.headers_index import HeadersIndex
@@ -51,7 +52,7 @@ class HeadersExchange(Exchange):
         return self._index.match(message.headers)
 
 
-def match_mode(arguments: Table) -> str:
+def match_mode(arguments: Arguments) -> str:
     """What a binding's ``x-match`` says, one of ``MODES``.
 
     Raises:
@@ -70,7 +71,7 @@ def match_mode(arguments: Table) -> str:
     return str(mode)
 
 
-def criteria(arguments: Table, mode: str) -> Table:
+def criteria(arguments: Arguments, mode: str) -> Table:
     """The arguments that a message's headers are compared with."""
     skipped = "x-match" if mode.endswith("-with-x") else "x-"
     return {

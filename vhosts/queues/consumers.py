@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
 
@@ -60,7 +61,7 @@ class Consumer:
         self.tag = ""
         self.no_ack = False
         self.exclusive = False
-        self.arguments: dict[str, Any] = {}
+        self.arguments: Arguments = {}
         self.queue: Any = None
         #: Deliveries this consumer may still get; its own prefetch.
         self.credit = UNLIMITED

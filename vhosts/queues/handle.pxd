@@ -17,7 +17,7 @@ cdef class QueueHandle:
     cdef public bint durable
     cdef public object exclusive_owner
     cdef public bint auto_delete
-    cdef public dict arguments
+    cdef public object arguments
     cdef public str incarnation
     cdef public bint deleted
     cdef public unsigned long long definition_rev

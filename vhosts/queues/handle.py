@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
 
 #: How a message was settled; the kinds of a SETTLES record (persistence/log/FORMAT.md).
@@ -69,7 +70,7 @@ class QueueHandle:
         self.exclusive_owner: Any = None
         self.auto_delete = False
         #: Typed AMQP table as declared.
-        self.arguments: dict[str, Any] = {}
+        self.arguments: Arguments = {}
         #: Id of this life of the queue; a queue deleted and declared again has another.
         self.incarnation = ""
         self.deleted = False
