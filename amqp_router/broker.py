@@ -379,7 +379,14 @@ class Broker:
             except (PersistenceError, OSError) as error:
                 # That queue alone stands still; what is on disk is left as it is.
                 queue.error = queue.refusing = f"its log cannot be read: {error}"
-                self.event(logging.ERROR, "queue not available", queue=queue.name, vhost=vhost, reason=error)
+                self.event(
+                    logging.ERROR,
+                    "queue not available",
+                    queue=queue.name,
+                    vhost=vhost,
+                    reason=error,
+                    way_out='docs/operations.md, "Damage"; `amqp-router log salvage` copies what is readable',
+                )
                 return
         queue.log = log
         log.listener = queue

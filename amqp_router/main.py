@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from amqp_router import compiled, config, log_command, log_inspect, logs, process
+from amqp_router import compiled, config, log_command, log_inspect, log_salvage, logs, process
 from amqp_router.datadir import DataDirectory, DataDirError
 from amqp_router.log_text import LogDirectoryError
 from amqp_router.outlet import descriptor
@@ -69,6 +69,13 @@ example:
   amqp-router log verify data
 
 exit code 0 if all is as written, 1 if something is damaged""",
+    "salvage": """\
+examples:
+  amqp-router log salvage data orders orders.jsonl
+  amqp-router log salvage data orders orders.jsonl --vhost tenant
+  amqp-router log salvage data 1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed orders.jsonl
+
+exit code 0 if every message is there, 1 if some are missing, 2 if there is no such log, or FILE exists""",
 }
 
 #: Connections to the HTTP API and the pages: a page holds one and uses up to six.
@@ -190,8 +197,25 @@ def _parser() -> argparse.ArgumentParser:
                 "--format", choices=("table", "json"), default="table", help="default: table"
             )
 
+    _add_salvage(log_commands)
     analytics.add_commands(commands)
     return parser
+
+
+def _add_salvage(log_commands: Any) -> None:
+    text = "write the waiting messages of a damaged queue that can be read to a file, as JSON lines"
+    parser = log_commands.add_parser(
+        "salvage",
+        help=text,
+        description=text.capitalize() + ". Says which offsets are missing, and changes no log.",
+        epilog=LOG_EXAMPLES["salvage"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("directory", type=Path, help="a data directory")
+    parser.add_argument("queue", help="the queue's name, or that of its folder in queues or quarantine")
+    parser.add_argument("out", metavar="FILE", type=Path, help="a new file")
+    parser.add_argument("--vhost", metavar="NAME", default="/", help="the queue's virtual host (default: /)")
+    parser.set_defaults(run=salvage_log)
 
 
 def version_text() -> str:
@@ -230,6 +254,18 @@ def verify_logs(args: argparse.Namespace) -> int:
     lines, whole = log_command.check(args.directory)
     print(*lines, sep="\n")
     return OK if whole else FAILED
+
+
+def salvage_log(args: argparse.Namespace) -> int:
+    """Write what is readable of a log, print what is missing; 1 if something is."""
+    lines, whole = log_salvage.salvage(args.directory, args.queue, args.vhost, args.out, _progress)
+    print(*lines, sep="\n")
+    return OK if whole else FAILED
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def serve(args: argparse.Namespace) -> int:

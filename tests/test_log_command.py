@@ -395,3 +395,40 @@ def test_a_journal_that_cannot_be_read_is_told_and_the_logs_are_looked_at(broker
     assert not whole
     assert lines[0].startswith("DAMAGED   journal: [Errno 21] Is a directory: ")
     assert lines[1].startswith("ok        / ten: ")
+
+
+def test_salvage_writes_what_is_readable(
+    broker: RouterProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker.stop()
+    out = tmp_path / "ten.jsonl"
+    assert main(["log", "salvage", str(broker.data_dir), "ten", str(out)]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["body"] for row in rows] == [str(number) for number in range(3, 10)]
+    assert {row["routing_key"] for row in rows} == {"ten"}
+    assert rows[0]["properties"]["delivery_mode"] == 2
+    assert capsys.readouterr().out.startswith("7 messages written to ")
+    # One that is there is not written over.
+    assert main(["log", "salvage", str(broker.data_dir), "ten", str(out)]) == 2
+    assert main(["log", "salvage", str(broker.data_dir), "other", str(tmp_path / "x")]) == 2
+    assert "no log of a queue 'other'" in capsys.readouterr().err
+
+    path = segment(broker)
+    data = bytearray(path.read_bytes())
+    # The first batch begins the epoch; then comes one for each message.
+    data[[found.start() for found in re.finditer(b"ARLB", data)][6] + 80] ^= 1
+    path.write_bytes(data)
+    before = fingerprint(broker.data_dir)
+    out.unlink()
+    assert main(["log", "salvage", str(broker.data_dir), path.parent.parent.name, str(out)]) == 1
+    assert fingerprint(broker.data_dir) == before
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["body"] for line in out.read_text().splitlines()] == [
+        "3",
+        "4",
+        "6",
+        "7",
+        "8",
+        "9",
+    ]
+    assert re.match(rf"missing: offsets \d+ to \d+, up to 1 messages: {path} at byte \d+", lines[1])
