@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine
 
-from persistence.definitions import Change, Delete, DeleteBindings, Put, Row, VhostRow, statements
+from persistence.definitions import BindingRow, Change, Delete, DeleteBindings, Put, Row, VhostRow, statements
 from persistence.definitions.records import ROW_TYPES
 from persistence.definitions.schema import METADATA, TABLES
 from tests.persistence.definitions.support import CHANGES, applied, queue
@@ -111,3 +111,16 @@ def test_all_bindings_of_a_source_are_found_by_their_key(
     text = statements._all_bindings_text(*(each is not None for each in key))
     plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + text, ("",) * text.count("?"))
     assert [row[3] for row in plan] == [f"SEARCH bindings USING PRIMARY KEY ({searched})"]
+
+
+def test_only_bindings_before_the_deletion_of_all_go(connection: Connection) -> None:
+    before, behind, other = (
+        BindingRow("/", "x", "q", "queue", "before"),
+        BindingRow("/", "x", "q", "queue", "behind"),
+        BindingRow("/", "x", "q", "exchange", "before"),
+    )
+    for ends in (("x", None), ("x", "q"), (None, "q")):
+        write(connection, [Put(before), Put(other), DeleteBindings("/", *ends), Put(behind), Put(other)])
+        assert set(loaded(connection)) == {behind, other}
+        write(connection, [Put(before), DeleteBindings("/", "x", "nobody"), DeleteBindings("other", "x")])
+        assert set(loaded(connection)) == {before, behind, other}
