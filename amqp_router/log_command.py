@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from amqp_router.log_text import LogDirectoryError, escaped, log_names, size_text
+from persistence.definitions import read_queues
 from persistence.errors import CorruptLog
 from persistence.files import RealDisk
 from persistence.log.checkpoint import LogState
@@ -40,13 +41,14 @@ def check(path: Path) -> tuple[list[str], bool]:
     """
     routing = find_routing_logs(str(path))
     directories = [directory for directory in find_logs(str(path)) if directory not in routing]
-    if not directories and not routing:
+    missing = _missing(path)
+    if not directories and not routing and not missing:
         if (path / "queues").is_dir():
             return ["no durable queue has a log yet"], True
         raise LogDirectoryError(
             f"{path}: has no logs; name a data directory, or a folder in its queues or routing"
         )
-    found: list[tuple[str, str]] = []
+    found = [(DAMAGED, text) for text in missing]
     states: dict[str, LogState] = {}
     disk = RealDisk()
     marks: dict[tuple[bytes, int], Mark] = {}
@@ -79,6 +81,28 @@ def check(path: Path) -> tuple[list[str], bool]:
     whole = all(verdict != DAMAGED for verdict, _ in found)
     lines = [f"{verdict:8}  {text}" for verdict, text in found]
     return lines if whole else [*lines, WAY_OUT], whole
+
+
+def _missing(data_dir: Path) -> list[str]:
+    """What to say of the queues whose folders are gone although `synced` promises messages of them."""
+    if not (data_dir / "queues").is_dir():
+        return []
+    disk = RealDisk()
+    rows = read_queues(data_dir / "definitions.sqlite") or []
+    gone = []
+    for row in rows:
+        folder = data_dir / "queues" / row.incarnation
+        # In quarantine an operator has put it, and the queue begins empty.
+        if not (folder / "0").is_dir() and not (data_dir / "quarantine" / row.incarnation).is_dir():
+            gone.append((row, folder))
+    # Read last: a running broker clears the mark of a queue before it removes the folder.
+    marks = read_marks(disk, str(data_dir)) if gone else {}
+    return [
+        f"{escaped(row.vhost)} {escaped(row.name)}: {folder / '0'} is missing, but everything below offset "
+        f"{mark.end} had been made durable"
+        for row, folder in gone
+        if (mark := marks.get((log_id(row.incarnation), 0))) is not None and mark.end
+    ]
 
 
 def _look(name: str, read: Callable[[], _Summary], counts: Callable[[_Summary], str]) -> tuple[str, str]:

@@ -432,3 +432,15 @@ def test_salvage_writes_what_is_readable(
         "9",
     ]
     assert re.match(rf"missing: offsets \d+ to \d+, up to 1 messages: {path} at byte \d+", lines[1])
+
+
+def test_verify_names_a_promised_folder_that_is_missing(broker: RouterProcess) -> None:
+    broker.kill9()
+    folder = segment(broker).parent.parent
+    shutil.rmtree(folder)
+    lines, whole = check(broker.data_dir)
+    assert not whole
+    assert lines[0].startswith(f"DAMAGED   / ten: {folder}/0 is missing, but everything below offset ")
+    # Where an operator has put it into quarantine, the queue begins empty: no damage.
+    (broker.data_dir / "quarantine" / folder.name).mkdir(parents=True)
+    assert check(broker.data_dir) == (["no durable queue has a log yet"], True)
