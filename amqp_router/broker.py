@@ -144,7 +144,9 @@ class Broker:
         self.budget = MemoryBudget(settings.memory_budget, memory_limit(settings.memory_limit))
         self.look_at_memory = Pressure(self.budget, self.alarms).look
         self._data_dir = str(settings.data_dir)
-        self.definitions = DefinitionStore(settings.data_dir / "definitions.sqlite", self._post)
+        self.definitions = DefinitionStore(
+            settings.data_dir / "definitions.sqlite", self._post, account=self.budget
+        )
         self.users = Users(self.definitions, os.urandom)
         self.users.on_change = self._permissions_changed
         self._authenticator = Authenticator(
@@ -236,6 +238,7 @@ class Broker:
                 call_later=loop.call_later,
                 wall_us=self.wall_us,
                 has_room=self.disk_watch.has_room_for_routing,
+                account=self.budget,
             )
         self._load()
 
@@ -492,7 +495,9 @@ class Broker:
         """One per user and virtual host."""
         cache = self._caches.get((user.name, vhost.name))
         if cache is None:
-            cache = RouteCache(vhost.table, lambda exchange: permissions.check("write", "exchange", exchange))
+            cache = RouteCache(
+                vhost.table, lambda exchange: permissions.check("write", "exchange", exchange), self.budget
+            )
             self._caches[user.name, vhost.name] = cache
         return cache
 

@@ -12,6 +12,7 @@ Any other failure is the last word. Nothing is stored after it, for what follows
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,12 +26,18 @@ from persistence.definitions.codec import encode_changes
 from persistence.definitions.database import Database, Submission
 from persistence.definitions.errors import DefinitionsError, StoreFailed, StoreStopped
 from persistence.definitions.records import Change, Snapshot
+from persistence.log.memory import MemoryBudget
 
 #: Runs a callable on the event loop's thread, soon; safe to call from any thread.
 Post: TypeAlias = Callable[[Callable[[], None]], None]
 
 #: Submissions in one transaction. More would only make those in front wait longer.
 BATCH_MAX = 1024
+
+#: What a row that is not stored yet takes beside its octets, and how often it holds those: as text for the
+#: change log and as values for the table.
+ROW_BYTES = 400
+ROW_COPIES = 2
 #: Seconds before the first and at the most before a further attempt after an error that passes.
 RETRY_FIRST_S = 0.25
 RETRY_LAST_S = 5.0
@@ -60,9 +67,12 @@ class DefinitionStore:
         path: The file; made, with its directory, if it does not exist.
         post: Hands a callable to the event loop.
         revs_kept: How many of the latest revs ``since`` can give.
+        account: Has what is not stored yet as ``held``.
     """
 
-    def __init__(self, path: Path, post: Post, *, revs_kept: int = 10_000) -> None:
+    def __init__(
+        self, path: Path, post: Post, *, revs_kept: int = 10_000, account: MemoryBudget | None = None
+    ) -> None:
         self.path = path
         #: The last rev given to changes.
         self.rev = 0
@@ -78,6 +88,9 @@ class DefinitionStore:
         self.on_recovered: Callable[[], None] = _nothing
         self._stopping = Event()
         self._post = post
+        self._account = account or MemoryBudget()
+        #: Revs that are not stored yet, with their sizes.
+        self._waiting: deque[tuple[int, int]] = deque()
         self._database = Database(path, revs_kept=revs_kept)
         self._submissions: SimpleQueue[Submission | None] = SimpleQueue()
         self._thread: Thread | None = None
@@ -129,6 +142,9 @@ class DefinitionStore:
         prepared = [statements.prepare(change) for change in changes]
         submission = Submission(self.rev + 1, encode_changes(changes), prepared)
         self.rev = submission.rev
+        size = len(submission.encoded) * ROW_COPIES + ROW_BYTES * len(prepared)
+        self._account.held += size
+        self._waiting.append((submission.rev, size))
         self._submissions.put(submission)
         return submission.rev
 
@@ -208,6 +224,9 @@ class DefinitionStore:
         return batch
 
     def _committed(self, rev: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= rev:
+            self._account.held -= waiting.popleft()[1]
         if rev > self.committed:
             self.committed = rev
             self.on_committed(rev)

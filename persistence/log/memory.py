@@ -1,8 +1,10 @@
 """The node's account of memory: everything that clients can make it hold, and the limit for all of it.
 
 ``used`` are the contents of messages in queues; beyond ``limit`` those go to disk. ``held`` is what
-connections have under way: output that is not taken, contents that have not come whole. ``kept`` are argument
-tables and names of what is declared. Beyond ``whole`` the node is low on memory.
+connections have under way: output that is not taken, contents that have not come whole, definitions and
+batches of the routing log that are not written yet. ``kept`` are argument tables and names of what is
+declared, names of the routing log's open segments, and remembered routes. Beyond ``whole`` the node is low on
+memory.
 """
 
 from __future__ import annotations

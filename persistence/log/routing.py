@@ -22,6 +22,7 @@ from amqp_router.protocol.tick import Tick
 from ..errors import PersistenceError
 from ..files import Disk, FileCache, join, read_file
 from .marks import Marks, log_id, read_marks
+from .memory import MemoryBudget
 from .record import Batch
 from .routing_files import (
     DIRECTORY,
@@ -139,10 +140,11 @@ class RoutingLogs:
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         worker: Worker | None = None,
         has_room: Callable[[], bool] = lambda: True,
+        account: MemoryBudget | None = None,
     ) -> None:
         self._has_room = has_room
         self.logs: dict[str, RoutingLog] = {}
-        self.backlog = Backlog()
+        self.backlog = Backlog(account)
         self.backlog.bytes_max = options.backlog_bytes_max
         self.backlog.hold = self.hold
         self.backlog.on_dirty = self._dirty

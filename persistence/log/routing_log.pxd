@@ -2,6 +2,7 @@
 
 cimport cython
 
+from persistence.log.memory cimport MemoryBudget
 from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.tick cimport Tick
 from persistence.log.record cimport Batch
@@ -19,6 +20,7 @@ cdef unsigned int _HEADER_SIZE
 
 
 cdef class Backlog:
+    cdef public MemoryBudget account
     cdef public long long bytes
     cdef public long long bytes_max
     cdef public long long write_bytes

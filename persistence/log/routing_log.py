@@ -20,6 +20,7 @@ from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.tick import Tick
 
 from .index import SparseIndex
+from .memory import MemoryBudget
 from .record import Batch
 from .segment import Segment
 
@@ -47,9 +48,21 @@ _HEADER_SIZE = 72
 class Backlog:
     """What all recorders of a node have closed and the disk does not have yet."""
 
-    __slots__ = ("bytes", "bytes_max", "dirty", "full", "hold", "on_bytes", "on_dirty", "write_bytes")
+    __slots__ = (
+        "account",
+        "bytes",
+        "bytes_max",
+        "dirty",
+        "full",
+        "hold",
+        "on_bytes",
+        "on_dirty",
+        "write_bytes",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, account: MemoryBudget | None = None) -> None:
+        #: Has what waits as ``held``, and the names of all open segments as ``kept``.
+        self.account = account or MemoryBudget()
         self.bytes = 0
         #: So many are written at once, without waiting for the second to end: ``on_bytes()``.
         self.write_bytes = 1 << 20
@@ -66,6 +79,7 @@ class Backlog:
     def add(self, size: int) -> None:
         """A batch of ``size`` bytes waits."""
         self.bytes += size
+        self.account.held += size
         if self.bytes > self.bytes_max:
             self.full = True
         if self.bytes >= self.write_bytes:
@@ -74,6 +88,7 @@ class Backlog:
     def remove(self, size: int) -> None:
         """``size`` bytes are written, or given up."""
         self.bytes -= size
+        self.account.held -= size
         if self.bytes <= self.bytes_max // 2:
             self.full = False
 
@@ -319,6 +334,7 @@ class Recorder:
             self._ids[payload] = number
             self._names.append(payload)
             self._names_bytes += len(payload) + 12
+            self.backlog.account.kept += len(payload) + 12
             self._new_names_bytes += len(payload) + 12
         return number
 
@@ -379,7 +395,9 @@ class Recorder:
         self._next_id = names
         self._names = []
         self._new_names_bytes = 0
+        self.backlog.account.kept -= self._names_bytes
         self._names_bytes = sum([len(payload) + 12 for payload in ids])
+        self.backlog.account.kept += self._names_bytes
         if last_us > self._last_us:
             self._last_us = last_us
 

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from persistence.log.memory cimport MemoryBudget
 from persistence.log.routing_log cimport RouteEntry
 
 from vhosts.counters cimport ExchangeCounters, RecentUnroutable
@@ -10,6 +11,7 @@ from vhosts.queues.handle cimport QueueHandle
 
 cdef Py_ssize_t _ROUTES_MAX
 cdef Py_ssize_t _WIDTH_MAX
+cdef Py_ssize_t _ROUTE_BYTES
 cdef Py_ssize_t _HEADERS_BYTES_MAX
 cdef unsigned char _MANDATORY
 cdef unsigned char _IMMEDIATE
@@ -51,6 +53,8 @@ cdef class RouteCache:
     cdef public Py_ssize_t units
     cdef public Walk unfinished
     cdef Py_ssize_t _width
+    cdef Py_ssize_t _bytes
+    cdef MemoryBudget _account
     @cython.locals(table=RoutingTable, octets="const unsigned char*", size=Py_ssize_t, route=Route)
     cpdef Route find(self, bytes args)
     @cython.locals(table=RoutingTable, start=Py_ssize_t, end=Py_ssize_t, by_headers=bytes, known=Route, walk=Walk, is_done=bint)
@@ -59,7 +63,9 @@ cdef class RouteCache:
     cdef Walk _begun(self, bytes args, bytes properties, bytes headers)
     @cython.locals(table=RoutingTable, route=Route, args=bytes, flags=int)
     cdef Route _finished(self, Walk walk, bytes by_headers)
-    cdef object _make_room(self, Walk walk)
+    @cython.locals(width=Py_ssize_t, size=Py_ssize_t)
+    cdef object _remember(self, dict routes, bytes by, Route route, Walk walk)
+    cdef object _drop_all(self)
     cdef object _forget(self, unsigned long long generation)
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
 from amqp_router.protocol.properties import header_range
+from persistence.log.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters, RecentUnroutable
 from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
@@ -43,6 +44,8 @@ HEADERS_BYTES_MAX = 512
 # C integers where compiled (see router.pxd).
 _ROUTES_MAX = 10_000
 _WIDTH_MAX = 300_000
+#: What a route takes beside its key, and what it leads over.
+_ROUTE_BYTES = 700
 _HEADERS_BYTES_MAX = 512
 _MANDATORY = 1
 _IMMEDIATE = 2
@@ -122,12 +125,14 @@ class RouteCache:
     """The routes of one virtual host that one user may use.
 
     ``permits(exchange)`` raises AccessRefused if the user may not publish to the exchange of that name. Its
-    verdict is remembered until the table's generation changes.
+    verdict is remembered until the table's generation changes. ``account`` counts the routes as ``kept``.
     """
 
     __slots__ = (
+        "_account",
         "_by_args",
         "_by_headers",
+        "_bytes",
         "_default_permitted",
         "_generation",
         "_permits",
@@ -137,7 +142,10 @@ class RouteCache:
         "units",
     )
 
-    def __init__(self, table: RoutingTable, permits: Callable[[str], None]) -> None:
+    def __init__(
+        self, table: RoutingTable, permits: Callable[[str], None], account: MemoryBudget | None = None
+    ) -> None:
+        self._account = account or MemoryBudget()
         self._table = table
         self._permits = permits
         self._by_args: dict[bytes, Route] = {}
@@ -149,8 +157,9 @@ class RouteCache:
         #: What ``resolve`` has left to do, if its last call returned None. It is the caller's to keep: a
         #: cache serves many, who take turns.
         self.unfinished: Walk | None = None
-        #: Queues and bindings of the routes remembered.
+        #: Queues and bindings of the routes remembered, and what these take in memory.
         self._width = 0
+        self._bytes = 0
 
     def find(self, args: bytes) -> Route | None:
         """The known route of a publish, or None: ``resolve`` it then.
@@ -270,29 +279,31 @@ class RouteCache:
             return route  # for this message only: some of it may be of before a change and some of after
         if walk.decided_by == BY_KEY and not walk.has_cc and not walk.has_bcc:
             route.cacheable = True
-            self._make_room(walk)
-            self._by_args[args] = route
+            self._remember(self._by_args, args, route, walk)
         elif walk.decided_by <= BY_HEADERS and by_headers:
-            self._make_room(walk)
-            self._by_headers[by_headers] = route
+            self._remember(self._by_headers, by_headers, route, walk)
         return route
 
-    def _make_room(self, walk: Walk) -> None:
-        """Forget all routes of a kind if there are too many, and of both if they are too wide together."""
-        if len(self._by_args) >= _ROUTES_MAX:
-            self._by_args.clear()
-        if len(self._by_headers) >= _ROUTES_MAX:
-            self._by_headers.clear()
-        self._width += len(walk.queues) + len(walk.matched)
-        if self._width > _WIDTH_MAX:
-            self._by_args.clear()
-            self._by_headers.clear()
-            self._width = len(walk.queues) + len(walk.matched)
+    def _remember(self, routes: dict[bytes, Route], by: bytes, route: Route, walk: Walk) -> None:
+        """Keep ``route``; all others are forgotten if they would be too many, or too wide together."""
+        width = len(walk.queues) + len(walk.matched)
+        if len(routes) >= _ROUTES_MAX or self._width + width > _WIDTH_MAX:
+            self._drop_all()
+        size = _ROUTE_BYTES + 2 * len(by) + 8 * width
+        self._width += width
+        self._bytes += size
+        self._account.kept += size
+        routes[by] = route
 
-    def _forget(self, generation: int) -> None:
+    def _drop_all(self) -> None:
         self._by_args.clear()
         self._by_headers.clear()
         self._width = 0
+        self._account.kept -= self._bytes
+        self._bytes = 0
+
+    def _forget(self, generation: int) -> None:
+        self._drop_all()
         self._default_permitted = False
         self._generation = generation
 
