@@ -1,8 +1,8 @@
-"""How a function becomes a part of the API.
+"""Turns functions into paths of the API.
 
-A handler gets a `Call` and returns what the reply's JSON is made of: a document, or `Rows` when it is a list
-that may be filtered, sorted, paged and cut to columns. It may be a coroutine. Everything around it is done
-here, in RabbitMQ's order: the method (405), who calls (401), what it accepts (406), then the object (404).
+A handler gets a `Call` and returns the content of the reply's JSON: a document, or `Rows` for a list that may
+be filtered, sorted, paged and cut to columns. It may be a coroutine. This module does the rest, and checks in
+RabbitMQ's order: the method (405), the login (401), the accepted content types (406), then the object (404).
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from vhosts.vhost import VirtualHost
 
 #: Rows that a filter looks at between two looks at the clock.
 FILTER_ROWS = 128
-#: What a path answers to whose methods all change something.
-NOTHING = "OPTIONS"
-#: Where RabbitMQ's API is, and where our pages read.
+#: The methods of a path that has no GET (its answer to others is 405).
+NO_READS = "OPTIONS"
+#: The base paths of RabbitMQ's API, and of what our pages read.
 API, PAGES = "/api", "/admin/v1"
-#: Browsers resolve the parts . and .. of a path, even if encoded: for our pages such a name has a ~ in front,
-#: and so has one that looks like that.
+#: Names that our pages write with a ~ in front, because browsers resolve the parts . and .. of a path, even
+#: if encoded; and names that already begin so.
 DOTS = re.compile(r"~+\.\.?")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request to the API, by somebody known."""
+    """One request to the API, whose caller is known."""
 
     request: web.Request
     identity: Identity
     state: State
     query: query.Query
-    #: Added to the reply's.
+    #: Headers to add to the reply.
     headers: dict[str, str] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
 
@@ -71,7 +71,7 @@ class Call:
         return vhost
 
     def vhosts(self) -> list[VirtualHost]:
-        """The virtual hosts that the caller's lists are about, by name; the header X-Vhost picks one."""
+        """The virtual hosts whose objects the caller's lists show, by name; the header X-Vhost picks one."""
         only = self.request.headers.get("X-Vhost")
         names = sorted(self.state.broker.vhosts)
         return [
@@ -87,16 +87,16 @@ def _name(thing: Any) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """A list, as the things its documents are made of.
+    """A list of things that are not documents yet.
 
-    Filter and page apply to the things, so that documents are built for what is sent alone.
+    Filter and page apply to the things, so only those that are sent become documents.
     """
 
     things: list[Any]
     document: Callable[[Any], Any]
-    #: The name that the filter looks at.
+    #: The name of a thing, which the filter compares.
     name: Callable[[Any], str] = _name
-    #: Values to sort by that need no document, by dotted column.
+    #: Functions by dotted column that give a sort value without making the document.
     quick: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
@@ -105,9 +105,9 @@ Handler: TypeAlias = Callable[[Call], Any]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A path of the API. Without a handler it is known, and nothing can be done with it yet.
+    """A path of the API. Without a handler the path answers 405.
 
-    ``tags`` are those that open it; None opens it to everybody, without a login.
+    The caller needs one of ``tags``; None lets everybody in, without a login.
     """
 
     path: str
@@ -117,7 +117,7 @@ class Endpoint:
     @property
     def allow(self) -> str:
         """The methods it takes."""
-        return READS if self.handler is not None else NOTHING
+        return READS if self.handler is not None else NO_READS
 
 
 def add_routes(app: web.Application, endpoints: Iterable[Endpoint], base: str = API) -> None:

@@ -31,7 +31,7 @@ from pydantic_settings import (
 )
 
 ENV_PREFIX = "AMQP_ROUTER_"
-#: Read by the import rule and the build, before there are settings.
+#: Variables that the build and ``compiled.py`` read, before there are settings.
 BUILD_VARIABLES = {"AMQP_ROUTER_UNCOMPILED", "AMQP_ROUTER_REQUIRE_COMPILED"}
 #: Names that Kubernetes gives every container when a service is called amqp-router.
 KUBERNETES_VARIABLE = re.compile(
@@ -47,11 +47,11 @@ _FILE = "the configuration file"
 
 
 class ConfigError(Exception):
-    """The operator's mistake: the text is one line that names the option, where it stands and the way out."""
+    """A mistake of the operator. The text is one line: the option, where it was set, and what to do."""
 
 
 def parse_bytes(value: object) -> object:
-    """``"64MiB"`` to 67108864; what is not such a text is left to the type's own check."""
+    """``"64MiB"`` to 67108864. Everything else is returned as it is, for the type's own check."""
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip(), re.IGNORECASE)
         if match and match[2].upper() in SIZES:
@@ -64,7 +64,7 @@ Bytes = Annotated[int, BeforeValidator(parse_bytes)]
 
 
 def parse_share(value: object) -> str:
-    """``40%`` as it is, and ``parse_bytes`` as text."""
+    """``40%`` as it is; a size in bytes as text, by ``parse_bytes``."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,2}(\.[0-9]+)?%", value.strip()):
         return value.strip()
     number = parse_bytes(value)
@@ -98,24 +98,26 @@ class Settings(BaseSettings):
         env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
     )
 
-    data_dir: Path = _node(Path("data"), "", "folder of the queue logs and definitions; made if missing")
+    data_dir: Path = _node(
+        Path("data"), "", "folder of the queue logs and definitions; the broker makes it if it is missing"
+    )
     data_group_reads: bool = _node(
-        False, "", "the folder's group may read the logs (Spark); definitions and sessions stay closed"
+        False, "", "let the folder's group read the logs, for Spark; never definitions and sessions"
     )
     node_name: str = _node(
-        "", "", "name of this node; empty: router@ and the host's name", pattern=r"^([\w.-]+@[\w.-]+)?$"
+        "", "", "name of this node; by default router@ and the host's name", pattern=r"^([\w.-]+@[\w.-]+)?$"
     )
     ready_file: Path | None = _node(
-        None, "", "file to write, as JSON, once the broker serves: process id and addresses"
+        None, "", "JSON file that the broker writes once it serves: process id and addresses"
     )
     log_level: Literal["debug", "info", "warning", "error"] = _node(
-        "info", "", "least severity that is logged; read again at SIGHUP"
+        "info", "", "lowest severity that is logged; read again at SIGHUP"
     )
     log_format: Literal["text", "json"] = _node(
-        "text", "", "form of the broker log on standard error; json: one object a line"
+        "text", "", "form of the broker log on standard error; json is one object a line"
     )
     open_files: int = _node(
-        65536, "files", "file descriptors to ask the system for; the log tells what was granted", ge=256
+        65536, "files", "file descriptors to ask the system for; the log says how many it granted", ge=256
     )
 
     bind: str = _listener(
@@ -124,16 +126,16 @@ class Settings(BaseSettings):
     amqp_port: int = _listener(5672, "", "port for AMQP clients; 0 picks a free one", ge=0, le=65535)
 
     admin: bool = _admin(True, "", "serve the HTTP API and the pages")
-    admin_bind: str = _admin("", "", "address for the HTTP API and the pages; empty: that of bind")
+    admin_bind: str = _admin("", "", "address for the HTTP API and the pages; by default the value of bind")
     admin_port: int = _admin(
         15672, "", "port for the HTTP API and the pages; 0 picks a free one", ge=0, le=65535
     )
     trusted_proxies: str = _admin(
-        "", "", "addresses or networks, with commas, of proxies whose X-Forwarded-For names the client"
+        "", "", "proxies whose X-Forwarded-For names the client: addresses or networks, with commas"
     )
 
     connections_max: int = _connection(
-        0, "connections", "more are refused; 0: as many as file descriptors allow", ge=0
+        0, "connections", "most connections of clients; 0: as many as file descriptors allow", ge=0
     )
     channel_max: int = _connection(2047, "channels", "channels one connection may have open", ge=1, le=65535)
     frame_max: Bytes = _connection(131072, "bytes", "largest frame offered to clients", ge=4096, le=16 * MIB)
@@ -149,14 +151,14 @@ class Settings(BaseSettings):
     output_bytes_max: Bytes = _connection(
         4 * MIB,
         "bytes",
-        "waiting for a client that does not read; beyond, nothing is read from it",
+        "most output that waits for a client; beyond, the broker does not read from that client",
         ge=64 * KIB,
     )
-    guest_loopback_only: bool = _connection(True, "", "user guest may log in only from this machine")
+    guest_loopback_only: bool = _connection(True, "", "let the user guest log in from this machine only")
     product: str = _connection(
         "amqp-router",
         "",
-        "product in the server properties; RabbitMQ for clients that insist on it",
+        "product name that clients see; set RabbitMQ for clients that insist on it",
         min_length=1,
     )
 
@@ -166,40 +168,42 @@ class Settings(BaseSettings):
     unsynced_bytes_max: Bytes = _message(
         2 * MIB,
         "bytes",
-        "published by one connection and not yet on disk; beyond it is not read",
+        "most bytes that one connection published and the disk does not have yet; beyond, the broker "
+        "does not read from it",
         ge=64 * KIB,
     )
     memory_limit: BytesOrShare = _message(
         "40%",
         "bytes or %",
-        "all that clients can make the broker hold in memory, in bytes or % of what the machine or the "
-        "control group has; beyond 90 % of it publishers wait (alarm memory)",
+        "most memory that clients can make the broker use, in bytes or % of the memory of the machine or "
+        "control group; above 90 % of it publishers wait (alarm memory)",
     )
     memory_budget: Bytes = _message(
-        96 * MIB, "bytes", "contents of waiting messages kept in memory, all queues together", ge=MIB
+        96 * MIB,
+        "bytes",
+        "most memory for the contents of waiting messages, all queues together; the rest waits on disk",
+        ge=MIB,
     )
 
     segment_bytes: Bytes = _log(
-        64 * MIB, "bytes", "size at which a log goes on in a new segment file", ge=64 * KIB, le=GIB
+        64 * MIB, "bytes", "size at which a log begins a new segment file", ge=64 * KIB, le=GIB
     )
     disk_free_limit: Bytes = _log(
         0,
         "bytes",
-        "free space of the data directory's file system below which publishers wait (alarm disk), until "
-        "there is 1.2 times as much; 0: two segments and 16 MiB, or 5 % of a smaller file system",
+        "free disk space below which publishers wait (alarm disk), until there is 1.2 times as much; "
+        "0: two segments and 16 MiB, or 5 % of a smaller file system",
     )
-    settle_sync_ms: int = _log(
-        200, "ms", "longest time until acknowledgements alone are synced to disk", ge=1, le=60_000
-    )
+    settle_sync_ms: int = _log(200, "ms", "longest time until acknowledgements are on disk", ge=1, le=60_000)
 
-    routing_log: bool = _routing(True, "", "record what is published and where it goes; never a body")
+    routing_log: bool = _routing(True, "", "record every publish and its queues, without the body")
     routing_partitions: int = _routing(
-        4, "partitions", "of a virtual host's routing log, by exchange; fixed once it is made", ge=1, le=64
+        4, "partitions", "partitions of each virtual host's routing log; cannot change later", ge=1, le=64
     )
     routing_log_bytes: Bytes = _routing(
-        GIB, "bytes", "kept of all routing logs together; the oldest segments go", ge=16 * MIB
+        GIB, "bytes", "most disk for all routing logs together; the oldest segments are removed", ge=16 * MIB
     )
-    routing_log_days: float = _routing(7.0, "days", "kept of the routing logs", gt=0)
+    routing_log_days: float = _routing(7.0, "days", "longest time that routing logs are kept", gt=0)
 
     @classmethod
     def settings_customise_sources(
@@ -210,7 +214,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags before environment before file, which `load` hands over under the name `_FILE`."""
+        """Flags win over the environment, the environment over the file, which `load` passes as `_FILE`."""
         assert isinstance(init_settings, InitSettingsSource)
         flags = dict(init_settings.init_kwargs)
         file = flags.pop(_FILE, {})
@@ -230,7 +234,7 @@ class Settings(BaseSettings):
 
     @property
     def node(self) -> str:
-        """The node's name, the default worked out."""
+        """The node's name; by default ``router@`` and the host's name."""
         return self.node_name or f"router@{socket.gethostname().partition('.')[0] or 'localhost'}"
 
 
@@ -296,8 +300,16 @@ def _suggestion(name: str, spell: Any = str) -> str:
     return f"; {hint}`amqp-router options` lists them all"
 
 
+#: pydantic's words for wrong types, said shorter.
+_PLAIN = {
+    "bool_parsing": "should be true or false",
+    "int_parsing": "should be a whole number",
+    "float_parsing": "should be a number",
+}
+
+
 def _explain(error: ValidationError, flags: Mapping[str, Any], config: Path | None) -> str:
-    """The first thing pydantic found, in one line and with where the value stands."""
+    """One line for the first error that pydantic found: where the value was set, and why it is refused."""
     first = error.errors()[0]
     name = str(first["loc"][0])
     if name in flags:
@@ -307,7 +319,8 @@ def _explain(error: ValidationError, flags: Mapping[str, Any], config: Path | No
     else:
         place = f"{config}: {name}"
     reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{place}: {first['input']!r} does not fit: {reason}; `amqp-router options` tells what does"
+    reason = _PLAIN.get(first["type"], reason)
+    return f"{place}: {first['input']!r} is not valid: {reason}; `amqp-router options` lists the options"
 
 
 def options() -> Iterator[tuple[str, str, FieldInfo]]:
@@ -333,7 +346,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _metavar(info: FieldInfo) -> str:
-    """What stands for the value in the help: the choices as one types them, else the type."""
+    """The placeholder of the value in the help: the choices, or else the type."""
     if get_origin(info.annotation) is Literal:
         return "|".join(get_args(info.annotation))
     return "true|false" if info.annotation is bool else type_name(info).upper()

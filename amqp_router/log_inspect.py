@@ -159,7 +159,10 @@ def inspect(path: Path) -> Inspection:
         LogDirectoryError: `path` is not a data directory.
     """
     if not (path / "queues").is_dir():
-        raise LogDirectoryError(f"{path}: is not a data directory (it has no folder queues)")
+        problem = (
+            "is not a data directory (it has no folder queues)" if path.is_dir() else "is not a directory"
+        )
+        raise LogDirectoryError(f"{path}: {problem}; name the folder given to `amqp-router serve --data-dir`")
     disk = ShadowDisk()
     options = LogOptions()
     sync = LogSync(disk, str(path), options, post=_never, call_later=_never)

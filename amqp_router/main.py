@@ -12,6 +12,7 @@ import difflib
 import logging
 import os
 import platform
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -39,9 +40,9 @@ from spark_analytics import cli as analytics
 OK, FAILED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = {
     OK: "done, or stopped as asked (SIGTERM, SIGINT)",
-    FAILED: "an error that the log tells, or `log` found a damaged file",
-    USAGE: "a command, option or configuration value that does not fit",
-    UNAVAILABLE: "the data directory or the port cannot be used, or a package or Java is missing",
+    FAILED: "an error that the broker's log describes, or `log` found a damaged file",
+    USAGE: "an unknown command or option, or an invalid configuration value",
+    UNAVAILABLE: "the broker cannot use the data directory or the port, or a package or Java is missing",
     INTERRUPTED: "interrupted (Ctrl-C) before it was done",
 }
 
@@ -51,9 +52,21 @@ examples:
   amqp-router serve --amqp-port 0 --admin-port 0 --data-dir /tmp/try --ready-file /tmp/ready.json
   amqp-router serve --config /etc/amqp-router.toml --log-format json
   amqp-router options                            every option with type, default and meaning
-  amqp-router log inspect data                   what the logs hold
-  amqp-router log verify data                    check every byte of them
-  amqp-router analytics stats                    what was routed where, by Spark
+  amqp-router log inspect data                   what each log holds
+  amqp-router log verify data                    check every byte of the logs
+  amqp-router analytics stats                    how many messages went where
+"""
+
+SERVE_EXAMPLES = """\
+examples:
+  amqp-router serve                              clients on 127.0.0.1:5672, pages on 15672, data in ./data
+  amqp-router serve --amqp-port 5673 --admin-port 15673 --data-dir second
+                                                 a second broker on this machine
+  amqp-router serve --bind 0.0.0.0 --data-dir /var/lib/amqp-router
+                                                 for clients on other machines (not as guest)
+  amqp-router serve --config /etc/amqp-router.toml
+
+An option can also stand in the file (amqp_port = 5673) or in the environment (AMQP_ROUTER_AMQP_PORT=5673).
 """
 
 LOG_EXAMPLES = {
@@ -63,12 +76,12 @@ examples:
   amqp-router log inspect data --filter orders --sort size
   amqp-router log inspect data --format json | jq '.logs[] | select(.waiting > 1000) | .name'
 
-exit code 0 if all can be opened, 1 if one cannot""",
+exit code 0 if a broker could open every log, otherwise 1""",
     "verify": """\
 example:
   amqp-router log verify data
 
-exit code 0 if all is as written, 1 if something is damaged""",
+exit code 0 if every log is intact, 1 if one is damaged""",
     "salvage": """\
 examples:
   amqp-router log salvage data orders orders.jsonl
@@ -83,22 +96,22 @@ HTTP_CONNECTIONS_MAX = 512
 
 #: Seconds that the start waits for somebody to read the banner.
 BANNER_S = 1.0
-#: Shown when the broker serves, but for machines (``log_format`` json).
+#: Shown when the broker serves, except with ``log_format`` json.
 BANNER = """\
-amqp-router {version} serves.
+amqp-router {version} is ready.
 
   AMQP    amqp://guest:guest@{amqp}/      {who}
   admin   {admin}
   data    {data_dir}
   build   {build}
 
-Three things to try, each in another terminal:
-  make demo                        336,776 real flights through exchanges and queues, every count checked
-  .venv/bin/amqp-router log inspect {data_dir}
-                                   what the durable queues hold, read from their logs
+To try in another terminal:
   README.md, "Five minutes"        a first publisher and consumer in Python
+  .venv/bin/amqp-router log inspect {data_dir}
+                                   what the durable queues hold
+  make demo                        336,776 real flights; every count is checked
 
-Ctrl-C stops it; the data stays."""
+Ctrl-C stops the broker; the data stays."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,10 +144,19 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Leave with exit code 2."""
+        unknown = re.match(r"argument command: invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if unknown:
+            name, known = unknown[1], unknown[2].replace("'", "")
+            close = difflib.get_close_matches(name, known.split(", "), 1)
+            message = f"unknown command: {name} (" + (
+                f"did you mean {close[0]}?)" if close else f"there are {known})"
+            )
+        elif message == "the following arguments are required: command":
+            message = "a command is missing"
         self.exit(USAGE, f"amqp-router: {message}; see `{self.prog} --help`\n")
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
-        """Complain here of what is left, and not in the parser above, whose help says nothing of it."""
+        """Report unknown arguments here: the parser above would point to a help text that lacks them."""
         namespace, left = super().parse_known_args(*args, **kwargs)
         if left:
             close = difflib.get_close_matches(left[0].partition("=")[0], self._option_string_actions, 1)
@@ -148,53 +170,77 @@ def _parser() -> argparse.ArgumentParser:
     codes = "\n".join(f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items())
     parser = _Parser(
         prog="amqp-router",
-        description="AMQP 0-9-1 broker whose every durable queue is a log.",
+        description="An AMQP 0-9-1 broker, compatible with RabbitMQ. Each durable queue is a log on disk.",
         epilog=f"{EXAMPLES}\nexit codes:\n{codes}\n",
         formatter_class=raw,
         allow_abbrev=False,
     )
     parser.set_defaults(run=None)
     parser.add_argument("--version", action="version", version=version_text())
-    commands = parser.add_subparsers(metavar="command", parser_class=_Parser)
+    commands = parser.add_subparsers(title="commands", metavar="command", parser_class=_Parser)
 
     serve_parser = commands.add_parser(
-        "serve", help="run the broker", description="Run the broker.", allow_abbrev=False
+        "serve",
+        help="run the broker",
+        description="Run the broker until Ctrl-C or SIGTERM. The defaults serve this machine only.",
+        epilog=SERVE_EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
     )
-    serve_parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with options")
+    serve_parser.add_argument(
+        "--config", metavar="FILE", type=Path, help="TOML file with options (default: none)"
+    )
     config.add_flags(serve_parser)
     serve_parser.set_defaults(run=serve)
 
     options_parser = commands.add_parser("options", help="list every option with type, default and meaning")
-    options_parser.add_argument("--markdown", action="store_true", help="as docs/configuration.md")
+    options_parser.add_argument(
+        "--markdown", action="store_true", help="print the text of docs/configuration.md"
+    )
     options_parser.set_defaults(run=list_options)
 
-    log_parser = commands.add_parser("log", help="look into the logs of a data directory; changes nothing")
-    log_commands = log_parser.add_subparsers(metavar="command", parser_class=_Parser, required=True)
+    log_help = "look into the logs of a data directory; changes nothing"
+    log_parser = commands.add_parser(
+        "log",
+        help=log_help,
+        description="Look into the logs of a data directory. Nothing is changed, and the broker may run.",
+        epilog="examples:\n  amqp-router log inspect data\n  amqp-router log verify data",
+        formatter_class=raw,
+    )
+    log_commands = log_parser.add_subparsers(
+        title="commands", metavar="command", parser_class=_Parser, required=True
+    )
     for name, text in (
-        ("inspect", "what each queue's and each routing log holds, as a starting broker would find it"),
-        ("verify", "read every batch and its checksums"),
+        ("inspect", "show what each queue log and routing log holds, as a broker would find it at its start"),
+        ("verify", "read every batch and compare its checksums"),
     ):
         sub_parser = log_commands.add_parser(
             name,
             help=text,
-            description=text.capitalize() + ".",
+            description=f"{text[0].upper()}{text[1:]}.",
             epilog=LOG_EXAMPLES[name],
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        sub_parser.add_argument("directory", type=Path, help="a data directory, also of a running broker")
+        sub_parser.add_argument("directory", type=Path, help="a data directory; its broker may run")
         sub_parser.set_defaults(run=verify_logs if name == "verify" else inspect_logs)
         if name == "inspect":
             sub_parser.add_argument(
-                "--filter", metavar="TEXT", default="", help="part of a virtual host's or queue's name"
+                "--filter",
+                metavar="TEXT",
+                default="",
+                help="only logs whose virtual host or queue contains TEXT",
             )
             sub_parser.add_argument(
                 "--sort",
                 choices=sorted(log_inspect.ORDERS),
                 default="name",
-                help="figures go from large to small (default: name)",
+                help="sort by this column, size and waiting from large to small (default: name)",
             )
             sub_parser.add_argument(
-                "--format", choices=("table", "json"), default="table", help="default: table"
+                "--format",
+                choices=("table", "json"),
+                default="table",
+                help="form of the output (default: table)",
             )
 
     _add_salvage(log_commands)
@@ -279,7 +325,7 @@ def serve(args: argparse.Namespace) -> int:
         logs.event(logger, logging.WARNING, "data directory", path=directory.path, reason=warning)
 
     def reload() -> None:
-        """Read again what can change while serving: the log level. Tell which changes wait for a restart."""
+        """Read the options again. The log level changes now; the log names what needs a restart."""
         try:
             new = config.load(flags, args.config)
         except config.ConfigError as error:
@@ -316,7 +362,7 @@ async def _serve(
     logger: logging.Logger,
     reload: Callable[[], None],
 ) -> int:
-    # SQLAlchemy takes a third of a second, aiohttp (below) somewhat less: only who needs them waits for them.
+    # SQLAlchemy takes a third of a second to import, aiohttp (below) less: other commands do not wait.
     from amqp_router.broker import Broker  # noqa: PLC0415
     from amqp_router.metrics import Metrics  # noqa: PLC0415
 
@@ -408,7 +454,7 @@ async def _serve(
 
 
 def _show(text: str) -> None:
-    """Print ``text``. Nobody may read it, and that must not hold up the broker."""
+    """Print ``text`` without waiting for ever: perhaps nobody reads it."""
     logs.flush()  # the lines before it may go to the same terminal
 
     def write() -> None:
@@ -451,7 +497,7 @@ def _ready(
     amqp: tuple[str, int],
     admin: tuple[str, int] | None,
 ) -> dict[str, Any]:
-    """What the ready file says; a key is there when the thing it names is."""
+    """The content of the ready file. A key is missing if the broker does not have what it names."""
     ready = {
         "pid": os.getpid(),
         "node": settings.node,

@@ -51,7 +51,7 @@ def add_commands(commands: Any) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = commands.add_parser(
         "analytics",
-        help="routing statistics, by Spark if there is much to count",
+        help="routing statistics, in this process or by Spark",
         epilog=EXAMPLES,
         formatter_class=raw,
         allow_abbrev=False,
@@ -60,20 +60,20 @@ def add_commands(commands: Any) -> None:
     stats = inner.add_parser(
         "stats",
         help="messages per exchange, routing key, queue and hour",
-        description="Routing statistics of a data directory. The broker may run; it is not disturbed.",
+        description="Count what was routed where. The broker may run; it is not disturbed.",
         epilog=EXAMPLES,
         formatter_class=raw,
         allow_abbrev=False,
     )
-    stats.add_argument("--data-dir", metavar="D", default="data", help="data directory (data)")
+    stats.add_argument("--data-dir", metavar="D", default="data", help="data directory (default: data)")
     stats.add_argument(
-        "--by", action="append", choices=TABLES, help="only this table; may be given several times"
+        "--by", action="append", choices=TABLES, help="show only this table (repeatable; default: all)"
     )
     stats.add_argument(
         "--timestamp",
         choices=("broker", "amqp"),
         default="broker",
-        help="hours by when the broker took a message (broker), or by the property timestamp of "
+        help="the time that decides a message's hour: when the broker took it, or the property timestamp of "
         "the messages that the queues' logs still hold (amqp)",
     )
     stats.add_argument(
@@ -82,19 +82,19 @@ def add_commands(commands: Any) -> None:
     stats.add_argument("--vhost", action="append", metavar="V", help="only this virtual host")
     stats.add_argument("--since", metavar="T", help="only from this time on, as 2026-01-31T12:00:00Z")
     stats.add_argument("--until", metavar="T", help="only before this time")
-    stats.add_argument("--top", metavar="N", type=_positive, default=20, help="rows per table (20)")
+    stats.add_argument("--top", metavar="N", type=_positive, default=20, help="rows per table (default: 20)")
     stats.add_argument(
         "--engine",
         choices=("auto", "arrow", "spark"),
         default="auto",
-        help="count in this process (arrow) or by Spark; auto: by Spark above 64 MiB of log (auto)",
+        help="count in this process (arrow) or by Spark; auto: Spark above 64 MiB of log (default: auto)",
     )
     stats.add_argument("--json", action="store_true", help="JSON instead of tables")
     stats.add_argument("--plot", metavar="FILE.png", help="draw the tables into a picture too (matplotlib)")
     stats.set_defaults(run=run_stats)
     doctor = inner.add_parser(
         "doctor",
-        help="is everything there that Spark needs?",
+        help="check whether everything is there that Spark needs",
         description="Look at Python, Java, the packages and the data, and run a one-row job.",
         epilog=EXAMPLES,
         formatter_class=raw,

@@ -1,4 +1,4 @@
-"""Options: three sources in rising order, and one line for what does not fit."""
+"""Options: three sources in rising order, and one line for an invalid value."""
 
 from __future__ import annotations
 
@@ -150,5 +150,5 @@ def test_documentation_is_what_the_options_say() -> None:
 def test_trusted_proxies_are_addresses_and_networks() -> None:
     assert config.load({"trusted_proxies": "10.0.0.0/8, ::1"}).proxies == ("10.0.0.0/8", "::1")
     assert config.load({}).proxies == ()
-    with pytest.raises(config.ConfigError, match=r"^--trusted-proxies: 'proxy\.example' does not fit"):
+    with pytest.raises(config.ConfigError, match=r"^--trusted-proxies: 'proxy\.example' is not valid"):
         config.load({"trusted_proxies": "proxy.example"})

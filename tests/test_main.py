@@ -87,7 +87,14 @@ def test_output_cut_short() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["bogus"], "'bogus'"),
+        (["bogus"], "unknown command: bogus (there are serve, options, log, analytics); see"),
+        (
+            ["log", "inspct", "d"],
+            "unknown command: inspct (did you mean inspect?); see `amqp-router log --help`",
+        ),
+        (["log"], "a command is missing; see `amqp-router log --help`"),
+        (["log", "inspect", "/no/such"], "/no/such: is not a directory; name the folder given to"),
+        (["serve", "--admin", "flase"], "--admin: 'flase' is not valid: should be true or false; "),
         (["serve", "--nope"], "--nope; see `amqp-router serve --help`"),
         (["serve", "--datadir", "d"], "--datadir (did you mean --data-dir?)"),
         (["serve", "data"], "unknown argument: data"),
@@ -142,9 +149,9 @@ def test_ready_file_of_a_killed_broker_goes_before_the_next_serves(tmp_path: Pat
 def test_interrupted_before_it_serves() -> None:
     code = """
 import signal, sys
-from amqp_router import log_command, main
+from amqp_router import log_inspect, main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-log_command.inspect = lambda _: signal.raise_signal(signal.SIGINT)
+log_inspect.inspect = lambda _: signal.raise_signal(signal.SIGINT)
 sys.exit(main.main(["log", "inspect", "data"]))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
