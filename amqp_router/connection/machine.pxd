@@ -52,6 +52,7 @@ cdef class Machine:
     cdef public list late
     cdef public bint work_left
     cdef public bint again
+    cdef public bint delivered
     cdef public object steps
     cdef public bint waiting
     cdef public bint handed

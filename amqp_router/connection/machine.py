@@ -10,7 +10,8 @@ transport calls ``receive_more`` in the next turn of the loop, so that one clien
 What a single frame causes may be more than that: a million messages returned by one nack, a closed channel
 with thousands of consumers. All such work is done in slices, by one mechanism: ``in_slices`` takes the step,
 and no further frame is looked at before ``steps`` is empty, so that none can overtake what the client sent
-before it. When the socket goes first, the node's ticker does the rest.
+before it. When the socket goes first, the node's ticker does the rest. A method that looks into a queue
+waits in the same way until the queue has delivered what was published before (``channel.due``).
 
 Source: AMQP 0-9-1, sections 2.3.5 and 4.2; semantics 2.1 and 2.2 for every error.
 """
@@ -26,6 +27,7 @@ from typing import Any
 from amqp_router.channel.channel import RELEASE_SLICE, Channel, release_some
 from amqp_router.channel.content import Intake
 from amqp_router.channel.delivery import RETURN_UNITS, Delivery
+from amqp_router.channel.due import queue_due
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.connection import handshake
@@ -45,6 +47,8 @@ from amqp_router.protocol.frames import ContentScan
 from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.methods import Method, check_texts, decode_method
 from amqp_router.protocol.output import Output
+from vhosts.queues.handle import QueueHandle
+from vhosts.queues.queue import REDELIVERY_UNITS
 
 #: Enqueues and settles one chunk may cause before the loop gets its turn; about a millisecond.
 CHUNK_UNITS = 2048
@@ -57,6 +61,8 @@ METHOD_UNITS = 64
 ARGUMENT_SHIFT = 4
 #: Exclusive queues removed per turn of the loop when their connection ends.
 EXCLUSIVE_SLICE = 200
+#: Deliveries per turn of the loop that a method waits for.
+DUE_SLICE = 512
 
 # C integers where compiled (see machine.pxd).
 _CHUNK_UNITS = 2048
@@ -84,6 +90,7 @@ class Machine:
         "commits",
         "consumer_cancel_notify",
         "data",
+        "delivered",
         "detached",
         "frame_max",
         "handed",
@@ -173,8 +180,11 @@ class Machine:
         self.need = 8
         self.late: list[bytes] = []
         self.work_left = False
-        #: Whether the content just completed has a long route, and its last frame comes again.
+        #: Whether the frame just handled comes again: it completes a content with a long route, or is a
+        #: method for which a queue has very much to deliver first.
         self.again = False
+        #: Whether all of that is delivered.
+        self.delivered = False
         #: Work in slices that the next frame waits for, in order; ``waiting`` says that there is some.
         self.steps: deque[Callable[[], bool]] = deque()
         self.waiting = False
@@ -464,7 +474,30 @@ class Machine:
             self.in_slices(partial(self._forget_channel, number, channel))
             return
         check_texts(method)
-        channel.receive(method)
+        queue = queue_due(channel, method)
+        if queue is None or self._delivers(queue):
+            channel.receive(method)
+
+    def _delivers(self, queue: QueueHandle) -> bool:
+        """Let ``queue`` deliver what is due; False when that takes more turns: then the frame comes again."""
+        if self.delivered:
+            self.delivered = False
+            return True
+        done = queue.deliver_due(DUE_SLICE)
+        self.units += done
+        if done < DUE_SLICE:
+            return True
+        # No more than is there now, or publishers elsewhere could keep the method waiting for ever.
+        self.in_slices(partial(self._deliver_rest, queue, [queue.message_count() * REDELIVERY_UNITS]))
+        self.again = True
+        return False
+
+    def _deliver_rest(self, queue: QueueHandle, left: list[int]) -> bool:
+        done = queue.deliver_due(DUE_SLICE)
+        self.units += done
+        left[0] -= done
+        self.delivered = done < DUE_SLICE or left[0] <= 0
+        return self.delivered
 
     def _closing_channel(self, kind: int, number: int, channel: Channel) -> None:
         """Everything is dropped until close-ok; a close that crossed ours is answered."""

@@ -26,4 +26,5 @@ cdef class QueueHandle:
     cdef public long long unacked_count
     cpdef bint publish(self, Message message) except -1
     cpdef void await_durable(self, Run run)
+    cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1
     cpdef void settle(self, Message message, int kind)

@@ -92,6 +92,13 @@ class QueueHandle:
         """Count ``run`` down once all that was published so far is durable."""
         raise AssertionError("a queue must say when it is durable")
 
+    def deliver_due(self, budget: int) -> int:
+        """Deliver now what would be delivered at the end of this turn, for up to ``budget`` units.
+
+        Returns how many units it took; less than ``budget`` means that nothing is due any more.
+        """
+        return 0
+
     def settle(self, message: Message, kind: int) -> None:
         """A delivered message is done with: acknowledged, or rejected without requeue."""
         raise AssertionError("a queue must take acknowledgements")

@@ -64,6 +64,7 @@ cdef class Queue(QueueHandle):
     cpdef void touch(self)
     @cython.locals(done=Py_ssize_t, parked=int, consumer=Consumer, message=Message)
     cpdef Py_ssize_t pump(self, Py_ssize_t budget) except -1
+    cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1
     cpdef void wake(self, Consumer consumer)
     @cython.locals(first=Consumer, last=Consumer)
     cdef void _link(self, Consumer consumer)

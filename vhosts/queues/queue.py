@@ -363,6 +363,10 @@ class Queue(QueueHandle):
                     message.content = None
         return done
 
+    def deliver_due(self, budget: int) -> int:
+        # Only what is on the agenda has anything due; it stays there, which costs next to nothing.
+        return self.pump(budget) if self.dirty else 0
+
     def _pop(self) -> Message | None:
         """The ready message with the lowest offset, with its content; None when there is none."""
         if len(self.requeued) > 0:

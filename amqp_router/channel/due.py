@@ -1,0 +1,44 @@
+"""Which methods wait until a queue has delivered what is due.
+
+Queues turn to their consumers at the end of a turn, but a message published to a queue with a ready consumer
+must be as good as delivered for every method behind it, as in RabbitMQ: ``basic.get`` must not take it from
+the consumer, nor ``queue.purge`` drop it, nor ``queue.declare`` count it, nor ``basic.cancel`` keep it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_router.protocol import methods
+from vhosts.queues.handle import QueueHandle
+
+if TYPE_CHECKING:
+    from amqp_router.channel.channel import Channel
+
+
+def queue_due(channel: Channel, method: methods.Method) -> QueueHandle | None:
+    """The queue that ``method`` looks into, if it has consumers; None for other methods."""
+    find = _QUEUES.get(type(method))
+    queue = find(channel, method) if find is not None else None
+    return queue if queue is not None and not queue.is_unused() else None
+
+
+def _named(channel: Channel, method: Any) -> QueueHandle | None:
+    found: QueueHandle | None = channel.vhost.queues.get(method.queue or channel.last_queue)
+    return found
+
+
+def _consumed(channel: Channel, method: methods.BasicCancel) -> QueueHandle | None:
+    consumer = channel.consumers.get(method.consumer_tag)
+    return consumer.queue if consumer is not None else None
+
+
+_QUEUES: dict[type[methods.Method], Callable[[Channel, Any], QueueHandle | None]] = {
+    methods.BasicGet: _named,
+    methods.BasicConsume: _named,
+    methods.BasicCancel: _consumed,
+    methods.QueueDeclare: _named,
+    methods.QueuePurge: _named,
+    methods.QueueDelete: _named,
+}
