@@ -165,7 +165,7 @@ def inspect(path: Path) -> Inspection:
         raise LogDirectoryError(f"{path}: {problem}; name the folder given to `amqp-router serve --data-dir`")
     disk = ShadowDisk()
     options = LogOptions()
-    sync = LogSync(disk, str(path), options, post=_never, call_later=_never)
+    sync = LogSync(disk, str(path), options, post=_never, call_later=_later)
     catalog = Catalog(str(path), sync, options, MemoryBudget(0), disk=disk)
     try:
         catalog.start()
@@ -228,6 +228,16 @@ def _routing(path: Path, disk: ShadowDisk) -> Iterator[Found]:
         bases = segment_bases(disk, directory)
         size = sum(disk.size(join(directory, segment_name(base))) for base in bases)
         yield Found(*about, end - found.start, found.start, end, len(bases), size, note=note)
+
+
+class _NoTimer:
+    def cancel(self) -> None:
+        """Nothing to cancel."""
+
+
+def _later(seconds: float, call: Callable[[], None]) -> _NoTimer:
+    """What a broker would do later, such as dropping an emptied segment, is left out."""
+    return _NoTimer()
 
 
 def _never(*_: object) -> Any:

@@ -372,6 +372,18 @@ def test_every_durable_queue_filter_order_and_json(
     assert fingerprint(broker.data_dir) == before
 
 
+def test_an_emptied_queue_is_inspected(broker: RouterProcess) -> None:
+    channel = connect(broker).channel()
+    while channel.basic_get("ten", auto_ack=True)[0] is not None:
+        pass
+    broker.stop()
+    before = fingerprint(broker.data_dir)
+    lines, whole = inspect(broker.data_dir)
+    assert whole
+    assert waiting(lines) == {"ten": "0"}
+    assert fingerprint(broker.data_dir) == before
+
+
 def test_a_log_that_no_definition_knows_is_named(broker: RouterProcess) -> None:
     broker.stop()
     [path] = (broker.data_dir / "queues").iterdir()
