@@ -214,6 +214,7 @@ class Broker:
             disk=disk,
             boot_id=bytes.fromhex(self.identity.boot_id),
         )
+        self._spill = self.catalog.new_spill()
         # asyncio's loop keeps what is ready in a deque; another loop may not, and then nothing is saved.
         ready = getattr(loop, "_ready", None)
         self.ticker = Ticker(
@@ -357,6 +358,7 @@ class Broker:
         queue.arguments = arguments
         queue.tick = self.tick
         queue.budget = self.budget
+        queue.spill = self._spill
         queue.on_deleted = self._queue_deleted
         queue.on_failed = self._queue_failed
         queue.on_resumed = self._queue_resumed

@@ -160,6 +160,7 @@ class SimNode:
             boot_id=boot.to_bytes(16, "big"),
             janitor=InlineWorker(),
         )
+        self.spill = self.catalog.new_spill()
         self.ticker = Ticker(
             self.tick,
             self.sync.start_round,
@@ -314,6 +315,7 @@ class SimNode:
             setattr(queue, name, value)
         queue.tick = self.tick
         queue.budget = self.budget
+        queue.spill = self.spill
         queue.on_deleted = self._queue_deleted
         queue.on_failed = lambda queue: self.event(40, "queue failed", queue=queue.name, reason=queue.error)
         self.names += 1

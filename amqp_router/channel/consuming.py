@@ -149,8 +149,11 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     )
     out.answer(message, channel.number, delivery.body_payload_max)
     out.touch()
-    if message.flags & LOGGED and not method.no_ack:
-        message.content = None
+    if not method.no_ack:
+        if message.flags & LOGGED:
+            message.content = None
+        else:
+            queue.put_aside(message)
 
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:

@@ -12,6 +12,8 @@ from typing import Protocol
 PERSISTENT = 1
 REDELIVERED = 2
 LOGGED = 4
+#: The content of a transient message is on disk until it is delivered again or settled.
+SPILLED = 8
 
 _PERSISTENT = 1  # a C integer where compiled
 

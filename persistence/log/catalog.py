@@ -26,15 +26,18 @@ from .committer import DELETED_SUFFIX
 from .journal import JournalEntry, journal_files, read_journal
 from .marks import Mark, log_id, read_marks
 from .memory import MemoryBudget
-from .page_log import PageLog
+from .page_log import PageLog, PageRoom
 from .partition import Partition
 from .queue_log import QueueLog
 from .recovery import Report, free_path, recover
+from .spill import Spill
 from .sync import LogSync
 from .worker import ThreadWorker, Worker
 from .writer import PartitionWriter, read_description
 
 logger = logging.getLogger(__name__)
+#: Memory for batches of all page logs together, at least and at most.
+PAGE_ROOM_MIN, PAGE_ROOM_MAX = 4 << 20, 64 << 20
 
 
 class Catalog:
@@ -68,6 +71,8 @@ class Catalog:
         self._janitor = janitor or ThreadWorker("page-files")
         self._readers = FileCache(disk, options.descriptors_max, write=False)
         self._page_files = FileCache(disk, max(options.descriptors_max // 2, 1), write=True)
+        #: A share of a small limit of memory; of a large one no more than helps against small writes.
+        self._page_room = PageRoom(budget, min(max(budget.whole // 8, PAGE_ROOM_MIN), PAGE_ROOM_MAX))
         self._states: dict[str, LogState] = {}
         #: Logs that have a state in the node's checkpoint, and no directory.
         self._gone: set[str] = set()
@@ -355,9 +360,27 @@ class Catalog:
             # It could not be opened: its directory stays, and goes into quarantine with the next start.
             self.sync.marks.clear(incarnation)
 
+    def new_spill(self) -> Spill:
+        """Room on disk for the contents of unacknowledged messages; gone with the process."""
+        return Spill(
+            self._disk,
+            self._paging_dir,
+            self._janitor,
+            self._page_files,
+            file_bytes_max=self.options.page_bytes_max,
+        )
+
     def new_page_log(self, name: str) -> PageLog:
         """A log for transient messages under memory pressure; gone with the process."""
-        return PageLog(self._disk, self._paging_dir, name, self.options, self._janitor, self._page_files)
+        return PageLog(
+            self._disk,
+            self._paging_dir,
+            name,
+            self.options,
+            self._janitor,
+            self._page_files,
+            self._page_room,
+        )
 
     def stop(self) -> None:
         """Make everything durable and leave the mark of a clean stop; blocks."""

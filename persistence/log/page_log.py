@@ -12,6 +12,8 @@ removed by the ``janitor``, a thread: dropping the pages of a large file takes t
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
+from contextlib import suppress
 from functools import partial
 
 from amqp_router.protocol.message import Message
@@ -19,6 +21,7 @@ from amqp_router.protocol.message import Message
 from ..errors import LogFailed, is_passing
 from ..files import Disk, FileCache, join
 from ..options import LogOptions
+from .memory import MemoryBudget
 from .messages import BatchView, MessagesBuilder
 from .record import Batch, parse_header
 from .worker import Worker
@@ -36,6 +39,39 @@ class PageFile:
         self.last = 0
 
 
+class PageRoom:
+    """Memory for batches that page logs gather or read, of all of them together.
+
+    Beyond ``limit`` bytes the log that was used least lately writes its batch, however small, and forgets
+    what it has read.
+    """
+
+    def __init__(self, account: MemoryBudget, limit: int) -> None:
+        self._account = account
+        self._limit = limit
+        self._held: OrderedDict[PageLog, int] = OrderedDict()
+        self.used = 0
+
+    def hold(self, log: PageLog, size: int) -> None:
+        """``log`` holds ``size`` bytes now."""
+        self._add(size - self._held.pop(log, 0))
+        if size:
+            self._held[log] = size
+        while self.used > self._limit and len(self._held) > 1:
+            oldest, held = next(iter(self._held.items()))
+            left = oldest.give_up_memory()
+            self._add(left - held)
+            if left:  # it cannot be written for now
+                self._held[oldest] = left
+                self._held.move_to_end(oldest)
+                return
+            del self._held[oldest]
+
+    def _add(self, size: int) -> None:
+        self.used += size
+        self._account.held += size
+
+
 class PageLog:
     """Made by ``Catalog.new_page_log``. Writes on the event loop: to the page cache, without a sync."""
 
@@ -47,7 +83,9 @@ class PageLog:
         options: LogOptions,
         janitor: Worker,
         files: FileCache,
+        room: PageRoom,
     ) -> None:
+        self._room = room
         self._disk = disk
         self._cache = files
         self._janitor = janitor
@@ -62,6 +100,7 @@ class PageLog:
         self._files: list[PageFile] = []
         self._files_made = 0
         self._view = BatchView()
+        self._view_bytes = 0
         self._dropped_below = 0
 
     def append(self, message: Message) -> None:
@@ -85,9 +124,41 @@ class PageLog:
                 self._write()
                 builder.begin(message.offset, 0)
             builder.add_large(message, message.offset, 0)
+            self._last = message.offset
+            self._write_if_possible()
         else:
             builder.add(message, message.offset, 0)
-        self._last = message.offset
+            self._last = message.offset
+        self._room.hold(self, self._memory())
+
+    def _memory(self) -> int:
+        """Bytes of the batches in memory: the one that is gathered, one not written, one that is read."""
+        size = self._builder.size + self._view_bytes
+        if self._batches and self._batches[-1][1] is None:
+            size += self._batches[-1][0].length
+        return size
+
+    def give_up_memory(self) -> int:
+        """Write what is gathered and forget what is read; returns the bytes that stay all the same."""
+        # An error is told to the next who appends or reads here, not to whoever needs the memory.
+        with suppress(LogFailed):
+            if self._builder.count:
+                self._write()
+            else:
+                self._write_last()
+        self._close_view()
+        return self._memory()
+
+    def _close_view(self) -> None:
+        self._view.close()
+        self._view_bytes = 0
+
+    def _write_if_possible(self) -> None:
+        try:
+            self._write()
+        except LogFailed as error:
+            if not is_passing(error):
+                raise
 
     def _write(self) -> None:
         self._batches.append((self._builder.close(self._last, 0), None))
@@ -133,11 +204,7 @@ class PageLog:
             LogFailed: the file cannot be read.
         """
         if self._builder.count:
-            try:
-                self._write()
-            except LogFailed as error:
-                if not is_passing(error):
-                    raise
+            self._write_if_possible()
         messages: list[Message] = []
         size = 0
         offset = max(from_offset, self._dropped_below)
@@ -189,6 +256,8 @@ class PageLog:
         if header is None or header.length != len(data):
             raise LogFailed(f"{page_file.path}: a paged batch is damaged")
         view.open_data(data, 0, header)
+        self._view_bytes = len(data)
+        self._room.hold(self, self._memory())
 
     def drop_below(self, offset: int) -> None:
         """Messages below ``offset`` are settled or back in memory."""
@@ -208,7 +277,8 @@ class PageLog:
         self._batches = []
         self._first = 0
         self._builder = MessagesBuilder()
-        self._view.close()
+        self._close_view()
+        self._room.hold(self, 0)
         self._remove(self._files)
         self._files = []
 
@@ -221,8 +291,12 @@ class PageLog:
 
 def _remove_files(disk: Disk, files: list[PageFile]) -> None:
     for page_file in files:
-        try:
-            disk.unlink(page_file.path)
-        except OSError as error:
-            # The next start wipes it.
-            logger.warning("cannot remove %s: %s", page_file.path, error)
+        remove_file(disk, page_file.path)
+
+
+def remove_file(disk: Disk, path: str) -> None:
+    """For the janitor; what cannot be removed is wiped by the next start."""
+    try:
+        disk.unlink(path)
+    except OSError as error:
+        logger.warning("cannot remove %s: %s", path, error)

@@ -205,3 +205,56 @@ def test_client_that_reads_nothing_is_read_for_its_acknowledgements_up_to_an_end
     assert sock.paused
     assert node.budget.held == held
     transport.connection_lost(None)
+
+
+def test_unacknowledged_transients_go_to_disk_when_memory_is_short() -> None:
+    """One connection publishes and consumes without prefetch; what it gives back comes again, in order."""
+    node = SimNode(memory_bytes=MIB)
+    client = Client(node).open(1)
+    client.declare("q")
+    client.send(m.BasicConsume("q", "c"))
+    bodies = [b"%d." % number * 10_000 for number in range(200)]
+    for body in bodies:
+        client.publish(body, "q")
+        node.quiet()
+    assert [each.body for each in client.take()][-200:] == bodies
+    assert node.queue("q").unacked_count == 200
+    assert MIB < node.budget.used < 2 * MIB
+    client.send(m.BasicAck(100, False))
+    client.send(m.BasicReject(150, False))
+    client.send(m.BasicNack(0, True, True))
+    node.quiet()
+    again = [each.body for each in client.take() if isinstance(each.method, m.BasicDeliver)]
+    assert again == [*bodies[:99], *bodies[100:149], *bodies[150:]]
+    assert node.budget.used < 2 * MIB
+    client.send(m.BasicAck(0, True))
+    node.quiet()
+    assert node.budget.used == 0
+    assert not [path for path in node.disk.list("data/paging") if path != "unacked-1.spill"]
+
+
+@pytest.mark.parametrize("end", ["purge", "delete", "lost"])
+def test_account_of_messages_put_aside_comes_back(end: str) -> None:
+    node = SimNode(memory_bytes=MIB)
+    client = Client(node).open(1)
+    client.declare("q")
+    for number in range(100):
+        client.publish(bytes(20_000 + number), "q")
+        client.send(m.BasicGet("q"))
+    client.publish(bytes(2 * MIB), "q")
+    client.send(m.BasicGet("q"))
+    node.quiet()
+    assert node.queue("q").unacked_count == 101
+    queue = node.queue("q")
+    if end == "delete":
+        client.send(m.QueueDelete("q"))
+        client.send(m.BasicNack(0, True, True))
+    elif end == "lost":
+        client.drop()
+        node.quiet()
+        assert queue.message_count() == 101
+        queue.purge()
+    else:
+        client.send(m.BasicNack(0, True, True), m.QueuePurge("q"))
+    node.settle()
+    assert (queue.message_count(), queue.unacked_count, node.budget.used) == (0, 0, 0)

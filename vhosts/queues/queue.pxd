@@ -12,6 +12,7 @@ cdef long long _WINDOW_BYTES
 cdef unsigned char _PERSISTENT
 cdef unsigned char _REDELIVERED
 cdef unsigned char _LOGGED
+cdef unsigned char _SPILLED
 cdef int _ACK
 cdef int _RETURN
 cdef int _REDELIVERY_EXTRA
@@ -27,6 +28,7 @@ cdef class Queue(QueueHandle):
     cdef public object on_failed
     cdef public object discard
     cdef public object pager
+    cdef public object spill
     cdef public list ring
     cdef public Py_ssize_t ring_head
     cdef public Py_ssize_t ring_count
@@ -82,3 +84,6 @@ cdef class Queue(QueueHandle):
     cdef void _gone(self, Message message, int kind)
     cpdef void requeue(self, Message message)
     cpdef long long message_count(self)
+    cpdef void put_aside(self, Message message)
+    cdef bint _take_back(self, Message message) except -1
+    cdef long long _charged(self, Message message)

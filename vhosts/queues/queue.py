@@ -42,6 +42,7 @@ _WINDOW_BYTES = 8 << 20
 _PERSISTENT = 1
 _REDELIVERED = 2
 _LOGGED = 4
+_SPILLED = 8
 _ACK = 1
 _RETURN = 6
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
@@ -88,6 +89,7 @@ class Queue(QueueHandle):
         "ring_bytes",
         "ring_count",
         "ring_head",
+        "spill",
         "stalled",
         "tick",
         "turn",
@@ -110,6 +112,8 @@ class Queue(QueueHandle):
         #: Frees a long list of messages over several turns of the loop.
         self.discard: Callable[[list[Any]], None] | None = None
         self.pager: Any = None
+        #: Takes contents of delivered transient messages when memory is short; None if they stay.
+        self.spill: Any = None
         self.ring: list[Any] = [None] * 16
         self.ring_head = 0
         self.ring_count = 0
@@ -361,11 +365,39 @@ class Queue(QueueHandle):
                 consumer.deliver(message)
                 if message.flags & _LOGGED:
                     message.content = None
+                elif self.budget.used >= self.budget.limit:
+                    self.put_aside(message)
         return done
 
     def deliver_due(self, budget: int) -> int:
         # Only what is on the agenda has anything due; it stays there, which costs next to nothing.
         return self.pump(budget) if self.dirty else 0
+
+    def put_aside(self, message: Message) -> None:
+        """Move the content of a delivered transient message to disk if memory is short."""
+        if message.flags & (_LOGGED | _SPILLED) or self.budget.used < self.budget.limit or self.spill is None:
+            return
+        if self.spill.put(message):
+            message.flags |= _SPILLED
+            self.budget.used -= message.size()
+
+    def _take_back(self, message: Message) -> bool:
+        """Read a small content back; False if that fails. A large one is read as it leaves."""
+        content: Any = message.content
+        if not content.is_whole:
+            return True
+        try:
+            message.content = content[0]
+        except (OSError, PersistenceError) as error:
+            self._unreadable(f"a message that was put aside cannot be read: {error}", error)
+            return False
+        message.flags &= ~_SPILLED
+        self.budget.used += message.size()
+        return True
+
+    def _charged(self, message: Message) -> int:
+        """Bytes of a transient message that the budget has."""
+        return _OVERHEAD if message.flags & _SPILLED else message.size() + _OVERHEAD
 
     def _pop(self) -> Message | None:
         """The ready message with the lowest offset, with its content; None when there is none."""
@@ -402,6 +434,8 @@ class Queue(QueueHandle):
             message.header_size = found.header_size
             message.frame_count = found.frame_count
             message.frame_payload = found.frame_payload
+        elif message.flags & _SPILLED and not self._take_back(message):
+            return None
         heappop(self.requeued)
         if not self.requeued:
             self.reread.clear()
@@ -502,14 +536,14 @@ class Queue(QueueHandle):
             if not self.deleted:
                 self.log.settle(message.offset, message.gap, kind)
         else:
-            self.budget.used -= message.size() + _OVERHEAD
+            self.budget.used -= self._charged(message)
 
     def requeue(self, message: Message) -> None:
         """A delivered message returns to its place, marked as redelivered."""
         self.unacked_count -= 1
         if self.deleted:
             if not message.flags & _LOGGED:
-                self.budget.used -= message.size() + _OVERHEAD
+                self.budget.used -= self._charged(message)
             return
         message.flags |= _REDELIVERED
         if message.flags & _LOGGED:
@@ -653,7 +687,7 @@ class Queue(QueueHandle):
     def _drop_ready(self) -> None:
         for _, message in self.requeued:
             if not message.flags & _LOGGED:
-                self.budget.used -= message.size() + _OVERHEAD
+                self.budget.used -= self._charged(message)
         self.requeued = []
         self.reread = {}
         self._clear_ring()

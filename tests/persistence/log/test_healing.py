@@ -8,7 +8,8 @@ import pytest
 
 from persistence.errors import LogFailed, is_passing
 from persistence.files import FileCache
-from persistence.log.page_log import PageLog
+from persistence.log.memory import MemoryBudget
+from persistence.log.page_log import PageLog, PageRoom
 from persistence.log.queue_log import QueueLog
 from persistence.log.record import ACK
 from persistence.options import LogOptions
@@ -188,7 +189,15 @@ def test_cleaner_and_remover_outlive_a_fault_of_ours(monkeypatch: pytest.MonkeyP
 def test_transient_messages_wait_in_memory_for_space() -> None:
     disk = SimDisk()
     options = LogOptions(batch_bytes_max=1000, page_bytes_max=5000)
-    log = PageLog(disk, "paging", "q", options, InlineWorker(), FileCache(disk, 8, write=True))
+    log = PageLog(
+        disk,
+        "paging",
+        "q",
+        options,
+        InlineWorker(),
+        FileCache(disk, 8, write=True),
+        PageRoom(MemoryBudget(), 1 << 20),
+    )
     taken = []
     disk.fail("write", "paging", error=errno.ENOSPC)
     for offset in range(100):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 from amqp_router.protocol.message import Message
 from persistence.files import FileCache
-from persistence.log.page_log import PageLog
+from persistence.log.memory import MemoryBudget
+from persistence.log.page_log import PageLog, PageRoom
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import InlineWorker, ManualWorker, Node, message
@@ -66,7 +69,15 @@ def test_files_go_as_they_are_passed_and_elsewhere() -> None:
     # A file of some GB, removed on the event loop, kept everyone waiting for a third of a second.
     disk, janitor = SimDisk(), ManualWorker()
     options = LogOptions(batch_bytes_max=1000, page_bytes_max=5000)
-    log = PageLog(disk, "paging", "q", options, janitor, FileCache(disk, 8, write=True))
+    log = PageLog(
+        disk,
+        "paging",
+        "q",
+        options,
+        janitor,
+        FileCache(disk, 8, write=True),
+        PageRoom(MemoryBudget(), 1 << 20),
+    )
     for offset in range(200):
         log.append(page(offset, b"%d" % offset * 30))
     log.read(0, 1, 1, 1)
@@ -96,7 +107,10 @@ def test_all_page_logs_share_the_open_files() -> None:
     disk = SimDisk()
     options = LogOptions(batch_bytes_max=100, page_bytes_max=300)
     files = FileCache(disk, 4, write=True)
-    page_logs = [PageLog(disk, "paging", f"q{n}", options, InlineWorker(), files) for n in range(10)]
+    page_logs = [
+        PageLog(disk, "paging", f"q{n}", options, InlineWorker(), files, PageRoom(MemoryBudget(), 1 << 20))
+        for n in range(10)
+    ]
     for offset in range(30):
         for log in page_logs:
             log.append(page(offset, b"x" * 50))
@@ -109,3 +123,38 @@ def test_all_page_logs_share_the_open_files() -> None:
     for log in page_logs:
         log.delete()
     assert disk.open_files == 0
+
+
+def test_many_page_logs_share_the_room_for_batches_in_memory() -> None:
+    disk = SimDisk()
+    account = MemoryBudget()
+    room = PageRoom(account, 100_000)
+    files = FileCache(disk, 1000, write=True)
+    logs = [PageLog(disk, "paging", f"q{n}", LogOptions(), InlineWorker(), files, room) for n in range(100)]
+    for offset in range(20):
+        for number, log in enumerate(logs):
+            log.append(page(offset, b"%d." % number * 500))
+            assert room.used <= 100_000
+            assert account.held == room.used
+    assert room.used > 90_000
+    for number, log in enumerate(logs):
+        found, _ = log.read(0, 100, 100, 1 << 20)
+        assert [entry.body() for entry in found] == [b"%d." % number * 500] * 20
+        assert room.used <= 100_000
+    for log in logs:
+        log.delete()
+    assert room.used == account.held == 0
+
+
+def test_log_that_cannot_write_keeps_its_batch_and_does_not_fail_the_others() -> None:
+    disk = SimDisk()
+    room = PageRoom(MemoryBudget(), 10_000)
+    files = FileCache(disk, 1000, write=True)
+    logs = [PageLog(disk, "paging", f"q{n}", LogOptions(), InlineWorker(), files, room) for n in range(3)]
+    disk.fail("write", "q0", error=errno.EIO)
+    for offset in range(10):
+        for log in logs[: 1 if offset == 0 else 3][-2:]:
+            log.append(page(offset, bytes(1000)))
+    disk.hook = None
+    assert [entry.offset for entry in logs[0].read(0, 100, 100, 1 << 20)[0]] == [0]
+    assert [entry.offset for entry in logs[2].read(0, 100, 100, 1 << 20)[0]] == list(range(1, 10))

@@ -28,7 +28,7 @@ def declared(node: SimNode, name: str = "q", *, durable: bool = False) -> Queue:
 
 
 def pages(node: SimNode) -> list[str]:
-    return [name for name in node.disk.names if name.startswith("data/paging/")]
+    return [name for name in node.disk.names if name.startswith("data/paging/") and name.endswith(".page")]
 
 
 def test_queue_beyond_the_budget_waits_in_a_file() -> None:
