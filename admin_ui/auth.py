@@ -44,10 +44,10 @@ from amqp_router.auth import (
     User,
 )
 
-#: Seconds for which a verified password is not verified again, and how many are remembered.
+#: Seconds for which a verified password counts as verified, and how many the broker remembers.
 REMEMBER_S = 60.0
 REMEMBER_MAX = 1000
-#: Seconds after its last verification for which a password is verified even if others from there must wait.
+#: For so many seconds after its last success a password is checked even if others from there must wait.
 TRUST_S = 900.0
 
 #: Tags that open a part of the API. Each part is open to the tags after it as well, as in RabbitMQ.
@@ -56,7 +56,7 @@ POLICYMAKER = frozenset({"policymaker", "administrator"})
 MONITORING = frozenset({"monitoring", "administrator"})
 ADMINISTRATOR = frozenset({"administrator"})
 
-#: What RabbitMQ says to those without such a tag.
+#: RabbitMQ's text for callers without such a tag.
 REFUSALS = {
     MANAGEMENT: "Not management user",
     POLICYMAKER: "User not authorised to access object",
@@ -68,7 +68,7 @@ LOOPBACK_ONLY = "User can only log in via localhost"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A caller that has shown who it is."""
+    """A caller that has logged in."""
 
     user: User
 
@@ -104,12 +104,12 @@ class Identity:
         return self.has(ADMINISTRATOR) or self.enters(vhost)
 
     def sees(self, vhost: str) -> bool:
-        """Whether the caller may name ``vhost``: with an entry there, and whoever watches the whole node."""
+        """Whether the caller may name ``vhost``: it has an entry there, or may watch the whole node."""
         return self.has(MONITORING) or self.enters(vhost)
 
 
 class _NoBackend:
-    """Lets nobody in."""
+    """A backend that refuses everybody."""
 
     def login(self, credentials: Credentials) -> tuple[str, ...] | str:
         """See ``Backend``."""
@@ -120,9 +120,9 @@ class _NoBackend:
         return None
 
 
-#: Whoever calls what needs no login.
+#: The caller of a path that needs no login.
 NOBODY = Identity(User("", (), _NoBackend()))
-#: Of a password that was never verified.
+#: The time of verification of a password that was never verified.
 _UNKNOWN = (float("-inf"), -1, NOBODY.user)
 
 

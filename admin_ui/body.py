@@ -1,4 +1,4 @@
-"""Reads the body of a request, which may be too large or come too slowly."""
+"""Reads the body of a request; refuses one that is too large or too slow."""
 
 from __future__ import annotations
 

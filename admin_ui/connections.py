@@ -1,4 +1,4 @@
-"""Connections of HTTP clients: none keeps others out that shows no login or does not read.
+"""Connections of HTTP clients: one that has no login, or does not read, cannot keep others out.
 
 A connection is *dead weight* until a request on it has shown who calls, and while its client has not read for
 ten seconds. An address may have some of them; for one more, its oldest is closed. The same makes room when
@@ -28,10 +28,10 @@ from amqp_router.auth.throttle import network
 
 #: Connections of one address that are not logged in or do not read: a browser opens six to a page.
 WEIGHT_MAX = 64
-#: Seconds without progress after which a client does not read, and looks at it until it is closed.
+#: After so many seconds without progress a client counts as not reading; after so many looks it is closed.
 LOOK_S = 10.0
 LOOKS_MAX = 3
-#: Seconds after which a connection is closed on which no request is under way, nor comes to its end.
+#: Seconds after which a connection is closed if no request is in progress, or none completes.
 IDLE_S = 75.0
 #: Characters of a parser's complaint that the log repeats.
 REASON_MAX = 200
@@ -40,7 +40,7 @@ Event = Callable[..., None]
 
 
 class Connection(web.RequestHandler):
-    """One client. What it sends may be no HTTP at all: that never reaches the application."""
+    """One client. Input that is not HTTP never reaches the application."""
 
     def __init__(self, manager: web.Server, doors: Doors, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -77,13 +77,13 @@ class Connection(web.RequestHandler):
         self._doors.light(self)
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it is answered: see whether it reads at all."""
+        """The client reads slower than it is answered: watch whether it reads at all."""
         super().pause_writing()
         self._looks = 0
         self._look_later()
 
     def resume_writing(self) -> None:
-        """It does."""
+        """The client reads again."""
         if self._has_login:
             self._doors.light(self)
         self._stop_looking()
@@ -126,7 +126,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no HTTP with the headers of all replies."""
+        """Answer input that is not HTTP, with the headers of all replies."""
         if isinstance(exc, UnicodeEncodeError):  # of a header (Expect) that aiohttp would repeat
             status, message = 400, "a header is not UTF-8"
         response = super().handle_error(request, status, exc, message)
@@ -134,7 +134,7 @@ class Connection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """Tell faults of ours with their traceback, and those of clients seldom and in one line."""
+        """Log our own faults with their traceback, faults of clients seldom and in one line."""
         error = kwargs.get("exc_info")
         if isinstance(error, (HttpProcessingError, UnicodeEncodeError)):
             reason = getattr(error, "message", "a header is not UTF-8")

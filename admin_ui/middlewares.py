@@ -1,4 +1,4 @@
-"""What holds for every reply: security headers, and that no error of a handler ends more than its request.
+"""Applies to every reply: security headers, and an error of a handler ends only its own request.
 
 Source: RabbitMQ's HTTP API (``vary``); OWASP's list of secure headers.
 """
@@ -28,7 +28,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Server": "amqp-router",
 }
-#: Methods of what is read only.
+#: Methods of a path that can only be read.
 READS = "HEAD, GET, OPTIONS"
 VARY = "accept, accept-encoding, origin"
 
@@ -43,7 +43,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 @web.middleware
 async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn refusals into their replies, and what nobody expected into a 500 that says where to look."""
+    """Turn refusals into their replies, and unexpected errors into a 500 that says where to look."""
     try:
         return await handler(request)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Proxies in front of the admin server, and whom they speak for.
+"""Proxies in front of the admin server, and the clients behind them.
 
 A proxy names its client in the header ``X-Forwarded-For``. Everybody can send that header, so it counts only
 from addresses that the option ``trusted_proxies`` names; of several names the last counts that is no such
@@ -25,14 +25,14 @@ class Proxies:
         self._networks = [ipaddress.ip_network(name, strict=False) for name in names]
 
     def trust(self, address: str) -> bool:
-        """Whether what comes from ``address`` is a proxy's."""
+        """Whether ``address`` is that of a trusted proxy."""
         if not self._networks:
             return False
         parsed = _parse(address)
         return parsed is not None and any(parsed in network for network in self._networks)
 
     def client(self, peer: str, forwarded: Iterable[str]) -> str:
-        """Who calls: ``peer``, or whom it speaks for by its headers ``X-Forwarded-For``."""
+        """The client's address: ``peer``, or if that is a proxy, the one in its ``X-Forwarded-For``."""
         if not self.trust(peer):
             return peer
         names = [name.strip() for header in forwarded for name in header.split(",")]

@@ -17,8 +17,8 @@ from vhosts.patterns import LIMIT_S, Pattern, TooSlow, compile_pattern
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
-#: Longest filter taken (characters): a longer one is no name anybody types. Memory that RE2 may take for one
-#: (bytes): it bounds the time.
+#: Longest filter (characters); nobody types a longer name. Memory that RE2 may use for one (bytes), which
+#: also bounds its time.
 NAME_MAX = 1000
 PATTERN_MEMORY_BYTES = 32 << 10
 #: Parameters that ask for samples, as <name>_age and <name>_incr in seconds.
@@ -34,16 +34,16 @@ Columns: TypeAlias = "dict[str, Columns | None]"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The part of a list that is wanted."""
+    """The part of a list that the request asks for."""
 
     number: int
     size: int
-    #: What the names contain, in lower case: the filter does not tell cases apart, as in RabbitMQ.
+    #: The text that names must contain, in lower case: the filter ignores case, as in RabbitMQ.
     name: str
     pattern: Pattern | None
 
     def admits(self, names: list[str]) -> list[bool]:
-        """Whether the filter lets objects of these few names through.
+        """For a few names: whether the filter accepts each.
 
         Raises:
             ApiError: the expression takes too long to match (400).
@@ -145,7 +145,7 @@ def cut(page: Page, rows: list[Any]) -> list[Any]:
 
 
 def envelope(page: Page, total: int, filtered: int, items: int) -> dict[str, Any]:
-    """What surrounds the items of a page."""
+    """The fields beside the items of a page."""
     return {
         "filtered_count": filtered,
         "item_count": items,
@@ -189,7 +189,7 @@ def _columns(text: str) -> Columns:
 
 
 def sort_key(document: Any, path: list[str]) -> tuple[int, Any]:
-    """Where a document stands in the order; a missing value counts as 0. Numbers come before texts."""
+    """The sort key of a document. A missing value counts as 0; numbers come before texts."""
     value: Any = document
     for name in path:
         value = value.get(name, 0) if isinstance(value, dict) else 0

@@ -22,7 +22,7 @@ from aiohttp import web
 
 JSON = "application/json"
 CHALLENGE = 'Basic realm="RabbitMQ Management"'
-#: Bodies below are not worth compressing (bytes).
+#: Smaller bodies are not compressed (bytes).
 COMPRESS_MIN = 1024
 #: Time that rows may be built before the event loop gets its turn.
 TURN_S = 0.003
@@ -57,24 +57,24 @@ def not_found() -> ApiError:
 
 
 def method_not_allowed(method: str, allow: str) -> ApiError:
-    """The path takes other methods only."""
+    """405: the path takes other methods only."""
     reason = f"{method} is not served here, nothing was changed; what is: {allow}"
     return ApiError(405, "method_not_allowed", reason, headers={"Allow": allow})
 
 
 def bad_request(reason: Any, error: str = "bad_request") -> ApiError:
-    """The request makes no sense."""
+    """400: the request is not valid."""
     return ApiError(400, error, reason)
 
 
 def login_failed(*, challenge: bool) -> ApiError:
-    """Nobody of that name and password."""
+    """401: no user has this name and password."""
     headers = {"WWW-Authenticate": CHALLENGE} if challenge else {}
     return ApiError(401, "not_authorized", "Login failed", headers=headers)
 
 
 def not_authorised(reason: str) -> ApiError:
-    """We know who it is, and it may not."""
+    """401: the user is known and lacks the right."""
     return ApiError(401, "not_authorised", reason)
 
 

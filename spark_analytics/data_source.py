@@ -35,7 +35,7 @@ class AmqpRouterSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Here and not in schema(), which Spark leaves out where the user gives a schema.
+        # Here and not in schema(), because Spark does not call schema() if the user gives one.
         self._asked = parse_options(_ours(options))
         self._logs: list[Log] = take_snapshot(self._asked)
         check_offsets(self._logs, self._asked)
@@ -47,15 +47,15 @@ class AmqpRouterSource(DataSource):
 
     def schema(self) -> str:
         """The wanted columns."""
-        # As text: StructType.fromDDL needs a SparkContext, which planning workers have not.
+        # As text: StructType.fromDDL needs a SparkContext, and planning workers have none.
         return ddl(self._asked.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for one query."""
         _check_schema(schema, self._asked)
         logs, self._logs = self._logs, []  # or every task would get the whole snapshot with its reader
-        # Without pushFilters: Spark uses the plan of a scan whose filters were pushed for another scan of the
-        # same table with other filters (docs/spark-pushdown.md). Options narrow what is read.
+        # Without pushFilters: Spark would reuse a plan with pushed filters for other scans of the same table,
+        # whose filters differ (docs/spark-pushdown.md). Options narrow what is read.
         return Reader(logs, self._asked, schema, self.cores)
 
     def streamReader(self, schema: StructType) -> NoReturn:

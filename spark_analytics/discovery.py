@@ -1,4 +1,4 @@
-"""Which data directories and which logs there are, and whether every log that is promised is among them.
+"""Finds the data directories and their logs, and checks that every log with a mark is there.
 
 What the file ``synced`` has a mark for must be there: a log whose folder or ``log.json`` is gone would
 otherwise be fewer rows without a word. A log that was deleted meanwhile has no mark when it is read again.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class AnalyticsError(Exception):
-    """Base of this package's errors."""
+    """Base of all errors of this package."""
 
 
 class OptionError(AnalyticsError, ValueError):

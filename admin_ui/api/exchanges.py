@@ -93,7 +93,7 @@ def bindings_of_vhost(call: Call) -> Rows:
 
 
 def bindings_of_source(call: Call) -> Rows:
-    """What an exchange routes by."""
+    """The bindings whose source is the exchange."""
     vhost = call.vhost()
     exchange = _exchange(call, vhost)
     if exchange.name == "":
@@ -102,14 +102,14 @@ def bindings_of_source(call: Call) -> Rows:
 
 
 def bindings_of_destination(call: Call) -> Rows:
-    """What leads to an exchange."""
+    """The bindings whose destination is the exchange."""
     vhost = call.vhost()
     found = vhost.bindings.of_destination(_exchange(call, vhost))
     return _rows([(vhost.name, binding) for binding in found])
 
 
 def bindings_of_queue(call: Call) -> Rows:
-    """What leads to a queue, the default exchange first."""
+    """The bindings whose destination is the queue; that of the default exchange comes first."""
     vhost = call.vhost()
     queue = vhost.queues.get(call.part("queue"))
     if queue is None:

@@ -1,4 +1,4 @@
-"""Virtual hosts, users and permissions; and the lists of what users could have and cannot have here."""
+"""Virtual hosts, users and permissions; and empty lists of what this broker does not have."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def one_permission(call: Call) -> dict[str, Any]:
     return vhosts.permission(row)
 
 
-# -- what RabbitMQ has and we have none of ----------------------------------------------------------
+# -- objects that only RabbitMQ has -----------------------------------------------------------------
 
 
 def none(call: Call) -> list[Any]:

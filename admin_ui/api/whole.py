@@ -16,7 +16,7 @@ from admin_ui.endpoints import Call, Endpoint, Rows
 from admin_ui.replies import Body, dumps, not_found
 
 INDEX = "/api/index.html"
-#: What may not stand in the name of a file to download.
+#: Characters that the name of a downloaded file may not have.
 UNSAFE = re.compile(r"[^\w.-]", re.ASCII)
 
 

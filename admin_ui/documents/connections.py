@@ -9,7 +9,7 @@ from admin_ui.documents.tables import table
 from amqp_router.connection.states import ConnectionState
 from amqp_router.metrics import CHANNEL, CONNECTION
 
-#: Of TLS, which this listener does not speak.
+#: Fields about TLS, which this listener does not speak.
 _NO_TLS: dict[str, Any] = {
     "peer_cert_issuer": "",
     "peer_cert_subject": "",
@@ -20,7 +20,7 @@ _NO_TLS: dict[str, Any] = {
     "ssl_key_exchange": "",
     "ssl_protocol": "",
 }
-#: Of transactions and quorum queues, which there are none of.
+#: Fields about transactions and quorum queues, which this broker does not have.
 _NO_TRANSACTIONS: dict[str, Any] = {
     "acks_uncommitted": 0,
     "messages_uncommitted": 0,

@@ -9,8 +9,8 @@ from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, wi
 from admin_ui.documents.tables import table
 from amqp_router.metrics import QUEUE
 
-#: What RabbitMQ tells of its processes and of policies, mirrors and single active consumers, and we have no
-#: counterpart of; shared by all documents and never changed.
+#: RabbitMQ's fields about its processes, policies, mirrors and single active consumers, which this broker
+#: does not have. All documents share them, and nobody changes them.
 _NEUTRAL: dict[str, Any] = {
     **NO_PROCESS,
     "effective_policy_definition": {},

@@ -36,7 +36,7 @@ GROWTH_PART = 0.02
 GROWTH_LARGE = 1000
 MINUTE = 60 // INTERVAL_S
 THIRDS = (MINUTE, MINUTE * 2 // 3, MINUTE // 3, 0)
-#: Consumers that hold messages and did nothing for so long (ticks) are stuck.
+#: Consumers that hold messages and do nothing for so many ticks are stuck.
 STUCK_TICKS = MINUTE
 #: The disk's trend is that of the last 5 minutes; it is reported if it leads to a full disk within 6 hours.
 TREND_TICKS = 5 * MINUTE
@@ -207,7 +207,7 @@ def growth(history: History | None) -> int:
 
 
 def is_growing(history: History | None, grown: int) -> bool:
-    """Whether growth by ``grown`` messages in a minute is worth a word."""
+    """Whether growth by ``grown`` messages in a minute is worth reporting."""
     if history is None or grown < GROWTH_MIN:
         return False
     return grown >= min(GROWTH_LARGE, GROWTH_PART * history.value(_READY))

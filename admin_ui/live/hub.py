@@ -1,4 +1,4 @@
-"""Reads what is watched, once for all who watch, and tells them that there is something new."""
+"""Reads each watched topic once for all viewers, and tells them when it has changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from admin_ui.sessions import current
 from admin_ui.state import STATE, State
 
 PERIOD_S = 1.0
-#: Part of the event loop that reading may take: when it takes longer, the period gets longer.
+#: Share of the event loop's time for reading: if reading takes more, the period grows.
 SHARE = 0.02
 #: Rows read between two looks at the clock.
 SLICE_ROWS = 64
@@ -62,7 +62,7 @@ class Viewer:
         self.wake.set()
 
     def is_welcome(self) -> bool:
-        """Whether what was found out at its start still holds. Keeps its session from ending for idleness."""
+        """Whether the viewer may still watch. Also keeps its session from ending for idleness."""
         if self._generation != self._users_generation():
             return False
         return not self._by_session or current(self.request) is not None

@@ -1,12 +1,12 @@
 """Makes guessing passwords over AMQP slow.
 
-Two counts of failures do it. That of a user from an address makes further attempts of that user from there be
-refused without a look at the password, for a while. That of an address with any user only delays the answers
-to wrong passwords: a right one is answered at once, whatever others behind the same address (of a proxy, of a
-translation of addresses) try.
+It counts failures in two ways. The count of a user from an address refuses that user's further attempts from
+there for a while, without checking the password. The count of an address with any user only delays the
+answers to wrong passwords. A right one is answered at once, whatever others behind the same address (of a
+proxy, of a translation of addresses) try.
 
 A name and password that were right from that address within the last day are always looked at:
-who comes back is not held up by what others try under the same name. The same wrong password again is no new
+a returning client does not wait because others try the same name. The same wrong password again is no new
 guess and does not count, so a program with an old one locks nobody out.
 
 This differs from RabbitMQ, which lets clients guess as fast as it can answer.
@@ -31,7 +31,7 @@ TRUST_MAX = 10_000
 
 
 class Guard:
-    """Lets users in; slow for those who guess."""
+    """Checks logins, and slows down those who guess."""
 
     def __init__(self, authenticator: Authenticator, clock: Callable[[], float] = time.monotonic) -> None:
         self._authenticator = authenticator

@@ -1,4 +1,4 @@
-"""Counts wrong passwords, and says who has to wait for how long.
+"""Counts wrong passwords, and says how long each client has to wait.
 
 The first failures cost nothing, since people mistype. From then on each one doubles the wait until the next
 attempt of that user from that address, and, at a higher number, of that address with any user. Over AMQP the
@@ -24,7 +24,7 @@ DELAY_MAX_S = 5.0
 #: Longest wait (s), and how long a failure is remembered (s).
 WAIT_MAX_S = 60.0
 FORGET_S = 900.0
-#: The same wrong password again is told at most so often (s).
+#: The same wrong password again is logged once in this time (s).
 TELL_S = 60.0
 #: Entries kept, of failures and of wrong guesses each; beyond, the oldest are forgotten.
 ENTRIES_MAX = 10_000
@@ -72,14 +72,14 @@ class Throttle:
             raise TooManyFailures(wait_s)
 
     def delay_s(self, address: str) -> float:
-        """How long the answer to a wrong password from that address is held back."""
+        """Seconds by which the answer to a wrong password from that address is delayed."""
         count, last = self._failures.get((network(address), None), (0, 0.0))
         if count <= FREE_ADDRESS or self._clock() - last > FORGET_S:
             return 0.0
         return min(DELAY_MAX_S, 2.0 ** min(count - FREE_ADDRESS - 2, 10))
 
     def is_news(self, address: str, user: bytes) -> bool:
-        """Whether the log should tell that this user was not looked at: it tells it once a minute."""
+        """Whether to log that this user's attempt was refused unchecked: once a minute."""
         return self._tells(f"{network(address)}\0".encode() + user[:NAME_MAX], self._clock())
 
     def failed(self, address: str, user: bytes, guess: bytes) -> bool:

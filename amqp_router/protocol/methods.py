@@ -316,7 +316,7 @@ class ExchangeDeleteOk(Method):
 
 @_method(40, 30, "exchange.bind", "(short) shortstr shortstr shortstr bit table")
 class ExchangeBind(Method):
-    """RabbitMQ's extension: what ``source`` takes goes to the exchange ``destination`` too."""
+    """RabbitMQ's extension: messages that match this binding at ``source`` go to ``destination`` too."""
 
     destination: str = ""
     source: str = ""
@@ -445,7 +445,7 @@ class BasicConsumeOk(Method):
 
 @_method(60, 30, "basic.cancel", "shortstr bit")
 class BasicCancel(Method):
-    """Also sent by the server when a consumer ends without the client's doing, if the client can take it."""
+    """The server sends it too when it ends a consumer, to clients with that capability."""
 
     consumer_tag: str = ""
     nowait: bool = False
