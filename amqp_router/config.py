@@ -371,7 +371,8 @@ def default_text(info: FieldInfo) -> str:
         return str(value).lower()
     if _extra(info, "unit") == "bytes":
         return next(
-            (f"{value // n} {u}" for n, u in ((MIB, "MiB"), (KIB, "KiB")) if value % n == 0), str(value)
+            (f"{value // n} {u}" for n, u in ((MIB, "MiB"), (KIB, "KiB")) if value and value % n == 0),
+            str(value),
         )
     return f"{value:g}" if isinstance(value, float) else str(value)
 
