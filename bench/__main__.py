@@ -42,6 +42,9 @@ def main() -> int:
         action="store_true",
         help="what the routing log costs: our broker with and without it, taking turns, in those scenarios",
     )
+    parser.add_argument(
+        "--against", type=Path, metavar="DIR", help="also an earlier checkout, compiled there, taking turns"
+    )
     parser.add_argument("--uncompiled", action="store_true", help="run our broker from source")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8, help="for each run")
@@ -73,6 +76,10 @@ def main() -> int:
             )
             without.name = "no routing log"
             brokers.append(without)
+        if args.against:
+            earlier = RouterProcess(directory / "earlier", tree=args.against.resolve())
+            earlier.name = "earlier"
+            brokers.append(earlier)
         if args.rabbitmq:
             brokers.append(RabbitProcess(directory / "rabbitmq"))
         for broker in brokers:
