@@ -62,6 +62,10 @@ def salvage(
 
 def _find(data_dir: Path, queue: str, vhost: str) -> Path:
     """The partition's directory of a queue, by its name or the name of its folder."""
+    if not data_dir.is_dir():
+        raise LogDirectoryError(
+            f"{data_dir}: is not a directory; name the folder given to `amqp-router serve --data-dir`"
+        )
     found = []
     for folder in sorted(data_dir.glob("queues/*")) + sorted(data_dir.glob("quarantine/*")):
         directory = folder / "0"

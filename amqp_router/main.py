@@ -52,8 +52,9 @@ examples:
   amqp-router serve --amqp-port 0 --admin-port 0 --data-dir /tmp/try --ready-file /tmp/ready.json
   amqp-router serve --config /etc/amqp-router.toml --log-format json
   amqp-router options                            every option with type, default and meaning
-  amqp-router log inspect data                   what each log holds
-  amqp-router log verify data                    check every byte of the logs
+  amqp-router log inspect                        what each log of ./data holds
+  amqp-router log verify --data-dir /var/lib/amqp-router
+                                                 check every byte of the logs
   amqp-router analytics stats                    how many messages went where
 """
 
@@ -72,21 +73,21 @@ An option can also stand in the file (amqp_port = 5673) or in the environment (A
 LOG_EXAMPLES = {
     "inspect": """\
 examples:
-  amqp-router log inspect data                          every durable queue and routing log
-  amqp-router log inspect data --filter orders --sort size
-  amqp-router log inspect data --format json | jq '.logs[] | select(.waiting > 1000) | .name'
+  amqp-router log inspect                               every durable queue and routing log of ./data
+  amqp-router log inspect --data-dir /var/lib/amqp-router --filter orders --sort size
+  amqp-router log inspect --format json | jq '.logs[] | select(.waiting > 1000) | .name'
 
 exit code 0 if a broker could open every log, otherwise 1""",
     "verify": """\
 example:
-  amqp-router log verify data
+  amqp-router log verify --data-dir /var/lib/amqp-router
 
 exit code 0 if every log is intact, 1 if one is damaged""",
     "salvage": """\
 examples:
-  amqp-router log salvage data orders orders.jsonl
-  amqp-router log salvage data orders orders.jsonl --vhost tenant
-  amqp-router log salvage data 1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed orders.jsonl
+  amqp-router log salvage orders orders.jsonl
+  amqp-router log salvage orders orders.jsonl --data-dir /var/lib/amqp-router --vhost tenant
+  amqp-router log salvage 1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed orders.jsonl
 
 exit code 0 if every message is there, 1 if some are missing, 2 if there is no such log, or FILE exists""",
 }
@@ -107,7 +108,7 @@ amqp-router {version} is ready.
 
 To try in another terminal:
   README.md, "Five minutes"        a first publisher and consumer in Python
-  .venv/bin/amqp-router log inspect {data_dir}
+  .venv/bin/amqp-router log inspect --data-dir {data_dir}
                                    what the durable queues hold
   make demo                        336,776 real flights; every count is checked
 
@@ -204,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
         "log",
         help=log_help,
         description="Look into the logs of a data directory. Nothing is changed, and the broker may run.",
-        epilog="examples:\n  amqp-router log inspect data\n  amqp-router log verify data",
+        epilog="examples:\n  amqp-router log inspect\n  amqp-router log verify --data-dir DIR",
         formatter_class=raw,
     )
     log_commands = log_parser.add_subparsers(
@@ -221,7 +222,7 @@ def _parser() -> argparse.ArgumentParser:
             epilog=LOG_EXAMPLES[name],
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        sub_parser.add_argument("directory", type=Path, help="a data directory; its broker may run")
+        _add_data_dir(sub_parser)
         sub_parser.set_defaults(run=verify_logs if name == "verify" else inspect_logs)
         if name == "inspect":
             sub_parser.add_argument(
@@ -248,16 +249,34 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """The option, and the directory as the first argument, which is how older versions took it."""
+    parser.add_argument("directory", type=Path, nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="data directory (default: data)")
+
+
+def _data_dir(args: argparse.Namespace) -> Path:
+    """The data directory that a ``log`` command was given.
+
+    Raises:
+        LogDirectoryError: it was given twice.
+    """
+    if args.directory is not None and args.data_dir is not None:
+        raise LogDirectoryError(f"unknown argument: {args.directory}; --data-dir names the data directory")
+    given: Path = args.directory or args.data_dir or Path("data")
+    return given
+
+
 def _add_salvage(log_commands: Any) -> None:
     text = "write the waiting messages of a damaged queue that can be read to a file, as JSON lines"
     parser = log_commands.add_parser(
         "salvage",
         help=text,
-        description=text.capitalize() + ". Says which offsets are missing, and changes no log.",
+        description=f"{text[0].upper()}{text[1:]}. Say which offsets are missing. No log is changed.",
         epilog=LOG_EXAMPLES["salvage"],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", type=Path, help="a data directory")
+    _add_data_dir(parser)
     parser.add_argument("queue", help="the queue's name, or that of its folder in queues or quarantine")
     parser.add_argument("out", metavar="FILE", type=Path, help="a new file")
     parser.add_argument("--vhost", metavar="NAME", default="/", help="the queue's virtual host (default: /)")
@@ -286,7 +305,7 @@ def list_options(args: argparse.Namespace) -> int:
 
 def inspect_logs(args: argparse.Namespace) -> int:
     """Print what each log holds; 1 if one cannot be opened."""
-    inspection = log_inspect.inspect(args.directory)
+    inspection = log_inspect.inspect(_data_dir(args))
     found = log_inspect.selected(inspection.found, args.filter, args.sort)
     if args.format == "json":
         print(log_inspect.json_text(inspection, found))
@@ -297,14 +316,14 @@ def inspect_logs(args: argparse.Namespace) -> int:
 
 def verify_logs(args: argparse.Namespace) -> int:
     """Print whether each log is as written; 1 if something is damaged."""
-    lines, whole = log_command.check(args.directory)
+    lines, whole = log_command.check(_data_dir(args))
     print(*lines, sep="\n")
     return OK if whole else FAILED
 
 
 def salvage_log(args: argparse.Namespace) -> int:
     """Write what is readable of a log, print what is missing; 1 if something is."""
-    lines, whole = log_salvage.salvage(args.directory, args.queue, args.vhost, args.out, _progress)
+    lines, whole = log_salvage.salvage(_data_dir(args), args.queue, args.vhost, args.out, _progress)
     print(*lines, sep="\n")
     return OK if whole else FAILED
 

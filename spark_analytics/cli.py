@@ -17,7 +17,7 @@ from typing import Any
 
 from .errors import AnalyticsError, MissingExtra, NoJava, OptionError
 from .java import prepare
-from .terminal import shown, shown_json, shown_lines
+from .terminal import shown, shown_json, shown_lines, size_text
 
 OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
 #: A file or a pipe gets whole names, however long.
@@ -184,7 +184,7 @@ def _stats(args: argparse.Namespace) -> int:
     else:
         _print(figures, titles, args.top)
         where = "by Arrow in this process" if is_small else "by Spark"
-        print(f"counted {where}: {size / 1e6:,.1f} MB of log", file=sys.stderr)
+        print(f"counted {where}: {size_text(size)} of log", file=sys.stderr)
     if args.plot:
         _plot(figures, titles, args.plot)
         print(f"drawn into {args.plot}", file=sys.stderr)
@@ -257,7 +257,12 @@ def _check(args: argparse.Namespace) -> int:
 
 
 #: Options of the data source by the flags that set them.
-_FLAGS = {"vhosts": "--vhost", "startingTimestamp": "--since", "endingTimestamp": "--until"}
+_FLAGS = {
+    "vhosts": "--vhost",
+    "queues": "--queue",
+    "startingTimestamp": "--since",
+    "endingTimestamp": "--until",
+}
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:

@@ -18,6 +18,9 @@ from .options import ReadOptions
 from .schema import nearest
 from .synced import Marks, read_marks
 
+#: An error lists no more names than this.
+_LISTED_MAX = 20
+
 
 class Node(NamedTuple):
     """A data directory; ``id`` was made once by its broker and goes with the data."""
@@ -152,13 +155,13 @@ def check_names(nodes: Iterable[Node], found: list[Described], options: ReadOpti
                 for log in discover(node, table)
             }
             if vhost not in known:
-                raise OptionError(_unknown("vhosts", "virtual host", vhost, known))
+                raise OptionError(unknown("vhosts", "virtual host", vhost, known))
     chosen = [log for log in found if wanted(log, options)]
     if options.table == "messages":
         known = {log.queue for log in found if selection.vhosts is None or log.vhost in selection.vhosts}
         for queue in sorted(selection.queues or ()):
             if queue not in known:
-                raise OptionError(_unknown("queues", "durable queue", queue, known))
+                raise OptionError(unknown("queues", "durable queue", queue, known))
     most = max((log.partitions for log in chosen), default=0)
     for number in sorted(selection.partitions or ()):
         if chosen and number >= most:
@@ -167,9 +170,10 @@ def check_names(nodes: Iterable[Node], found: list[Described], options: ReadOpti
             )
 
 
-def _unknown(option: str, what: str, name: str, known: set[str]) -> str:
+def unknown(option: str, what: str, name: str, known: set[str]) -> str:
+    """The text of the error for a name that nothing has; ``what`` is the kind of thing."""
     text = f"option {option!r}: there is no {what} {name!r}"
-    listing = "these logs name none" if not known else nearest(name, sorted(known))
+    listing = "these logs name none" if not known else nearest(name, sorted(known), _LISTED_MAX)
     return f'{text}; {listing} (a name with a comma or a blank at its ends is written as JSON: ["a,b"])'
 
 

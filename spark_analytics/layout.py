@@ -18,6 +18,8 @@ DATA_LAYOUT = 1
 DESCRIPTION = "log.json"
 FORMAT_VERSION = 0
 QUEUES, ROUTING = "queues", "routing"
+#: The database of declarations, an SQLite file.
+DEFINITIONS = "definitions.sqlite"
 LOG_SUFFIX, INDEX_SUFFIX, NAMES_SUFFIX = ".log", ".index", ".names"
 NAME_DIGITS = 20
 

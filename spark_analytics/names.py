@@ -20,8 +20,9 @@ class Names:
 
     def __init__(self, exchanges: list[str], queues: list[list[str]], fanouts: list[int]) -> None:
         self.count = len(exchanges)
-        self._exchange_names = exchanges
-        self._queue_names = queues
+        #: Names per route; a number that is no route has "" and no queues.
+        self.exchange_names = exchanges
+        self.queue_names = queues
         self.exchange = pa.array(exchanges, pa.string())
         self.queues = pa.array(queues, pa.list_(pa.field("element", pa.string())))
         # Not the number of names: reply queues share one, and very many are not all named.
@@ -33,9 +34,9 @@ class Names:
             return None
         flags = np.ones(self.count, np.bool_)
         if exchanges is not None:
-            flags &= np.array([name in exchanges for name in self._exchange_names], np.bool_)
+            flags &= np.array([name in exchanges for name in self.exchange_names], np.bool_)
         if queues is not None:
-            flags &= np.array([not set(names).isdisjoint(queues) for names in self._queue_names], np.bool_)
+            flags &= np.array([not set(names).isdisjoint(queues) for names in self.queue_names], np.bool_)
         return flags
 
 

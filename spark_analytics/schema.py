@@ -143,9 +143,10 @@ def arrow_schema(columns: Iterable[Column]) -> Any:
     return pa.schema([pa.field(column.name, arrow_type(column.sql)) for column in columns])
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'? There are: ...``."""
+def nearest(name: str, known: Iterable[str], listed_max: int = 100) -> str:
+    """``did you mean 'x'? there are: ...``; at most ``listed_max`` names are listed."""
     names = list(known)
     close = get_close_matches(name.lower(), names, 1, 0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}there are: {', '.join(names)}"
+    more = f" and {len(names) - listed_max} more" if len(names) > listed_max else ""
+    return f"{hint}there are: {', '.join(name or repr(name) for name in names[:listed_max])}{more}"

@@ -17,6 +17,7 @@ from . import layout
 from .checkpoints import NodeCheckpoint
 from .discovery import Described, Node, check_names, check_promised, discover, find_nodes, wanted
 from .errors import CorruptLog, IncompleteDirectory
+from .known import check_routed_names
 from .options import ReadOptions
 from .segments import BadBatch, iterate_batches
 from .synced import Mark, Marks, read_marks
@@ -84,6 +85,8 @@ def take_snapshot(options: ReadOptions) -> list[Log]:
         check_promised(node, found, marks, options)
         logs += _logs(node, found, marks, options)
     check_names(nodes, described, options)
+    if options.table == "routing":
+        check_routed_names(nodes, described, options)
     return logs
 
 

@@ -24,6 +24,18 @@ def shown_json(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
 
 
+def size_text(size: int) -> str:
+    """``512 B``, ``1.5 KiB``, ``64.0 MiB``: as ``amqp-router log inspect`` writes sizes."""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1024 or unit == "TiB":
+            break
+    return f"{value:,.1f} {unit}"
+
+
 def _json_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

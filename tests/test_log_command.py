@@ -241,6 +241,28 @@ def test_directory_without_logs(tmp_path: Path, capsys: pytest.CaptureFixture[st
         check(tmp_path / "none")
 
 
+def test_the_data_directory_is_named_as_in_other_commands(
+    stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--data-dir``, or the first argument, or ./data."""
+    (tmp_path / "data").symlink_to(stopped)
+    monkeypatch.chdir(tmp_path)
+    for command, *rest in (["inspect"], ["verify"], ["salvage", "queue a", "FILE"]):
+        outputs = []
+        for options in (["--data-dir", str(stopped)], [str(stopped)], []):
+            out = tmp_path / f"{len(outputs)}.jsonl"
+            more = [str(out) if argument == "FILE" else argument for argument in rest]
+            assert main(["log", command, *options, *more]) == 0
+            outputs.append(capsys.readouterr().out.replace(str(out), "FILE").replace(str(stopped), "data"))
+            out.unlink(missing_ok=True)
+        assert outputs[0]
+        assert outputs == [outputs[0]] * 3
+    assert main(["log", "verify", str(stopped), "--data-dir", str(stopped)]) == 2
+    assert "--data-dir names the data directory" in capsys.readouterr().err
+    assert main(["log", "salvage", "--data-dir", "none", "a", "b"]) == 2
+    assert "none: is not a directory" in capsys.readouterr().err
+
+
 def test_sizes() -> None:
     assert [size_text(size) for size in (0, 1023, 1536, 64 << 20, 5 << 50)] == [
         "0 B",

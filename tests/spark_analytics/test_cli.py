@@ -16,6 +16,7 @@ import pytest
 
 from amqp_router.main import main
 from spark_analytics import doctor, spark_session
+from spark_analytics.terminal import size_text
 
 from .encoder import (
     Run,
@@ -89,9 +90,18 @@ def test_small_data_starts_no_spark(
 ) -> None:
     monkeypatch.delattr(spark_session, "session")
     assert main(["analytics", "stats", "--data-dir", str(data)]) == 0
-    assert "counted by Arrow in this process: 0.0 MB of log" in capsys.readouterr().err
+    [segment] = data.glob("routing/*/0/*.log")
+    assert f"counted by Arrow in this process: {segment.stat().st_size} B of log\n" in capsys.readouterr().err
     assert main(["analytics", "stats", "--data-dir", str(data), "--vhost", "x"]) == 2
     assert "there is no virtual host 'x'" in capsys.readouterr().err
+    amqp = ["--timestamp", "amqp", "--queue", "x"]
+    assert main(["analytics", "stats", "--data-dir", str(data), *amqp]) == 2
+    assert "analytics: --queue: there is no durable queue 'x'" in capsys.readouterr().err
+
+
+def test_sizes() -> None:
+    sizes = [size_text(size) for size in (0, 1023, 1536, 64 << 20, 5 << 50)]
+    assert sizes == ["0 B", "1023 B", "1.5 KiB", "64.0 MiB", "5,120.0 TiB"]
 
 
 @pytest.mark.parametrize("more", [[], ["--timestamp", "amqp"], ["--top", "1"], ["--since", "2100-01-01"]])

@@ -9,7 +9,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, insert
 
+from persistence.definitions.schema import EXCHANGES, METADATA
 from persistence.log.checkpoint import LogState, SegmentState, pack_file, pack_log
 from spark_analytics import snapshot
 from spark_analytics.arrow import end_offsets, read_arrow
@@ -272,6 +274,12 @@ def test_one_directory_under_two_names(tmp_path: Path) -> None:
     [
         ({"vhosts": "/x"}, "there is no virtual host '/x'; did you mean '/'"),
         ({"table": "messages", "queues": "job"}, "there is no durable queue 'job'; did you mean 'jobs'"),
+        ({"queues": "al"}, "option 'queues': there is no queue 'al'; did you mean 'all'"),
+        (
+            {"exchanges": "fligths"},
+            "option 'exchanges': there is no exchange 'fligths'; did you mean 'flights'",
+        ),
+        ({"queues": "all,q,nothing"}, "there is no queue 'nothing'; there are: all, jobs, mail, q "),
         ({"partitions": "2"}, "there is no partition 2; there are 0 to 1"),
         ({"table": "messages", "partitions": "1"}, "there is no partition 1; there are 0 to 0"),
     ],
@@ -280,6 +288,27 @@ def test_unknown_names(tmp_path: Path, options: dict[str, str], text: str) -> No
     live_directory(tmp_path)
     with pytest.raises(OptionError, match=text):
         read_arrow(tmp_path, **options)
+
+
+def test_names_that_have_no_events_or_no_declaration(tmp_path: Path) -> None:
+    """The routing log knows deleted queues, and durable ones to which nothing was routed."""
+    data = tmp_path / "data"
+    live_directory(data)
+    assert read_arrow(data, queues="all").num_rows == 36  # no queue of that name has a log
+    assert read_arrow(data, queues="mail").num_rows == 0
+    assert read_arrow(data, exchanges="amq.topic").num_rows == 0
+    with pytest.raises(OptionError, match="no exchange 'idle'"):
+        read_arrow(data, exchanges="idle")
+    engine = create_engine(f"sqlite:///{data}/definitions.sqlite")
+    METADATA.create_all(engine)  # as the broker makes it
+    rest = {"type": "topic", "auto_delete": False, "internal": False, "arguments": b""}
+    rows = [{"vhost": "/", "name": "idle", **rest}, {"vhost": "other", "name": "theirs", **rest}]
+    with engine.begin() as connection:
+        connection.execute(insert(EXCHANGES), rows)
+    engine.dispose()
+    assert read_arrow(data, exchanges="idle").num_rows == 0
+    with pytest.raises(OptionError, match="no exchange 'theirs'"):
+        read_arrow(data, exchanges="theirs", vhosts="/")
 
 
 def test_names_with_commas_and_blanks(tmp_path: Path) -> None:

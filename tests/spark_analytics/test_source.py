@@ -265,6 +265,17 @@ def test_a_wrong_path_is_an_error_at_load(spark: Any, data: Path) -> None:
     )
 
 
+def test_a_stream_with_wrong_options_is_an_error_at_load(spark: Any, data: Path) -> None:
+    for options, text in (
+        ({"path": str(data), "tabel": "routing"}, "did you mean 'table'"),
+        ({"path": str(data), "exchanges": "flihgts"}, "did you mean 'flights'"),
+        ({"path": str(data / "none")}, "does not exist"),
+    ):
+        with pytest.raises(AnalysisException) as error:
+            spark.readStream.format("amqp_router").options(**options).load()
+        assert text in first_line(error.value)
+
+
 def test_a_stream_says_that_there_is_none(spark: Any, data: Path, tmp_path: Path) -> None:
     stream = spark.readStream.format("amqp_router").option("path", str(data)).load()
     writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
