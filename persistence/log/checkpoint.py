@@ -183,8 +183,16 @@ def newest(node: LogState | None, own: LogState | None) -> LogState | None:
     """The newer of a log's states in the node's checkpoint and in its own."""
     if node is None or own is None:
         return node or own
-    is_newer = (node.epoch, node.recovery_offset) > (own.epoch, own.recovery_offset)
-    return node if is_newer else own
+    return node if _age(node) > _age(own) else own
+
+
+def _age(state: LogState) -> tuple[int, ...]:
+    """What rises from one state of a log to the next.
+
+    Two may have the same end and differ in their segments: an idle log moves to a new one, and those in
+    front that have nothing live are removed. The older state would name files that are gone.
+    """
+    return (state.epoch, state.recovery_offset, state.recovery_segment, state.start, -len(state.segments))
 
 
 def write_checkpoint(disk: Disk, path: str, parts: list[bytes], *, clean: bool, now_us: int) -> None:

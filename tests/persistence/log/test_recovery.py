@@ -515,6 +515,37 @@ def test_all_settled_idle_segment_is_dropped() -> None:
     assert len(bodies(log)) == 1
 
 
+def test_of_two_checkpoints_with_one_end_that_with_fewer_segments_counts() -> None:
+    """The stop finds a segment dead, no checkpoint of the log's own says so yet, and the start removes it."""
+    node = Node(options=LogOptions(idle_roll_s=0.0))
+    log = node.catalog.create("a", "/", "q", {})
+    offsets = fill(log, 5)
+    node.settle()
+    for offset in offsets:
+        log.settle(offset, 0, ACK)
+    node.sync._settles_due()
+    node.settle()
+    # The log's own checkpoint is of the end already, and lists the segment ...
+    log.checkpoint_due = log.dirty = True
+    node.sync.commit(log)
+    node.settle()
+    assert log.checkpoint_offset == log.end
+    # ... and the next one, without it, cannot be written.
+    assert isinstance(node.disk, SimDisk)
+    node.disk.fail("create", "0/checkpoint", error=errno.ENOSPC)
+    node.run_timers()
+    node.disk.hook = None
+    node.catalog.stop()
+    again = Node(node.disk)
+    assert again.catalog.open("a").live == 0
+    again.catalog.quarantine_unknown(["a"])
+    assert not [name for name in node.disk.list(DIRECTORY) if name.endswith(".log")]
+    # Killed before a checkpoint of its own.
+    log = Node(node.disk).catalog.open("a")
+    assert log.live == 0
+    assert log.end > offsets[-1]
+
+
 @pytest.mark.parametrize("ends_clean", [True, False])
 @pytest.mark.parametrize("left", [0, 1])
 def test_what_is_dead_when_a_start_finds_it_is_dropped_soon(ends_clean: bool, left: int) -> None:
