@@ -1,10 +1,10 @@
-"""Arguments of queues and exchanges: what is legal, what makes a redeclaration differ, what is not there yet.
+"""Arguments of queues and exchanges: which values are legal, and when a redeclaration differs.
 
-``QUEUE_ARGUMENTS`` holds every argument known for queues with its check. Unknown ones are stored and
-otherwise ignored. ``UNSUPPORTED`` holds those that are legal but whose feature does not exist: such a
-declaration is refused by name, after every complaint RabbitMQ would have.
+``QUEUE_ARGUMENTS`` maps every argument known for queues to its check. Unknown arguments are stored and
+otherwise ignored. ``UNSUPPORTED`` maps the legal arguments whose feature does not exist in this broker. A
+declaration with one of them is refused by name, after all checks that RabbitMQ would make.
 
-Source: semantics 2.3 (texts measured on RabbitMQ 3.10.8).
+Source: the texts are those of RabbitMQ 3.10.8, measured.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _queue_version(field: Field, arguments: Arguments) -> str:
 
 _LOCATORS = (b"client-local", b"balanced", b"random", b"least-leaders")
 
-#: Every known argument of a queue, in the order in which they are checked and compared; compared are those
-#: of the queue's own type.
+#: Every known argument of a queue, in the order in which they are checked and compared. A redeclaration
+#: compares only the arguments of the queue's own type.
 QUEUE_ARGUMENTS: dict[str, Check] = {
     "x-expires": _expires,
     "x-message-ttl": _message_ttl,
@@ -123,7 +123,7 @@ QUEUE_ARGUMENTS: dict[str, Check] = {
     "x-stream-max-segment-size-bytes": _not_negative,
     "x-initial-cluster-size": _positive,
     "x-queue-leader-locator": _one_of("queue leader locator", *_LOCATORS),
-    # RabbitMQ answers 541 to a bad one (semantics 2.16).
+    # RabbitMQ answers 541 to a bad value.
     "x-queue-master-locator": _one_of("queue master locator", b"client-local", b"min-masters", b"random"),
     "x-partitions": _positive,
 }
@@ -184,7 +184,7 @@ def _is_set(value: Any) -> bool:
     return bool(value)
 
 
-#: Features that do not exist yet: argument, and for which values the feature would be needed.
+#: Arguments whose feature does not exist yet. The function tells whether a value needs the feature.
 UNSUPPORTED: dict[str, Callable[[Any], bool]] = {
     "x-queue-type": lambda value: value != b"classic",
     "x-message-ttl": _always,
@@ -206,7 +206,7 @@ UNSUPPORTED: dict[str, Callable[[Any], bool]] = {
 def check_queue_arguments(
     name: str, vhost: str, arguments: Arguments, *, durable: bool, exclusive: bool, auto_delete: bool
 ) -> None:
-    """Refuse the arguments of a new queue that are wrong, or that ask for what does not exist yet.
+    """Refuse the arguments of a new queue if one is wrong or asks for a feature that does not exist yet.
 
     Raises:
         PreconditionFailed: 406, with RabbitMQ's text; or ``<argument> for queue ... is not supported yet``.
@@ -241,7 +241,7 @@ def dead_letter_exchange(name: str, vhost: str, arguments: Arguments) -> str | N
     """The exchange that queue ``name`` dead-letters to.
 
     Raises:
-        PreconditionFailed: it is not given as text.
+        PreconditionFailed: the argument is not a string.
     """
     return _exchange_argument("x-dead-letter-exchange", described("queue", name, vhost), arguments)
 
@@ -249,7 +249,7 @@ def dead_letter_exchange(name: str, vhost: str, arguments: Arguments) -> str | N
 def check_queue_equivalence(
     name: str, vhost: str, current: tuple[bool, bool, Arguments], received: tuple[bool, bool, Arguments]
 ) -> None:
-    """Refuse a redeclaration that differs. Both sides are durable, auto_delete and arguments.
+    """Refuse a redeclaration that differs. Both tuples are (durable, auto_delete, arguments).
 
     Raises:
         PreconditionFailed: ``inequivalent arg ...``.
@@ -259,7 +259,7 @@ def check_queue_equivalence(
     _check_same("auto_delete", queue, current[1], received[1])
     compared = [argument for argument in QUEUE_ARGUMENTS if argument in _TYPE_ARGUMENTS["classic"]]
     if _is_classic(current[2]) and _is_classic(received[2]):
-        compared.remove("x-queue-type")  # to say it or not is the same
+        compared.remove("x-queue-type")  # an omitted type equals "classic"
     _check_arguments(compared, queue, current[2], received[2])
 
 
@@ -276,7 +276,7 @@ def alternate_exchange(name: str, vhost: str, arguments: Arguments) -> str | Non
     """The exchange that takes what exchange ``name`` cannot route.
 
     Raises:
-        PreconditionFailed: it is not given as text.
+        PreconditionFailed: the argument is not a string.
     """
     return _exchange_argument("alternate-exchange", described("exchange", name, vhost), arguments)
 
@@ -284,7 +284,7 @@ def alternate_exchange(name: str, vhost: str, arguments: Arguments) -> str | Non
 def check_exchange_equivalence(
     name: str, vhost: str, current: Mapping[str, Any], received: Mapping[str, Any]
 ) -> None:
-    """Refuse a redeclaration that differs. Both sides are type, durable, auto_delete, internal, arguments.
+    """Refuse a redeclaration that differs in type, durable, auto_delete, internal or arguments.
 
     Raises:
         PreconditionFailed: ``inequivalent arg ...``.
@@ -323,7 +323,9 @@ def _check_arguments(compared: Iterable[str], subject: str, current: Arguments, 
 
 
 def _equal(one: Field, other: Field) -> bool:
-    """Whether two values are the same: integers of any width by value, but a float is no integer."""
+    """Whether two values are the same. Integers of any width compare by value; a float never equals an
+    integer.
+    """
     if one[1] != other[1]:
         return False
     return _NUMBER_CLASSES.get(one[0]) == _NUMBER_CLASSES.get(other[0]) and (one[0] == "t") == (

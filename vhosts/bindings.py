@@ -1,7 +1,8 @@
-"""Bindings, and who has which.
+"""Bindings, and the index of them by source and by destination.
 
-A binding is told from others by source, destination, routing key and arguments; the order of arguments does
-not matter. ``Bindings`` is kept at both ends, so that an end that goes finds what goes with it.
+Source, destination, routing key and arguments together identify a binding; the order of the arguments does
+not matter. ``Bindings`` has an index for both ends, so that the removal of an exchange or queue finds all
+bindings that go with it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from vhosts.exchanges.exchange import BY_HEADERS, Exchange
 from vhosts.queues.handle import QueueHandle
 
 BindingKey = tuple[str, str, str, str, bytes]
-#: Where bindings lead to; exchanges are also where they come from.
+#: The destination of a binding. A source is always an exchange.
 End: TypeAlias = QueueHandle | Exchange
 
 
@@ -32,7 +33,10 @@ BINDING_BYTES = 900
 
 
 class Binding:
-    """What ``source`` takes with ``routing_key`` or ``arguments``, by its type, goes to ``destination``."""
+    """A rule of the exchange ``source``: messages that match the binding go to ``destination``.
+
+    The type of the exchange decides what must match: ``routing_key``, ``arguments`` or nothing.
+    """
 
     __slots__ = ("arguments", "destination", "encoded", "routing_key", "source")
 
@@ -51,7 +55,7 @@ class Binding:
 
     @property
     def key(self) -> BindingKey:
-        """What tells it from the other bindings of a virtual host."""
+        """Its identity among the bindings of a virtual host."""
         return (
             self.source.name,
             self.destination.name,
@@ -61,18 +65,20 @@ class Binding:
         )
 
     def memory_bytes(self) -> int:
-        """Of it and of what its exchange keeps of it: a headers exchange has the arguments decoded."""
+        """Bytes of memory of the binding and of the exchange's entry for it. A headers exchange keeps the
+        arguments decoded.
+        """
         size = BINDING_BYTES + 2 * len(self.routing_key)
         if self.source.decided_by == BY_HEADERS:
             return size + DECODED_BYTES * len(self.encoded)
         return size + footprint(self.arguments)
 
     def is_durable(self) -> bool:
-        """A binding lasts as long as both of its ends."""
+        """Whether both ends are durable."""
         return self.source.durable and self.destination.durable
 
     def row(self, vhost: str) -> BindingRow:
-        """Its form in the definition store."""
+        """The binding as a row of the definition store."""
         return BindingRow(vhost, *self.key)
 
 
@@ -88,24 +94,25 @@ class Pair:
         self.by_key: dict[tuple[str, bytes], Binding] = {}
 
     def is_live(self) -> bool:
-        """Whether neither end is gone; what is left of the others' bindings is on its way out."""
+        """Whether both ends exist. Bindings of a deleted end are removed in slices and no longer count."""
         return not self.source.deleted and not self.destination.deleted
 
     def is_stored(self) -> bool:
-        """Whether the definition store has them."""
+        """Whether the definition store has these bindings."""
         return self.source.durable and self.destination.durable
 
 
 class Bindings:
-    """All bindings of a virtual host but the implicit ones of the default exchange.
+    """All bindings of a virtual host, except the implicit ones of the default exchange.
 
-    They are found by the two ends themselves, not by their names: what is declared anew is another.
+    The keys are the end objects, not their names, because an end that is deleted and declared again is
+    another object.
     """
 
     def __init__(self, account: MemoryBudget) -> None:
         #: The node's account of memory.
         self.account = account
-        #: No queue is a source, but may be looked up.
+        #: Only exchanges have entries here. Queues may be looked up, so the key type is the wider one.
         self._by_source: dict[End, dict[End, Pair]] = {}
         self._by_destination: dict[End, dict[End, Pair]] = {}
         self._count = 0
@@ -125,7 +132,7 @@ class Bindings:
         return None if pair is None else pair.by_key.get((like.routing_key, like.encoded))
 
     def add(self, binding: Binding) -> None:
-        """Keep ``binding``, which is none of those there."""
+        """Add ``binding``, which must not be there yet."""
         source, destination = binding.source, binding.destination
         pairs = self._by_source.setdefault(source, {})
         pair = pairs.get(destination)
@@ -148,24 +155,28 @@ class Bindings:
             self.forget(pair)
 
     def pairs_of(self, end: End) -> tuple[list[Pair], list[Pair]]:
-        """What leads away from ``end``, and what leads to it from others; without what is on its way out."""
+        """The pairs with ``end`` as source, and those with ``end`` as destination and another source.
+
+        Pairs with a deleted end are left out.
+        """
         return _pairs(end, self._by_source.get(end, _NONE), self._by_destination.get(end, _NONE))
 
     def take(self, end: End) -> tuple[list[Pair], list[Pair]]:
-        """As ``pairs_of``, and ``end``, which goes, has them no more. Their other ends still do, until
-        ``pop_from`` has emptied them and they are forgotten.
+        """As ``pairs_of``, and remove the pairs from the index of ``end``, which is being deleted.
+
+        The index of the other ends keeps them until ``pop_from`` has emptied them and ``forget`` was called.
         """
         return _pairs(end, self._by_source.pop(end, _NONE), self._by_destination.pop(end, _NONE))
 
     def pop_from(self, pair: Pair) -> Binding:
-        """Forget one of the bindings of ``pair``, which has some, and return it."""
+        """Remove and return a binding of ``pair``, which must not be empty."""
         self._count -= 1
         binding = pair.by_key.popitem()[1]
         self.account.kept -= binding.memory_bytes()
         return binding
 
     def forget(self, pair: Pair) -> None:
-        """Forget ``pair``, which is empty; that it is gone already is fine."""
+        """Remove ``pair``, which is empty, from the index. Nothing happens if it is not there."""
         _discard(self._by_source, pair.source, pair.destination)
         _discard(self._by_destination, pair.destination, pair.source)
 
@@ -183,7 +194,7 @@ class Bindings:
         return any(not end.deleted and end not in without for end in ends)
 
     def is_last(self, binding: Binding) -> bool:
-        """Whether ``binding``, which is here, is the only one of its source."""
+        """Whether ``binding``, which must be here, is the only binding of its source."""
         source, destination = binding.source, binding.destination
         has_others = len(self._by_source[source][destination].by_key) > 1
         return not has_others and not self.has_source(source, without=(destination,))

@@ -1,7 +1,7 @@
 """Counts that only grow, for metrics to sample; in the words of RabbitMQ's HTTP API.
 
-Compiled: see ``counters.pxd``. The hot ones are integers of the queue, exchange or channel that counts; here
-is what outlives them.
+Compiled: see ``counters.pxd``. Queues, exchanges and channels count the frequent events in integers of their
+own. The classes here keep the sums that must outlive them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class MessageTotals:
         self.ack = 0
 
     def add(self, other: MessageTotals) -> None:
-        """Count what ``other`` counted as well."""
+        """Add the counts of ``other``."""
         self.publish += other.publish
         self.confirm += other.confirm
         self.return_unroutable += other.return_unroutable
@@ -103,9 +103,9 @@ class MessageTotals:
 
 
 class Counters:
-    """Of a virtual host since it was opened.
+    """Counts of a virtual host since it was opened.
 
-    A program that opens a channel or declares a queue for each request shows here before it hurts.
+    They reveal a program that opens a channel or declares a queue for each request.
     """
 
     __slots__ = (
@@ -118,11 +118,11 @@ class Counters:
     )
 
     def __init__(self) -> None:
-        #: All that succeeded, of queues that exist too.
+        #: Successful declarations, also of queues that existed already.
         self.queue_declared = 0
         self.queue_created = 0
         self.queue_deleted = 0
         self.channel_created = 0
         self.channel_closed = 0
-        #: Of channels that are closed.
+        #: Counts of the channels that are closed.
         self.closed = MessageTotals()

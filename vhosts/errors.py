@@ -1,6 +1,6 @@
 """The refusals of a virtual host, with RabbitMQ's texts.
 
-Source: semantics 2.2 and 2.3, measured on RabbitMQ 3.10.8.
+Source: measured on RabbitMQ 3.10.8.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_PREVIOUS_QUEUE = "no previously declared queue"
 
 
 def described(kind: str, name: str, vhost: str) -> str:
-    """How texts name a ``queue`` or an ``exchange``."""
+    """The name of a ``queue`` or an ``exchange`` in error texts."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 
@@ -45,7 +45,7 @@ def reserved_name(kind: str, name: str) -> AccessRefused:
 
 
 def system_exchange(name: str, vhost: str) -> AccessRefused:
-    """403: an exchange that every virtual host has is not deleted."""
+    """403: the exchanges that every virtual host has cannot be deleted."""
     return AccessRefused(f"deletion of system {described('exchange', name, vhost)} not allowed")
 
 
@@ -55,7 +55,7 @@ def internal_exchange(name: str, vhost: str) -> AccessRefused:
 
 
 def locked_queue(name: str, vhost: str) -> ResourceLocked:
-    """405: the queue is exclusive to another connection, or would have to be exclusive and is not."""
+    """405: the queue is exclusive to another connection, or ``exclusive`` differs from the declaration."""
     return ResourceLocked(
         f"cannot obtain exclusive access to locked {described('queue', name, vhost)}. It could be originally"
         " declared on another connection or the exclusive property value does not match that of the original"
@@ -64,17 +64,17 @@ def locked_queue(name: str, vhost: str) -> ResourceLocked:
 
 
 def in_use(kind: str, name: str, vhost: str) -> PreconditionFailed:
-    """406: deletion was asked for only if nothing uses it."""
+    """406: the client asked for deletion only if the object is unused."""
     return PreconditionFailed(f"{described(kind, name, vhost)} in use")
 
 
 def not_empty(name: str, vhost: str) -> PreconditionFailed:
-    """406: deletion was asked for only if the queue is empty."""
+    """406: the client asked for deletion only if the queue is empty."""
     return PreconditionFailed(f"{described('queue', name, vhost)} not empty")
 
 
 def no_memory(kind: str, name: str, vhost: str) -> PreconditionFailed:
-    """406: the definitions of all virtual hosts together take the memory that there is for them."""
+    """406: the definitions of all virtual hosts together have used up their share of the memory."""
     return PreconditionFailed(
         f"cannot declare {described(kind, name, vhost)}: definitions may take no more memory; delete some, "
         "or raise the broker's memory_limit"
@@ -82,7 +82,7 @@ def no_memory(kind: str, name: str, vhost: str) -> PreconditionFailed:
 
 
 def erlang(value: Any) -> str:
-    """The value of a typed field as RabbitMQ prints it, which is as Erlang does."""
+    """The value of a typed field as RabbitMQ prints it, in Erlang's notation."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:

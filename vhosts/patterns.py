@@ -1,9 +1,10 @@
-r"""Regular expressions that users give: permissions, the API's filters.
+r"""Regular expressions given by users: permissions, and the filters of the HTTP API.
 
-They are those of PCRE, matched against octets as RabbitMQ does: ``\w`` and case are those of ASCII. RE2 takes
-nearly all of them and needs linear time for any text. What it refuses (look-around, back-references) goes to
-the engine of the package ``regex``, which backtracks and therefore gets a limit of time. Both write out
-repeats when they compile, and the second calls itself for each group: patterns are measured first.
+The syntax is that of PCRE. Patterns match octets, as in RabbitMQ: ``\w`` and case mean those of ASCII. RE2
+takes nearly all of them and needs linear time for any text. Patterns that RE2 refuses (look-around,
+back-references) go to the engine of the package ``regex``, which backtracks and therefore gets a time limit.
+Both engines expand repeats when they compile, and the second one recurses for each group. Therefore patterns
+are measured before they are compiled.
 
 One difference remains: ``$`` matches at the end only, not before a newline there.
 
@@ -17,25 +18,25 @@ from typing import Any, Protocol
 
 import re2
 
-#: Time (s) that looking at one name, or a few, may take; a thousand ordinary searches take less.
+#: Time limit (s) of a search in one name or a few. A thousand ordinary searches take less.
 LIMIT_S = 0.01
-#: Of a pattern: octets; parts (characters, classes) once repeats are written out; and the memory (bytes) that
-#: RE2 may take, which bounds the time: a search takes up to 0.2 ms per KiB of it with the worst patterns.
+#: Limits of a pattern: its octets; its parts (characters, classes) once repeats are expanded; and the memory
+#: (bytes) of RE2, which bounds the time: with the worst patterns a search takes up to 0.2 ms per KiB of it.
 PATTERN_BYTES_MAX = 16 << 10
 SIZE_MAX = 16 << 10
 MEMORY_BYTES = 256 << 10
-#: Of a pattern that RE2 does not take: octets, parts, and depth of groups.
+#: Limits of a pattern that RE2 does not take: octets, parts, and depth of groups.
 BACKTRACKING_BYTES_MAX = 1000
 BACKTRACKING_SIZE_MAX = 1000
 BACKTRACKING_DEPTH_MAX = 50
 
 
 class TooSlow(Exception):
-    """The search was ended."""
+    """The search was stopped at its time limit."""
 
 
 class Compiled(Protocol):
-    """What both engines make of a pattern."""
+    """A pattern as compiled by one of the engines."""
 
     def search(self, text: bytes, /, **limits: Any) -> Any:
         """The first match, or None."""
@@ -66,10 +67,10 @@ class Pattern:
 
 
 def compile_pattern(text: str, *, ignore_case: bool = False, memory_bytes: int = MEMORY_BYTES) -> Pattern:
-    """Compile a pattern; ``memory_bytes`` bounds what RE2 makes of it, and by that its time.
+    """Compile a pattern; ``memory_bytes`` limits RE2's memory for it and thereby its time.
 
     Raises:
-        ValueError: it is no regular expression, or too large; the text says why.
+        ValueError: it is not a regular expression, or it is too large; the text says why.
     """
     octets = text.encode(errors="surrogateescape")
     if len(octets) > PATTERN_BYTES_MAX:
@@ -104,7 +105,7 @@ def _linear(octets: bytes, ignore_case: bool, memory_bytes: int) -> Compiled | N
 
 
 def _backtracking(octets: bytes, tokens: list[bytes], ignore_case: bool) -> Compiled:
-    import regex  # noqa: PLC0415  only who needs it waits for it
+    import regex  # noqa: PLC0415  a slow import that few need
 
     if len(octets) > BACKTRACKING_BYTES_MAX:
         raise ValueError(f"with look-around or back-references it may have {BACKTRACKING_BYTES_MAX} octets")
@@ -119,9 +120,9 @@ def _backtracking(octets: bytes, tokens: list[bytes], ignore_case: bool) -> Comp
     return compiled
 
 
-# -- what a pattern consists of -----------------------------------------------------------------------
+# -- the parts of a pattern -----------------------------------------------------------------------
 
-#: Characters whose other case is not ASCII's alone for RE2; and what makes a pattern ignore case.
+#: Characters for which RE2 may fold case beyond ASCII, and the options that make a pattern ignore case.
 _FOLDS_MORE = re.compile(rb"[^\x00-\x7f]|\\[xpP0-7]")
 _FOLDS = re.compile(rb"\(\?[a-zA-Z]*i")
 
@@ -145,10 +146,10 @@ _POSIX_NAMES = frozenset(
 
 
 def _tokens(octets: bytes) -> list[bytes]:
-    """The parts of a pattern, with classes as PCRE reads them.
+    """Split a pattern into its parts; character classes are read as PCRE does.
 
     Raises:
-        ValueError: a class does not end, or has a POSIX class that does not exist or stands outside of it.
+        ValueError: a class does not end, or a POSIX class is unknown or not inside of a class.
     """
     tokens = _TOKEN.findall(octets)
     for token in tokens:
@@ -166,12 +167,12 @@ def _tokens(octets: bytes) -> list[bytes]:
 
 
 def _measure(tokens: list[bytes], size_max: int, depth_max: int) -> None:
-    """Refuse what would take too long, or too much memory, to compile.
+    """Refuse a pattern that would take too long, or too much memory, to compile.
 
     Raises:
         ValueError: it would.
     """
-    #: Of each open group: its size so far, and that of its last part, which a repeat multiplies.
+    #: For each open group its size so far, and the size of its last part, which a repeat multiplies.
     groups = [[0, 0]]
     for token in tokens:
         group = groups[-1]
@@ -199,7 +200,7 @@ def _measure(tokens: list[bytes], size_max: int, depth_max: int) -> None:
 
 
 def _check_groups(tokens: list[bytes]) -> None:
-    """Refuse groups that only one of PCRE and the backtracking engine knows, or that call themselves.
+    """Refuse groups that not both PCRE and the backtracking engine know, and groups that call themselves.
 
     Raises:
         ValueError: there is one.
@@ -210,7 +211,7 @@ def _check_groups(tokens: list[bytes]) -> None:
 
 
 def _translated(token: bytes) -> bytes:
-    """A part in the words of the backtracking engine."""
+    """A part in the syntax of the backtracking engine."""
     if token.startswith(rb"\Q"):
         return re.escape(token[2:].removesuffix(rb"\E"))
     return _TRANSLATIONS.get(token, token)
@@ -219,6 +220,7 @@ def _translated(token: bytes) -> bytes:
 _TRANSLATIONS = {
     rb"\z": rb"\Z",
     rb"\Z": rb"(?=\n?\Z)",
-    # A brace that is no repeat stands for itself; for the engine it could begin an approximate match.
+    # In PCRE a brace that begins no repeat is an ordinary character; in this engine it may begin an
+    # approximate match.
     b"{": rb"\{",
 }

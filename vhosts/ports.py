@@ -1,4 +1,4 @@
-"""What a virtual host needs of the node."""
+"""The interfaces that a virtual host needs from the node."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from vhosts.queues.handle import QueueHandle
 if TYPE_CHECKING:
     from vhosts.vhost import VirtualHost
 
-#: Calls a step once in each turn of the event loop, later than now, until it returns True.
+#: Calls a step once in each later turn of the event loop until it returns True.
 InSlices: TypeAlias = Callable[[Callable[[], bool]], None]
 
 
 class DefinitionsPort(Protocol):
-    """Where the definitions of what is durable are kept."""
+    """The store of durable definitions."""
 
     def submit(self, changes: Sequence[Change]) -> int:
-        """Take ``changes`` to be stored together; returns the revision they get."""
+        """Store ``changes`` in one transaction; returns their revision."""
 
 
 class QueueFactory(Protocol):
-    """Makes the queues of a virtual host, logs and all."""
+    """Makes the queues of a virtual host, with their logs."""
 
     def __call__(
         self,
@@ -37,4 +37,4 @@ class QueueFactory(Protocol):
         arguments: Arguments,
         incarnation: str,
     ) -> QueueHandle:
-        """A queue ready for use. ``incarnation`` is that of a queue stored before, empty for a new one."""
+        """Make a queue, ready for use. ``incarnation`` is the stored one, or empty for a new queue."""

@@ -1,13 +1,13 @@
-"""Ends of bindings that go: exchanges and queues, with all that leads from them and to them.
+"""Removal of exchanges and queues together with all bindings from them and to them.
 
-The definition store comes first: what it refuses leaves everything as it was. Then an end is gone at once,
-even with 100,000 bindings: publishes pass it over as soon as it is ``deleted``, and one change in the store
-stands for all of its rows. Its bindings leave the exchanges that route by them afterwards, some in each turn
-of the event loop, as so many would hold up everyone else. An end declared anew under the same name is another
-object and has nothing to do with that.
+The definition store comes first: if it refuses the change, everything stays as it was. Then the exchange or
+queue is gone at once, even with 100,000 bindings: publishes skip it as soon as it is ``deleted``, and one
+change in the store stands for all of its rows. Its bindings are removed from the exchanges that route by them
+afterwards, some in each turn of the event loop, because so many would hold up all clients. An exchange or
+queue that is declared again under the same name is another object and is not affected.
 
-An auto-delete exchange goes with its last binding as a source, and then its own bindings go, and so on:
-together with what they go with, or later if they are very many.
+An auto-delete exchange is deleted with its last binding as a source. Its own bindings are then removed, which
+may delete further exchanges. This happens in the same change, or later if the bindings are very many.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.router import RoutingTable
 from vhosts.ports import InSlices
 
-#: Units of one turn, some 2 ms: bindings, pairs, rows and ends that go are one each.
+#: Units of one turn, some 2 ms. Each binding, pair, row, exchange and queue that is removed is one unit.
 SLICE = 1000
-#: An end with more stored bindings takes them along by a change for all of them, and others do not go with it
-#: but after it.
+#: If an exchange or queue has more stored bindings, one change deletes them all, and exchanges that must go
+#: because of it are deleted after it instead of with it.
 ROWS_MAX = 256
-#: The change for one that more exchanges lead to is a single one, for which the store reads all its bindings.
+#: If more exchanges lead to it, one change deletes its bindings, for which the store reads all its bindings.
 SOURCES_MAX = 64
 
 
 class Removals:
-    """What goes from one virtual host.
+    """The removals of one virtual host.
 
-    ``submit(changes)`` stores them and returns the revision to wait for, or raises InternalError.
+    ``submit(changes)`` stores the changes and returns the revision to wait for, or raises InternalError.
     """
 
     def __init__(
@@ -45,18 +45,19 @@ class Removals:
         in_slices: InSlices,
         submit: Callable[[Sequence[Change]], int],
     ) -> None:
-        #: Units that the last call has used.
+        #: Units used by the last call.
         self.spent = 0
         self._table = table
         self._bindings = bindings
         self._in_slices = in_slices
         self._submit = submit
-        #: Pairs of which an end is gone, and auto-delete exchanges that may have to go; the last is next.
+        #: Pairs with a deleted end, and auto-delete exchanges that may have to be deleted. The last one is
+        #: next.
         self._agenda: list[Pair | Exchange] = []
         self._is_going_on = False
 
     def remove_binding(self, binding: Binding) -> int:
-        """Remove ``binding``, which is here; returns the revision to wait for.
+        """Remove ``binding``, which must exist; returns the revision to wait for.
 
         Raises:
             InternalError: the definition store refuses; everything is as it was (541).
@@ -71,7 +72,8 @@ class Removals:
         return rev
 
     def remove_end(self, end: End, rows: Sequence[Change] = ()) -> int:
-        """Remove the exchange ``end``, or the bindings of that queue, and ``rows`` from the store.
+        """Remove the exchange ``end``, or the bindings of the queue ``end``, and delete ``rows`` from the
+        store.
 
         Returns the revision to wait for.
 
@@ -93,7 +95,7 @@ class Removals:
         return not self._is_going_on
 
     def _go_on(self) -> None:
-        """Do what is on the agenda until it is enough for one turn."""
+        """Work on the agenda up to the limit of one turn."""
         agenda = self._agenda
         while agenda and self.spent < SLICE:
             self.spent += 1
@@ -108,7 +110,7 @@ class Removals:
                     agenda.append(item.source)
 
     def _unbind_some(self, pair: Pair) -> bool:
-        """Unbind what this turn has room for; True if nothing is left."""
+        """Remove as many bindings as this turn has room for; True if none is left."""
         source = pair.source
         while pair.by_key:
             if self.spent >= SLICE:
@@ -120,11 +122,11 @@ class Removals:
     def _take_out_if_lonely(self, exchange: Exchange) -> None:
         if exchange.deleted or self._bindings.has_source(exchange):
             return
-        with suppress(InternalError):  # then it stays, like one that nothing was bound to yet
+        with suppress(InternalError):  # on refusal the exchange stays, as if it had never had a binding
             self._take_out(exchange, ())
 
     def _take_out(self, end: End, rows: Sequence[Change]) -> int:
-        """Let ``end`` go, and what goes together with it; their bindings are on the agenda then."""
+        """Remove ``end`` and what goes together with it, and put their bindings on the agenda."""
         changes: list[Change] = []
         gone = self._going(end, changes)
         self.spent += len(gone) + len(changes)
@@ -137,12 +139,14 @@ class Removals:
                 del self._table.exchanges[each.name]
                 self._bindings.account.kept -= each.memory_bytes()
                 each.deleted = True
-            if away or here or isinstance(each, Exchange):  # not for a reply queue that nothing is bound to
+            if away or here or isinstance(each, Exchange):  # a reply queue without bindings changes no route
                 self._table.generation += 1
         return rev
 
     def _going(self, first: End, changes: list[Change]) -> dict[End, None]:
-        """``first``, and the exchanges that go together with it; ``changes`` takes what is to be stored."""
+        """``first`` and the exchanges that go together with it. The changes to store are added to
+        ``changes``.
+        """
         bindings = self._bindings
         gone: dict[End, None] = {first: None}
         seen: dict[End, None] = {}
@@ -167,7 +171,7 @@ class Removals:
     def _rows_of(
         self, end: End, away: list[Pair], here: list[Pair], seen: dict[End, None]
     ) -> Sequence[Change]:
-        """What becomes of the rows of ``end``'s bindings; those of ends ``seen`` are done with."""
+        """The changes that delete the rows of ``end``'s bindings, without those of the ends in ``seen``."""
         if not end.durable:
             return ()
         if len(away) + len(here) <= ROWS_MAX:

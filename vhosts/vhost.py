@@ -1,17 +1,17 @@
 """A virtual host: its exchanges, its queues and the bindings between them, and how they change.
 
-What is durable is first submitted to the definition store, as rows, all that goes together in one submission:
-if the store refuses it, memory stays as it was and the client hears so (541). Then memory changes at once;
-the revision that the store returned is what the client's reply waits for. A call that finds nothing to change
-returns the revision of the change it relies on, as that may still be on its way.
+Durable changes are first submitted to the definition store as rows; what belongs together is one submission.
+If the store refuses it, memory stays as it was and the client gets an error (541). Otherwise memory changes
+at once, and the client's reply waits for the revision that the store returned. A call that finds nothing to
+change returns the revision of the change it relies on, which may not be committed yet.
 
-Bound together at all times:
+These are true at all times:
 
 - ``table`` knows every exchange, and the route to every queue by its name;
 - the default exchange reaches every queue, without entries in ``bindings``;
-- every binding in ``bindings`` has both its ends, and its source routes by it.
+- every binding in ``bindings`` has both ends, and its source routes by it.
 
-Source: AMQP 0-9-1, classes exchange and queue; semantics 2.2 to 2.5.
+Source: AMQP 0-9-1, classes exchange and queue.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ QUEUE_BYTES = 5200
 
 
 class LoadError(Exception):
-    """The stored definitions do not fit this program: an exchange type is missing."""
+    """A stored exchange has a type that this program does not have."""
 
 
 class VirtualHost:
-    """Exchanges, queues and bindings under one name. Permissions are the caller's business."""
+    """Exchanges, queues and bindings under one name. The caller checks permissions."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class VirtualHost:
         account: MemoryBudget | None = None,
     ) -> None:
         self.name = name
-        #: A prefix made into a name that nobody else has.
+        #: Makes a unique name from a prefix.
         self.generate_name = generate_name
         self.queues: dict[str, QueueHandle] = {}
         #: The node's account of memory.
@@ -98,11 +98,11 @@ class VirtualHost:
 
     @property
     def generation(self) -> int:
-        """Raised by every change that can alter a route."""
+        """A number that every change of a route raises."""
         return self.table.generation
 
     def forget_routes(self) -> None:
-        """Make every remembered route be found anew: permissions have changed."""
+        """Invalidate all cached routes, because permissions have changed."""
         self.table.generation += 1
 
     # -- start -----------------------------------------------------------------------------------------
@@ -113,10 +113,10 @@ class VirtualHost:
         queues: Iterable[QueueRow],
         bindings: Iterable[BindingRow],
     ) -> list[BindingRow]:
-        """Take what the definition store holds of this virtual host; returns bindings that lack an end.
+        """Load this virtual host from the definition store; returns the bindings that lack an end.
 
         Raises:
-            LoadError: an exchange is of a type that nobody has registered.
+            LoadError: an exchange has a type that is not registered.
         """
         for exchange_row in exchanges:
             self._load_exchange(exchange_row)
@@ -184,7 +184,8 @@ class VirtualHost:
         internal: bool = False,
         arguments: Arguments | None = None,
     ) -> int:
-        """Make the exchange, or see that the one there is the same; ``passive`` only that there is one.
+        """Make the exchange, or check that the existing one is the same. ``passive``: only check that it
+        exists.
 
         Returns the revision to wait for, 0 for none.
 
@@ -192,7 +193,7 @@ class VirtualHost:
             AccessRefused: it is the default exchange (403).
             NotFound: ``passive``, and there is none (404).
             CommandInvalid: there is no such type (503).
-            PreconditionFailed: the one there differs, or an argument is wrong (406).
+            PreconditionFailed: the existing one differs, or an argument is wrong (406).
         """
         if name == "":
             raise default_exchange_refused()
@@ -238,7 +239,7 @@ class VirtualHost:
         return exchange
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> int:
-        """Remove the exchange and its bindings, on both sides; that there is none is fine.
+        """Remove the exchange and all bindings from it and to it. Nothing happens if it does not exist.
 
         Returns the revision to wait for.
 
@@ -282,13 +283,15 @@ class VirtualHost:
         arguments: Arguments | None = None,
         owner: Any = None,
     ) -> tuple[QueueHandle, int]:
-        """Make the queue, or see that the one there is the same; returns it and the revision to wait for.
+        """Make the queue, or check that the existing one is the same; returns it and the revision to wait
+        for.
 
-        An exclusive queue belongs to the connection ``owner``, goes with it, and is never durable.
+        An exclusive queue belongs to the connection ``owner``, is deleted with it, and is never durable.
 
         Raises:
-            ResourceLocked: the one there is exclusive to another connection, or ``exclusive`` differs (405).
-            PreconditionFailed: the one there differs, or an argument is wrong or not supported yet (406).
+            ResourceLocked: the existing one is exclusive to another connection, or ``exclusive`` differs
+            (405).
+            PreconditionFailed: the existing one differs, or an argument is wrong or not supported yet (406).
         """
         table = arguments or {}
         stays = durable and not exclusive
@@ -329,13 +332,13 @@ class VirtualHost:
     def delete_queue(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: Any = None
     ) -> tuple[int, int]:
-        """Remove the queue and its bindings; that there is none is fine.
+        """Remove the queue and its bindings. Nothing happens if it does not exist.
 
         Returns how many messages were ready, and the revision to wait for.
 
         Raises:
             ResourceLocked: it is exclusive to another connection (405).
-            PreconditionFailed: it is not empty or has consumers, and was to be deleted only if not (406).
+            PreconditionFailed: ``if_empty`` and it is not empty, or ``if_unused`` and it has consumers (406).
         """
         queue = self.queues.get(name)
         if queue is None:
@@ -348,7 +351,8 @@ class VirtualHost:
         return self.remove_queue(queue)
 
     def remove_queue(self, queue: QueueHandle) -> tuple[int, int]:
-        """Remove ``queue``, which is here, whoever owns it: deleted, or auto-deleted by its last consumer.
+        """Remove ``queue``, which must exist, whoever owns it. Used for delete, and for auto-delete after its
+        last consumer.
 
         Returns how many messages were ready, and the revision to wait for.
 
@@ -360,7 +364,7 @@ class VirtualHost:
         del self.queues[queue.name]
         self._account.kept -= _queue_bytes(queue)
         route = self.table.default_routes.pop(_octets(queue.name))
-        route.generation = 0  # channels that remember it look again
+        route.generation = 0  # invalidates it in the caches of channels
         if queue.exclusive_owner is not None:
             owned = self._owned[queue.exclusive_owner]
             del owned[queue]
@@ -372,7 +376,7 @@ class VirtualHost:
     def remove_exclusive_queues(self, owner: Any, limit: int) -> bool:
         """Remove up to ``limit`` of the queues that are exclusive to ``owner``; True if some are left.
 
-        Fewer at a time if they have many bindings.
+        Removes fewer if they have many bindings.
         """
         spent = 0
         for queue in list(islice(self._owned.get(owner, ()), limit)):
@@ -402,13 +406,13 @@ class VirtualHost:
     def bind_queue(
         self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
     ) -> int:
-        """Bind ``queue`` to ``exchange``; that it is so already is fine. Returns the revision to wait for.
+        """Bind ``queue`` to ``exchange``, if it is not bound yet; returns the revision to wait for.
 
         Raises:
             AccessRefused: it is the default exchange (403).
             NotFound: one of the two does not exist; the exchange is named if both do not (404).
             ResourceLocked: the queue is exclusive to another connection (405).
-            PreconditionFailed: the exchange cannot make sense of key or arguments (406).
+            PreconditionFailed: the exchange cannot use the key or the arguments (406).
         """
         source = self._bindable(exchange)
         return self._bind(source, self.find_queue(queue, owner), routing_key, arguments)
@@ -416,7 +420,7 @@ class VirtualHost:
     def unbind_queue(
         self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
     ) -> int:
-        """Undo ``bind_queue``; that there is no such binding, queue or exchange is fine.
+        """Undo ``bind_queue``. Nothing happens if the binding, queue or exchange does not exist.
 
         Raises:
             AccessRefused: it is the default exchange (403).
@@ -433,12 +437,12 @@ class VirtualHost:
         return self._removals.remove_binding(binding)
 
     def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Arguments) -> int:
-        """Let ``destination`` have what ``source`` takes; returns the revision to wait for.
+        """Bind the exchange ``destination`` to the exchange ``source``; returns the revision to wait for.
 
         Raises:
             AccessRefused: one of them is the default exchange (403).
             NotFound: one of them does not exist (404).
-            PreconditionFailed: the source cannot make sense of key or arguments (406).
+            PreconditionFailed: the source cannot use the key or the arguments (406).
         """
         if destination == "":
             raise default_exchange_refused()
@@ -446,7 +450,7 @@ class VirtualHost:
         return self._bind(from_exchange, self.find_exchange(destination), routing_key, arguments)
 
     def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Arguments) -> int:
-        """Undo ``bind_exchange``; that there is no such binding or exchange is fine.
+        """Undo ``bind_exchange``. Nothing happens if the binding or exchange does not exist.
 
         Raises:
             AccessRefused: one of them is the default exchange (403).
@@ -470,7 +474,7 @@ class VirtualHost:
         if self.bindings.find(binding) is not None:
             return self._last_rev if binding.is_durable() else 0
         self._check_room("binding of exchange", source.name)
-        # First, as the exchange may find fault with the arguments.
+        # First, because the exchange may refuse the arguments.
         source.bind(binding)
         try:
             rev = self._submit([Put(binding.row(self.name))]) if binding.is_durable() else 0
@@ -503,7 +507,7 @@ class VirtualHost:
 
 
 def _queue_bytes(queue: QueueHandle) -> int:
-    """Of a queue without its messages."""
+    """Bytes of memory of a queue without its messages."""
     return QUEUE_BYTES + len(queue.name) + footprint(queue.arguments)
 
 

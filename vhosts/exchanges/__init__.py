@@ -1,6 +1,6 @@
 """Exchange types and the router that walks their bindings.
 
-A third party writes a subclass of ``Exchange`` that gives bind, unbind and route, and registers it.
+To add an exchange type, write a subclass of ``Exchange`` with bind, unbind and route, and register it.
 """
 
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, NOT_REPEATABLE, Exchange, Routable

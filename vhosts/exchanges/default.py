@@ -1,8 +1,8 @@
-"""The default exchange, named by the empty string: every queue is bound to it by its name, always.
+"""The default exchange, whose name is the empty string. Every queue is always bound to it by its own name.
 
-Publishing to one queue by its name does not come here, but is looked up by ``RouteCache.find``.
+A publish to one queue by its name is looked up by ``RouteCache.find`` and does not come here.
 
-Source: AMQP 0-9-1, section 3.1.3.1; semantics 2.2.
+Source: AMQP 0-9-1, section 3.1.3.1.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from vhosts.queues.handle import QueueHandle
 
 
 class DefaultExchange(Exchange):
-    """Looks up ``queues``, those of the virtual host, by name. Nobody binds to it or unbinds from it.
+    """Looks up the virtual host's ``queues`` by name. Nobody binds to it or unbinds from it.
 
-    What it finds is not remembered, or reply queues would keep every route cache empty.
+    Its routes are not cached, because short-lived reply queues would push everything else out of the caches.
     """
 
     decided_by = NOT_REPEATABLE
@@ -27,6 +27,6 @@ class DefaultExchange(Exchange):
         self._queues = queues
 
     def route(self, message: Routable) -> Iterable[Binding | int]:
-        """See ``Exchange``; the bindings are made for the answer."""
+        """See ``Exchange``. The bindings exist only in the answer."""
         queues = [self._queues[key] for key in message.keys if key in self._queues]
         return [Binding(self, queue, queue.name, {}) for queue in queues]

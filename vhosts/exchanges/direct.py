@@ -1,4 +1,4 @@
-"""Direct exchange: a message goes where its routing key equals the binding's.
+"""Direct exchange: a message matches the bindings whose routing key equals its own.
 
 Source: AMQP 0-9-1, section 3.1.3.1.
 """
@@ -25,7 +25,7 @@ class DirectExchange(Exchange):
         self._by_key: dict[str, dict[Binding, None]] = {}
 
     def bind(self, binding: Binding) -> None:
-        """See ``Exchange``; any key is legal, arguments mean nothing."""
+        """See ``Exchange``. Any key is legal; arguments are ignored."""
         self._by_key.setdefault(binding.routing_key, {})[binding] = None
 
     def unbind(self, binding: Binding) -> None:

@@ -1,7 +1,7 @@
-"""What an exchange is, and what an exchange type must give: bind, unbind and route.
+"""What an exchange is, and what an exchange type must provide: bind, unbind and route.
 
-Walking bindings between exchanges, alternate exchanges, CC and BCC, and that a queue gets one copy over all
-paths, is the router's work. A type only says which of its bindings a message matches.
+The router follows bindings between exchanges, alternate exchanges, CC and BCC, and gives each queue one
+copy. A type only says which of its bindings a message matches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vhosts.counters import ExchangeCounters
 if TYPE_CHECKING:
     from vhosts.bindings import Binding
 
-#: What decides where an exchange sends a message. The router remembers the routes of the first two.
+#: What the route of a message depends on. The router caches the routes of the first two kinds.
 BY_KEY = 0
 BY_HEADERS = 1
 NOT_REPEATABLE = 2
@@ -54,7 +54,9 @@ EXCHANGE_BYTES = 1500
 
 
 class Exchange:
-    """Base of all exchange types. A subclass keeps the bindings it is given as suits its way of matching."""
+    """Base of all exchange types. A subclass keeps its bindings in the structure that suits its way of
+    matching.
+    """
 
     #: BY_KEY, BY_HEADERS or NOT_REPEATABLE: what ``route`` looks at, apart from the bindings.
     decided_by: ClassVar[int] = NOT_REPEATABLE
@@ -73,28 +75,28 @@ class Exchange:
         #: The name under which the type is registered.
         self.type = type_name
         self.durable = durable
-        #: Goes away with its last binding as source.
+        #: It is deleted when its last binding as source is removed.
         self.auto_delete = auto_delete
         #: Takes messages from other exchanges only.
         self.internal = internal
         self.arguments: Arguments = keep(arguments or {})
-        #: Name of the exchange that takes what matches no binding here.
+        #: Name of the exchange that gets the messages that match no binding here.
         self.alternate: str | None = None
         #: Revision of the definition this exchange waits for; 0 if nothing was stored.
         self.definition_rev = 0
-        #: It is gone; what still leads here leads nowhere.
+        #: It is deleted. Bindings that still lead here lead nowhere.
         self.deleted = False
         self.counters = ExchangeCounters()
 
     def memory_bytes(self) -> int:
-        """Of it without its bindings."""
+        """Bytes of memory of the exchange without its bindings."""
         return EXCHANGE_BYTES + len(self.name) + footprint(self.arguments)
 
     def bind(self, binding: Binding) -> None:
         """Route by ``binding``, which is new to this exchange, from now on.
 
         Raises:
-            PreconditionFailed: its key or arguments mean nothing to this type; nothing has changed.
+            PreconditionFailed: its key or arguments are invalid for this type; nothing has changed.
         """
         raise NotImplementedError
 
@@ -103,10 +105,10 @@ class Exchange:
         raise NotImplementedError
 
     def route(self, message: Routable) -> Iterable[Binding | int]:
-        """The bindings that ``message`` matches by any of its keys; one may come twice.
+        """The bindings that ``message`` matches by any of its keys; a binding may come twice.
 
-        Where finding them is work, numbers come between them: how much was compared since the last one. The
-        caller may stop anywhere and go on later. Bindings of the exchange may change meanwhile: those that
-        are there all the time must be found.
+        If the search is long, numbers come between the bindings: how many comparisons were made since the
+        last number. The caller may stop anywhere and continue later. Bindings may be added and removed
+        meanwhile. Those that exist during the whole search must be found.
         """
         raise NotImplementedError

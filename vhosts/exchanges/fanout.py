@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FanoutExchange(Exchange):
-    """Its bindings and nothing else."""
+    """A set of bindings."""
 
     decided_by = BY_KEY
 
@@ -24,7 +24,7 @@ class FanoutExchange(Exchange):
         self._bindings: dict[Binding, None] = {}
 
     def bind(self, binding: Binding) -> None:
-        """See ``Exchange``; key and arguments mean nothing."""
+        """See ``Exchange``. Key and arguments are ignored."""
         self._bindings[binding] = None
 
     def unbind(self, binding: Binding) -> None:

@@ -1,10 +1,11 @@
-"""Headers exchange: a message goes where its headers match the binding's arguments.
+"""Headers exchange: a message matches the bindings whose arguments its headers match.
 
-``x-match`` says how: ``all`` (the default) or ``any`` of the other arguments must be found among the headers
-with an equal value, or with any value if the argument is void. Arguments that begin with ``x-`` count only
+The argument ``x-match`` says how many must match: ``all`` (the default) or ``any`` of the other arguments
+must be found among the headers with an equal value, or with any value if the argument is
+void. Arguments that begin with ``x-`` count only
 with ``all-with-x`` and ``any-with-x``; ``x-match`` itself never does.
 
-Source: AMQP 0-9-1, section 3.1.3.4; semantics 2.5 (measured on RabbitMQ 3.10.8).
+Source: AMQP 0-9-1, section 3.1.3.4; details measured on RabbitMQ 3.10.8.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MODES = ("all", "any", "all-with-x", "any-with-x")
 
 
 class HeadersExchange(Exchange):
-    """Bindings in an index of the values they want."""
+    """Keeps its bindings in an index by the header values that they require."""
 
     decided_by = BY_HEADERS
 
@@ -35,7 +36,7 @@ class HeadersExchange(Exchange):
         self._index = HeadersIndex()
 
     def bind(self, binding: Binding) -> None:
-        """See ``Exchange``; the routing key means nothing.
+        """See ``Exchange``. The routing key is ignored.
 
         Raises:
             PreconditionFailed: ``x-match`` is none of ``MODES``.
@@ -53,10 +54,9 @@ class HeadersExchange(Exchange):
 
 
 def match_mode(arguments: Arguments) -> str:
-    """What a binding's ``x-match`` says, one of ``MODES``.
+    """The value of a binding's ``x-match``, one of ``MODES``.
 
-    Raises:
-        PreconditionFailed: it is none of them.
+    Raises: PreconditionFailed: it is something else.
     """
     tag, value = arguments.get("x-match", ("S", b"all"))
     if tag != "S":

@@ -1,18 +1,19 @@
-"""An index of header criteria: what a message's headers match.
+"""An index of header criteria: finds the entries that a message's headers match.
 
-Each header is looked up once: by name, then by value. An entry that wants any of its criteria stands at each
-of them, and one hit is enough. An entry that wants all of them stands at one, where the fewest others stood
-when it came, and when that is hit the others are compared with the message. So a match costs what it hits.
+Each header is looked up once: by name, then by value. An entry that requires any of its criteria is stored
+under each of them; one hit is enough. An entry that requires all of them is stored under one only: the one
+with the fewest entries at that time. When it is hit, its other criteria are compared with the message.
+Therefore the cost of a match depends on what it hits, not on the size of the index.
 
 Values are equal as RabbitMQ compares them: numbers of any width and kind by value, text and binary by their
 octets, booleans only with booleans, arrays and tables deeply and then with the types of their items.
 
-A match is a generator, as that of ``topic_trie``: two of them do not disturb each other, and the index may
-change meanwhile.
+A match is a generator, like that of ``topic_trie``. Several can run at a time, and the index may change
+meanwhile.
 
 Compiled: see ``headers_index.pxd``.
 
-Source: semantics 2.5.
+Source: measured on RabbitMQ 3.10.8.
 """
 
 from __future__ import annotations
@@ -22,37 +23,37 @@ from typing import Any
 
 from amqp_router.protocol.fields import Field, Table
 
-#: A match tells of its work, beside what it finds, whenever it has compared so much.
+#: A match yields a number whenever it has made this many comparisons.
 VISITS_TOLD = 64
 
-#: In place of a value: any will do.
+#: Stands for "any value".
 _PRESENT = object()
 
 
 class Entry:
-    """A value, and where it stands in the index."""
+    """A value, and the places in the index where it is stored."""
 
     __slots__ = ("places", "rest", "value")
 
     def __init__(self) -> None:
         self.value: Any = None
-        #: Its criteria by which it can be found: name, and comparable value or ``_PRESENT``.
+        #: The criteria under which it is stored: name, and comparable value or ``_PRESENT``.
         self.places: list[tuple[str, Any]] = []
-        #: Those that must be met as well.
+        #: Further criteria, all of which must be met.
         self.rest: list[tuple[str, Any]] = []
 
 
 class Column:
-    """The entries that stand at one header name."""
+    """The entries stored under one header name."""
 
     __slots__ = ("by_value", "present", "users")
 
     def __init__(self) -> None:
-        #: Those that want a certain value, by its ``comparable`` form.
+        #: Those that require a certain value, by its ``comparable`` form.
         self.by_value: dict[Any, dict[Entry, None]] = {}
-        #: Those for which any value will do.
+        #: Those that accept any value.
         self.present: dict[Entry, None] = {}
-        #: Entries that look at this header, also those that stand elsewhere.
+        #: Number of entries with a criterion on this header, also of those stored under another one.
         self.users = 0
 
 
@@ -64,11 +65,13 @@ class HeadersIndex:
     def __init__(self) -> None:
         self._columns: dict[str, Column] = {}
         self._entries: dict[Any, Entry] = {}
-        #: Values that want all of nothing.
+        #: Values that require all of no criteria, and so always match.
         self._always: dict[Any, None] = {}
 
     def insert(self, criteria: Table, want_all: bool, value: Any) -> None:
-        """Return ``value``, which is new, for headers that meet all, or else any, of ``criteria``."""
+        """Let ``match`` return ``value``, which is new, for headers that meet all (or any) of
+        ``criteria``.
+        """
         if not criteria:
             if want_all:
                 self._always[value] = None
@@ -117,12 +120,15 @@ class HeadersIndex:
                 del self._columns[name]
 
     def match(self, headers: Table) -> Iterator[Any]:
-        """The values whose criteria ``headers`` meet, and among them, as numbers, how much was compared since
-        the last number. A value that wants any of several comes once for each. Values are no numbers.
+        """The values whose criteria ``headers`` meet. A value that requires any criterion comes once for each
+        met.
+
+        Numbers between the values say how many comparisons were made since the last number. Values are never
+        numbers.
         """
         column: Column
         entry: Entry
-        yield from list(self._always)  # a copy, as below: others may come and go
+        yield from list(self._always)  # a copy, as below, because entries may be added and removed meanwhile
         values: dict[str, Any] = {}
         hit: list[dict[Entry, None]] = []
         visited = 0
@@ -155,7 +161,9 @@ class HeadersIndex:
         yield visited
 
     def _compare(self, entry: Entry, values: dict[str, Any]) -> int:
-        """Compare what ``entry`` wants beside its place; returns how many, below zero if all are met."""
+        """Compare the further criteria of ``entry``; returns how many were compared, negative if all are
+        met.
+        """
         compared = 0
         for name, wanted in entry.rest:
             compared += 1
@@ -164,7 +172,7 @@ class HeadersIndex:
         return -compared
 
     def _others(self, place: tuple[str, Any]) -> int:
-        """How many entries stand at ``place``."""
+        """How many entries are stored under ``place``."""
         name, wanted = place
         column = self._columns[name]
         return len(column.present if wanted is _PRESENT else column.by_value.get(wanted, ()))

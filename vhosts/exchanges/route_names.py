@@ -1,7 +1,7 @@
-"""What the routing log calls a route: exchange, queues and the bindings that matched, as one JSON text.
+"""The description of a route in the routing log: exchange, queues and matching bindings as one JSON text.
 
-Reply queues come and go by the thousand, so exclusive queues and those with generated names share one name;
-the log would otherwise have a route for each.
+Exclusive queues and queues with generated names share one name. Clients make thousands of them as reply
+queues, and the log would otherwise have a route for each.
 
 Source: persistence/log/FORMAT.md, "Names".
 """
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from vhosts.bindings import Binding
 
 GENERATED_PREFIX = "amq.gen-"
-#: What all exclusive and generated queues are called.
+#: The shared name of exclusive queues and of queues with generated names.
 SHARED_NAME = "amq.gen-*"
-#: The most queues, and the most bindings, that are named.
+#: At most this many queues, and as many bindings, are named.
 NAMED_MAX = 1000
-#: ... and the most octets of their names as JSON, of either: making them takes a millisecond or two.
+#: Their names may have this many octets as JSON, for each kind. Making so many takes a millisecond or two.
 NAMED_BYTES_MAX = 256 * 1024
-#: Routes with more characters of names refer to them (``WideNames``).
+#: Routes with more characters of names refer to the names instead of holding them (``WideNames``).
 NARROW_MAX = 512
-#: Descriptions remembered, counted in what they name; most routes of a virtual host share a few.
+#: Limit of the cached descriptions, counted in names. Most routes of a virtual host share a few.
 _NAMED_TOTAL_MAX = 50_000
-#: Names of queues and bindings remembered as JSON; more only means that some are made twice.
+#: Limit of the cached JSON names of queues and bindings. Beyond it some are made twice.
 _TEXTS_MAX = 200_000
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class RoutingLogPort(Protocol):
-    """What this needs of ``persistence.log.routing.RoutingLog``."""
+    """The part of ``persistence.log.routing.RoutingLog`` that is used here."""
 
     def entry(self, exchange: str, key: bytes, names: bytes | WideNames) -> RouteEntry: ...
 
@@ -50,7 +50,7 @@ class RouteNames:
         self._log = log
         self._descriptions: dict[tuple[object, ...], bytes | WideNames] = {}
         self._named_total = 0
-        #: JSON by queue and by binding, which wide routes share.
+        #: JSON text of each queue and binding; wide routes share them.
         self._texts: dict[object, bytes] = {}
         self._generation = 0
 
@@ -64,7 +64,7 @@ class RouteNames:
     ) -> RouteEntry:
         """The entry of a route; ``route`` is exchange and key as two short strings.
 
-        What is remembered holds as long as ``generation``, the routing table's, stays.
+        Cached entries are valid while the routing table's ``generation`` stays the same.
         """
         if generation != self._generation:
             self._forget()
@@ -100,7 +100,7 @@ class RouteNames:
         )
 
     def _distinct(self, of: Iterable[Any], name: Callable[[Any], object]) -> list[bytes]:
-        """The first names as JSON, each once: ``NAMED_MAX`` of them, or what makes ``NAMED_BYTES_MAX``."""
+        """The first names as JSON, each once: at most ``NAMED_MAX`` names and ``NAMED_BYTES_MAX`` octets."""
         texts = self._texts
         found: dict[bytes, None] = {}
         size = 0
@@ -117,12 +117,12 @@ class RouteNames:
         return list(found)
 
     def default_entry(self, route: bytes, queue: QueueHandle) -> RouteEntry:
-        """The entry of the route to ``queue`` by its name. It is as short-lived as the queue."""
+        """The entry of the route to ``queue`` by its name. It lives as long as the queue."""
         return self._log.entry("", route[2:], describe("", [queue], ()))
 
 
 def describe(exchange: str, queues: list[QueueHandle], bindings: Iterable[Binding]) -> bytes:
-    """The payload of a route's entry in the file of names."""
+    """The payload of a route's entry in the ``.names`` file."""
     names = dict.fromkeys(map(name_of, queues))
     matched = dict.fromkeys(map(_ends, bindings))
     about = {

@@ -1,18 +1,15 @@
-"""From a publish to the queues it goes to, and the memory of it.
+"""Finds the queues that a publish goes to, and caches the routes found.
 
-A publisher says the same few things over and over, so a route is looked up by the octets of the publish
-method's arguments as they arrived: nothing is decoded on a hit. Only what is decided by exchange and routing
-key alone is remembered so. What headers decide is remembered by the octets of the headers table as well.
-The default exchange is one look-up by queue name and is not remembered, or short-lived reply queues would
-push everything else out.
+Publishers repeat themselves, so a route is looked up by the octets of the publish method's arguments as they
+arrived, and a hit decodes nothing. A route is cached this way only if exchange and routing key alone decide
+it. If headers decide it, the octets of the headers table are part of the key. The default exchange is not
+cached: one look-up by queue name is enough, and short-lived reply queues would push everything else out.
 
-A remembered ``Route`` is good while its ``generation`` is that of the virtual host's ``RoutingTable``. Every
-change of exchanges, bindings or permissions raises the latter. A queue that nothing is bound to comes and
-goes without that: its one route is marked as gone (generation 0) when it is deleted.
+A cached ``Route`` is valid while its ``generation`` equals that of the virtual host's ``RoutingTable``. Every
+change of exchanges, bindings or permissions raises the table's. A queue without bindings can come and go
+without raising it: its only route is marked as gone (generation 0) when the queue is deleted.
 
 Compiled: see ``router.pxd``.
-
-Source: semantics 2.5; DESIGN 4.4.
 """
 
 from __future__ import annotations
@@ -36,15 +33,15 @@ if TYPE_CHECKING:
 
 #: How many routes a cache holds of each kind before it is emptied.
 ROUTES_MAX = 10_000
-#: ... and how many queues and bindings they lead over together, some 10 MB.
+#: Limit of the queues and bindings of all cached routes together, some 10 MB.
 WIDTH_MAX = 300_000
-#: Headers tables above this size (octets) are not worth their memory as a key.
+#: Headers tables above this size (octets) are not used as keys, because they would take too much memory.
 HEADERS_BYTES_MAX = 512
 
 # C integers where compiled (see router.pxd).
 _ROUTES_MAX = 10_000
 _WIDTH_MAX = 300_000
-#: What a route takes beside its key, and what it leads over.
+#: Memory of a route apart from its key and its queues and bindings.
 _ROUTE_BYTES = 700
 _HEADERS_BYTES_MAX = 512
 _MANDATORY = 1
@@ -52,7 +49,9 @@ _IMMEDIATE = 2
 
 
 class RoutingTable:
-    """What the routes of a virtual host depend on. The virtual host changes it, route caches read it."""
+    """The part of a virtual host that its routes depend on. The virtual host changes it, route caches read
+    it.
+    """
 
     __slots__ = ("default_routes", "exchanges", "generation", "names", "unroutable", "vhost")
 
@@ -60,16 +59,16 @@ class RoutingTable:
         #: Name of the virtual host.
         self.vhost = ""
         self.generation = 1
-        #: The route to each queue by its name in octets.
+        #: The route to each queue, by the octets of its name.
         self.default_routes: dict[bytes, Route] = {}
         self.exchanges: dict[str, Exchange] = {}
         #: Makes the routes' entries in the routing log; None if there is none.
         self.names: RouteNames | None = None
-        #: What was published lately and reached no queue.
+        #: The last publishes that reached no queue.
         self.unroutable = RecentUnroutable()
 
     def default_entry(self, route: Route) -> RouteEntry | None:
-        """Give the route to a queue by its name its entry in the routing log, if there is one."""
+        """Set the routing-log entry of the route to a queue by its name, if there is a routing log."""
         if self.names is not None and route.single is not None:
             route.entry = self.names.default_entry(route.route, route.single)
         return route.entry
@@ -97,10 +96,10 @@ class Route:
     def __init__(self) -> None:
         #: Each queue once, in the order in which bindings led there.
         self.queues: list[QueueHandle] = []
-        #: The queue, if there is just one.
+        #: The queue, if there is exactly one.
         self.single: QueueHandle | None = None
         self.durable_queues: list[QueueHandle] = []
-        #: Of the exchange published to.
+        #: Counters of the exchange published to.
         self.counters: ExchangeCounters
         #: The other exchanges on the way, each with the number of its bindings that match.
         self.inner: list[tuple[ExchangeCounters, int]] = []
@@ -108,16 +107,18 @@ class Route:
         self.route = b""
         self.exchange = ""
         self.routing_key = ""
-        #: What the routing log calls it and its key; None until it is asked for, or if there is no log.
+        #: Its entry in the routing log; None until it is first needed, or if there is no routing log.
         self.entry: RouteEntry | None = None
-        #: The publisher wants the message back if it goes nowhere; always False where it goes to a queue
-        #: by the default exchange.
+        #: The publisher wants an unroutable message back. Always False for a route to a queue by the default
+        #: exchange.
         self.mandatory = False
-        #: The headers have ``BCC``, which no consumer may see: ``sender_selected.without_bcc``.
+        #: The headers have ``BCC``, which ``sender_selected.without_bcc`` must remove, as no consumer may see
+        #: it.
         self.has_bcc = False
-        #: Every publish with the same arguments and without CC and BCC goes here while the generation stands.
+        #: The route is valid for every publish with the same arguments, without CC and BCC, in this
+        #: generation.
         self.cacheable = False
-        #: What the routing table's generation must be for this route to be used again; 0 is never.
+        #: The route may be reused while the routing table has this generation; 0: never.
         self.generation = 0
 
 
@@ -125,7 +126,7 @@ class RouteCache:
     """The routes of one virtual host that one user may use.
 
     ``permits(exchange)`` raises AccessRefused if the user may not publish to the exchange of that name. Its
-    verdict is remembered until the table's generation changes. ``account`` counts the routes as ``kept``.
+    answer is cached until the table's generation changes. ``account`` counts the routes as ``kept``.
     """
 
     __slots__ = (
@@ -152,17 +153,17 @@ class RouteCache:
         self._by_headers: dict[bytes, Route] = {}
         self._default_permitted = False
         self._generation = 0
-        #: What ``resolve`` has done in its last call, in enqueues.
+        #: The work of the last call of ``resolve``, in enqueues.
         self.units = 0
-        #: What ``resolve`` has left to do, if its last call returned None. It is the caller's to keep: a
-        #: cache serves many, who take turns.
+        #: The unfinished walk, if the last call of ``resolve`` returned None. The caller must keep it,
+        #: because one cache serves many channels in turn.
         self.unfinished: Walk | None = None
-        #: Queues and bindings of the routes remembered, and what these take in memory.
+        #: Number of queues and bindings in the cached routes, and the bytes of memory they take.
         self._width = 0
         self._bytes = 0
 
     def find(self, args: bytes) -> Route | None:
-        """The known route of a publish, or None: ``resolve`` it then.
+        """The cached route of a publish, or None: the caller must then ``resolve`` it.
 
         ``args`` are the arguments of basic.publish as on the wire. The message must have neither CC nor
         BCC among its headers, see ``may_select``.
@@ -185,13 +186,14 @@ class RouteCache:
         return route
 
     def resolve(self, args: bytes, properties: bytes, unfinished: Walk | None = None) -> Route | None:
-        """The route of a publish, found in full; remembered as far as it can be.
+        """Find the route of a publish, and cache it if possible.
 
-        None if that is too much for one turn of the event loop: ask again in the next one, with the same and
-        what ``unfinished`` is then. ``units`` is what was done, in enqueues.
+        Returns None if the search is too long for one turn of the event loop. The caller then calls again in
+        the next turn, with the same arguments and the value of ``unfinished``. ``units`` is the work done, in
+        enqueues.
 
         Raises:
-            FrameError: ``args`` are malformed, or the headers are and must be looked at (501).
+            FrameError: ``args`` are malformed, or the headers are and the route depends on them (501).
             NotImplementedByServer: ``immediate`` is set (540).
             AccessRefused: the user may not publish to the exchange, or it is internal (403).
             NotFound: there is no such exchange (404).
@@ -225,7 +227,7 @@ class RouteCache:
             raise FrameError(f"cannot decode the headers: {error}", class_id=60, method_id=40) from error
 
     def _begun(self, args: bytes, properties: bytes, headers: bytes) -> Walk | None:
-        """A new walk; None if the route is known to ``find``."""
+        """A new walk; None if ``find`` knows the route."""
         exchange_name, key, flags = _decode(args)
         if flags & _IMMEDIATE:
             raise NotImplementedByServer("immediate=true")
@@ -247,7 +249,7 @@ class RouteCache:
         if has_cc or has_bcc:
             message.keys = [key, *further_keys(message.headers)]
         elif self.find(args) is not None:
-            # The caller could not be certain that there is no CC.
+            # The caller was not certain that there is no CC.
             return None
         walk = Walk(table, exchange, message)
         walk.args = args
@@ -257,7 +259,7 @@ class RouteCache:
         return walk
 
     def _finished(self, walk: Walk, by_headers: bytes) -> Route:
-        """The route that ``walk`` has found, remembered as far as it can be."""
+        """The route that ``walk`` has found; it is cached if possible."""
         table = self._table
         args = walk.args
         exchange_name, key, flags = _decode(args)
@@ -276,7 +278,7 @@ class RouteCache:
                 exchange_name, route.route, route.queues, walk.matched, table.generation
             )
         if walk.generation != table.generation:
-            return route  # for this message only: some of it may be of before a change and some of after
+            return route  # for this message only, because bindings changed during the walk
         if walk.decided_by == BY_KEY and not walk.has_cc and not walk.has_bcc:
             route.cacheable = True
             self._remember(self._by_args, args, route, walk)
@@ -285,7 +287,7 @@ class RouteCache:
         return route
 
     def _remember(self, routes: dict[bytes, Route], by: bytes, route: Route, walk: Walk) -> None:
-        """Keep ``route``; all others are forgotten if they would be too many, or too wide together."""
+        """Cache ``route``. If the cache is full, all other routes are dropped first."""
         width = len(walk.queues) + len(walk.matched)
         if len(routes) >= _ROUTES_MAX or self._width + width > _WIDTH_MAX:
             self._drop_all()

@@ -1,9 +1,9 @@
 """Further routing keys that a publisher gives in the headers ``CC`` and ``BCC``.
 
-Each is an array of text; items of other types are passed over. ``BCC`` is for routing alone: it is taken
-out before the message is stored or delivered.
+Each is an array of strings; items of other types are ignored. ``BCC`` is for routing only and is removed
+before the message is stored or delivered.
 
-Source: RabbitMQ's sender-selected distribution; semantics 2.5.
+Source: RabbitMQ, "Sender-selected Distribution".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def further_keys(headers: Table) -> list[str]:
     """The routing keys in ``CC``, then those in ``BCC``.
 
     Raises:
-        PreconditionFailed: one of the two is no array (406).
+        PreconditionFailed: one of the two is not an array (406).
     """
     keys = []
     for name in HEADERS:
@@ -35,7 +35,7 @@ def further_keys(headers: Table) -> list[str]:
 
 
 def without_bcc(properties: bytes) -> bytes:
-    """``properties`` as received, less the header ``BCC``, which is there.
+    """``properties`` as received, without the header ``BCC``, which must be there.
 
     Raises:
         FieldError: the headers are malformed.

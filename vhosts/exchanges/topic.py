@@ -1,6 +1,6 @@
-"""Topic exchange: a message goes where its routing key matches the binding's pattern of words.
+"""Topic exchange: a message matches the bindings whose pattern of words its routing key matches.
 
-Source: AMQP 0-9-1, section 3.1.3.3; semantics 2.5.
+Source: AMQP 0-9-1, section 3.1.3.3.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TopicExchange(Exchange):
-    """Bindings in a trie of the words of their patterns."""
+    """Keeps its bindings in a trie of the words of their patterns."""
 
     decided_by = BY_KEY
 
@@ -26,7 +26,7 @@ class TopicExchange(Exchange):
         self._trie = TopicTrie()
 
     def bind(self, binding: Binding) -> None:
-        """See ``Exchange``; any key is a legal pattern, arguments mean nothing."""
+        """See ``Exchange``. Any key is a legal pattern; arguments are ignored."""
         self._trie.insert(binding.routing_key, binding)
 
     def unbind(self, binding: Binding) -> None:

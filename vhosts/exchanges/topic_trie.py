@@ -1,21 +1,22 @@
-"""A trie of topic patterns: what matches a routing key.
+"""A trie of topic patterns: finds the patterns that match a routing key.
 
-A pattern is a row of words between dots; ``*`` stands for one word and ``#`` for any number, none included.
-Wildcards are whole words; empty words are words, but the empty key has none.
+A pattern consists of words between dots. ``*`` stands for one word and ``#`` for any number of words, also
+none. A wildcard is a whole word. Empty words count as words, but the empty key has none.
 
-A pattern with ``#`` must fit the key's front up to its first ``#``, and the key's back from its last ``#``.
-So what follows the last ``#`` stands in a trie of its own, backwards, and is matched from the key's end. A
-pattern with one ``#``, as most have, then costs no more than its own words, wherever it could fit; only words
-between two ``#`` are tried at every word of the key. A key is matched word by word, with all nodes that can
-have been reached so far, each of them once: trying every way to share out the words would not end.
+The part of a pattern before its first ``#`` must match the front of the key, and the part after its last
+``#`` the back. The part after the last ``#`` is therefore stored backwards in a trie of its own and matched
+from the key's end. A pattern with one ``#``, as most have, costs no more than its own words, wherever the
+``#`` begins. Only words between two ``#`` are tried at every word of the key. A key is matched word by word,
+with the set of all nodes reached so far, each once. Trying every distribution of the words would take too
+long.
 
-A match is a generator, because patterns can be made that keep it busy for long: it tells how many nodes it
-visited, and whoever asked may let others have their turn. Two of them do not disturb each other, and the trie
-may change meanwhile: a match finds all that was there from its begin to its end.
+A match is a generator, because clients can make patterns that keep it busy for long. It yields how many nodes
+it has visited, and the caller may then give others their turn. Several matches can run at a time, and the
+trie may change meanwhile: a match finds everything that is there from its beginning to its end.
 
 Compiled: see ``topic_trie.pxd``.
 
-Source: semantics 2.5 (table measured on RabbitMQ 3.10.8).
+Source: AMQP 0-9-1, section 3.1.3.3; details measured on RabbitMQ 3.10.8.
 """
 
 from __future__ import annotations
@@ -23,33 +24,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-#: A match tells of its work whenever it has visited so many nodes.
+#: A match yields a number whenever it has visited this many nodes.
 VISITS_TOLD = 64
 
-#: The step of a pattern from its last "#" to its last word, and on backwards. No word has a dot.
+#: The step from a pattern's last "#" to its last word, after which the words follow backwards. No word has a
+#: dot.
 _BACK = ".#"
 
 
 class Node:
-    """The words of a pattern up to here have matched; behind ``back``, those from its end down to here."""
+    """A node is reached when the pattern's words up to here match; below ``back``, its words from the end to
+    here.
+    """
 
     __slots__ = ("after_any", "after_one", "back", "children", "values")
 
     def __init__(self) -> None:
-        #: Next nodes by word; None while there are none.
+        #: Next nodes by word; None if there are none.
         self.children: dict[str, Node] | None = None
         #: Next node by ``*``.
         self.after_one: Node | None = None
         #: Next node by a ``#`` that is not the pattern's last one.
         self.after_any: Node | None = None
-        #: By the pattern's last ``#``: where its end begins.
+        #: Next node by the pattern's last ``#``; the words after it follow backwards.
         self.back: Node | None = None
-        #: What was inserted with the pattern that ends here; None while there is nothing.
+        #: Values inserted with the pattern that ends here; None if there are none.
         self.values: dict[Any, None] | None = None
 
 
 class TopicTrie:
-    """Values by pattern. A value stands in the trie once for each pattern it is inserted with."""
+    """Values by pattern. A value is in the trie once for each pattern with which it was inserted."""
 
     __slots__ = ("_root",)
 
@@ -66,7 +70,7 @@ class TopicTrie:
         node.values[value] = None
 
     def remove(self, pattern: str, value: Any) -> None:
-        """Undo ``insert``, and drop the nodes that nothing needs any more.
+        """Undo ``insert``, and remove the nodes that are no longer needed.
 
         Raises:
             KeyError: it was not inserted.
@@ -90,15 +94,19 @@ class TopicTrie:
             self._cut(path[index - 1], steps[index - 1])
 
     def match(self, key: str) -> Iterator[Any]:
-        """The values of all patterns that match ``key``, and among them, as numbers, how many nodes were
-        visited since the last number. Values are no numbers.
+        """The values of all patterns that match ``key``.
+
+        Numbers between the values say how many nodes were visited since the last number. Values are never
+        numbers.
         """
         node: Node
         words: list[str] = _words(key)
         reached: list[Node] = [self._root]
-        loops: list[Node] = []  # those behind a "#": once reached, any further word leads there again
-        backs: list[tuple[Node, int]] = []  # ... and how many words are not left for the pattern's end
-        seen: set[Node] = set()  # of these two; the first time leaves most words
+        loops: list[Node] = []  # nodes after a "#": once reached, they are reached again by any further word
+        backs: list[
+            tuple[Node, int]
+        ] = []  # ends of patterns, and how many words at the key's front they may not use
+        seen: set[Node] = set()  # nodes of these two lists; the first visit leaves the most words
         visited = 0
         position = 0
         while True:
@@ -123,7 +131,7 @@ class TopicTrie:
         if position == len(words):
             for node in reached:
                 if node.values is not None:
-                    yield from list(node.values)  # a copy: others may come and go
+                    yield from list(node.values)  # a copy, because values may be added and removed meanwhile
         for back, least in backs:
             reached = [back]
             position = len(words)
@@ -143,7 +151,7 @@ class TopicTrie:
         yield visited
 
     def is_empty(self) -> bool:
-        """Whether nothing is left of what was inserted."""
+        """Whether the trie is empty."""
         return self._is_bare(self._root)
 
     def _step(self, node: Node, word: str, reached: list[Node]) -> None:
@@ -228,7 +236,7 @@ def _words(key: str) -> list[str]:
 
 
 def _steps(pattern: str) -> list[str]:
-    """The way of ``pattern`` from the root: its words, those behind the last ``#`` backwards."""
+    """The steps of ``pattern`` from the root: its words, with those after the last ``#`` backwards."""
     words = _words(pattern)
     if "#" not in words:
         return words

@@ -1,4 +1,4 @@
-"""The exchange types there are."""
+"""The table of exchange types."""
 
 from __future__ import annotations
 

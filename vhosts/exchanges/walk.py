@@ -1,16 +1,14 @@
-"""The walk of one publish from its exchange to queues, in as many turns as it takes.
+"""The walk of one publish from its exchange to queues, in as many turns of the event loop as it takes.
 
-Most walks are a handful of look-ups. But one client can bind 100,000 times, or make patterns that keep the
-matching of one key busy for long, and nobody else may wait for that. So a walk counts what it looks at, stops
-when that is too much for one turn, and goes on where it was; its publisher's later frames wait meanwhile.
+Most walks are a handful of look-ups. But one client can make 100,000 bindings, or patterns for which matching
+one key takes long, and other clients must not wait for that. So a walk counts what it visits, stops when that
+is too much for one turn, and continues in the next. Its publisher's later frames wait meanwhile.
 
-Others may bind and unbind meanwhile, and whoever never ceases to must not keep a walk from its end. So a walk
-does not begin anew. It finds what was bound from its begin to its end, and what it happens to meet of the
-bindings that came or went meanwhile; such a route is used once and not remembered.
+Other clients may bind and unbind meanwhile. A walk does not start again after such a change, because a client
+that never stops binding would keep it from ending. It finds every binding that exists during the whole walk,
+and possibly some that came or went meanwhile. Such a route is used once and not cached.
 
 Compiled: see ``walk.pxd``.
-
-Source: semantics 2.5.
 """
 
 from __future__ import annotations
@@ -28,19 +26,20 @@ if TYPE_CHECKING:
 
 # C integers where compiled (see walk.pxd).
 _NAMED_MAX = NAMED_MAX
-#: What one turn may look at (bindings, nodes of a trie, entries of an index): about a millisecond.
+#: Limit of one turn: bindings, nodes of a trie and entries of an index visited; about a millisecond.
 _LOOKS_MAX = 4096
-#: So many looks cost what one enqueue does.
+#: This many visits cost as much as one enqueue.
 _LOOKS_PER_UNIT = 4
 
 
 class Walk:
-    """Where ``message``, published to ``exchange``, goes.
+    """The search for the queues of ``message``, published to ``exchange``.
 
-    Follows bindings between exchanges, each exchange once, so cycles end. The alternate exchange of an
-    exchange comes in when no binding of it matched, as in RabbitMQ: also if what matched led nowhere.
+    Follows bindings between exchanges and visits each exchange once, so cycles end. The alternate exchange of
+    an exchange is used if no binding of that exchange matched. As in RabbitMQ, it is not used if a binding
+    matched that led nowhere.
 
-    ``args`` and ``properties`` are those of the publish, so that it is known when it comes again.
+    ``args`` and ``properties`` are those of the publish; the caller compares them when it asks again.
     """
 
     __slots__ = (
@@ -78,11 +77,12 @@ class Walk:
         self.matched: dict[Binding, None] = {}
         #: The counters of the other exchanges on the way, each with the number of its bindings that match.
         self.inner: list[tuple[ExchangeCounters, int]] = []
-        #: The least repeatable exchange counts.
+        #: What the whole route depends on: the least repeatable exchange on the way decides.
         self.decided_by = BY_KEY
-        #: The routing table's when the walk began; what it finds is not to be remembered under another one.
+        #: The routing table's generation when the walk began. The route may be cached only under this
+        #: generation.
         self.generation: int = table.generation
-        #: What ``go_on`` has looked at in its last turn.
+        #: Number of visits in the last turn.
         self.looks = 0
         self._table = table
         self._message = message
@@ -94,7 +94,7 @@ class Walk:
         self._match_count = 0
 
     def go_on(self) -> bool:
-        """Walk until the end, or until it is enough for one turn; True at the end."""
+        """Continue the walk to its end or to the limit of one turn; True at the end."""
         self.looks = 0
         while True:
             if self._source is None:
@@ -112,7 +112,7 @@ class Walk:
             self._leave()
 
     def _follow(self) -> bool:
-        """Take in what matches at the exchange visited; False if that is not all yet."""
+        """Process the matches of the current exchange; False if there are more."""
         is_named = self._source.name != ""  # type: ignore[union-attr]
         looks = self.looks
         matched = self.matched
@@ -153,5 +153,5 @@ class Walk:
             self._to_visit.append(alternate)
 
     def units(self) -> int:
-        """What the last turn cost, in enqueues."""
+        """The cost of the last turn, in enqueues."""
         return self.looks // _LOOKS_PER_UNIT

@@ -1,4 +1,4 @@
-"""What a queue needs of a consumer: how much it may take, and a way to hand it a message.
+"""The consumer as a queue sees it: how much it may take, and how to hand it a message.
 
 The channel's consumer is a subclass (``amqp_router.channel.delivery.ChannelConsumer``).
 """
@@ -16,9 +16,10 @@ UNLIMITED = 1 << 40
 
 
 class Credit:
-    """Deliveries that a channel may still get; shared by its consumers (``basic.qos`` global).
+    """Number of deliveries that a channel may still get; its consumers share it (``basic.qos`` global).
 
-    It counts what is out also while there is no limit, so that setting one does not have to count.
+    Unsettled deliveries are counted also while there is no limit, so that a limit can be set without counting
+    them.
     """
 
     __slots__ = ("available", "limit")
@@ -26,16 +27,16 @@ class Credit:
     def __init__(self) -> None:
         #: 0 is no limit.
         self.limit = 0
-        #: May be negative after the limit was lowered below what is out.
+        #: Negative if the limit was lowered below the number of unsettled deliveries.
         self.available = UNLIMITED
 
     def change(self, limit: int) -> None:
-        """Set another limit for what is out; 0 lifts it."""
+        """Set another limit of unsettled deliveries; 0 lifts it."""
         self.available += (limit or UNLIMITED) - (self.limit or UNLIMITED)
         self.limit = limit
 
     def stop(self) -> None:
-        """No consumer of the channel gets anything any more, whatever comes back."""
+        """Stop all deliveries to the channel for good, whatever is settled later."""
         self.available -= 2 * UNLIMITED
 
 
@@ -63,35 +64,35 @@ class Consumer:
         self.exclusive = False
         self.arguments: Arguments = {}
         self.queue: Any = None
-        #: Deliveries this consumer may still get; its own prefetch.
+        #: Deliveries that this consumer may still get by its own prefetch limit.
         self.credit = UNLIMITED
-        #: What the channel may still get.
+        #: Deliveries that the channel may still get.
         self.shared = Credit()
-        #: Where its deliveries are written; no delivery while it is full.
+        #: Output for its deliveries; while it is full, nothing is delivered.
         self.output: Output
-        #: Deliveries out and not settled.
+        #: Number of unsettled deliveries.
         self.unacked = 0
-        #: Its neighbours in the ring of those whose turn may come, kept by the queue.
+        #: Its neighbours in the queue's ring of consumers whose turn may come.
         self.following: Consumer | None = None
         self.previous: Consumer | None = None
-        #: Whether the queue took it out of the ring, as it was not ready when its turn came.
+        #: Whether the queue took it out of the ring because it was not ready when its turn came.
         self.parked = False
 
     def ready(self) -> bool:
-        """Whether it may get a message now."""
+        """Whether the consumer may get a message now."""
         # A consumer without acknowledgements uses up no credit, but waits for the channel's, as in RabbitMQ.
         if self.output.full or self.shared.available <= 0:
             return False
         return self.no_ack or self.credit > 0
 
     def wake(self) -> None:
-        """It may be ready again: it must be called whenever something has ended that kept it from it."""
+        """Tell the queue that the consumer may be ready again. Call this whenever an obstacle has gone."""
         self.queue.wake(self)
 
     def deliver(self, message: Message) -> None:
-        """Take one message; credit is taken here too."""
+        """Take one message and use up credit for it."""
         raise AssertionError("a consumer must say how it delivers")
 
     def cancelled(self) -> None:
-        """The queue is gone or cannot serve; the consumer is no longer on it."""
+        """The queue is deleted or failed, and has removed the consumer."""
         raise AssertionError("a consumer must hear of its end")

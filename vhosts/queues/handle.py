@@ -1,7 +1,7 @@
-"""The port between a channel and a queue, wherever the queue lives.
+"""The interface between a channel and a queue.
 
-A channel never touches the inside of a queue: it publishes, settles, requeues and asks through this
-class, and is answered through ``Consumer.deliver`` and ``Run``. ``Queue`` is the local form.
+A channel publishes, settles, requeues and asks through this class and never touches the inside of a queue. It
+is answered through ``Consumer.deliver`` and ``Run``. ``Queue`` is the implementation for a local queue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Run:
 
     The publishing channel fills ``first`` and ``last`` (publish sequence numbers; 0 without confirms) and
     ``bytes`` (body bytes held unsynced), then hands the run to every durable queue of the route. When
-    ``remaining`` reaches nothing, or a log fails, ``listener.run_done(run)`` is called once.
+    ``remaining`` reaches 0, or a log fails, ``listener.run_done(run)`` is called once.
     """
 
     __slots__ = ("bytes", "failed", "first", "last", "listener", "remaining")
@@ -36,7 +36,7 @@ class Run:
         self.listener: Any = None
 
     def settled(self, failed: bool) -> None:
-        """One of the queues has the run durable (or, ``failed``, never will)."""
+        """One of the queues has made the run durable, or never will (``failed``)."""
         if failed:
             self.failed = True
         self.remaining -= 1
@@ -45,7 +45,7 @@ class Run:
 
 
 class QueueHandle:
-    """What channels, exchanges and the node know of a queue."""
+    """A queue as channels, exchanges and the node see it."""
 
     __slots__ = (
         "arguments",
@@ -71,36 +71,36 @@ class QueueHandle:
         self.auto_delete = False
         #: Typed AMQP table as declared.
         self.arguments: Arguments = {}
-        #: Id of this life of the queue; a queue deleted and declared again has another.
+        #: Id of this incarnation. A queue that is deleted and declared again has another one.
         self.incarnation = ""
         self.deleted = False
         #: Revision of the definition this queue waits for; 0 once it is stored.
         self.definition_rev = 0
         self.log: Any = None
-        #: In the order in which they came.
+        #: Consumers in the order of their registration.
         self.consumers: dict[Any, None] = {}
         self.unacked_count = 0
 
     def publish(self, message: Message) -> bool:
-        """Take ``message``; False when the queue cannot (its log failed) and the publisher must hear so."""
+        """Take ``message``; False if the queue cannot (its log failed), and the publisher must be told."""
         raise AssertionError("a queue must say how it takes a message")
 
     def check_available(self) -> None:
-        """Raises PreconditionFailed when the queue cannot be used: its log has failed."""
+        """Raise PreconditionFailed if the queue cannot be used because its log has failed."""
 
     def await_durable(self, run: Run) -> None:
-        """Count ``run`` down once all that was published so far is durable."""
+        """Call ``run.settled`` once everything published so far is durable."""
         raise AssertionError("a queue must say when it is durable")
 
     def deliver_due(self, budget: int) -> int:
-        """Deliver now what would be delivered at the end of this turn, for up to ``budget`` units.
+        """Deliver now what would be delivered at the end of this turn, up to ``budget`` units.
 
-        Returns how many units it took; less than ``budget`` means that nothing is due any more.
+        Returns how many units were used; less than ``budget`` means that nothing more is due.
         """
         return 0
 
     def settle(self, message: Message, kind: int) -> None:
-        """A delivered message is done with: acknowledged, or rejected without requeue."""
+        """Settle a delivered message: it was acknowledged, or rejected without requeue."""
         raise AssertionError("a queue must take acknowledgements")
 
     def message_count(self) -> int:
@@ -108,15 +108,15 @@ class QueueHandle:
         raise AssertionError("a queue must count its messages")
 
     def consumer_count(self) -> int:
-        """Consumers there are."""
+        """Number of consumers."""
         return len(self.consumers)
 
     def is_unused(self) -> bool:
-        """Whether it has no consumer."""
+        """Whether the queue has no consumer."""
         return not self.consumers
 
     def is_empty(self) -> bool:
-        """Whether no message is ready; delivered ones do not count."""
+        """Whether no message is ready; unacknowledged ones do not count."""
         return self.message_count() == 0
 
     def purge(self) -> int:
@@ -124,7 +124,7 @@ class QueueHandle:
         raise AssertionError("a queue must drop its messages")
 
     def delete(self, rev: int) -> int:
-        """The queue is gone; what is on disk goes once revision ``rev`` of the definitions is committed.
+        """Delete the queue; its files are removed once revision ``rev`` of the definitions is committed.
 
         Returns how many messages were ready.
         """

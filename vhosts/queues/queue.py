@@ -1,18 +1,17 @@
-"""A queue on this node: ready messages, the consumers it turns to, and its log.
+"""A queue on this node: its ready messages, its consumers and its log.
 
-What is ready, in order of offset, is always the concatenation of
+The ready messages, in order of offset, are always the concatenation of
 
 1. ``requeued``: returned messages, a heap by offset; those of the log keep no content;
-2. the ``ring``: the window of messages in memory that consumers will want next;
-3. the backlog: ``backlog`` messages at offsets from ``cursor`` to the end, in the log or, if transient
-   and the node's memory budget is used up, in the page log.
+2. the ``ring``: the window of messages in memory that consumers will get next;
+3. the backlog: ``backlog`` messages at offsets from ``cursor`` to the end. They are in the log or, if they
+   are transient and the node's memory budget is used up, in the page log.
 
-Every requeued offset is below every ring offset, and every ring offset below ``cursor`` (delivery takes
-the lowest, so what comes back was taken before what is still there). A message joins the ring only while
-the backlog is empty, or order would be lost.
+Every requeued offset is below every ring offset, because delivery takes the lowest offset first. Every ring
+offset is below ``cursor``. A message joins the ring only while the backlog is empty, which keeps the order.
 
-Messages are delivered as soon as they are published, also before their log is synced; publishers are
-answered through ``await_durable`` when the log's high watermark has passed what they published.
+Messages are delivered as soon as they are published, also before their log is synced. Publishers are answered
+through ``await_durable`` when the log's high watermark has passed what they published.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from persistence.errors import PersistenceError, is_passing
 from vhosts.queues.consumers import Consumer
 from vhosts.queues.handle import QueueHandle, Run
 
-#: The most of a logged queue that stays in memory: messages and content bytes.
+#: Limits of the part of a logged queue that is in memory: messages and content bytes.
 WINDOW_MESSAGES = 4096
 WINDOW_BYTES = 8 << 20
-#: What a redelivery costs of the budget of ``Queue.pump``, in deliveries: it is found and read by itself.
+#: Cost of a redelivery in units of ``Queue.pump``. It is higher because each one is found and read alone.
 REDELIVERY_UNITS = 3
 PARKED_PER_UNIT = 16
 
@@ -102,17 +101,18 @@ class Queue(QueueHandle):
         self.budget: Any = None
         self.open_pager: Callable[[], Any]
         self.on_deleted: Callable[[Queue, int], None] | None = None
-        #: Told when ``error`` says why the queue cannot serve any more, or ``refusing`` why it takes nothing.
+        #: Called when the queue has failed (see ``error``) or takes no messages (see ``refusing``).
         self.on_failed: Callable[[Queue], None] | None = None
-        #: Told when the queue takes messages again.
+        #: Called when the queue takes messages again.
         self.on_resumed: Callable[[Queue], None] | None = None
-        #: Told when waiting messages cannot be read for now; calls ``unstall`` after a while.
+        #: Called when waiting messages cannot be read for now. The callee calls ``unstall`` after a while.
         self.on_stalled: Callable[[Queue], None] | None = None
         self.stalled = False
         #: Frees a long list of messages over several turns of the loop.
         self.discard: Callable[[list[Any]], None] | None = None
         self.pager: Any = None
-        #: Takes contents of delivered transient messages when memory is short; None if they stay.
+        #: Takes the contents of delivered transient messages when memory is short; None if they stay in
+        #: memory.
         self.spill: Any = None
         self.ring: list[Any] = [None] * 16
         self.ring_head = 0
@@ -124,20 +124,21 @@ class Queue(QueueHandle):
         self.cursor = 0
         #: Offset of the next message of a queue without a log.
         self.next_offset = 0
-        #: Behind the last message appended to the log: what a publisher's run waits for.
+        #: The offset after the last message appended to the log. A publisher's run waits until it is durable.
         self.logged_end = 0
-        #: Whose turn is next, in the ring of the consumers that may be ready; None if it is empty.
+        #: The next consumer in the ring of those that may be ready; None if the ring is empty.
         self.turn: Consumer | None = None
-        #: Whether the consumer that is there has the queue alone.
+        #: Whether the only consumer is an exclusive one.
         self.exclusive_use = False
         self.dirty = False
         self.waiting: deque[tuple[int, Run]] = deque()
-        #: Why the queue cannot serve, or "".
+        #: Why the queue has failed, or "".
         self.error = ""
-        #: Why it takes no messages, or "": it cannot serve, or its log waits for space or descriptors.
+        #: Why it takes no messages, or "": it has failed, or its log waits for disk space or file
+        #: descriptors.
         self.refusing = ""
         self.publish_total = 0
-        #: With and without acknowledgement, to consumers and by ``get``.
+        #: Deliveries with and without acknowledgement, to consumers and by ``get``.
         self.deliver_total = 0
         self.deliver_no_ack_total = 0
         self.get_total = 0
@@ -149,7 +150,9 @@ class Queue(QueueHandle):
     # -- publishing ---------------------------------------------------------------------------------
 
     def publish(self, message: Message) -> bool:
-        """Append ``message`` (an object of this queue's own); False when the log cannot take it."""
+        """Append ``message`` (an object that belongs to this queue alone); False if the log cannot take
+        it.
+        """
         log = self.log
         logged = False
         if self.refusing:
@@ -191,7 +194,7 @@ class Queue(QueueHandle):
             if len(self.consumers) > 0:
                 self.touch()
             elif logged:
-                # Nobody may wait for it, if another queue refused the message; it is synced all the same.
+                # It is synced even if nobody waits for it because another queue refused the message.
                 self.tick.wake()
         return True
 
@@ -212,22 +215,25 @@ class Queue(QueueHandle):
         self.ring_head = 0
 
     def _page(self, message: Message) -> bool:
-        """A transient message beyond the memory budget waits in a file that does not outlive the node."""
+        """Write a transient message beyond the memory budget to the page file, which lasts as long as the
+        process.
+        """
         try:
             if self.pager is None:
                 self.pager = self.open_pager()
             self.pager.append(message)
         except (OSError, PersistenceError) as error:
             if is_passing(error):
-                return False  # this message alone is refused: what waits in the file is as good as before
-            # What was written before may be gone with it, so the order is lost: nothing more is delivered.
+                return False  # only this message is refused; the messages in the file are still good
+            # Earlier messages in the file may be lost too, and with them the order: nothing more is
+            # delivered.
             self._fail(f"its page file failed: {error}")
             return False
         self.backlog += 1
         return True
 
     def await_durable(self, run: Run) -> None:
-        """Count ``run`` down once all published so far is below the high watermark."""
+        """Call ``run.settled`` once everything published so far is below the high watermark."""
         log = self.log
         if self.deleted:
             return
@@ -238,15 +244,15 @@ class Queue(QueueHandle):
         if log is None:
             return
         run.remaining += 1
-        # Not the log's end: a transient message holds a place there that no sync ever covers by itself.
+        # Not the log's end: transient messages take offsets there, which no sync covers by itself.
         self.waiting.append((self.logged_end, run))
         self.tick.wake()
 
     def on_high_watermark(self, log: Any) -> None:
-        """The log's watermark rose: answer the publishers below it.
+        """Answer the publishers below the log's high watermark, which has risen.
 
-        Nobody is answered while the queue's own definition is not committed: a confirmed message in a
-        queue that a crash forgets would be lost.
+        Nobody is answered before the queue's own definition is committed. After a crash the queue would not
+        exist, and the confirmed message would be lost.
         """
         if self.definition_rev:
             return
@@ -264,15 +270,17 @@ class Queue(QueueHandle):
             self.on_high_watermark(self.log)
 
     def definition_failed(self, error: Exception) -> None:
-        """The queue's definition cannot be stored for now: whoever waits for it must hear so."""
+        """The queue's definition cannot be stored for now: nack the publishers that wait for it."""
         if not self.refusing:
             self.refusing = f"its definition cannot be stored: {error}"
             self._refuse_waiting()
 
     def on_log_failed(self, log: Any, error: Exception) -> None:
-        """The log cannot be trusted or written any more: nack, cancel, and say why from now on.
+        """The log cannot be read or written: nack publishers, cancel consumers, and answer with the reason
+        from now on.
 
-        After an error that passes the queue only takes no messages; consumers and acknowledgements go on.
+        After a passing error (a full disk) the queue only takes no messages. Consumers and acknowledgements
+        go on.
         """
         if log.passing:
             if not self.refusing:
@@ -298,7 +306,9 @@ class Queue(QueueHandle):
             waiting.popleft()[1].settled(True)
 
     def _unreadable(self, reason: str, error: Exception) -> None:
-        """Waiting messages cannot be read: try again after an error that passes, otherwise fail."""
+        """Waiting messages cannot be read: try again later after a passing error, otherwise fail the
+        queue.
+        """
         if not is_passing(error) or self.on_stalled is None:
             self._fail(reason)
         elif not self.stalled:
@@ -321,17 +331,17 @@ class Queue(QueueHandle):
     # -- taking -------------------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """Turn to the consumers at the end of this tick."""
+        """Deliver to consumers at the end of this tick."""
         if not self.dirty:
             self.dirty = True
             self.tick.queues.append(self)
             self.tick.wake()
 
     def pump(self, budget: int) -> int:
-        """Deliver to consumers in turn, until ``budget`` units are spent; returns how many were.
+        """Deliver to consumers in turn until ``budget`` units are used; returns the number of units used.
 
-        A message is one unit, one that is delivered again ``REDELIVERY_UNITS``; ``PARKED_PER_UNIT`` consumers
-        that are not ready are one. When it returns ``budget`` or more there may be more to do.
+        A message costs one unit, a redelivered one ``REDELIVERY_UNITS``. ``PARKED_PER_UNIT`` consumers that
+        are not ready cost one. If the result is ``budget`` or more, there may be more to do.
         """
         done = 0
         parked = 0
@@ -370,7 +380,7 @@ class Queue(QueueHandle):
         return done
 
     def deliver_due(self, budget: int) -> int:
-        # Only what is on the agenda has anything due; it stays there, which costs next to nothing.
+        # Only a queue on the agenda has anything due. It stays on the agenda, which costs next to nothing.
         return self.pump(budget) if self.dirty else 0
 
     def put_aside(self, message: Message) -> None:
@@ -382,7 +392,7 @@ class Queue(QueueHandle):
             self.budget.used -= message.size()
 
     def _take_back(self, message: Message) -> bool:
-        """Read a small content back; False if that fails. A large one is read as it leaves."""
+        """Read a small content back from disk; False if that fails. A large one is read while it is sent."""
         content: Any = message.content
         if not content.is_whole:
             return True
@@ -396,7 +406,7 @@ class Queue(QueueHandle):
         return True
 
     def _charged(self, message: Message) -> int:
-        """Bytes of a transient message that the budget has."""
+        """Bytes of a transient message that are counted in the budget."""
         return _OVERHEAD if message.flags & _SPILLED else message.size() + _OVERHEAD
 
     def _pop(self) -> Message | None:
@@ -442,7 +452,9 @@ class Queue(QueueHandle):
         return message
 
     def _reread(self, offset: int) -> Message | None:
-        """Read the content of a returned message again, and of those after it, which come next."""
+        """Read the content of a returned message again, and of those after it, which will be delivered
+        next.
+        """
         try:
             messages, _ = self.log.read(offset, self.log.end, min(256, len(self.requeued)), 1 << 18)
         except (OSError, PersistenceError) as error:
@@ -495,7 +507,7 @@ class Queue(QueueHandle):
                 self.pager.delete()
                 self.pager = None
         if not messages and reached >= end and self.backlog:
-            # Only a fault of ours or of the disk can bring us here; do not spin on it.
+            # Only a bug or a fault of the disk leads here. Without this line the loop would never end.
             self.backlog = 0
             self._fail("messages counted as waiting are not there")
 
@@ -525,7 +537,7 @@ class Queue(QueueHandle):
     # -- settling -----------------------------------------------------------------------------------
 
     def settle(self, message: Message, kind: int) -> None:
-        """A delivered message is done with; ``kind`` as in a SETTLES record."""
+        """Settle a delivered message; ``kind`` as in a SETTLES record."""
         self.unacked_count -= 1
         if kind == _ACK:
             self.ack_total += 1
@@ -539,7 +551,7 @@ class Queue(QueueHandle):
             self.budget.used -= self._charged(message)
 
     def requeue(self, message: Message) -> None:
-        """A delivered message returns to its place, marked as redelivered."""
+        """Return a delivered message to its place and mark it as redelivered."""
         self.unacked_count -= 1
         if self.deleted:
             if not message.flags & _LOGGED:
@@ -547,7 +559,7 @@ class Queue(QueueHandle):
             return
         message.flags |= _REDELIVERED
         if message.flags & _LOGGED:
-            # Recorded, so that it is still marked after a clean stop.
+            # The log records it, so that the mark survives a clean stop.
             self.log.settle(message.offset, message.gap, _RETURN)
         heappush(self.requeued, (message.offset, message))
         if len(self.consumers) > 0:
@@ -559,7 +571,8 @@ class Queue(QueueHandle):
         """Start delivering to ``consumer``.
 
         Raises:
-            AccessRefused: it or the one there wants the queue alone (403).
+            AccessRefused: it is exclusive and another consumer exists, or the existing one is exclusive
+            (403).
             PreconditionFailed: the log has failed.
         """
         self.check_available()
@@ -571,7 +584,7 @@ class Queue(QueueHandle):
         self.touch()
 
     def remove_consumer(self, consumer: Consumer) -> bool:
-        """Stop delivering; True when this was the last consumer."""
+        """Remove ``consumer``; True if it was the last one."""
         if consumer not in self.consumers:
             return False
         del self.consumers[consumer]
@@ -584,14 +597,14 @@ class Queue(QueueHandle):
         return True
 
     def wake(self, consumer: Consumer) -> None:
-        """``consumer`` may be ready again; its turn comes after all the others'."""
+        """``consumer`` may be ready again; its turn comes after those of all others."""
         if consumer.parked:
             consumer.parked = False
             self._link(consumer)
         self.touch()
 
     def _link(self, consumer: Consumer) -> None:
-        """Make ``consumer`` the last whose turn comes."""
+        """Put ``consumer`` into the ring, as the last whose turn comes."""
         first = self.turn
         if first is None:
             self.turn = consumer.following = consumer.previous = consumer
@@ -603,7 +616,7 @@ class Queue(QueueHandle):
         first.previous = consumer
 
     def _unlink(self, consumer: Consumer) -> None:
-        """Take ``consumer`` out of the ring; harmless when it is not in it."""
+        """Take ``consumer`` out of the ring, if it is in it."""
         following, previous = consumer.following, consumer.previous
         if following is None or previous is None:
             return
@@ -622,7 +635,7 @@ class Queue(QueueHandle):
             consumer.cancelled()
 
     def _drop_window(self) -> None:
-        """A queue that nobody reads keeps nothing in memory that its log has too."""
+        """Drop from memory what the log has too, because the queue has no consumers any more."""
         ring = self.ring
         mask = len(ring) - 1
         for index in range(self.ring_count):
@@ -636,7 +649,7 @@ class Queue(QueueHandle):
     def _clear_ring(self) -> None:
         self.budget.used -= self.ring_bytes
         if self.ring_count > _WINDOW_MESSAGES and self.discard is not None:
-            # Half a million objects take the loop a tenth of a second to free.
+            # To free half a million objects takes a tenth of a second.
             self.discard(self.ring)
         self.ring = [None] * 16
         self.ring_head = 0
@@ -650,15 +663,14 @@ class Queue(QueueHandle):
         return self.ring_count + self.backlog + len(self.requeued)
 
     def recovered(self) -> None:
-        """Take what the log found at start as the backlog."""
+        """Use the messages that recovery found in the log as the backlog."""
         self.backlog = self.log.live
         self.cursor = self.log.start
 
     def purge(self) -> int:
-        """Drop every ready message; returns their number. What is delivered and unacked stays.
+        """Drop every ready message; returns their number. Unacknowledged messages stay.
 
-        Raises:
-            PreconditionFailed: the log has failed: what it holds would come back after a restart.
+        Raises: PreconditionFailed: the log has failed, so the messages would come back after a restart.
         """
         self.check_available()
         count = self.message_count()
@@ -697,10 +709,10 @@ class Queue(QueueHandle):
             self.pager = None
 
     def delete(self, rev: int) -> int:
-        """The queue is gone from now on; its log is removed once revision ``rev`` is committed.
+        """Delete the queue now; its log is removed once revision ``rev`` is committed.
 
-        Consumers are cancelled, publishers that still wait are answered as settled. Returns how many
-        messages were ready.
+        Consumers are cancelled. Publishers that still wait are answered as if their messages were durable.
+        Returns how many messages were ready.
         """
         count = self.message_count()
         self.deleted = True
