@@ -34,6 +34,7 @@ COMPILED = [
     "amqp_router.protocol.message",
     "amqp_router.protocol.tick",
     "amqp_router.protocol.output",
+    "amqp_router.protocol.nested",
     "amqp_router.protocol.frames",
     "amqp_router.protocol.fields",
     "amqp_router.protocol.properties",

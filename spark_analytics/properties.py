@@ -43,6 +43,7 @@ PROPERTIES = (
 #: The end of the year 9999. Python and Spark know no later time: one client that sends milliseconds for
 #: seconds would make every ``collect()`` an error.
 _SECONDS_MAX = 253_402_300_799
+#: Tables and arrays inside one another that are decoded, as in the broker; clients may nest deeper.
 _DEPTH_MAX = 64
 #: A scale of up to 255 digits, and the 10 of 32 bits.
 _EXACT = Context(prec=300)
@@ -167,7 +168,7 @@ def header_texts(table: bytes) -> dict[str, str | None] | None:
     Text and octets are text (octets that are no UTF-8 as base64), numbers and booleans as JSON, times as
     ISO 8601 (beyond the year 9999 as seconds), decimals as their digits, tables and arrays as JSON text (with
     decimals as text, which JSON's numbers would round), void is null. Of two entries with one name the first
-    counts.
+    counts. A table or array that is nested more than 64 deep is a note with its size; nobody looks inside.
     """
     try:
         values, end = _table(table, 0, len(table), 0)
@@ -186,8 +187,6 @@ def _as_text(value: Any) -> str | None:
 
 # Reading behind the end of a table gives a place behind its end, which is looked at once per value.
 def _table(data: bytes, at: int, end: int, depth: int) -> tuple[dict[str, Any], int]:
-    if depth > _DEPTH_MAX:
-        raise ValueError("nested too deeply")
     values: dict[str, Any] = {}
     while at < end:
         begin = at + 1
@@ -228,14 +227,14 @@ def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
             return content.decode(), end
         except UnicodeDecodeError:
             return base64.b64encode(content).decode(), end
+    if tag in (b"F", b"A") and depth == _DEPTH_MAX:
+        return f"({end - begin} octets, nested more than {_DEPTH_MAX} deep)", end
     if tag == b"F":
         return _table(data, begin, end, depth + 1)
     if tag == b"A":
         items = []
         at = begin
         while at < end:
-            if depth > _DEPTH_MAX:
-                raise ValueError("nested too deeply")
             item, at = _value(data, at, depth + 1)
             items.append(item)
         if at > end:

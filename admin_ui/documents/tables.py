@@ -11,6 +11,7 @@ from typing import Any
 from admin_ui.replies import text_of
 from amqp_router.protocol.fields import Field
 from amqp_router.protocol.kept_table import Arguments
+from amqp_router.protocol.nested import nested_note
 
 
 def table(fields: Arguments) -> dict[str, Any]:
@@ -19,8 +20,10 @@ def table(fields: Arguments) -> dict[str, Any]:
 
 
 def value(field: Field) -> Any:
-    """One value."""
+    """One value; what is nested too deeply to be decoded is a note that says so."""
     tag, content = field
+    if tag in "FA" and isinstance(content, bytes):
+        return nested_note(content)
     if tag in "Sx":
         return text_of(content)
     if tag == "F":

@@ -2,6 +2,10 @@
 
 cimport cython
 
+from amqp_router.protocol.nested cimport end_of_nested
+
+cdef int _DEPTH_MAX
+
 
 cdef class _Reader:
     cdef bytes data
@@ -12,7 +16,7 @@ cdef class _Reader:
     cdef list array(self, int depth)
     cdef tuple field(self, int depth)
     cdef tuple rare_field(self, int tag)
-    cdef int check_depth(self, int depth) except -1
+    cdef bytes nested(self, bint named)
     cdef int need(self, Py_ssize_t count) except -1
     cdef int u8(self)
     @cython.locals(number=cython.longlong)

@@ -17,6 +17,10 @@ A table is a u32 size, then for each entry: name (u8 size and octets), tag, valu
 Names are text: UTF-8 with surrogateescape, so that any octets encode back to themselves. Of two entries
 with one name the first counts, as in RabbitMQ.
 
+Tables and arrays may be nested as deep as a frame has room for, as in RabbitMQ. Below ``DECODED_DEPTH``
+levels the value of a table or array is its octets (bytes, u32 size first) instead of a dict or list. So any
+reader of a decoded table may be recursive; Python's printing, comparing and hashing are.
+
 Compiled: see ``fields.pxd``.
 
 Source: AMQP 0-9-1, section 4.2.5.5; RabbitMQ's errata, section 3 (tags); semantics 2.1.
@@ -32,9 +36,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from amqp_router.protocol.errors import FieldError
+from amqp_router.protocol.nested import DECODED_DEPTH, end_of_nested, nested_note
 
 __all__ = [
-    "NESTING_MAX",
     "TYPE_NAMES",
     "Field",
     "FieldError",
@@ -49,9 +53,6 @@ __all__ = [
 
 Field = tuple[str, Any]
 Table = dict[str, Field]
-
-#: Tables and arrays inside one another. RabbitMQ has no limit; a recursive decoder needs one.
-NESTING_MAX = 64
 
 #: What RabbitMQ calls each type in its error texts.
 TYPE_NAMES = {
@@ -88,6 +89,7 @@ _INTEGERS = {
     "T": (8, False),
 }
 
+_DEPTH_MAX = DECODED_DEPTH  # a C integer where compiled
 _FLOAT = struct.Struct(">f")
 _DOUBLE = struct.Struct(">d")
 
@@ -96,7 +98,7 @@ def decode_table(data: bytes, pos: int) -> tuple[Table, int]:
     """Decode the table whose u32 size stands at ``pos``; return it and the position after it.
 
     Raises:
-        FieldError: the octets are no table, or nested deeper than ``NESTING_MAX``.
+        FieldError: the octets are no table.
     """
     reader = _Reader(data, pos)
     table = reader.table(0)
@@ -116,7 +118,8 @@ def encode_table(table: Mapping[str, Field]) -> bytes:
     """``table`` as octets, its u32 size first.
 
     Raises:
-        FieldError: a value does not fit its tag, a name exceeds 255 octets, or the nesting is too deep.
+        FieldError: a value does not fit its tag, a name exceeds 255 octets, or the nesting is too deep: more
+            than ``DECODED_DEPTH`` levels of dicts and lists, which no decoded table has.
     """
     out = bytearray()
     try:
@@ -139,7 +142,10 @@ def encode_plain(values: Mapping[str, Any]) -> bytes:
 
 
 def plain(table: Mapping[str, Field]) -> dict[str, Any]:
-    """The values of ``table`` without tags: S is str, D Decimal, T int seconds, the others as they are."""
+    """The values of ``table`` without tags: S is str, D Decimal, T int seconds, the others as they are.
+
+    What is nested too deeply to be decoded is a note that says so.
+    """
     return {name: plain_value(field) for name, field in table.items()}
 
 
@@ -148,6 +154,8 @@ def plain_value(field: Field) -> Any:
     tag, value = field
     if tag == "S":
         return value.decode("utf-8", "surrogateescape")
+    if tag in ("F", "A") and isinstance(value, bytes):
+        return nested_note(value)
     if tag == "F":
         return plain(value)
     if tag == "A":
@@ -171,7 +179,6 @@ class _Reader:
     def table(self, depth: int) -> Table:
         outer_end = self.end
         end = self.sized_end()
-        self.check_depth(depth)
         self.end = end
         table: Table = {}
         while self.pos < end:
@@ -186,7 +193,6 @@ class _Reader:
     def array(self, depth: int) -> list[Field]:
         outer_end = self.end
         end = self.sized_end()
-        self.check_depth(depth)
         self.end = end
         items: list[Field] = []
         while self.pos < end:
@@ -208,9 +214,9 @@ class _Reader:
             self.need(1)
             return "t", self.u8() != 0
         if tag == 70:  # F
-            return "F", self.table(depth + 1)
+            return "F", self.table(depth + 1) if depth < _DEPTH_MAX else self.nested(True)
         if tag == 65:  # A
-            return "A", self.array(depth + 1)
+            return "A", self.array(depth + 1) if depth < _DEPTH_MAX else self.nested(False)
         if tag == 84:  # T
             return "T", self.unsigned(8)
         if tag == 100:  # d
@@ -234,10 +240,14 @@ class _Reader:
             return letter, (self.u8(), self.s32())
         raise FieldError(f"unknown field type {tag}")
 
-    def check_depth(self, depth: int) -> int:
-        if depth > NESTING_MAX:
-            raise FieldError(f"tables nested more than {NESTING_MAX} deep")
-        return 0
+    def nested(self, named: bool) -> bytes:
+        """The octets of a table (``named``) or array that is nested too deeply to be decoded."""
+        start = self.pos
+        end = end_of_nested(self.data, start, self.end, named)
+        if end < 0:
+            raise FieldError(f"malformed value, nested more than {DECODED_DEPTH} deep")
+        self.pos = end
+        return self.data[start:end]
 
     def need(self, count: int) -> int:
         if self.end - self.pos < count:
@@ -317,10 +327,16 @@ def _put_field(out: bytearray, field: Field, depth: int) -> int:
         out += value
     elif tag == "F":
         out.append(70)
-        _put_table(out, value, depth + 1)
+        if isinstance(value, bytes):
+            out += value
+        else:
+            _put_table(out, value, depth + 1)
     elif tag == "A":
         out.append(65)
-        _put_array(out, value, depth + 1)
+        if isinstance(value, bytes):
+            out += value
+        else:
+            _put_array(out, value, depth + 1)
     elif tag in _INTEGERS:
         size, is_signed = _INTEGERS[tag]
         out.append(ord(tag))
@@ -355,8 +371,8 @@ def _put_array(out: bytearray, items: list[Field], depth: int) -> int:
 
 def _open(out: bytearray, depth: int) -> int:
     """Leave room for a size, and return the position of what it will measure."""
-    if depth > NESTING_MAX:
-        raise FieldError(f"tables nested more than {NESTING_MAX} deep")
+    if depth > DECODED_DEPTH:
+        raise FieldError(f"tables nested more than {DECODED_DEPTH} deep")
     _put_u32(out, 0)
     return len(out)
 
@@ -372,8 +388,8 @@ def _close(out: bytearray, start: int) -> int:
 
 def _typed(value: Any, depth: int) -> Field:
     """The pair for an ordinary Python value; see ``encode_plain``."""
-    if depth > NESTING_MAX:
-        raise FieldError(f"tables nested more than {NESTING_MAX} deep")
+    if depth > DECODED_DEPTH:
+        raise FieldError(f"tables nested more than {DECODED_DEPTH} deep")
     if value is None:
         return "V", None
     if isinstance(value, bool):

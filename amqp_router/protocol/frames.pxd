@@ -1,5 +1,7 @@
 cimport cython
 
+from amqp_router.protocol.nested cimport end_of_nested
+
 cdef int _COMPLETE
 cdef int _MORE
 cdef int _IRREGULAR
@@ -16,7 +18,7 @@ cdef unsigned int _CLUSTER_ID
 cdef unsigned int _LATER
 cdef unsigned int _UNKNOWN
 cdef unsigned int _ODD_MODE
-cdef int _NESTING_MAX
+cdef int _DEPTH_MAX
 
 
 cdef class ContentScan:

@@ -11,7 +11,7 @@ Source: AMQP 0-9-1, sections 2.3.5 (frames) and 4.2.6 (content framing).
 
 from __future__ import annotations
 
-from amqp_router.protocol.fields import NESTING_MAX
+from amqp_router.protocol.nested import DECODED_DEPTH, end_of_nested
 
 #: What ``ContentScan.scan`` answers.
 COMPLETE = 1
@@ -38,7 +38,7 @@ _CLUSTER_ID = 1 << 2
 _LATER = (1 << 11) - 1  # correlation id and all behind it
 _UNKNOWN = 3  # class basic has no property there, and no second flags word
 _ODD_MODE = 1 << 16
-_NESTING_MAX = NESTING_MAX
+_DEPTH_MAX = DECODED_DEPTH
 
 
 class ContentScan:
@@ -192,7 +192,7 @@ def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: boo
     """
     d = data
     p = position
-    if limit - p < 4 or depth > _NESTING_MAX:
+    if limit - p < 4:
         return -1
     end = p + 4 + (((d[p] << 24) | (d[p + 1] << 16) | (d[p + 2] << 8) | d[p + 3]) & 0xFFFFFFFF)
     if end > limit:
@@ -210,7 +210,10 @@ def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: boo
                 return -1
             p += 4 + (((d[p] << 24) | (d[p + 1] << 16) | (d[p + 2] << 8) | d[p + 3]) & 0xFFFFFFFF)
         elif tag in (70, 65):  # F A
-            p = _end_of_table(data, p, end, depth + 1, tag == 70)
+            if depth < _DEPTH_MAX:
+                p = _end_of_table(data, p, end, depth + 1, tag == 70)
+            else:
+                p = end_of_nested(data, p, end, tag == 70)
             if p < 0:
                 return -1
         elif tag in (116, 98, 66):  # t b B

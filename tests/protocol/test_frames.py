@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from amqp_router.channel.content import ContentAssembler, Intake
 from amqp_router.protocol.errors import AMQPError, FieldError
-from amqp_router.protocol.fields import NESTING_MAX
 from amqp_router.protocol.frames import COMPLETE, IRREGULAR, MORE, ODD_MODE, ContentScan
+from amqp_router.protocol.nested import DECODED_DEPTH
 from amqp_router.protocol.properties import decode_properties, encode_properties
 from persistence.log.memory import MemoryBudget
 from tests.nodes import PERSISTENT, TRANSIENT, content_frames, content_header, raw_frame, split_frames
@@ -126,7 +126,7 @@ def test_malformed_property_lists_do_not_pass(values: dict[str, Any], data: st.D
     check_judgement(bytes(properties) + b"\0")
 
 
-@pytest.mark.parametrize("depth", [1, NESTING_MAX - 1, NESTING_MAX, NESTING_MAX + 1, 2000])
+@pytest.mark.parametrize("depth", [1, DECODED_DEPTH - 1, DECODED_DEPTH, DECODED_DEPTH + 1, 2000])
 @pytest.mark.parametrize("tag", ["F", "A"])
 def test_nested_headers(depth: int, tag: str) -> None:
     inner = b""

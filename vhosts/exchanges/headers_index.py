@@ -6,7 +6,8 @@ with the fewest entries at that time. When it is hit, its other criteria are com
 Therefore the cost of a match depends on what it hits, not on the size of the index.
 
 Values are equal as RabbitMQ compares them: numbers of any width and kind by value, text and binary by their
-octets, booleans only with booleans, arrays and tables deeply and then with the types of their items.
+octets, booleans only with booleans, arrays and tables deeply and then with the types of their items. What is
+nested too deeply to be decoded is compared by its octets.
 
 A match is a generator, like that of ``topic_trie``. Several can run at a time, and the index may change
 meanwhile.
@@ -192,6 +193,8 @@ def comparable(field: Field) -> Any:
 
 def _frozen(field: Field) -> Any:
     tag, value = field
+    if isinstance(value, bytes):  # text, or nested too deeply to be decoded
+        return value
     if tag == "A":
         return tuple([(item[0], _frozen(item)) for item in value])
     if tag == "F":

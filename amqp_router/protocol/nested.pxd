@@ -1,0 +1,12 @@
+# Compiled types of nested.py.
+
+cimport cython
+
+cdef bytes _PLAIN_SIZES
+
+
+@cython.locals(d="const unsigned char*", sizes="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, inner=Py_ssize_t, packed=Py_ssize_t, tag=int, outer=list)
+cpdef Py_ssize_t end_of_nested(bytes data, Py_ssize_t position, Py_ssize_t limit, bint named) except? -1
+
+
+cdef Py_ssize_t _sized_end(const unsigned char* d, Py_ssize_t position, Py_ssize_t limit)

@@ -1,0 +1,81 @@
+"""Where a table or array ends that others may be nested in, however deep, without recursion.
+
+Recursive readers of tables stop at ``DECODED_DEPTH`` and leave what is nested deeper to this one: a frame of
+128 KiB has room for 26,000 levels, and so many calls inside one another would overflow the stack.
+
+Compiled: see ``nested.pxd``.
+
+Source: AMQP 0-9-1, section 4.2.5.5; the sizes of values are listed in ``fields``.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DECODED_DEPTH", "end_of_nested", "nested_note"]
+
+#: Tables and arrays inside the outermost table that are decoded; those inside of these stay octets.
+DECODED_DEPTH = 64
+
+# By tag: the octets of a value and one more; 0 is no tag.
+_SIZES = bytearray(256)
+for _tags, _size in ((b"tbB", 1), (b"su", 2), (b"Iif", 4), (b"lLTd", 8), (b"D", 5), (b"V", 0)):
+    for _tag in _tags:
+        _SIZES[_tag] = _size + 1
+_PLAIN_SIZES = bytes(_SIZES)
+
+
+def end_of_nested(data: bytes, position: int, limit: int, named: bool) -> int:
+    """Where the table, or the array (not ``named``), whose u32 size stands at ``position`` ends.
+
+    -1 if it or anything nested in it is malformed, or if it reaches beyond ``limit``. The work is one step a
+    value; the memory at most 40 bytes a level, and none for a level that ends with the next one.
+    """
+    d = data
+    sizes = _PLAIN_SIZES
+    outer: list[int] = []  # of each that goes on behind the one inside: twice its end, plus 1 for a table
+    p = position + 4
+    end = _sized_end(d, position, limit)
+    while p <= end:
+        if p == end:
+            if not outer:
+                return p
+            packed = outer.pop()
+            end = packed >> 1
+            named = packed & 1 == 1
+            continue
+        if named:
+            p += 1 + d[p]
+            if p >= end:
+                return -1
+        tag = d[p]
+        p += 1
+        if sizes[tag]:
+            p += sizes[tag] - 1
+        elif tag in (83, 120):  # S x
+            p = _sized_end(d, p, end)
+            if p < 0:
+                return -1
+        elif tag in (70, 65):  # F A
+            inner = _sized_end(d, p, end)
+            if inner < end:  # else the outer one is complete with the inner one
+                outer.append(2 * end + (1 if named else 0))
+            p += 4
+            end = inner
+            named = tag == 70
+        else:
+            return -1
+    return -1
+
+
+def _sized_end(d: bytes, position: int, limit: int) -> int:
+    """Where the value ends whose u32 size stands at ``position``; -1 if it reaches beyond ``limit``."""
+    if limit - position < 4:
+        return -1
+    size = (
+        (d[position] << 24) | (d[position + 1] << 16) | (d[position + 2] << 8) | d[position + 3]
+    ) & 0xFFFFFFFF
+    return -1 if size > limit - position - 4 else position + 4 + size
+
+
+def nested_note(octets: bytes) -> str:
+    """What stands for a value that is nested too deeply to be shown; ``octets`` begin with its size."""
+    return f"({len(octets) - 4} octets, nested more than {DECODED_DEPTH} deep)"
