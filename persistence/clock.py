@@ -1,8 +1,8 @@
-"""The time of day as logs take it: the system's, but for its jumps.
+"""The time of day for logs: the system's clock, without short jumps.
 
-Times in a log never run backwards, so that a clock which is ahead for a moment would leave its mark in every
-log for good, and the routing log removes segments by age. So a jump, against a clock that nobody sets, is not
-believed at once. A machine that starts with a wrong clock is put right later: a jump that lasts is the truth.
+Times in a log never run backwards, and the routing log removes segments by age. A clock that is ahead for a
+moment would therefore damage every log for good. So a jump (compared with the monotonic clock) is ignored at
+first. If it lasts, the new time is adopted, as when a machine that started with a wrong clock corrects it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
-#: A clock that is set by more than this has jumped ...
+#: A change of the clock by more than this is a jump ...
 JUMP_US = 60_000_000
-#: ... and is believed when it has stayed there for so long.
+#: ... and is adopted when it has lasted this long.
 LASTS_US = 600_000_000
-#: Steps below this, from one look to the next, need no second clock to compare with.
+#: Steps below this, between two calls, are not compared with the other clock.
 _STEP_US = 1_000_000
 
 
@@ -37,7 +37,8 @@ class WallClock:
         self._steady_ns = steady_ns
         self._last = wall_ns() // 1000
         self._offset = self._last - steady_ns() // 1000
-        # A jump that is not believed yet: how far from our time, and since when (steady); 0 if there is none.
+        # A jump that is not adopted yet: its distance from our time, and since when (steady clock); 0 if
+        # there is none.
         self._ahead = 0
         self._since = 0
 
@@ -57,7 +58,7 @@ class WallClock:
         return wall
 
     def _lasts(self, ahead: int, steady: int) -> bool:
-        """Whether the clock has been that far off for long."""
+        """Whether the clock has been this far off for ``LASTS_US``."""
         if not self._ahead or abs(ahead - self._ahead) > JUMP_US:
             self._ahead, self._since = ahead, steady
             logger.warning(

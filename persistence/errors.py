@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-#: What the machine lacks for a while: space, quota, descriptors, memory. Nothing is damaged.
+#: Errors that pass: the machine lacks space, quota, descriptors or memory. Nothing is damaged.
 PASSING_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -13,9 +13,9 @@ class PersistenceError(Exception):
 
 
 class LogFailed(PersistenceError):
-    """The log is fenced: a write, sync or read failed, and nothing is accepted or confirmed.
+    """The log is fenced: a write, sync or read failed, and no message is accepted or confirmed.
 
-    Until a restart, or after a passing error (``is_passing``) until a later attempt succeeds.
+    This lasts until a restart, or after a passing error (``is_passing``) until a later attempt succeeds.
 
     ``errno`` is the system's number (``errno.EIO``, ``errno.ENOSPC`` ...), or 0.
     """
@@ -26,7 +26,7 @@ class LogFailed(PersistenceError):
 
 
 class LogsWithoutDefinitions(PersistenceError):
-    """Queues have logs and the definition store is new: a start would set all of them aside."""
+    """Queues have logs, but the definition store is new. A start would set all of the logs aside."""
 
 
 class CorruptLog(PersistenceError):

@@ -1,8 +1,8 @@
 """One sync for everything on a file system (``syncfs`` of Linux, man page syncfs(2)).
 
-It is as good as a sync of every file and directory on a local file system; one behind a server of its own
-(FUSE, network) may make nothing durable by it. So it is used only on those known to. Since Linux 5.8 it
-reports errors of write-back since ``open_file_system``.
+On a local file system it is as good as a sync of every file and directory. On one with a server of its own
+(FUSE, network) it may make nothing durable. Therefore it is used only on file systems in ``_KNOWN``. Since
+Linux 5.8 it reports all errors of write-back since ``open_file_system``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class RealFileSystem:
         self._device = os.fstat(fd).st_dev
 
     def holds(self, path: str) -> bool:
-        """Whether ``path`` is on it, too, and not behind a link to another one."""
+        """Whether ``path``, with links followed, is on this file system."""
         return os.stat(path).st_dev == self._device
 
     def sync(self) -> None:
-        """Make everything on it durable, names too.
+        """Make all content and all names on the file system durable.
 
         Raises:
-            OSError: something could not be written since it was opened, whosever it was.
+            OSError: any write-back to the file system has failed since it was opened, of any process.
         """
         if ctypes.CDLL(None, use_errno=True).syncfs(self._fd):
             error = ctypes.get_errno()
@@ -45,13 +45,13 @@ class RealFileSystem:
 
 
 def open_file_system(path: str) -> RealFileSystem | None:
-    """The file system of the directory ``path``; None if one sync for all of it is no promise there."""
+    """The file system of the directory ``path``; None if ``syncfs`` does not guarantee durability there."""
     if sys.platform != "linux" or _linux() < _LINUX_MIN:
         return None
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with contextlib.suppress(AttributeError):  # a C library without these calls
         library = ctypes.CDLL(None, use_errno=True)
-        # A structure that begins with a long, the type; the rest is of no interest.
+        # struct statfs begins with the type, a long. The rest is not used.
         about = (ctypes.c_long * 64)()
         if hasattr(library, "syncfs") and not library.fstatfs(fd, about) and about[0] in _KNOWN:
             return RealFileSystem(fd, path)

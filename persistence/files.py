@@ -1,9 +1,8 @@
 """The disk as a port, and the real one behind it.
 
-Everything that touches a file goes through ``Disk``, so that tests can put a simulated disk in its place
-that loses unsynced bytes and directory entries, or fails. Errors are ``OSError``. The plain rules of POSIX
-are the caller's business: data is durable after ``File.sync``, a name (created, renamed, removed) after
-``Disk.sync_directory`` of its directory.
+All access to files goes through ``Disk``. Tests replace it by a simulated disk that fails, or loses unsynced
+bytes and directory entries. Errors are ``OSError``. Callers must follow the rules of POSIX: data is durable
+after ``File.sync``, a name (created, renamed, removed) after ``Disk.sync_directory`` of its directory.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Protocol
 
 from .file_system import open_file_system
 
-#: Most buffers one ``pwritev`` takes, and the most bytes: larger writes stall (4 MiB once took 12 ms).
+#: Limits of one ``pwritev``: buffers, and bytes. Larger writes stall (4 MiB once took 12 ms).
 _IOVEC_MAX = 512
 _WRITE_BYTES_MAX = 1 << 20
 
@@ -51,7 +50,9 @@ class File(Protocol):
 
 
 class Mapping(Protocol):
-    """A file mapped into memory. Readers see stores at once; the system makes them durable when it likes."""
+    """A file mapped into memory. Readers see stores at once; the system writes them to disk at some later
+    time.
+    """
 
     def store(self, data: bytes, position: int) -> None:
         """Put ``data`` at ``position``, inside the file."""
@@ -97,10 +98,12 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None: ...
 
     def file_system(self, path: str) -> FileSystem | None:
-        """That of a directory, for one sync of everything; None if that would be no promise."""
+        """The file system of a directory, to sync all of it; None if that would not guarantee durability."""
 
     def flush_all(self) -> None:
-        """Write back all there is, so that many syncs to come are quick; makes nothing durable by itself."""
+        """Start writing back everything, which makes the many syncs that follow quick. It makes nothing
+        durable.
+        """
 
 
 def join(*parts: str) -> str:
@@ -109,12 +112,12 @@ def join(*parts: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The directory a path stands in."""
+    """The directory of a path."""
     return path.rpartition("/")[0]
 
 
 class RealFile:
-    """A file descriptor, and the path for its errors to name."""
+    """A file descriptor, and the path for error texts."""
 
     __slots__ = ("_fd", "_path")
 
@@ -168,7 +171,8 @@ class RealFile:
             data = os.pread(self._fd, count, position)
             if len(data) == count or not data:
                 return data
-            # A signal or a large count may cut a read short; only the file's end may.
+            # A signal or a large count may shorten a single read. The result may be short only at the file's
+            # end.
             parts = [data]
             got = len(data)
             while got < count:
@@ -223,8 +227,8 @@ class RealMapping:
         self._map.close()
 
 
-#: What files and directories allow at most; the process's umask takes from it. The group is for other
-#: programs that read logs (Spark); nobody else may.
+#: Modes of files and directories before the process's umask. The group may read, for other programs that read
+#: logs (Spark); others may not.
 FILE_MODE, DIRECTORY_MODE = 0o640, 0o750
 
 
@@ -241,7 +245,7 @@ class RealDisk:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             old = os.fstat(fd).st_size
-            # A store to a page without space would be a signal (SIGBUS), not an error.
+            # Without allocated space, a store would raise a signal (SIGBUS) instead of an error.
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(fd, 0, size)
             elif old < size:
@@ -301,7 +305,9 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) -> None:
-    """Put ``data`` at ``path`` so that a crash leaves the old content or the new, never a mixture."""
+    """Replace the file at ``path`` by ``data``. After a crash it has the old or the new content, never a
+    mixture.
+    """
     temporary = path + ".tmp"
     file = disk.open(temporary, write=True, create=True)
     try:
@@ -317,11 +323,12 @@ def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool = True) ->
 
 
 class FileCache:
-    """Open files by path, the least recently used closed beyond a limit, or when the process has no more.
+    """Open files by path. The least recently used are closed beyond a limit, or if the process has no
+    descriptors.
 
-    ``before_close`` is called with the path of a file about to be closed: a writer syncs a dirty one
-    there, since an error of later write-back would reach nobody once the descriptor is gone. Several are
-    closed at once, and ``before_closing`` is called with their paths first: their syncs can share one.
+    ``before_close`` is called with the path of a file that is about to be closed. A writer syncs a dirty file
+    there, because errors of later write-back could not be seen without the descriptor. Several files are
+    closed together. ``before_closing`` is called with their paths first, so that they can share one sync.
     """
 
     def __init__(
@@ -352,7 +359,7 @@ class FileCache:
         return file
 
     def open_own(self, path: str) -> File:
-        """A descriptor beside the cached one, for the caller to close."""
+        """A further descriptor of the file, which the caller closes."""
         return self._open(path)
 
     def __len__(self) -> int:
@@ -375,7 +382,7 @@ class FileCache:
             self._close(path)
 
     def descriptor(self, path: str) -> int:
-        """The descriptor of a file that is open, -1 if it is not or has none; it counts as a use."""
+        """The descriptor of an open file, which counts as a use; -1 if it is not open or has none."""
         file = self._files.get(path)
         if file is None:
             return -1

@@ -1,10 +1,10 @@
-"""One open channel: its state, its two sides, and what the client's methods do.
+"""One open channel: its state, its publishing and delivery sides, and the client's methods.
 
-Publishing and acknowledging have a fast way that does not pass here (``connection.machine`` calls
-``publishing`` and ``delivery``); every other method is decoded and looked up in ``_METHODS``.
+Most publishes and acknowledgements take a fast way that does not come here (``connection.machine`` calls
+``publishing`` and ``delivery``). Every other method is decoded and looked up in ``_METHODS``.
 
-A reply that waits for a commit holds back everything behind it on the channel: ``reply`` gives the channel
-a detached output for what follows and joins it to the connection's when the revision is stored.
+A reply that waits for a commit holds back all later output of the channel. ``reply`` gives the channel a
+detached output for it, which joins the connection's output when the revision is stored.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from vhosts.exchanges.router import RouteCache
 from vhosts.queues.consumers import Credit
 from vhosts.queues.queue import Queue
 
-#: What a closed channel gives back per turn of the loop: messages, or consumers.
+#: Messages or consumers that a closed channel gives back per turn of the event loop.
 RELEASE_SLICE = RETURN_SLICE
-#: What it costs to take a queue away with its last consumer, in messages given back.
+#: Cost of auto-deleting a queue with its last consumer, in messages given back.
 AUTO_DELETE_UNITS = 25
 
 
@@ -82,18 +82,18 @@ class Channel:
         self.permissions = connection.permissions
         self.state = ChannelState.OPEN
         self.out: Output = connection.output
-        #: Name of the queue last declared here; what an empty queue name means.
+        #: Name of the queue last declared here. An empty queue name in a method means this one.
         self.last_queue = ""
         #: Prefetch of consumers started from now on; 0 is no limit.
         self.prefetch = 0
-        #: What the channel as a whole may still get (basic.qos global).
+        #: Deliveries that the channel as a whole may still get (basic.qos global).
         self.shared = Credit()
         self.consumers: dict[str, ChannelConsumer] = {}
         self.getters: dict[Queue, ChannelConsumer] = {}
-        #: Whose consumer's queue began when the channel's limit was last no longer used up.
+        #: Index of the consumer whose queue delivered first when the channel last got credit back.
         self.first_served = 0
         self.content = ContentAssembler(intake)
-        #: Replies waiting for a commit, each with what the channel wrote after it.
+        #: Replies that wait for a commit: revision, reply, and the output that the channel wrote after it.
         self.pending: deque[tuple[int, bytes, Output]] = deque()
         self.confirms: Confirms | None = None
 
@@ -119,7 +119,7 @@ class Channel:
         """Carry out one method of an open channel.
 
         Raises:
-            ChannelException, ConnectionException: as the method's rules say.
+            ChannelException, ConnectionException: as the method's function says.
         """
         handler = _METHODS.get(type(method))
         if handler is None:
@@ -127,7 +127,7 @@ class Channel:
         handler(self, method)
 
     def select_confirms(self, method: methods.ConfirmSelect) -> None:
-        """Confirm every publish from now on; again is no error."""
+        """Confirm every publish from now on. A second call changes nothing."""
         if self.confirms is None:
             self.publishing.close_run()
             confirms = Confirms()
@@ -140,7 +140,7 @@ class Channel:
         self.reply(None if method.nowait else methods.ConfirmSelectOk(), 0)
 
     def emit_confirms(self) -> None:
-        """Write the acks and nacks owed to the publisher; once per tick."""
+        """Write the acks and nacks that are due; called once per tick."""
         if self.confirms is not None and self.state is ChannelState.OPEN:
             self.confirms.emit(self.out.buf)
             self.out.touch()
@@ -150,7 +150,7 @@ class Channel:
     def reply(self, method: Method | None, rev: int) -> None:
         """Send ``method`` (None with nowait) once revision ``rev`` of the definitions is stored.
 
-        0 waits for nothing, but stays behind replies that do.
+        With ``rev`` 0 it waits only for earlier replies.
         """
         if method is None:
             return
@@ -166,7 +166,7 @@ class Channel:
         self.connection.commits.wait(rev, self)
 
     def committed(self, rev: int) -> None:
-        """Definitions up to ``rev`` are stored: let go what waited for them."""
+        """Definitions up to ``rev`` are stored: send the replies that waited for them."""
         if self.connection.stopped:
             self.connection.detached.discard(self)
             self.pending.clear()  # nothing may follow connection.close or close-ok
@@ -193,18 +193,18 @@ class Channel:
     # -- consumers ----------------------------------------------------------------------------------
 
     def leave(self, consumer: ChannelConsumer) -> bool:
-        """Take ``consumer`` off its queue; True when an auto-delete queue went with it, its last one."""
+        """Remove ``consumer`` from its queue; True if it was the last one and the queue was auto-deleted."""
         queue = consumer.queue
         if queue.remove_consumer(consumer) and queue.auto_delete and not queue.deleted:
             try:
                 self.vhost.remove_queue(queue)
             except InternalError:
-                return False  # the definition store refuses: the queue stays until its next last consumer
+                return False  # the definition store refuses, so the queue stays for now
             return True
         return False
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
-        """The queue was deleted or failed; the client hears of it if it can."""
+        """The queue was deleted or failed: tell the client, if it has the capability."""
         self.consumers.pop(consumer.tag, None)
         if self.state is not ChannelState.OPEN or not self.connection.consumer_cancel_notify:
             return
@@ -215,9 +215,9 @@ class Channel:
             self.reply(methods.BasicCancel(consumer.tag, True), 0)
 
     def credit_returned(self) -> None:
-        """The channel's own limit is no longer used up: all its queues may deliver.
+        """The channel has credit again: let all its queues deliver.
 
-        Each time another one begins, as the first may take all there is.
+        Each call begins with another queue, because the first one may use up all the credit.
         """
         consumers = list(self.consumers.values())
         self.first_served = first = (self.first_served + 1) % max(1, len(consumers))
@@ -230,7 +230,7 @@ class Channel:
         self.connection.in_slices(step)
 
     def reply_after_slices(self, method: Method) -> None:
-        """Send ``method`` when what is being done in slices is done."""
+        """Send ``method`` after the work in slices that is under way."""
         self.connection.in_slices(partial(self._reply_now, method))
 
     def _reply_now(self, method: Method) -> bool:
@@ -239,7 +239,7 @@ class Channel:
         return True
 
     def totals(self) -> MessageTotals:
-        """What happened to messages here so far."""
+        """Counts of the messages of this channel so far."""
         publishing, delivery = self.publishing, self.delivery
         totals = MessageTotals()
         totals.publish = publishing.publish_total
@@ -258,10 +258,10 @@ class Channel:
     # -- the end ------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Nothing is delivered any more; publishes still unsynced are nobody's any more.
+        """Stop deliveries, and forget the publishes that are not synced yet.
 
-        Confirms that are due leave before whatever says that the channel is closed. What the channel holds
-        is given back by ``release``, which must follow.
+        Confirms that are due are written before the method that closes the channel. The caller must then call
+        ``release``, which gives back what the channel holds.
         """
         self.shared.stop()
         counters = self.vhost.counters
@@ -275,9 +275,9 @@ class Channel:
         self.content.reset()
 
     def release(self, limit: int) -> int:
-        """Take consumers off their queues, then return what is out, for up to ``limit`` units.
+        """Remove consumers from their queues, then return unsettled messages, up to ``limit`` units of work.
 
-        Returns how many units it took; less than ``limit`` means that all is given back.
+        Returns the number of units used; less than ``limit`` means that everything is given back.
         """
         spent = 0
         consumers = self.consumers
@@ -290,12 +290,14 @@ class Channel:
         delivery = self.delivery
         spent += delivery.requeue_some(delivery.next_tag - 1, limit - spent)
         if spent < limit:
-            delivery.listener = None  # or the two would keep each other until a garbage collection
+            delivery.listener = None  # breaks the reference cycle of the two
         return spent
 
 
 def release_some(channels: list[Channel]) -> bool:
-    """Give back a slice of what ``channels`` hold; who is done leaves the list. True at the end."""
+    """Give back a slice of what ``channels`` hold. A channel that is done leaves the list. True if all are
+    done.
+    """
     left = RELEASE_SLICE
     while channels and left > 0:
         channel = channels.pop()
@@ -317,9 +319,9 @@ def _access(channel: Channel, method: methods.AccessRequest) -> None:
 
 
 def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
-    # The reply leaves before the cancels of this connection's own consumers, as it mostly does in RabbitMQ,
-    # where they race: a client that waits for it may take a cancel that comes first for an error (kombu does,
-    # of any channel).
+    # The reply is sent before the cancels of this connection's own consumers. In RabbitMQ the order varies,
+    # but is mostly this one. A client that waits for the reply may treat an earlier cancel as an error (kombu
+    # does).
     held: list[tuple[Channel, str]] = []
     connection = channel.connection
     connection.held_cancels = held
@@ -327,7 +329,7 @@ def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
         declaring.delete_queue(channel, method)
     finally:
         connection.held_cancels = None
-    # What the reply waits for, the cancels wait for as well.
+    # The cancels wait for the same revision as the reply.
     rev = channel.pending[len(channel.pending) - 1][0] if channel.pending else 0
     for consuming_channel, tag in held:
         consuming_channel.reply(methods.BasicCancel(tag, True), rev)

@@ -1,10 +1,10 @@
 """Publisher confirms of one channel.
 
-Sequence numbers settle in any order. At the end of a tick everything below the lowest unsettled number
-leaves as one ``basic.ack`` with ``multiple``, what is settled above it as single acks, as RabbitMQ does:
-no number waits for an earlier one, and ``multiple`` never covers an unsettled one.
+Sequence numbers are settled in any order. At the end of a tick all numbers below the lowest unsettled one are
+acknowledged by one ``basic.ack`` with ``multiple``, and settled numbers above it by single acks, as in
+RabbitMQ. So no number waits for an earlier one, and ``multiple`` never covers an unsettled one.
 
-Source: RabbitMQ, publisher confirms (confirm.select, class 85); semantics 2.6.
+Source: RabbitMQ, "Consumer Acknowledgements and Publisher Confirms".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from amqp_router.protocol.tick import Tick
 
 
 class Confirms:
-    """``settle`` as publishes become safe, ``emit`` once per tick."""
+    """``settle`` is called when publishes become safe, ``emit`` once per tick."""
 
     __slots__ = (
         "acked_to",
@@ -53,7 +53,7 @@ class Confirms:
         self.confirm_total = 0
 
     def settle(self, first: int, last: int, failed: bool) -> None:
-        """The publishes ``first`` to ``last`` are safe, or (``failed``) lost and known to be."""
+        """The publishes ``first`` to ``last`` are safe, or (``failed``) must be nacked."""
         if failed:
             self.nacked.append((first, last))
         else:
@@ -75,12 +75,12 @@ class Confirms:
             self.tick.wake()
 
     def emit(self, buf: Buf) -> None:
-        """Write what the client is owed into ``buf``."""
+        """Write the due acks and nacks into ``buf``."""
         self.owed = False
         if self.nacked:
             for first, last in self.nacked:
                 for sequence in range(first, last + 1):
-                    # Requeue bit set, the field's default, as RabbitMQ's nacks have it.
+                    # The requeue bit is set (its default), as in RabbitMQ's nacks.
                     self._frame(buf, 120, sequence, 2)
             self.nacked = []
         low = self.low

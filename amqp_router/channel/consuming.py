@@ -1,6 +1,6 @@
 """basic.qos, consume, cancel, get and recover, and acknowledgements that did not take the fast way.
 
-Source: AMQP 0-9-1, class basic; RabbitMQ's reading of basic.qos; semantics 2.7.
+Source: AMQP 0-9-1, class basic; RabbitMQ, "Consumer Prefetch".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vhosts.queues.consumers import UNLIMITED
 if TYPE_CHECKING:
     from amqp_router.channel.channel import Channel
 
-#: Deliveries a new consumer gets before the loop turns.
+#: Deliveries that a new consumer gets before the next turn of the event loop.
 FIRST_DELIVERIES = 1024
 _INTEGERS = frozenset("bBsuIilL")
 
@@ -77,12 +77,12 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     queue.add_consumer(consumer)
     channel.consumers[tag] = consumer
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
-    # It gets what it may have before the next consumer comes, as in RabbitMQ.
+    # As in RabbitMQ, it gets its messages before the next consumer is started.
     queue.pump(FIRST_DELIVERIES)
 
 
 def _check_arguments(arguments: Arguments, where: str) -> None:
-    """Refuse what is wrong, or asks for what does not exist yet; unknown arguments are ignored.
+    """Refuse wrong arguments, and those whose feature does not exist yet. Unknown arguments are ignored.
 
     Raises:
         PreconditionFailed: 406, with RabbitMQ's text where it has one.
@@ -104,7 +104,7 @@ def _check_arguments(arguments: Arguments, where: str) -> None:
 
 
 def cancel(channel: Channel, method: methods.BasicCancel) -> None:
-    """Stop a consumer; an unknown tag is no error. What it has unacked stays with the channel."""
+    """Stop a consumer; an unknown tag is no error. Its unacknowledged messages stay with the channel."""
     consumer = channel.consumers.pop(method.consumer_tag, None)
     if consumer is not None:
         channel.leave(consumer)
@@ -157,7 +157,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
 
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:
-    """Settle what the client has done with."""
+    """Settle the deliveries that the client acknowledges."""
     channel.connection.charge(channel.delivery.ack(method.delivery_tag, method.multiple))
 
 

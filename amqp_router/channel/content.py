@@ -1,9 +1,10 @@
-"""Content that does not arrive whole: frames are gathered until the announced body is there.
+"""Contents that arrive in pieces: frames are gathered until the announced body is complete.
 
-The fast way (``amqp_router.protocol.frames.ContentScan``) takes whole small contents out of a chunk; this
-one takes anything, frame by frame, and both give the same message.
+The fast way (``amqp_router.protocol.frames.ContentScan``) takes complete small contents out of a chunk. This
+module takes any content frame by frame. Both produce the same message.
 
-Source: AMQP 0-9-1, section 4.2.6; semantics 2.2 (501, 505) and 2.16 (a body longer than announced is 501).
+Source: AMQP 0-9-1, section 4.2.6. Reply codes 501 and 505 as in RabbitMQ; a body longer than announced is
+501.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ Whole: TypeAlias = tuple[bytes, bytes | tuple[bytes, ...], ContentScan, int]
 
 
 class Intake:
-    """Room in the node's memory for the contents of one connection that have not come whole."""
+    """Room in the node's memory for the incomplete contents of one connection."""
 
     __slots__ = ("account", "announced")
 
     def __init__(self, account: Any) -> None:
         #: The node's ``MemoryBudget``.
         self.account = account
-        #: Bytes of the contents under way, as their headers announce them.
+        #: Bytes of the incomplete contents, as announced by their headers.
         self.announced = 0
 
     def admit(self, size: int) -> None:
-        """Take room for a content of ``size`` bytes: it is refused now or comes to its end.
+        """Reserve room for a content of ``size`` bytes. It is refused now or will not be refused at all.
 
         Raises:
-            PreconditionFailed: there is none (406).
+            PreconditionFailed: there is no room (406).
         """
         if not self.account.admit(size, self.announced):
             raise errors.PreconditionFailed(
@@ -47,13 +48,13 @@ class Intake:
         self.announced += size
 
     def release(self, size: int) -> None:
-        """A content of ``size`` bytes is whole, or will never be."""
+        """Give back the room of a content of ``size`` bytes that is complete, or never will be."""
         self.announced -= size
         self.account.release(size)
 
 
 class ContentAssembler:
-    """The content of one channel that is under way; ``args`` is None when there is none."""
+    """The incomplete content of one channel; ``args`` is None if there is none."""
 
     __slots__ = ("_admitted", "_held", "_intake", "args", "body_payload", "frames", "missing", "scan")
 
@@ -68,12 +69,12 @@ class ContentAssembler:
         self._held: Whole | None = None
 
     def start(self, args: bytes) -> None:
-        """A basic.publish with these argument octets came; its content follows."""
+        """Begin a content, after a basic.publish with these argument octets."""
         self.args = args
         self.frames = []
 
     def reset(self) -> None:
-        """Forget what is under way."""
+        """Drop the incomplete content."""
         self._held = None
         self.args = None
         self.frames = []
@@ -82,12 +83,12 @@ class ContentAssembler:
             self._admitted = 0
 
     def receive(self, kind: int, frame: bytes, message_bytes_max: int) -> bool:
-        """Take a whole header or body frame; True when the content is complete.
+        """Take a complete header or body frame; True if the content is now complete.
 
         Raises:
-            UnexpectedFrame: no content is under way, or another frame is due (505).
-            PreconditionFailed: the announced body is above ``message_bytes_max`` bytes, or more than there
-                is memory for (406).
+            UnexpectedFrame: no content is expected, or another frame is due (505).
+            PreconditionFailed: the announced body is larger than ``message_bytes_max``, or than the memory
+            left (406).
             FrameError: more body than announced, or a malformed property list (501).
         """
         if self.args is None:
@@ -116,7 +117,7 @@ class ContentAssembler:
         class_id = int.from_bytes(frame[7:9], "big")
         if class_id != 60:
             raise errors.expected_content_header(60, 40, class_id)
-        if frame[9] | frame[10]:  # the weight, always 0; RabbitMQ takes the frame for another one
+        if frame[9] | frame[10]:  # the weight must be 0; RabbitMQ does not recognise the frame otherwise
             raise errors.expected_content_header(60, 40)
         size = int.from_bytes(frame[11:19], "big")
         if size > message_bytes_max:
@@ -137,12 +138,12 @@ class ContentAssembler:
         return size == 0
 
     def hold(self, whole: Whole) -> None:
-        """What was taken could not be dealt with yet: its last frame comes again, and it is complete then."""
+        """The complete content cannot be routed yet: its last frame comes again, and completes it again."""
         self.args = whole[0]
         self._held = whole
 
     def take(self) -> Whole:
-        """The complete content, which is under way no longer."""
+        """Return the complete content and be ready for the next."""
         held = self._held
         if held is not None:
             self.reset()

@@ -1,12 +1,12 @@
-"""The channel's delivery side: consumers, delivery tags and what is out and not settled.
+"""The channel's delivery side: consumers, delivery tags and outstanding (unsettled) deliveries.
 
-Tags count from 1 and are shared by deliveries and ``basic.get``. The outstanding ones stand in a ring
-indexed by ``tag & mask``: ``messages`` and, beside it, the ``owners`` that took them. A settled tag leaves
-a hole (None); ``base`` is the lowest tag that may be outstanding and moves over holes.
+Tags count from 1 and are shared by deliveries and ``basic.get``. Outstanding deliveries are in a ring indexed
+by ``tag & mask``: ``messages`` and, parallel to it, the ``owners`` that took them. A settled tag leaves a
+hole (None). ``base`` is the lowest tag that may be outstanding; it moves over holes.
 
-A message whose content the log has too is kept here without it: what remains is its offset.
+If the log has a message's content too, only the offset is kept here.
 
-Source: AMQP 0-9-1, basic.ack, basic.nack (RabbitMQ), section 1.8.3; RabbitMQ's reading of tag 0.
+Source: AMQP 0-9-1, basic.ack, section 1.8.3; RabbitMQ, "Negative Acknowledgements". Tag 0 as in RabbitMQ.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from vhosts.queues.queue import Queue
 _REDELIVERED = 2
 _ACK = 1
 _REJECT = 2
-#: Deliveries settled, and returned, by one call; about a millisecond.
+#: Deliveries settled or returned by one call; about a millisecond.
 SETTLE_SLICE = 4096
 RETURN_SLICE = 500
-#: What the return of a message costs of a connection's turn, in acknowledgements.
+#: Cost of returning a message to its queue, in acknowledgements.
 RETURN_UNITS = 4
 
 
 class ChannelConsumer(Consumer):
-    """A consumer on a channel; writes what it gets into the channel's output."""
+    """A consumer on a channel; writes its deliveries into the channel's output."""
 
     __slots__ = ("counts", "delivery", "limited", "prefix")
 
@@ -99,8 +99,8 @@ class Delivery:
         #: Largest body frame payload the client takes: frame_max less 8.
         self.body_payload_max = 0
         self.out: Output
-        #: The channel; hears of consumers that the queue cancelled, when its limit lets deliver again, and
-        #: of what is too much for one turn.
+        #: The channel. It is told of consumers that the queue cancelled, of returned credit, and of work that
+        #: is too much for one turn.
         self.listener: Any
         self.messages: list[Any] = [None] * 16
         self.owners: list[Any] = [None] * 16
@@ -153,7 +153,7 @@ class Delivery:
             tag += 1
 
     def check(self, tag: int, multiple: bool) -> None:
-        """See that ``tag`` is outstanding; 0 with ``multiple`` always is.
+        """Check that ``tag`` is outstanding; 0 with ``multiple`` always is.
 
         Raises:
             PreconditionFailed: it is not (406).
@@ -164,10 +164,10 @@ class Delivery:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
 
     def ack(self, tag: int, multiple: bool) -> int:
-        """Settle ``tag``, or all up to it (all there are, if it is 0); returns how many.
+        """Settle ``tag``, or all up to it (all outstanding ones if it is 0); returns how many.
 
-        Very many are settled in slices (``listener.in_slices``), the first of them now; it returns how many
-        were in that.
+        Very many are settled in slices (``listener.in_slices``). The first slice is done now, and its size
+        returned.
 
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
@@ -192,7 +192,7 @@ class Delivery:
         return before - self.outstanding
 
     def settle_some(self, last: int, kind: int) -> bool:
-        """Settle a slice of what is out up to ``last``, lowest first; True when none of it is left."""
+        """Settle a slice of the outstanding tags up to ``last``, lowest first; True if none is left."""
         self._settle_range(last, kind)
         return self.base > last
 
@@ -280,7 +280,7 @@ class Delivery:
         return done
 
     def requeue_some(self, last: int, limit: int) -> int:
-        """Return up to ``limit`` of what is out up to ``last``, lowest first; returns how many."""
+        """Requeue up to ``limit`` of the outstanding tags up to ``last``, lowest first; returns how many."""
         return self._requeue_range(self.base, last, limit)
 
     def _requeue_slice(self, last: int) -> bool:
@@ -292,13 +292,13 @@ class Delivery:
 
 
 def consumer_prefix(number: int, tag: str) -> bytes:
-    """What ``Buf.put_deliver`` puts before the delivery tag for a consumer ``tag`` on channel ``number``."""
+    """The octets of basic.deliver before the delivery tag, for consumer ``tag`` on channel ``number``."""
     name = tag.encode("utf-8", "surrogateescape")
     return b"\x01%b\x00\x00\x00\x00\x00\x3c\x00\x3c%c%b" % (number.to_bytes(2, "big"), len(name), name)
 
 
 def getter(queue: Queue, delivery: Delivery) -> ChannelConsumer:
-    """The owner of messages taken by ``basic.get``: it has no limit and counts against none."""
+    """The owner of messages taken by ``basic.get``. No limit applies to it."""
     owner = ChannelConsumer()
     owner.queue = queue
     owner.delivery = delivery

@@ -1,8 +1,9 @@
-"""Which methods wait until a queue has delivered what is due.
+"""The methods that wait until a queue has delivered what is due.
 
-Queues turn to their consumers at the end of a turn, but a message published to a queue with a ready consumer
-must be as good as delivered for every method behind it, as in RabbitMQ: ``basic.get`` must not take it from
-the consumer, nor ``queue.purge`` drop it, nor ``queue.declare`` count it, nor ``basic.cancel`` keep it back.
+Queues deliver at the end of a turn. But for every later method, a message published to a queue with a ready
+consumer must count as delivered, as in RabbitMQ: ``basic.get`` must not take it from the consumer,
+``queue.purge`` must not drop it, ``queue.declare`` must not count it, and ``basic.cancel`` must not hold it
+back.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def queue_due(channel: Channel, method: methods.Method) -> QueueHandle | None:
-    """The queue that ``method`` looks into, if it has consumers; None for other methods."""
+    """The queue that ``method`` depends on, if it has consumers; None for other methods."""
     find = _QUEUES.get(type(method))
     queue = find(channel, method) if find is not None else None
     return queue if queue is not None and not queue.is_unused() else None

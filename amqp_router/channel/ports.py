@@ -1,4 +1,4 @@
-"""What a channel needs of the connection it runs on."""
+"""The interfaces that a channel needs from its connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Permissions(Protocol):
     def check(
         self, action: Literal["configure", "write", "read"], kind: Literal["exchange", "queue"], name: str
     ) -> None:
-        """See whether the user may do ``action`` to the exchange or queue ``name``.
+        """Check that the user may do ``action`` to the exchange or queue ``name``.
 
         Raises:
             AccessRefused: the user may not (403).
@@ -23,7 +23,7 @@ class Permissions(Protocol):
 
 
 class Commits(Protocol):
-    """Who waits for which revision of the definitions."""
+    """Waits for revisions of the definitions."""
 
     committed: int
 
@@ -32,7 +32,7 @@ class Commits(Protocol):
 
 
 class Connection(Protocol):
-    """The connection under a channel; also the identity that owns exclusive queues."""
+    """The connection of a channel. It is also the owner of exclusive queues."""
 
     tick: Tick
     output: Output
@@ -47,17 +47,17 @@ class Connection(Protocol):
     stopped: bool
     #: Channels whose output waits for a commit.
     detached: set[Any]
-    #: Work of the chunk that is being handled, in enqueues.
+    #: Work caused by the current chunk, in enqueues.
     units: int
 
     def generate_name(self, prefix: str) -> str:
-        """``prefix`` made into a name that nobody else has."""
+        """A unique name that begins with ``prefix``."""
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """Call ``step()`` now or in later turns, until it returns True; for work too long for one turn.
 
-        Steps run in the order in which they came, and no further frame of the connection is looked at before
-        they are done: what follows in the client's stream must not overtake them.
+        Steps run in the order of the calls. No further frame of the connection is handled before they are
+        done, so later frames cannot overtake them.
         """
 
     def charge(self, units: int) -> None:

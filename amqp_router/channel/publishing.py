@@ -1,10 +1,10 @@
 """The channel's publishing side: one message from its frames to the queues of its route.
 
-Consecutive publishes of one route that wait for logs are one ``Run``: it is opened at the first, grows by
-integer adds, and is handed to the queues when the route changes or the chunk ends. Whatever needs no log
-is confirmed at the end of the tick.
+Consecutive publishes with the same route that wait for logs form one ``Run``. It begins with the first
+publish, counts the others, and goes to the queues when the route changes or the chunk ends. A publish that
+needs no log is confirmed at the end of the tick.
 
-Source: AMQP 0-9-1, basic.publish (60.40) and basic.return (60.50); semantics 2.5 and 2.6.
+Source: AMQP 0-9-1, basic.publish (60.40) and basic.return (60.50).
 """
 
 from __future__ import annotations
@@ -101,19 +101,19 @@ class Publishing:
     def __init__(self) -> None:
         self.number = 0
         self.cache: RouteCache
-        #: What remembered routes depend on.
+        #: The virtual host's table on which cached routes depend.
         self.table: RoutingTable
         #: Name of the authenticated user, which a message's user_id must equal.
         self.user = ""
         self.out: Output
         self.inflow: Inflow
-        #: Set as long as ``confirming``.
+        #: None unless ``confirming``.
         self.confirms: Any = None
         self.confirming = False
         self.next_sequence = 1
         self.last_args = b""
         self.last_route: Route | None = None
-        #: To the route of a message that comes again, as it was too much for one turn.
+        #: The unfinished walk of a message whose route was too much for one turn; the message comes again.
         self.walk: Walk | None = None
         self.run: Run | None = None
         self.run_route: Any = None
@@ -121,13 +121,14 @@ class Publishing:
         self.open_runs: list[Publishing] = []
         self.publish_total = 0
         self.return_total = 0
-        #: Unroutable ones that the publisher did not want back.
+        #: Unroutable messages that were not returned, because the publisher did not set ``mandatory``.
         self.drop_total = 0
 
     def publish(self, args: bytes, content: Any, scan: ContentScan, frame_count: int) -> int:
         """Route one message; returns its cost in enqueues: one a queue, one for 16 exchanges between.
 
-        0 if its route is too much for one turn of the event loop: the same comes again in the next one.
+        0 if its route is too much for one turn of the event loop: the caller passes it again in the next
+        turn.
         ``args`` are the method's argument octets, ``content`` its frames, ``scan`` what was read from the
         content header.
 
@@ -169,9 +170,10 @@ class Publishing:
         return units + self._distribute(route, message, flags)
 
     def _distribute(self, route: Route, message: Message, flags: int) -> int:
-        """Give the message to its queues; returns their number; 1 for none, and more if it goes back.
+        """Give the message to its queues; returns the cost: one for each queue, 1 without any, more if it is
+        returned.
 
-        ``flags`` are what the routing log will say of the publish.
+        ``flags`` are those of the publish in the routing log.
         """
         self.publish_total += 1
         persistent = message.flags & _PERSISTENT != 0
@@ -227,7 +229,7 @@ class Publishing:
         return count if count > 0 else 1
 
     def _publish_without_bcc(self, route: Route, content: Any, scan: ContentScan, flags: int) -> int:
-        """The header BCC chose queues and must not be seen by them: frame the message anew."""
+        """The header BCC must not be delivered: build the message's frames without it."""
         original = Message()
         original.content = content
         original.header_size = scan.header_size
@@ -244,7 +246,8 @@ class Publishing:
                 self.close_run()
             run = Run()
             run.listener = self
-            # A run from before confirm.select has no numbers; with one it would confirm a later publish.
+            # Without confirm mode the run gets no numbers. Otherwise it could confirm a later publish after
+            # confirm.select.
             run.first = self.next_sequence if self.confirming else 0
             run.last = self.next_sequence
             self.run = run
@@ -258,7 +261,7 @@ class Publishing:
             self.next_sequence += 1
 
     def close_run(self) -> None:
-        """Hand the open run to its queues; harmless when there is none."""
+        """Hand the open run, if there is one, to its queues."""
         run = self.run
         if run is None:
             return
@@ -272,23 +275,23 @@ class Publishing:
         run.settled(False)
 
     def run_done(self, run: Run) -> None:
-        """All logs have the run, or one has failed."""
+        """All logs have the run on disk, or one has failed."""
         self.inflow.remove(run.bytes)
         if self.confirming and run.first > 0 and self.confirms is not None:
             self.confirms.settle(run.first, run.last, run.failed)
 
     def _inspect(self, args: bytes, content: Any, scan: ContentScan) -> bool:
-        """Check the properties that the broker acts on; True when the message has CC or BCC."""
+        """Check the properties that the broker uses; True if the message has CC or BCC."""
         properties = _properties(content, scan.header_size)
         if scan.flags & _CHECKED or (scan.flags & _REPLY_TO and _DIRECT_REPLY_FIELD in properties):
             try:
                 self._check(decode_properties(properties))
             except PreconditionFailed:
-                # An exchange that is missing or may not be used is the first complaint, as in RabbitMQ.
+                # As in RabbitMQ, errors about the exchange come before those about properties.
                 self.cache.resolve(args, _NO_PROPERTIES)
                 raise
         if scan.flags & _ODD_MODE:
-            self.cache.resolve(args, properties)  # here CC and BCC come first as well
+            self.cache.resolve(args, properties)  # here errors about CC and BCC come first as well
             mode = decode_properties(properties)["delivery_mode"]
             raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
         if not scan.flags & _HEADERS:
@@ -302,7 +305,7 @@ class Publishing:
                 f"user_id property set to '{user_id}' but authenticated user was '{self.user}'"
             )
         if properties.get("reply_to") == DIRECT_REPLY:
-            # No consumer of the pseudo-queue can be there: direct reply-to is not supported yet.
+            # The pseudo-queue cannot have a consumer, because direct reply-to is not supported yet.
             raise PreconditionFailed("fast reply consumer does not exist")
         expiration = properties.get("expiration")
         if expiration is not None:
@@ -324,13 +327,13 @@ class Publishing:
         buf.put(text)
         buf.put(route.route)
         buf.u8(0xCE)
-        # The publisher's own frames go back, and it sent none larger than it takes.
+        # The publisher gets its own frames back, so none is larger than it accepts.
         out.answer(message, self.number, 1 << 31)
         out.touch()
 
 
 def _count_inner(route: Route) -> None:
-    """Count the message at the exchanges between the first one and the queues."""
+    """Count the message in the exchanges between the first one and the queues."""
     inner = route.inner
     for index in range(len(inner)):
         pair = inner[index]

@@ -1,7 +1,7 @@
 """States of a channel number on a connection.
 
 There is no CLOSED member: a number without a channel object is closed. After the server has sent
-channel.close it drops everything on the number until the client's close-ok (semantics 2.2).
+channel.close it drops everything on that number until the client's close-ok.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The node's alarms: what it is low on, and which connections wait until it is not.
+"""The node's alarms: which resources are short, and which connections are blocked meanwhile.
 
-A source sets and clears an alarm by the name of the resource ("memory", "disk"). While any is on, a
-connection is blocked at its first publish: it is not read any more, and a client with the capability
-connection.blocked is told the reason. Connections that publish nothing go on, so that what frees the
-resource is never held up.
+A source sets and clears an alarm by the name of the resource ("memory", "disk"). While any alarm is on, a
+connection is blocked at its first publish: it is no longer read, and a client with the capability
+connection.blocked is told the reason. Connections that do not publish go on, because consumers free the
+resource.
 
-Source: RabbitMQ, "Memory and Disk Alarms" and "Blocked Connection Notifications"; semantics 2.11.
+Source: RabbitMQ, "Memory and Disk Alarms" and "Blocked Connection Notifications".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-#: Connections let go per turn of the loop when the last alarm is cleared.
+#: Connections unblocked per turn of the event loop after the last alarm is cleared.
 RELEASE_SLICE = 200
 
 
@@ -21,7 +21,7 @@ class Blockable(Protocol):
     """A connection as the alarms see it."""
 
     def unblocked(self) -> None:
-        """The last alarm is cleared: go on reading."""
+        """The last alarm is cleared: continue reading."""
 
 
 class Alarms:
@@ -32,18 +32,18 @@ class Alarms:
     def __init__(self, in_slices: Callable[[Callable[[], bool]], None]) -> None:
         self._in_slices = in_slices
         self._names: set[str] = set()
-        #: Blocked connections, the one that waits longest first.
+        #: Blocked connections, the longest waiting first.
         self._blocked: dict[Blockable, None] = {}
         #: Whether any alarm is on; read at every publish.
         self.on = False
-        #: Told the name of an alarm and whether it is on now.
+        #: Called with the name of an alarm and whether it is on now.
         self.on_change: Callable[[str, bool], None] | None = None
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
     def set(self, name: str) -> None:
-        """The node is low on ``name``; again is no error."""
+        """Set the alarm ``name``, if it is not set."""
         if name in self._names:
             return
         self._names.add(name)
@@ -52,7 +52,7 @@ class Alarms:
             self.on_change(name, True)
 
     def clear(self, name: str) -> None:
-        """The node has enough of ``name`` again; no error if it always had."""
+        """Clear the alarm ``name``, if it is set."""
         if name not in self._names:
             return
         self._names.remove(name)
@@ -69,22 +69,24 @@ class Alarms:
 
     @property
     def reason(self) -> str:
-        """What connection.blocked says, in RabbitMQ's words; its order of the resources is alphabetical."""
+        """The reason in connection.blocked, in RabbitMQ's words, with the resources in alphabetical order."""
         return "low on " + " & ".join(self.names)
 
     def block(self, connection: Blockable) -> None:
-        """``connection`` published while an alarm is on: its ``unblocked`` is called when none is."""
+        """Block ``connection``, which published during an alarm. Its ``unblocked`` is called when no alarm is
+        on.
+        """
         self._blocked[connection] = None
 
     def forget(self, connection: Blockable) -> None:
-        """``connection`` ends."""
+        """``connection`` has ended."""
         self._blocked.pop(connection, None)
 
     def _release_more(self) -> bool:
         return not self._release()
 
     def _release(self) -> bool:
-        """Let some go; True if there are more to let go."""
+        """Unblock some connections; True if more are left."""
         for connection in list(self._blocked)[:RELEASE_SLICE]:
             if self.on:
                 return False

@@ -1,7 +1,7 @@
-"""From the protocol header to an open virtual host.
+"""The handshake, from the protocol header to an open virtual host.
 
-A client that breaks the rules here is not told why unless the protocol says so: RabbitMQ closes the socket,
-at once or after a delay that slows guessing down. Those delays are kept (semantics 2.1).
+As in RabbitMQ, a client that breaks the rules gets a reason only where the protocol has one. Otherwise the
+socket is closed, at once or after a delay that slows guessing down.
 
 Source: AMQP 0-9-1, section 2.2.4, class connection.
 """
@@ -26,13 +26,13 @@ from amqp_router.protocol.methods import Method, decode_method
 if TYPE_CHECKING:
     from amqp_router.connection.machine import Machine
 
-#: Seconds before the socket of a client that tuned wrongly, or could not log in, is closed.
+#: Seconds before the socket is closed after a wrong connection.tune-ok, or after a failed login.
 TUNE_DELAY_S = 3.0
 LOGIN_DELAY_S = 1.5
 
 
 def receive_header(machine: Machine, header: bytes) -> None:
-    """Answer the first eight bytes: connection.start, or the header we speak and the end."""
+    """Answer the first eight bytes: with connection.start, or with our protocol header and the end."""
     if header != PROTOCOL_HEADER:
         machine.output.buf.put(PROTOCOL_HEADER)
         machine.output.touch()
@@ -46,11 +46,11 @@ def receive_header(machine: Machine, header: bytes) -> None:
 
 
 def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> None:
-    """Take one frame of a connection that is not yet running.
+    """Handle one frame of a connection that is not yet open.
 
     Raises:
         UnexpectedFrame: a frame that is not due (505).
-        ChannelError: a method that is not due when all but connection.open is done (504), as in RabbitMQ.
+        ChannelError: an unexpected method while only connection.open is missing (504), as in RabbitMQ.
         Anything else that an AMQPError says.
     """
     method = decode_method(payload) if kind == FRAME_METHOD and number == 0 else None
@@ -58,7 +58,9 @@ def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> N
     if method is not None and following is None and machine.state is ConnectionState.OPENING:
         raise ChannelError("unexpected method in connection state opening")
     if method is None or following is None:
-        machine.class_id = machine.method_id = 0  # as RabbitMQ: it is the frame that is wrong here
+        machine.class_id = machine.method_id = (
+            0  # as in RabbitMQ, the error is about the frame and names no method
+        )
         raise unexpected_frame(kind, payload)
     _STEPS[type(method)](machine, method, following)
 
@@ -95,7 +97,7 @@ def _start_ok(machine: Machine, method: methods.ConnectionStartOk, following: Co
 def _tune_ok(machine: Machine, method: methods.ConnectionTuneOk, following: ConnectionState) -> None:
     options = machine.node.options
     frame_max, channel_max = method.frame_max, method.channel_max
-    # 0 asks for no limit, which is more than a server that has one may grant.
+    # 0 asks for no limit, which a server with a limit cannot grant.
     if not FRAME_SIZE_MIN <= frame_max <= (options.frame_max or 1 << 31) and (frame_max or options.frame_max):
         machine.refuse(
             f"negotiation of frame_max failed: {frame_max} asked, {options.frame_max} offered", TUNE_DELAY_S

@@ -1,19 +1,19 @@
 """One connection without its socket: bytes and the time go in, frames come out.
 
-``receive_data`` scans a chunk to its end in one call. A publish whose content is whole in the chunk goes
-straight to its channel's ``publishing``, an ack to its ``delivery``; everything else is decoded. What the
-chunk caused leaves at the end of the tick (``amqp_router.protocol.tick``).
+``receive_data`` scans a chunk to its end in one call. A publish whose content is complete in the chunk goes
+directly to its channel's ``publishing``, an ack to its ``delivery``. Everything else is decoded. The
+resulting output leaves at the end of the tick (``amqp_router.protocol.tick``).
 
 A chunk that causes more than ``CHUNK_UNITS`` enqueues and settles stops there: ``work_left`` is set and the
 transport calls ``receive_more`` in the next turn of the loop, so that one client cannot hold it.
 
-What a single frame causes may be more than that: a million messages returned by one nack, a closed channel
-with thousands of consumers. All such work is done in slices, by one mechanism: ``in_slices`` takes the step,
-and no further frame is looked at before ``steps`` is empty, so that none can overtake what the client sent
-before it. When the socket goes first, the node's ticker does the rest. A method that looks into a queue
-waits in the same way until the queue has delivered what was published before (``channel.due``).
+A single frame may cause more work than that: one nack can return a million messages, and a closed channel can
+have thousands of consumers. All such work is done in slices, by one mechanism: ``in_slices`` takes the step,
+and no further frame is handled before ``steps`` is empty. So no frame can overtake what the client sent
+before it. If the socket closes first, the node's ticker does the rest. A method that depends on a queue's
+content waits in the same way until the queue has delivered what was published before (``channel.due``).
 
-Source: AMQP 0-9-1, sections 2.3.5 and 4.2; semantics 2.1 and 2.2 for every error.
+Source: AMQP 0-9-1, sections 2.3.5 and 4.2. Errors have RabbitMQ's reply codes and texts.
 """
 
 from __future__ import annotations
@@ -52,27 +52,28 @@ from vhosts.queues.queue import REDELIVERY_UNITS
 
 #: Enqueues and settles one chunk may cause before the loop gets its turn; about a millisecond.
 CHUNK_UNITS = 2048
-#: Seconds a client gets to close the socket after its connection.close was answered. A socket closed under
-#: it while it still reads, or writes, looks to it like a lost connection.
+#: Seconds that a client has to close the socket after the answer to its connection.close. If we closed it
+#: while the client still reads or writes, the client would see a lost connection.
 GOODBYE_S = 5.0
-#: What a decoded method costs beside an enqueue: a declare is tens of microseconds.
+#: Cost of a decoded method, in enqueues: a declare takes tens of microseconds.
 METHOD_UNITS = 64
-#: Octets of a method, to the power of 2, that cost as much as an enqueue: each may be a value to decode.
+#: 2 to this power octets of a method cost as much as one enqueue, because each octet may be a value to
+#: decode.
 ARGUMENT_SHIFT = 4
 #: Exclusive queues removed per turn of the loop when their connection ends.
 EXCLUSIVE_SLICE = 200
-#: Deliveries per turn of the loop that a method waits for.
+#: Deliveries per turn of the loop while a method waits for them.
 DUE_SLICE = 512
 
 # C integers where compiled (see machine.pxd).
 _CHUNK_UNITS = 2048
-_HELD_CONTENT = 1 << 18  # a content up to this size that is not whole waits unparsed for the rest
+_HELD_CONTENT = 1 << 18  # an incomplete content up to this size waits unparsed for the rest
 
 
 class Machine:
     """The protocol side of one connection; also the owner of its exclusive queues.
 
-    ``node`` gives what connections share; ``peer`` and ``peer_host`` say who the client is.
+    ``node`` has what connections share; ``peer`` and ``peer_host`` name the client.
     """
 
     __slots__ = (
@@ -145,7 +146,7 @@ class Machine:
         #: Whether ``state`` is RUNNING, where the hot loop can see it.
         self.running = False
         self.stopped = False
-        #: Whether it published while an alarm was on: only a trickle is read until none is.
+        #: Whether it published during an alarm. Until no alarm is on, little is read from it.
         self.blocked = False
         #: Seconds after which the transport closes the socket, once ``state`` is CLOSED, or writes
         #: connection.close, once it is CLOSING.
@@ -180,12 +181,12 @@ class Machine:
         self.need = 8
         self.late: list[bytes] = []
         self.work_left = False
-        #: Whether the frame just handled comes again: it completes a content with a long route, or is a
-        #: method for which a queue has very much to deliver first.
+        #: Whether the current frame must be handled again: it completes a content with a long route, or is a
+        #: method that waits for a queue with very much to deliver.
         self.again = False
-        #: Whether all of that is delivered.
+        #: Whether that queue has delivered everything.
         self.delivered = False
-        #: Work in slices that the next frame waits for, in order; ``waiting`` says that there is some.
+        #: Work in slices that the next frame waits for, in order; ``waiting`` is True if there is any.
         self.steps: deque[Callable[[], bool]] = deque()
         self.waiting = False
         #: Whether the node's ticker runs ``steps``, as no chunk is being handled.
@@ -197,7 +198,7 @@ class Machine:
         self.hot_number = -1
         self.hot_publishing: Publishing
         self.hot_delivery: Delivery
-        # Of the frame being handled, for the close frame of an error.
+        # Channel and method of the current frame, for the close frame of an error.
         self.number = 0
         self.class_id = 0
         self.method_id = 0
@@ -205,7 +206,7 @@ class Machine:
     # -- bytes in -----------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
-        """Take a chunk as it came from the socket."""
+        """Handle a chunk from the socket."""
         if self.work_left:
             self.late.append(data)
             return
@@ -216,7 +217,7 @@ class Machine:
                 self.parts.append(data)
                 self.parts_size += len(data)
                 return
-            # The frame that was cut is made whole by itself, so that the rest of the chunk is not copied.
+            # Only the frame that was split is copied, not the rest of the chunk.
             self.parts.append(data[:missing])
             self.data = b"".join(self.parts)
             self.parts = []
@@ -237,7 +238,7 @@ class Machine:
         self._run()
 
     def receive_more(self) -> None:
-        """Go on with a chunk that was too much work for one turn."""
+        """Continue with a chunk that was too much work for one turn."""
         self.work_left = False
         self._run()
         if self.late and not self.work_left:
@@ -264,7 +265,7 @@ class Machine:
                 self._close_channel(error)
             except ConnectionException as error:
                 self.close(error)
-            except Exception as error:  # ours: this connection ends, the others go on
+            except Exception as error:  # a bug of ours: this connection ends, the others go on
                 self.node.unexpected(f"connection {self.peer}", error)
                 self.close(InternalError("an error of the server, see its log"))
         runs = self.open_runs
@@ -286,7 +287,7 @@ class Machine:
             self.parts_size = len(rest)
 
     def _scan(self) -> bool:
-        """Handle frames until the chunk is used up; True when it stopped for too much work."""
+        """Handle frames until the end of the chunk; True if it stopped because of too much work."""
         data = self.data
         d = data
         end_of_data = len(data)
@@ -378,7 +379,7 @@ class Machine:
         return False
 
     def _heat(self, number: int) -> bool:
-        """Remember the open channel ``number`` for the hot loop; False when there is none."""
+        """Cache the open channel ``number`` for the hot loop; False if there is none."""
         channel = self.channels.get(number)
         if channel is None or channel.state is not ChannelState.OPEN or channel.content.args is not None:
             return False
@@ -388,7 +389,9 @@ class Machine:
         return True
 
     def _too_long(self, size: int) -> bool:
-        """Whether a frame is more than a client may send before it has logged in; it is refused then."""
+        """Whether a frame is too large for a client that has not logged in; then the connection is
+        refused.
+        """
         if self.user is not None or size <= self.node.options.pre_login_bytes_max:
             return False
         self.refuse(f"a frame of {size} bytes before login", 0.0)
@@ -403,7 +406,7 @@ class Machine:
     # -- frames -------------------------------------------------------------------------------------
 
     def _frame(self, kind: int, number: int, payload: bytes) -> None:
-        """Any frame that did not take the fast way."""
+        """Handle any frame that did not take the fast way."""
         if kind == 8:
             if payload:
                 raise errors.malformed_frame(kind, payload)
@@ -457,7 +460,7 @@ class Machine:
             self._content(channel, kind, payload)
             return
         if channel.content.args is not None:
-            # A method in the midst of a content; the assembler knows what it was waiting for.
+            # A method inside of a content. The assembler raises the error that fits.
             self._content(channel, kind, payload)
             return
         if self.class_id == 60 and self.method_id == 40:
@@ -479,7 +482,9 @@ class Machine:
             channel.receive(method)
 
     def _delivers(self, queue: QueueHandle) -> bool:
-        """Let ``queue`` deliver what is due; False when that takes more turns: then the frame comes again."""
+        """Let ``queue`` deliver what is due; False if that takes more turns: the frame is then handled
+        again.
+        """
         if self.delivered:
             self.delivered = False
             return True
@@ -487,7 +492,7 @@ class Machine:
         self.units += done
         if done < DUE_SLICE:
             return True
-        # No more than is there now, or publishers elsewhere could keep the method waiting for ever.
+        # Only the messages there now: otherwise other publishers could keep the method waiting for ever.
         self.in_slices(partial(self._deliver_rest, queue, [queue.message_count() * REDELIVERY_UNITS]))
         self.again = True
         return False
@@ -500,7 +505,7 @@ class Machine:
         return self.delivered
 
     def _closing_channel(self, kind: int, number: int, channel: Channel) -> None:
-        """Everything is dropped until close-ok; a close that crossed ours is answered."""
+        """Drop everything until close-ok. A channel.close that crossed ours is answered."""
         if kind != 1 or self.class_id != 20:
             return
         if self.method_id == 41:
@@ -539,10 +544,12 @@ class Machine:
     # -- alarms -------------------------------------------------------------------------------------
 
     def _block(self) -> None:
-        """It publishes while an alarm is on: stop here, and say why to a client that wants to know."""
+        """Block the connection, which publishes during an alarm, and tell a client with that capability
+        why.
+        """
         self.blocked = True
         self.alarms.block(self)
-        self.units = CHUNK_UNITS + 1  # what follows in this chunk waits
+        self.units = CHUNK_UNITS + 1  # the rest of the chunk waits
         if "connection.blocked" in self.capabilities:
             self.send(0, methods.ConnectionBlocked(self.alarms.reason))
 
@@ -575,7 +582,7 @@ class Machine:
         self.send(number, methods.ChannelOpenOk())
 
     def _forget_channel(self, number: int, channel: Channel) -> bool:
-        """The end of a channel that the client closed."""
+        """Remove a channel that the client closed."""
         if not self.stopped:
             del self.channels[number]
             channel.reply(methods.ChannelCloseOk(), 0)
@@ -613,14 +620,14 @@ class Machine:
     # -- the end ------------------------------------------------------------------------------------
 
     def close(self, error: ConnectionException) -> None:
-        """Send connection.close for ``error``; everything but its close-ok is dropped from now on."""
+        """Send connection.close for ``error``. From now on everything except close-ok is dropped."""
         if self.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
             return
         class_id = error.class_id or self.class_id
         method_id = error.method_id or self.method_id
         if isinstance(error, errors.LoginRefused):
             class_id = method_id = 0
-        # Who forces a connection to close, or refuses a login, tells so in a line of its own.
+        # For a forced close and a refused login the caller logs a line of its own.
         is_told = isinstance(error, (errors.ConnectionForced, errors.LoginRefused))
         self.node.event(
             logging.DEBUG if is_told else logging.WARNING,
@@ -637,7 +644,7 @@ class Machine:
             self.send(0, methods.ConnectionClose(error.reply_code, error.reply_text, class_id, method_id))
 
     def client_closed(self, method: methods.ConnectionClose) -> None:
-        """The client said goodbye; it hears the same when all that it held is given back."""
+        """The client sent connection.close; close-ok follows when everything it held is given back."""
         self.stop()
         self.in_slices(self._say_goodbye)
 
@@ -649,7 +656,7 @@ class Machine:
         return True
 
     def refuse(self, reason: str, delay_s: float) -> None:
-        """End a handshake without a word, ``delay_s`` seconds from now."""
+        """End a handshake without an answer, ``delay_s`` seconds from now."""
         self.node.event(logging.WARNING, "connection refused", peer=self.peer, reason=reason)
         self.state = ConnectionState.CLOSED
         self.close_delay_s = delay_s
@@ -661,7 +668,7 @@ class Machine:
             self.on_opened()
 
     def stop(self) -> None:
-        """Give back what the connection holds; nothing more is taken from or delivered to it."""
+        """Stop reading and delivering, and give back what the connection holds."""
         if self.stopped:
             return
         self.stopped = True
@@ -681,7 +688,7 @@ class Machine:
             self.in_slices(self._remove_exclusive_queues)
 
     def socket_gone(self) -> None:
-        """Nobody is there any more; what the connection holds is given back without it."""
+        """The socket is closed: give back what the connection holds."""
         self.state = ConnectionState.CLOSED
         self.work_left = False
         self.stop()
@@ -711,13 +718,13 @@ class Machine:
         self.units += units
 
     def _run_step(self) -> bool:
-        """Do a slice of the first step; True when nothing is left."""
+        """Do a slice of the first step; True if no step is left."""
         steps = self.steps
         while steps:
             step = steps[0]
             try:
                 done = step()
-            except Exception as error:  # ours; it would only fail again, and keep all behind it from running
+            except Exception as error:  # a bug of ours; the step would fail again and block those behind it
                 self.node.unexpected(f"connection {self.peer}", error)
                 done = True
             if not done:
@@ -727,7 +734,7 @@ class Machine:
         return True
 
     def _hand_over(self) -> None:
-        """Let the ticker do what is left, as no chunk is under way that would."""
+        """Let the ticker run the remaining steps, because no chunk is being handled that would."""
         if self.waiting and not self.handed:
             self.handed = True
             self.node.in_slices(self._run_handed)
@@ -736,7 +743,7 @@ class Machine:
         self.handed = not self._run_step()
         return not self.handed
 
-    # -- what channels need of it -------------------------------------------------------------------
+    # -- the channels' interface -------------------------------------------------------------------
 
     def send(self, number: int, method: Method) -> None:
         """Write ``method`` now."""
@@ -747,14 +754,14 @@ class Machine:
         return self.node.generate_name(prefix)
 
     def waiting_bytes(self) -> int:
-        """Bytes that the client asked for and has not read."""
+        """Bytes of output that the client has not read."""
         waiting = self.output.waiting_bytes()
         for output in _detached(self):
             waiting += output.waiting_bytes()
         return waiting
 
     def held_bytes(self) -> int:
-        """Bytes in memory for it that are no message of a queue: what came and what is to leave."""
+        """Bytes held for this connection, apart from messages in queues: its input and output."""
         held = self.output.held_bytes() + self.parts_size
         if self.work_left:
             held += len(self.data) - self.position
@@ -765,13 +772,13 @@ class Machine:
         return held
 
     def drained(self) -> None:
-        """The socket took what was waiting: queues may deliver again."""
+        """The socket has taken the waiting output: queues may deliver again."""
         for channel in self.channels.values():
             for consumer in channel.consumers.values():
                 consumer.wake()
 
     def acknowledges(self) -> bool:
-        """Whether acknowledgements may come from the client."""
+        """Whether the client may still send acknowledgements."""
         return any(map(_acknowledges, self.channels.values()))
 
 

@@ -1,4 +1,4 @@
-"""What a connection needs of the node it is made on, and the options it reads."""
+"""The interfaces that a connection needs from its node, and its options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConnectionOptions:
 
 
 class Services(Protocol):
-    """The node, as its connections see it."""
+    """The node as its connections see it."""
 
     tick: Tick
     alarms: Alarms
@@ -40,14 +40,14 @@ class Services(Protocol):
     mechanisms: str
 
     def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
-        """The user who sent ``response``; ``enter(vhost)`` gives its permissions there.
+        """Authenticate ``response``; returns the user, whose ``enter(vhost)`` gives the permissions there.
 
         Raises:
-            LoginRefused: nobody who may come from ``peer_host``.
+            LoginRefused: the login is wrong, or not allowed from ``peer_host``.
         """
 
     def route_cache(self, user: Any, vhost: Any, permissions: Any) -> Any:
-        """The routes of ``vhost`` that ``user`` may use."""
+        """The route cache of ``user`` for ``vhost``."""
 
     def wall_us(self) -> int:
         """The time of day in microseconds since 1970-01-01 UTC."""
@@ -56,7 +56,7 @@ class Services(Protocol):
         """``prefix`` and 22 random characters of the base64url alphabet."""
 
     def enter(self, call: Callable[..., None], *args: Any) -> None:
-        """Run a handler of the loop; what it put on the agenda runs at the end of the turn."""
+        """Run a handler of the event loop; the agenda runs at the end of the turn."""
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """Call ``step()`` once per tick until it returns True."""
@@ -65,10 +65,10 @@ class Services(Protocol):
         """Typed table for connection.start."""
 
     def look_at_memory(self) -> None:
-        """The account has changed: see whether the node is low on memory."""
+        """The account has changed: set or clear the memory alarm."""
 
     def event(self, level: int, event: str, **facts: object) -> None:
-        """One line in the broker's log."""
+        """Write a line to the broker's log."""
 
     def unexpected(self, where: str, error: BaseException) -> None:
-        """A fault of ours, with its traceback."""
+        """Log a bug of ours with its traceback."""

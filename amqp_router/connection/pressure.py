@@ -1,4 +1,4 @@
-"""When the node is low on memory: the alarm follows its account."""
+"""The memory alarm, set and cleared by the node's account of memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CLEAR_PERCENT = 80
 
 
 class Pressure:
-    """Sets and clears the alarm "memory" as ``budget`` fills and empties; never if it has no limit."""
+    """Sets and clears the alarm "memory" as ``budget`` fills and empties. Without a limit it is never set."""
 
     def __init__(self, budget: MemoryBudget, alarms: Alarms) -> None:
         self._budget = budget
@@ -21,7 +21,7 @@ class Pressure:
         self._clear_at = budget.whole * CLEAR_PERCENT // 100
 
     def look(self) -> None:
-        """The account has changed; called very often."""
+        """Compare the account with the limits. This is called very often."""
         total = self._budget.total()
         if self._is_on:
             if total < self._clear_at:

@@ -17,7 +17,7 @@ class ConnectionRegistry:
         #: Connections accepted, and ended, since the start.
         self.opened_total = 0
         self.closed_total = 0
-        #: Octets received and sent by connections that have ended, by the virtual host they were open on.
+        #: Octets received and sent by closed connections, by virtual host.
         self.closed_octets: dict[str, tuple[int, int]] = {}
 
     def add(self, transport: Transport) -> None:

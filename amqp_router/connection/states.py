@@ -1,8 +1,8 @@
 """States of a connection and the methods on channel 0 that move between them.
 
-A missing entry in ``MOVES`` is a protocol error; the table is the documentation.
+A move that is not in ``MOVES`` is a protocol error.
 
-Source: AMQP 0-9-1, section 2.2.4 and class connection; semantics 2.1.
+Source: AMQP 0-9-1, section 2.2.4 and class connection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from amqp_router.protocol.methods import Method
 
 
 class ConnectionState(Enum):
-    #: Nothing received yet but perhaps part of the protocol header.
+    #: At most a part of the protocol header was received.
     HEADER = "waiting for the protocol header"
     #: connection.start sent.
     STARTING = "starting"

@@ -1,7 +1,7 @@
-"""Everything that leaves, leaves here, once per turn of the loop.
+"""Sends all output, once per turn of the event loop.
 
-The order matters: queues deliver first, so that what they settle goes with this turn's log writes; then the
-logs are sealed and handed to the sync; then confirms and sockets are written.
+The order matters. First queues deliver, so that what they settle goes with this turn's log writes. Then the
+logs are sealed and handed to the sync. Then confirms and sockets are written.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 from amqp_router.protocol.tick import Tick
 
-#: Deliveries per tick before the sockets get their turn; of a queue that is new on the agenda, and of one
+#: Deliveries per tick before the sockets get their turn: in all, of a queue new on the agenda, and of one
 #: that waits in line.
 TICK_UNITS = 4096
 FRESH_UNITS = 512
 QUEUE_UNITS = 2048
 #: Slices of long work per tick, a millisecond each; others wait in line.
 TICK_SLICES = 3
-#: What turning to a queue costs beside its deliveries, in deliveries.
+#: Fixed cost of each queue, in deliveries.
 TURN_UNITS = 8
-#: New queues that are reached in a turn if each has one message; of more, those at both ends are.
+#: New queues reached in a turn if each has one message. If there are more, those at both ends are reached.
 FRESH_QUEUES = TICK_UNITS // 2 // (TURN_UNITS + 1)
 
 
@@ -47,7 +47,7 @@ class Ticker:
         self._start_round = start_round
         self._ready_count = ready_count
         self._slices: list[Callable[[], bool]] = []
-        #: Queues that were not reached, or need more than their share; marked dirty.
+        #: Queues that were not reached, or need more than their share. They are marked dirty.
         self._waiting: list[Any] = []
         #: Whether the loop holds a call of ``run``.
         self._queued = False
@@ -55,7 +55,7 @@ class Ticker:
         tick.call_soon, self._call_soon = self._queue, tick.call_soon
 
     def enter(self, call: Callable[..., None], *args: Any) -> None:
-        """Run a handler of the loop; what it put on the agenda runs at the end of this turn."""
+        """Run a handler of the event loop; the agenda runs at the end of this turn."""
         tick = self._tick
         tick.inside = True
         try:
@@ -91,7 +91,7 @@ class Ticker:
             self._pump(tick)
         try:
             self._start_round()
-        except Exception as error:  # ours; what needs no sync must still leave
+        except Exception as error:  # a bug of ours; output that needs no sync must still leave
             self._unexpected("the start of a sync", error)
         if tick.channels:
             channels: list[Any] = tick.channels
@@ -99,13 +99,13 @@ class Ticker:
             for channel in channels:
                 try:
                     channel.emit_confirms()
-                except Exception as error:  # ours; the other channels must not suffer for it
+                except Exception as error:  # a bug of ours; the other channels go on
                     self._unexpected(f"channel {channel.number}", error)
         if tick.outputs:
             outputs: list[Any] = tick.outputs
             tick.outputs = []
             if len(outputs) > 1:
-                outputs.sort(key=_waiting_bytes)  # a few octets need not wait for a mebibyte
+                outputs.sort(key=_waiting_bytes)  # so that a few octets do not wait for a mebibyte
             for output in outputs:
                 output.dirty = False
                 try:
@@ -126,15 +126,15 @@ class Ticker:
             try:
                 if not step():
                     self._slices.append(step)
-            except Exception as error:  # ours; it would only fail again, and keep all else from running
+            except Exception as error:  # a bug of ours; the step would fail again and block all others
                 self._unexpected("a slice of work", error)
 
     def _pump(self, tick: Tick) -> None:
-        """Turn to the queues that have something for their consumers.
+        """Let the queues on the agenda deliver.
 
-        Half of the turn is for those that are new on the agenda, a little each; whoever needs more, or was
-        not reached, waits in line for the other half. So a queue with one message need not wait for a
-        thousand.
+        Half of the turn is for queues new on the agenda, a small share each. Queues that need more, or were
+        not reached, wait in line for the other half. So a queue with one message does not wait for one with
+        thousands.
         """
         fresh: list[Any] = tick.queues
         tick.queues = []
@@ -145,7 +145,9 @@ class Ticker:
         _, self._waiting = self._turn_to(waiting + more, TICK_UNITS - spent, QUEUE_UNITS)
 
     def _turn_to(self, queues: list[Any], budget: int, share: int) -> tuple[int, list[Any]]:
-        """Deliver ``share`` messages of each at the most; returns what it cost, and which need more."""
+        """Deliver at most ``share`` messages of each queue; returns the cost, and the queues that need
+        more.
+        """
         spent = 0
         more: list[Any] = []
         for index, queue in enumerate(queues):
@@ -154,7 +156,7 @@ class Ticker:
             queue.dirty = False
             try:
                 done = queue.pump(share)
-            except Exception as error:  # ours; the other queues must not suffer for it
+            except Exception as error:  # a bug of ours; the other queues go on
                 self._unexpected(f"queue {queue.name}", error)
                 continue
             spent += done + TURN_UNITS
@@ -167,8 +169,8 @@ class Ticker:
 def _ends_first(queues: list[Any], count: int) -> list[Any]:
     """``count`` from either end in turn, then the rest.
 
-    A message to a thousand queues puts them all on the agenda; whoever came before or after it must not wait
-    for them.
+    A message to a thousand queues puts them all on the agenda. Queues before or after them must not wait for
+    them.
     """
     ends = [queue for pair in zip(reversed(queues[-count:]), queues[:count], strict=True) for queue in pair]
     return ends + queues[count:-count]

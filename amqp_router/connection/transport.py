@@ -1,9 +1,13 @@
-"""The socket of a connection: the only module of the package that knows asyncio.
+"""The socket of a connection. This is the only module of the package that uses asyncio.
 
-Reading pauses for four reasons, each with its own end: the client has more unsynced bytes than it may
-(until the sync has them), it published while an alarm is on (until none is), a chunk was too much work for
-one turn (until the next), or the client does not read what it is sent (until it does). The first two keep a
-trickle for clients that also consume, so that their acknowledgements arrive.
+Reading pauses for four reasons:
+
+- the client has too many unsynced bytes, until they are synced;
+- it published during an alarm, until no alarm is on;
+- a chunk was too much work for one turn, until the next turn;
+- the client does not read its output, until it does.
+
+For the first two, clients that also consume are still read slowly, so that their acknowledgements arrive.
 """
 
 from __future__ import annotations
@@ -19,30 +23,30 @@ from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol.constants import HEARTBEAT_FRAME
 
-#: Bytes handed to the socket at once: what it does not take is copied by the event loop.
+#: Bytes handed to the socket at a time. What the socket does not take is copied by the event loop.
 WRITE_BYTES = 256 << 10
 #: Bytes written to one connection before the others get their turn; the kernel may take several MiB at once.
 TURN_BYTES = 1 << 20
 #: Seconds between chunks read from a paused connection that also consumes.
 TRICKLE_S = 0.05
-#: Times ``output_bytes_max`` beyond which a client that does not read is not even read at a trickle.
+#: A client with more unread output than this many times ``output_bytes_max`` is not read at all.
 TRICKLE_OUTPUTS = 2
-#: Seconds a client gets to answer connection.close.
+#: Seconds that a client has to answer connection.close.
 CLOSE_TIMEOUT_S = 5.0
 #: A peer is dead after this many heartbeat intervals without an octet.
 SILENT_INTERVALS = 2.5
-#: Looks at a connection per heartbeat interval. A heartbeat leaves at a look if nothing was sent since
-#: the one before, so the socket is silent for at most two looks: half an interval, as with RabbitMQ.
+#: Checks of a connection per heartbeat interval. A check sends a heartbeat if nothing was sent since the
+#: previous check, so the socket is silent for at most two checks: half an interval, as with RabbitMQ.
 LOOKS_PER_INTERVAL = 4
-#: Characters of a client's name for its connection that the log repeats.
+#: Longest part of a client's connection name in the log, in characters.
 NAME_MAX = 200
 
 
 class _Gone:
-    """What an output belongs to once its socket is gone."""
+    """The owner of an output whose socket is closed."""
 
     def flush(self) -> None:
-        """Nobody is there to write to."""
+        """Write nothing."""
 
     def failed(self, error: Exception) -> None:
         """Not called, as ``flush`` does not fail."""
@@ -61,12 +65,12 @@ class Transport(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._machine: Machine | None = None
         self._writable = True
-        #: What remains of a large piece.
+        #: The unwritten rest of a large piece.
         self._rest = memoryview(b"")
         self._reading = True
-        #: Whether the loop is about to go on with a chunk that was too much work.
+        #: Whether the continuation of a chunk is scheduled.
         self._continuing = False
-        #: Bytes that the node's account has of it.
+        #: Bytes of this connection that are counted in the node's account.
         self._held = 0
         self._received = False
         self._last_received = 0.0
@@ -77,33 +81,33 @@ class Transport(asyncio.Protocol):
         self._ending = False
         #: Why the broker cut the connection, for the log; empty if the broker did not.
         self._cut_reason = ""
-        #: Severity of the line about the connection's end; None leaves it to how it ended.
+        #: Log level of the line about the connection's end; None: it depends on how the connection ended.
         self._end_level: int | None = None
         self._bytes_before_login = 0
-        #: Octets, and reads and writes of the socket.
+        #: Octets received and sent, and the number of reads and writes of the socket.
         self.recv_oct = self.recv_cnt = 0
         self.send_oct = self.send_cnt = 0
         #: Milliseconds since 1970 when the virtual host was opened; 0 before.
         self.connected_at_ms = 0
-        #: The same moment by the loop's clock.
+        #: The same moment on the event loop's clock.
         self._opened_at = 0.0
-        #: The client's end of the socket, and ours.
+        #: Addresses of the client's end of the socket, and of ours.
         self.peer_address: tuple[str, int] = ("?", 0)
         self.host_address: tuple[str, int] = ("?", 0)
 
     @property
     def machine(self) -> Machine:
-        """The protocol side; there is one once the connection is made."""
+        """The protocol side; it exists once the connection is made."""
         assert self._machine is not None
         return self._machine
 
     # -- asyncio's calls ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the handshake clock."""
+        """Start the time limit of the handshake."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        # Writing pauses as soon as the kernel takes no more; what waits, waits here.
+        # Writing pauses as soon as the kernel takes no more. The rest waits in our output, not in asyncio's.
         transport.set_write_buffer_limits(high=0)
         peer = transport.get_extra_info("peername") or ("?", 0)
         host, port = self.peer_address = str(peer[0]), peer[1]
@@ -133,7 +137,7 @@ class Transport(asyncio.Protocol):
             if self._bytes_before_login > 4 * self._node.options.pre_login_bytes_max:
                 machine.refuse(f"{self._bytes_before_login} bytes before login", 0.0)
         machine.receive_data(data)
-        # What is written for a channel that waits for a commit comes to no flush that would look.
+        # Output of a channel that waits for a commit is not flushed, so its size is checked here.
         if (
             machine.work_left
             or machine.inflow.over
@@ -174,7 +178,7 @@ class Transport(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone; what the connection held goes back to the queues."""
+        """The socket is closed: give back to the queues what the connection held."""
         machine = self.machine
         for timer in (self._timer, self._heartbeat, self._trickle):
             if timer is not None:
@@ -213,10 +217,10 @@ class Transport(asyncio.Protocol):
         return name.decode(errors="replace")[:NAME_MAX] if kind == "S" else None
 
     def _untie(self) -> None:
-        """Break the reference cycles, so that all of the connection is freed now.
+        """Break the reference cycles, so that all memory of the connection is freed now.
 
-        Full garbage collections wait until the broker is idle (``process.Collector``), which one that
-        clients come to and leave all day may never be.
+        Full garbage collections wait until the broker is idle (``process.Collector``), and a broker whose
+        clients come and go all day may never be idle.
         """
         machine = self.machine
         machine.output.owner = _GONE
@@ -228,7 +232,7 @@ class Transport(asyncio.Protocol):
     # -- writing ------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what waits, as far as the socket takes it."""
+        """Write as much of the waiting output as the socket takes."""
         machine = self.machine
         transport = self._transport
         output = machine.output
@@ -274,7 +278,7 @@ class Transport(asyncio.Protocol):
         if transport.is_closing():
             return
         waits = machine.blocked or machine.waiting_bytes() > self._node.options.output_bytes_max
-        # Work in slices gives back what the client holds, whatever it may wait for.
+        # Work in slices always goes on, because it gives back what the client holds.
         if machine.work_left and (machine.waiting or not waits) and not self._continuing:
             self._continuing = True
             self._loop.call_soon(self._continue)
@@ -289,14 +293,14 @@ class Transport(asyncio.Protocol):
             self._trickle = self._loop.call_later(TRICKLE_S, self._read_a_little)
 
     def _trickles(self) -> bool:
-        """Whether a little is read all the same, as acknowledgements may free what is short."""
+        """Whether a paused connection is read slowly, because its acknowledgements may free what is short."""
         machine = self.machine
-        # One that reads nothing would be answered ever more.
+        # A client that does not read would otherwise cause ever more output.
         most = TRICKLE_OUTPUTS * self._node.options.output_bytes_max
         return machine.acknowledges() and machine.waiting_bytes() <= most
 
     def _charge(self) -> None:
-        """Let the node's account have what is held for this connection now."""
+        """Update the node's account with the bytes held for this connection."""
         transport = self._transport
         assert transport is not None
         held = self.machine.held_bytes() + len(self._rest)
@@ -308,7 +312,7 @@ class Transport(asyncio.Protocol):
             self._node.look_at_memory()
 
     def _read_a_little(self) -> None:
-        """Let one chunk through; ``data_received`` pauses again if it must."""
+        """Read one chunk; ``data_received`` pauses again if necessary."""
         self._trickle = None
         machine, transport = self.machine, self._transport
         assert transport is not None
@@ -324,15 +328,15 @@ class Transport(asyncio.Protocol):
     # -- the end ------------------------------------------------------------------------------------
 
     def close(self, close: Callable[[Machine], None], level: int | None = None) -> None:
-        """Let ``close`` say good-bye on the machine, then end.
+        """Let ``close`` send connection.close on the machine, then end.
 
-        A caller that closes many connections and tells so in one line gives the ``level`` at which the end of
-        each is logged.
+        A caller that closes many connections and logs one line about it gives the ``level`` for the lines
+        about each.
         """
         self._end_level = level
         close(self.machine)
         if self.machine.state is ConnectionState.CLOSED:
-            self._end()  # it said good-bye before, and only waits for the client to close the socket
+            self._end()  # connection.close was answered, and we only wait for the client to close the socket
         else:
             self._flush_or_end()
 
@@ -368,19 +372,19 @@ class Transport(asyncio.Protocol):
         self._timer = self._loop.call_later(seconds, call)
 
     def _end(self) -> None:
-        """Close the socket once what was written is out; a peer that takes nothing is cut off."""
+        """Close the socket once the output is sent. A peer that does not read is cut off."""
         self._flush_or_end()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
             self._set_timer(CLOSE_TIMEOUT_S, self._transport.abort)
 
     def failed(self, error: Exception) -> None:
-        """Writing came upon an error: end this connection."""
+        """Writing raised an error: end this connection."""
         self._node.unexpected(f"connection {self.machine.peer}", error)
         self.abort()
 
     def abort(self) -> None:
-        """Close the socket without further words."""
+        """Close the socket at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -414,9 +418,10 @@ class Transport(asyncio.Protocol):
         self._heartbeat = self._loop.call_later(self.machine.heartbeat_s / LOOKS_PER_INTERVAL, self._beat)
 
     def _beat(self) -> None:
-        """Show that we live, and see that the peer does. Any octet is life.
+        """Send a heartbeat if nothing else was sent, and check that the peer has sent something.
 
-        Source: RabbitMQ, "Detecting dead TCP connections with heartbeats": one is sent every half interval.
+        Source: RabbitMQ, "Detecting Dead TCP Connections with Heartbeats and TCP Keepalives": every half
+        interval.
         """
         machine, transport = self.machine, self._transport
         assert transport is not None

@@ -1,8 +1,8 @@
 """Definitions: virtual hosts, users, permissions and every durable exchange, queue and binding.
 
-``records`` says what is kept, ``store`` keeps it. Below the store, ``database`` and ``statements`` speak SQL,
-on the tables of ``schema`` that ``migrations`` bring up to date; ``codec`` writes the change log. Nothing
-outside this package knows SQLAlchemy.
+``records`` defines the rows and ``store`` keeps them. Below the store, ``database`` and ``statements`` use
+SQL on the tables of ``schema``, which ``migrations`` bring up to date. ``codec`` encodes the change log. Only
+this package imports SQLAlchemy.
 """
 
 from persistence.definitions.errors import (

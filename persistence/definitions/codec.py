@@ -2,9 +2,8 @@
 
 A record holds the changes of one transaction: a list of ``[rev, changes]``. A change is ``[kind, fields]``
 for a put, ``[kind, null, key]`` for a deletion and ``[kind, null, null, fields]`` for the deletion of all
-bindings between two ends, bytes being ``{"b": base64}``. The text is ASCII:
-characters that are not (those that stand for bytes of a name that is no UTF-8 among them) are escaped and
-come back as they were.
+bindings between two ends. Bytes are written as ``{"b": base64}``. The text is ASCII. Other characters are
+escaped and decoded unchanged, also those that stand for bytes of a name that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def decode_record(text: str) -> list[tuple[int, tuple[Change, ...]]]:
     """The revs of a record with their changes.
 
     Raises:
-        ValueError: this is no record.
+        ValueError: ``text`` is not a record.
     """
     try:
         return [
@@ -54,7 +53,7 @@ def _decoded(
     kind: str, fields: list[Any] | None, key: list[Any] | None = None, ends: list[Any] | None = None
 ) -> Change:
     if fields is not None:
-        # A list can only be tags; all other fields are scalars.
+        # Only the field ``tags`` is a list; all other fields are scalars.
         return Put(ROW_TYPES[kind](*(tuple(each) if isinstance(each, list) else each for each in fields)))
     if ends is not None:
         return DeleteBindings(*ends)

@@ -1,9 +1,9 @@
-"""The database file: opening, one transaction for many submissions, and reading back.
+"""The database file: opening, writing many submissions in one transaction, and reading back.
 
-SQLite in WAL mode with ``synchronous=FULL``: a transaction that has returned has been synced. The file, and
-with it SQLite's ``-wal`` and ``-shm`` beside it, has mode 0600. A transaction moves the rev in ``store`` from
-the value this process knows, so a second writer of the same file is noticed before anything of it is
-overwritten.
+SQLite runs in WAL mode with ``synchronous=FULL``: when a transaction returns, it has been synced. The file
+and SQLite's ``-wal`` and ``-shm`` beside it have mode 0600. Each transaction raises the rev in ``store`` from
+the value that this process knows. A second process that writes the same file is therefore noticed before
+anything is overwritten.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from persistence.definitions.records import ROW_TYPES, Change, Snapshot
 #: shell.
 LOCK_WAIT_S = 30
 
-#: SQLite's errors that pass: locked, no space, no descriptor for a file beside it.
+#: SQLite's passing errors: locked, no space, no file descriptor.
 PASSING_CODES = frozenset(
     {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 )
 
-#: A large import leaves a large WAL file; it is cut to this when it has been copied back.
+#: After a checkpoint a large WAL file (of a large import) is truncated to this size.
 WAL_BYTES_KEPT = 16 * 1024 * 1024
 
-#: The change log holds at most so many characters, however few revs they are: it is for those who were away
-#: for a moment, and all others take a snapshot.
+#: The change log holds at most this many characters, however few revs that is. It serves readers that were
+#: away for a moment; all others take a snapshot.
 HISTORY_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The changes of one rev, ready to be written."""
+    """The changes of one rev, prepared for writing."""
 
     rev: int
     encoded: str
@@ -51,7 +51,7 @@ class Submission:
 
 
 class Database:
-    """One definition database. ``write`` belongs to one thread; the readers may run beside it in another."""
+    """One definition database. Only one thread may call ``write``; another may read at the same time."""
 
     def __init__(self, path: Path, *, revs_kept: int, history_bytes_max: int = HISTORY_BYTES_MAX) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class Database:
         """Create the file if there is none, bring it to this release's schema, and read its rev.
 
         Raises:
-            SchemaTooNew, NotADefinitionStore: the file is none of ours; it is left as it is.
+            SchemaTooNew, NotADefinitionStore: the file is not ours, or too new; it is left as it is.
             StoreFailed: it cannot be opened or written.
             OSError: the directory or the file cannot be made.
         """
@@ -136,7 +136,9 @@ class Database:
         self._engine.dispose()
 
     def _write_ahead(self) -> None:
-        """Switch to WAL mode, which the file remembers; not before the file is known to be ours."""
+        """Switch the file to WAL mode. The mode is permanent, so the caller first checks that the file is
+        ours.
+        """
         with self._engine.connect().execution_options(begin=None) as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
 
@@ -146,18 +148,18 @@ class Database:
             raise StoreFailed(self.path, "another process has written to it")
 
     def _remember(self, connection: Connection, submissions: Sequence[Submission]) -> int:
-        """Add ``submissions`` to the change log; returns the size that it has then."""
+        """Add ``submissions`` to the change log; returns its new size."""
         rev = submissions[-1].rev
         if sum(len(each.encoded) for each in submissions) > self._history_bytes_max:
-            connection.exec_driver_sql("DELETE FROM changes")  # the log has no holes
+            connection.exec_driver_sql("DELETE FROM changes")  # the change log must have no gaps
             return 0
         record = join_record((each.rev, each.encoded) for each in submissions)
         connection.exec_driver_sql("INSERT INTO changes VALUES (?, ?, ?)", (rev, self.rev + 1, record))
         return self._trim(connection, rev, self._history_bytes + len(record))
 
     def _trim(self, connection: Connection, rev: int, history_bytes: int) -> int:
-        """Remove what is too old or too much of the change log; returns the size that it has then."""
-        # Now and then only: the deletion costs more than what it deletes.
+        """Remove from the change log what is too old or too much; returns its new size."""
+        # Only now and then, because each deletion has a fixed cost.
         if rev >= self._trim_at:
             connection.exec_driver_sql("DELETE FROM changes WHERE last_rev <= ?", (rev - self._revs_kept,))
             self._trim_at = rev + self._revs_kept // 10
@@ -184,7 +186,7 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except OperationalError as error:  # locked, full, unreadable: nothing is wrong with what is stored
+        except OperationalError as error:  # locked, full or unreadable: the stored rows are not damaged
             passing = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in PASSING_CODES
             raise StoreFailed(self.path, error.orig, passing=passing) from error
         except (DatabaseError, ValueError) as error:
@@ -194,13 +196,13 @@ class Database:
 
 
 def _make_file(path: Path) -> None:
-    """Make the file, so that SQLite takes its mode over to the files beside it."""
+    """Make the file with its mode, which SQLite copies to the files beside it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         return
-    # SQLite syncs what it writes, not the directory entry of a file that it has found.
+    # SQLite does not sync the directory entry of a file that existed before.
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -221,14 +223,14 @@ def _engine(path: Path) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:
-        # The driver's own transactions would commit before DDL; "begin" below opens ours instead.
+        # Without this the driver would commit before DDL. "begin" below opens the transactions instead.
         connection.isolation_level = None
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A writer takes the lock at once: taking it at the first write could fail without waiting.
+        # A writer takes the lock at once, because taking it at the first write can fail without waiting.
         text = connection.get_execution_options().get("begin", "BEGIN IMMEDIATE")
         if text is not None:
             connection.exec_driver_sql(text)

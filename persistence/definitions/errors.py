@@ -33,9 +33,10 @@ class NotADefinitionStore(DefinitionsError):
 
 
 class StoreFailed(DefinitionsError):
-    """A transaction could not be stored. Nothing is stored after it, whatever the cause.
+    """A transaction could not be stored. No later one is stored before it.
 
-    ``passing``: it is tried again until it is stored. Otherwise memory is ahead of the disk until a restart.
+    ``passing``: the store tries again until it is stored. Otherwise memory is ahead of the disk until a
+    restart.
     """
 
     def __init__(self, path: Path, reason: object, *, passing: bool = False) -> None:

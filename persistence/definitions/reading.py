@@ -1,4 +1,4 @@
-"""Reading the queues of a definition database without touching it, for tools beside the broker."""
+"""Reads the queues of a definition database without changing it, for tools that run beside the broker."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """What a definition store keeps: one frozen row per durable object, and changes of rows.
 
-A row is what the store holds, a change is what alters it, and every change is whole: it replaces a row or
-removes one, so applying it twice is the same as applying it once. Nothing here cascades. Whoever deletes a
-virtual host or a queue also lists the rows that go with it; the order of changes then says everything, on
-this node and on any other.
+The store holds rows, and changes alter them. A change replaces or removes whole rows, so applying it twice
+has the same effect as applying it once. Deletions do not cascade: whoever deletes a virtual host or a queue
+also lists the rows that are deleted with it. Therefore the ordered changes alone determine the result.
 
 Names are ``str`` as the protocol decodes them (UTF-8, with ``surrogateescape`` for bytes that are not),
 ``arguments`` is an encoded AMQP table with its length.
@@ -32,7 +31,7 @@ class VhostRow:
 
     @property
     def key(self) -> Key:
-        """What tells this row from others of its kind."""
+        """Identity of the row within its kind."""
         return (self.name,)
 
 
@@ -48,7 +47,7 @@ class UserRow:
 
     @property
     def key(self) -> Key:
-        """What tells this row from others of its kind."""
+        """Identity of the row within its kind."""
         return (self.name,)
 
 
@@ -65,7 +64,7 @@ class PermissionRow:
 
     @property
     def key(self) -> Key:
-        """What tells this row from others of its kind."""
+        """Identity of the row within its kind."""
         return (self.user, self.vhost)
 
 
@@ -83,13 +82,15 @@ class ExchangeRow:
 
     @property
     def key(self) -> Key:
-        """What tells this row from others of its kind."""
+        """Identity of the row within its kind."""
         return (self.vhost, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A durable queue; ``incarnation`` names its log: a queue declared anew never meets its old content."""
+    """A durable queue. ``incarnation`` names its log, so a queue that is declared again never gets old
+    content.
+    """
 
     kind: ClassVar[str] = "queue"
     vhost: str
@@ -100,7 +101,7 @@ class QueueRow:
 
     @property
     def key(self) -> Key:
-        """What tells this row from others of its kind."""
+        """Identity of the row within its kind."""
         return (self.vhost, self.name)
 
 
@@ -118,7 +119,7 @@ class BindingRow:
 
     @property
     def key(self) -> Key:
-        """All of it: two bindings that differ in their arguments alone are two bindings."""
+        """All fields: bindings that differ only in their arguments are different bindings."""
         return (
             self.vhost,
             self.source,
@@ -131,10 +132,10 @@ class BindingRow:
 
 Row: TypeAlias = VhostRow | UserRow | PermissionRow | ExchangeRow | QueueRow | BindingRow
 
-#: Every kind of row, in an order in which they can be loaded: what a row names comes before it.
+#: Every kind of row, in loading order: rows that another row refers to come before it.
 _TYPES: tuple[type[Row], ...] = (VhostRow, UserRow, PermissionRow, ExchangeRow, QueueRow, BindingRow)
 
-#: What makes a row of each kind.
+#: The class of each kind of row.
 ROW_TYPES: dict[str, Callable[..., Row]] = {row_type.kind: row_type for row_type in _TYPES}
 
 #: Field names of each kind, in the order of its constructor.
@@ -148,7 +149,7 @@ _FIELD_VALUES = {kind: attrgetter(*names) for kind, names in FIELDS.items()}
 def values_of(row: Row) -> tuple[Any, ...]:
     """The fields of ``row`` in the order of its constructor."""
     values = _FIELD_VALUES[row.kind](row)
-    # attrgetter gives one attribute bare and several as a tuple; every other kind has several.
+    # attrgetter returns one attribute bare and several as a tuple. Only this kind has a single one.
     return (values,) if row.kind == "vhost" else values
 
 
@@ -171,7 +172,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove the row of ``kind`` with ``key``; no row is no error."""
+    """Remove the row of ``kind`` with ``key``, if there is one."""
 
     kind: str
     key: Key
@@ -186,9 +187,9 @@ class Delete:
 class DeleteBindings:
     """Remove all bindings in ``vhost`` that come from ``source``, or lead to ``destination``, or both.
 
-    One that has come before this change goes, one that comes behind it stays. None is any; with a source, the
-    rows are found by the front of their key, otherwise all of the table is read. ``destination_type`` counts
-    only beside a ``destination``.
+    It removes bindings stored before this change and none stored after it. None means any. With a source, the
+    rows are found by the front of their key; without one, the whole table is read. ``destination_type`` is
+    used only together with ``destination``.
     """
 
     kind: ClassVar[str] = "binding"
@@ -203,7 +204,7 @@ Change: TypeAlias = Put | Delete | DeleteBindings
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All rows as of ``rev``, the last change contained; rev 0 is a store that nobody has written to."""
+    """All rows as of ``rev``, the last change contained. Rev 0 is an empty store."""
 
     rev: int
     vhosts: list[VhostRow] = field(default_factory=list)
@@ -214,7 +215,7 @@ class Snapshot:
     bindings: list[BindingRow] = field(default_factory=list)
 
     def rows(self) -> Iterator[Row]:
-        """Every row, what a row names before it."""
+        """Every row; rows that another row refers to come before it."""
         yield from self.vhosts
         yield from self.users
         yield from self.permissions

@@ -1,9 +1,9 @@
 """Tables of the definition store.
 
-A table's columns are the fields of its row, under the same names. ``store`` holds one line: the rev of the
-last change. ``changes`` holds the latest transactions, bounded in number and size, as ``codec`` writes them,
-for those who ask what came after a rev. How the tables came to be stands in ``migrations``; a test holds that
-both say the same.
+A table's columns are the fields of its row, under the same names. ``store`` has one row: the rev of the last
+change. ``changes`` holds the latest transactions as ``codec`` encodes them, limited in number and size, for
+readers that ask for the changes after a rev. ``migrations`` creates the tables; a test compares it with this
+module.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Rows to SQL and back, many at once.
+"""Converts rows to SQL and back, many in one statement.
 
-SQLite's driver takes the interpreter lock once for each execution, and beside a busy event loop every taking
-may wait a switch interval. So many rows go into one statement: 100 rows took 2.3 ms instead of 11.4 ms beside
-a loop that never sleeps, and the same 0.5 ms beside an idle one. The texts are compiled once for each of a
-few sizes, since compiling costs more than running.
+SQLite's driver takes the interpreter lock once for each execution. Beside a busy event loop, each time may
+cost a switch interval. Therefore one statement holds many rows: 100 rows took 2.3 ms instead of 11.4 ms
+beside a loop that never sleeps, and the same 0.5 ms beside an idle one. Statements are compiled once for each
+of a few sizes, because compiling costs more than running.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sqlalchemy.dialects import sqlite
 from persistence.definitions.records import ROW_TYPES, Change, DeleteBindings, Put, values_of
 from persistence.definitions.schema import BINDINGS, TABLES, USERS
 
-#: Values as the driver takes them: those of a row, or those of a key.
+#: Values for the driver: those of a row, or those of a key.
 Values: TypeAlias = tuple[Any, ...]
 
-#: A change ready for the driver: kind, key, and the row's values or None for a deletion. ``ALL_BINDINGS`` is
-#: no kind of row; its key is what the bindings have in common, None where it does not matter.
+#: A change for the driver: kind, key, and the row's values or None for a deletion. The pseudo-kind
+#: ``ALL_BINDINGS`` has as its key the fields that the bindings have in common, and None for the others.
 Prepared: TypeAlias = tuple[str, Values, Values | None]
 
 #: Stands for ``DeleteBindings``.
@@ -35,10 +35,10 @@ SIZES = (128, 32, 8, 4, 2, 1)
 
 
 def prepare(change: Change) -> Prepared:
-    """Turn a change into what the driver takes.
+    """Convert a change for the driver.
 
     Raises:
-        ValueError: a name holds characters that stand for no bytes (half of a surrogate pair).
+        ValueError: a name has characters that cannot be encoded (half of a surrogate pair).
         KeyError: there is no such kind.
     """
     if isinstance(change, DeleteBindings):
@@ -55,8 +55,9 @@ def prepare(change: Change) -> Prepared:
 def write(connection: Connection, changes: Sequence[Prepared]) -> None:
     """Apply ``changes`` in their order.
 
-    Only the last change of each key is written, for none of the others would be seen after the transaction.
-    What is left can be written kind by kind, deletions and puts apart; but nothing passes ``ALL_BINDINGS``.
+    Only the last change of each key is written, because the others would not be visible after the
+    transaction. The rest is grouped by kind, and into deletions and puts; no change is moved across
+    ``ALL_BINDINGS``.
     """
     last: _Last = {}
     for kind, key, values in changes:
@@ -85,7 +86,7 @@ def _write_last(connection: Connection, last: _Last) -> None:
 
 
 def load(connection: Connection, kind: str) -> list[Any]:
-    """All rows of ``kind``, in the order of their keys; column by column, which is the quicker way."""
+    """All rows of ``kind``, in the order of their keys. They are read column by column, which is faster."""
     table = TABLES[kind]
     text = str(select(table).order_by(*table.primary_key).compile(dialect=_DIALECT))
     values = zip(*connection.exec_driver_sql(text).all(), strict=True)
@@ -137,10 +138,10 @@ def _all_bindings_text(*is_given: bool) -> str:
 
 
 def _to_column(value: object) -> object:
-    """What the driver stores.
+    """The value to store.
 
-    A name that is no UTF-8 is stored as its bytes, which SQLite keeps apart from every text; all others stay
-    readable in any SQLite tool.
+    A name that is not UTF-8 is stored as bytes, which SQLite distinguishes from any text. All other names
+    stay readable in any SQLite tool.
     """
     if isinstance(value, str):
         if value.isascii():

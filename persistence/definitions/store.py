@@ -1,13 +1,13 @@
-"""The definition store: changes are given a rev at once, and stored soon after by a thread.
+"""The definition store: changes get a rev at once, and a thread stores them soon after.
 
-``submit`` returns before anything is on disk. A thread takes all that has been submitted meanwhile into one
-transaction, and then says up to which rev everything is stored. So a hundred declares that arrive together
-share one sync, and one that arrives alone waits for one.
+``submit`` returns before anything is on disk. A thread stores everything submitted meanwhile in one
+transaction, and then reports the rev up to which everything is stored. So a hundred declares that arrive
+together share one sync, and one that arrives alone waits for one sync.
 
-Order is total: revs count up by one, are stored in their order, and ``committed`` never passes one that is
-not. While a transaction cannot be stored because of an error that passes (no space, the file is locked), it
-is tried again, and nothing further is taken: what was taken is stored in the end, so memory and file agree.
-Any other failure is the last word. Nothing is stored after it, for what follows may rest on what was lost.
+Revs count up by one and are stored in their order; ``committed`` never passes a rev that is not stored. If a
+transaction fails with a passing error (no space, the file is locked), it is tried again, and no further
+change is accepted meanwhile. In the end it is stored, so memory and file agree. After any other failure
+nothing is stored any more, because later changes may depend on the lost ones.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from persistence.definitions.errors import DefinitionsError, StoreFailed, StoreS
 from persistence.definitions.records import Change, Snapshot
 from persistence.log.memory import MemoryBudget
 
-#: Runs a callable on the event loop's thread, soon; safe to call from any thread.
+#: Runs a callable soon on the event loop's thread. It can be called from any thread.
 Post: TypeAlias = Callable[[Callable[[], None]], None]
 
-#: Submissions in one transaction. More would only make those in front wait longer.
+#: Submissions in one transaction. With more, the first ones would wait longer.
 BATCH_MAX = 1024
 
-#: What a row that is not stored yet takes beside its octets, and how often it holds those: as text for the
-#: change log and as values for the table.
+#: Memory of a row that is not stored yet: bytes beside its octets, and copies of its octets (text for the
+#: change log, and values for the table).
 ROW_BYTES = 400
 ROW_COPIES = 2
-#: Seconds before the first and at the most before a further attempt after an error that passes.
+#: Seconds before the first attempt after a passing error, and the longest wait before a further one.
 RETRY_FIRST_S = 0.25
 RETRY_LAST_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The changes have their place in the order; they are stored once ``on_committed`` reaches ``rev``."""
+    """The changes have got ``rev``; they are stored once ``on_committed`` reaches it."""
 
     rev: int
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Others came first: the last rev is ``rev`` now, and nothing was changed."""
+    """Other changes came first: the last rev is now ``rev``, and nothing was changed."""
 
     rev: int
 
@@ -67,7 +67,7 @@ class DefinitionStore:
         path: The file; made, with its directory, if it does not exist.
         post: Hands a callable to the event loop.
         revs_kept: How many of the latest revs ``since`` can give.
-        account: Has what is not stored yet as ``held``.
+        account: Counts, as ``held``, the changes that are not stored yet.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class DefinitionStore:
         self.rev = 0
         #: Everything up to this rev is stored.
         self.committed = 0
-        #: Why nothing is stored any more, or for now; or None.
+        #: Why nothing is stored, for now or for good; or None.
         self.failed: DefinitionsError | None = None
         #: Called with the new value whenever ``committed`` has risen.
         self.on_committed: Callable[[int], None] = _ignore
-        #: Called when storing has failed: those who wait for what is above ``committed`` must hear so.
+        #: Called when storing has failed. The callee must tell those who wait for a rev above ``committed``.
         self.on_failed: Callable[[DefinitionsError], None] = _ignore
         #: Called when an error has passed, after ``on_committed``.
         self.on_recovered: Callable[[], None] = _nothing
@@ -94,13 +94,13 @@ class DefinitionStore:
         self._database = Database(path, revs_kept=revs_kept)
         self._submissions: SimpleQueue[Submission | None] = SimpleQueue()
         self._thread: Thread | None = None
-        self._error: DefinitionsError | None = None  # set by the thread as it ends
+        self._error: DefinitionsError | None = None  # set by the thread before it ends
 
     def start(self) -> None:
         """Open the file, bring it to this release's schema, and begin to store.
 
         Raises:
-            SchemaTooNew, NotADefinitionStore: the file is not ours to write; it is left as it is.
+            SchemaTooNew, NotADefinitionStore: the file is not ours, or too new; it is left as it is.
             StoreFailed: the file cannot be read or written.
             OSError: the file or its directory cannot be made.
         """
@@ -122,10 +122,10 @@ class DefinitionStore:
         return self._database.since(rev)
 
     def submit(self, changes: Sequence[Change]) -> int:
-        """Put ``changes``, all or none, after those submitted before; returns their rev.
+        """Add ``changes`` (all or none) after those submitted before; returns their rev.
 
-        They are stored once ``on_committed`` reaches that rev. No changes need no rev: the answer is 0, which
-        is always reached.
+        They are stored once ``on_committed`` reaches that rev. Without changes the result is 0, a rev that is
+        always reached.
 
         Raises:
             StoreFailed: storing has failed before.
@@ -133,12 +133,12 @@ class DefinitionStore:
             ValueError: a name cannot be stored.
         """
         if self.failed is not None:
-            raise self.failed.with_traceback(None)  # or it would grow by a frame each time
+            raise self.failed.with_traceback(None)  # each raise would add a frame to it
         if self._thread is None:
             raise StoreStopped(self.path)
         if not changes:
             return 0
-        # All that can be wrong with changes shows here, in the caller's hands: the thread must not meet it.
+        # Invalid changes must raise here, in the caller, and not in the thread.
         prepared = [statements.prepare(change) for change in changes]
         submission = Submission(self.rev + 1, encode_changes(changes), prepared)
         self.rev = submission.rev
@@ -149,7 +149,7 @@ class DefinitionStore:
         return submission.rev
 
     def commit(self, changes: Sequence[Change], expected_rev: int) -> Accepted | Conflict:
-        """As ``submit``, provided that no changes came after ``expected_rev``.
+        """As ``submit``, but only if ``expected_rev`` is the last rev.
 
         Raises:
             StoreFailed, StoreStopped, ValueError: as ``submit``.
@@ -167,19 +167,19 @@ class DefinitionStore:
         self._submissions.put(None)
         self._thread.join()
         self._thread = None
-        # What the thread posted last may still be waiting for the loop to run.
+        # The loop may not have run the thread's last post yet.
         self._committed(self._database.rev)
         if self._error is not None:
             self._fail(self._error)
         self._database.close()
 
     def _store(self) -> None:
-        """Write what is submitted until told to stop, or until writing fails. The thread's whole life."""
+        """The thread: write what is submitted until told to stop, or until writing fails."""
         try:
             while batch := self._next_batch():
                 self._write(batch)
                 self._post(partial(self._committed, batch[-1].rev))
-        except Exception as error:  # not a DefinitionsError: a bug of ours, and no less final
+        except Exception as error:  # not a DefinitionsError but a bug of ours, which is final too
             if isinstance(error, DefinitionsError):
                 self._error = error
             else:
@@ -188,7 +188,7 @@ class DefinitionStore:
             self._post(partial(self._fail, self._error))
 
     def _write(self, batch: list[Submission]) -> None:
-        """Write ``batch``, after errors that pass again and again until the store is stopped."""
+        """Write ``batch``. After a passing error try again until it is written or the store is stopped."""
         delay = RETRY_FIRST_S
         is_told = False
         while True:
@@ -208,7 +208,7 @@ class DefinitionStore:
                 return
 
     def _next_batch(self) -> list[Submission]:
-        """Wait for a submission and take those behind it; nothing when told to stop."""
+        """Wait for a submission and take those behind it; an empty batch means stop."""
         batch: list[Submission] = []
         submission = self._submissions.get()
         while submission is not None:
@@ -220,7 +220,7 @@ class DefinitionStore:
             except Empty:
                 return batch
         if batch:
-            self._submissions.put(None)  # to be met again when these have been written
+            self._submissions.put(None)  # found again after these have been written
         return batch
 
     def _committed(self, rev: int) -> None:
@@ -243,8 +243,8 @@ class DefinitionStore:
 
 
 def _nothing() -> None:
-    """What is called before anybody listens."""
+    """Default callback."""
 
 
 def _ignore(_: object) -> None:
-    """What is called before anybody listens."""
+    """Default callback."""

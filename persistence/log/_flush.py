@@ -1,10 +1,11 @@
-"""Write and sync of a few small batches without the interpreter, plain Python twin of ``_flush.pyx``.
+"""Writes and syncs a few small batches; the plain Python twin of ``_flush.pyx``.
 
-A lone publisher that waits for each confirm pays two thread switches per message, and with a Python thread
-each of them is a fight for the interpreter lock. The compiled twin writes and syncs in a C thread that never
-takes it, and tells the event loop through a descriptor; this one has the same face over a Python thread.
+A lone publisher that waits for each confirm pays for two thread switches per message. With a Python thread
+each switch also waits for the interpreter lock. The compiled twin writes and syncs in a C thread that never
+takes the lock, and signals the event loop through a descriptor. This twin has the same interface over a
+Python thread.
 
-One job at a time. The caller keeps the file open until ``finish`` has answered.
+There is one job at a time. The caller keeps the file open until ``finish`` has returned its result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-#: Descriptor, position, and the pieces to write there.
+#: A write: descriptor, position, and the pieces to write there.
 Write: TypeAlias = tuple[int, int, list[bytes]]
 
 
@@ -48,17 +49,19 @@ class Flusher:
         self._thread.start()
 
     def fileno(self) -> int:
-        """The descriptor the loop watches."""
+        """The descriptor that the event loop watches."""
         return self._read_end
 
     def submit(self, writes: Sequence[Write]) -> None:
-        """Do the writes in order, then fdatasync the descriptor of the last; the first error ends it."""
+        """Do the writes in order, then fdatasync the descriptor of the last one. The first error ends the
+        job.
+        """
         assert not self.busy, "one job at a time"
         self.busy = True
         self._jobs.put(writes)
 
     def finish(self) -> int:
-        """-1 while the job is under way; then, once, its error number or 0."""
+        """-1 while the job is running; afterwards, once, its error number or 0."""
         try:
             os.read(self._read_end, 8)
         except BlockingIOError:

@@ -1,7 +1,7 @@
-"""All logs of a data directory: which exist, opening and creating them, start and stop.
+"""All logs of a data directory: finding, opening and creating them, and their start and stop.
 
-Order at start: ``Catalog.start`` (checkpoint of the last stop, journal), then ``open`` for every queue of the
-definitions, then ``quarantine_unknown``. At stop: ``stop``.
+The order of a start is ``Catalog.start`` (reads the checkpoint of the last stop, and the journal), ``open``
+for every queue of the definitions, and ``quarantine_unknown``. A stop is ``stop``.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .worker import ThreadWorker, Worker
 from .writer import PartitionWriter, read_description
 
 logger = logging.getLogger(__name__)
-#: Memory for batches of all page logs together, at least and at most.
+#: Least and most memory for the batches of all page logs together.
 PAGE_ROOM_MIN, PAGE_ROOM_MAX = 4 << 20, 64 << 20
 
 
 class Catalog:
-    """The logs under ``data_dir``; made before the definitions are read."""
+    """The logs in ``data_dir``. The catalog is made before the definitions are read."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Catalog:
         self.sync = sync
         self.options = options
         self.logs: dict[str, QueueLog] = {}
-        #: What recovery did, by incarnation; only logs where it did something.
+        #: What recovery did, by incarnation; only for logs that it changed.
         self.reports: dict[str, Report] = {}
         #: Whether the last stop was clean.
         self.was_clean = False
@@ -67,29 +67,29 @@ class Catalog:
         self._queues_dir = join(data_dir, "queues")
         self._paging_dir = join(data_dir, "paging")
         self._boot_id = boot_id
-        #: Removes files of page logs; their removal takes long and nobody waits for it.
+        #: A thread that removes files of page logs, which takes long.
         self._janitor = janitor or ThreadWorker("page-files")
         self._readers = FileCache(disk, options.descriptors_max, write=False)
         self._page_files = FileCache(disk, max(options.descriptors_max // 2, 1), write=True)
-        #: A share of a small limit of memory; of a large one no more than helps against small writes.
+        #: A share of the memory limit, but no more than is useful against small writes.
         self._page_room = PageRoom(budget, min(max(budget.whole // 8, PAGE_ROOM_MIN), PAGE_ROOM_MAX))
         self._states: dict[str, LogState] = {}
-        #: Logs that have a state in the node's checkpoint, and no directory.
+        #: Logs with a state in the node's checkpoint, but without a directory.
         self._gone: set[str] = set()
         self._journal: dict[str, list[JournalEntry]] = {}
         self._journal_paths: list[str] = []
-        #: Those of them with a damaged entry: they are kept.
+        #: The journals with a damaged entry; they are kept.
         self._journal_damaged: set[str] = set()
-        #: How far each log was durable, by id and partition.
+        #: The marks of the last process (how far each log was durable), by id and partition.
         self._promised: dict[tuple[bytes, int], Mark] = {}
         self._file_system: FileSystem | None = None
         #: Recovered logs that are not known to be durable yet.
         self._unsynced: list[QueueLog] = []
-        #: Logs that begin empty because the operator has put what was there into quarantine.
+        #: Logs that begin empty because the operator has moved their directories into quarantine.
         self._restarted: list[str] = []
 
     def start(self) -> None:
-        """Take over what the last process left: its checkpoint and its journal.
+        """Read what the last process left: its checkpoint and its journal.
 
         Raises:
             OSError: the disk failed.
@@ -99,7 +99,7 @@ class Catalog:
         disk.make_directory(self._queues_dir)
         disk.remove_tree(self._paging_dir)
         disk.sync_directory(self._data_dir)
-        # Opened before anything is written: it reports errors from here on.
+        # Opened before anything is written, because ``syncfs`` reports only the errors since then.
         self._file_system = disk.file_system(self._queues_dir)
         for name in disk.list(self._queues_dir):
             if name.endswith(DELETED_SUFFIX):
@@ -108,11 +108,12 @@ class Catalog:
         try:
             self.was_clean, states = read_checkpoint(disk, path)
         except CorruptLog as error:
-            # It saves scanning and no more: what was removed stands in the log's own checkpoint.
+            # It only saves the scan of the logs. Removed segments are recorded in each log's own checkpoint
+            # too.
             logger.error("%s; all logs are scanned, and their messages redelivered", error)
             states = []
-        # Without its directory a log was deleted, or it is damage, or it begins anew: then this must not
-        # become its recovery point.
+        # A log without a directory was deleted, is damaged or begins empty. This state must not become its
+        # recovery point.
         self._gone = {
             state.incarnation
             for state in states
@@ -120,7 +121,7 @@ class Catalog:
         }
         self._states = {state.incarnation: state for state in states if state.incarnation not in self._gone}
         if self.was_clean or self._gone:
-            # From here on these states are a recovery point like any other, no longer the final word.
+            # From now on these states are ordinary recovery points and no longer those of a clean stop.
             parts = [pack_log(state) for state in states if not self._is_set_aside(state.incarnation)]
             write_checkpoint(disk, path, parts, clean=False, now_us=0)
         self._journal_paths = journal_files(disk, self._data_dir)
@@ -168,7 +169,7 @@ class Catalog:
         )
 
     def create(self, incarnation: str, vhost: str, name: str, arguments: Any = None) -> QueueLog:
-        """A log for a queue just declared. Nothing is written before its first batch."""
+        """Make a log for a new queue. Nothing is written before its first batch."""
         log = self._create(incarnation, _describe(incarnation, vhost, name, arguments))
         self.logs[incarnation] = log
         return log
@@ -180,10 +181,10 @@ class Catalog:
         return log
 
     def open(self, incarnation: str, vhost: str = "", name: str = "", arguments: Any = None) -> QueueLog:
-        """The log of a queue that was there before; one that never had a batch is made as by ``create``.
+        """Open the log of a stored queue. One that never had a batch is made as by ``create``.
 
         Raises:
-            CorruptLog: rot; the files are untouched and the other logs go on.
+            CorruptLog: the log is damaged; its files are not changed, and the other logs are not affected.
             OSError: the disk failed.
         """
         log = self.logs.get(incarnation)
@@ -193,7 +194,7 @@ class Catalog:
             except (CorruptLog, OSError):
                 mark = self._promised.get((log_id(incarnation), 0))
                 if mark is not None:
-                    # The next start must not take the damage for a torn tail.
+                    # The mark is kept, or the next start would take the damage for a torn tail.
                     self.sync.marks.keep(incarnation, 0, mark)
                 raise
         self.logs[incarnation] = log
@@ -221,10 +222,10 @@ class Catalog:
         return log
 
     def _sync_recovered(self) -> None:
-        """Make durable what the recovery of all logs has written, or could not tell to be durable.
+        """Make durable what recovery has written, and what it does not know to be durable.
 
-        A power failure before the end leaves what the next start brings to the same state: the marks of the
-        last process and its journal are still there, and of what was cut nothing had been promised.
+        After a power failure before the end, the next start reaches the same state: the marks and the journal
+        of the last process are still there, and nothing that was cut had been confirmed.
         """
         logs, self._unsynced = self._unsynced, []
         if len(logs) >= self.options.sync_all_logs_min:
@@ -233,7 +234,7 @@ class Catalog:
             try:
                 log.writer.sync()
             except OSError as error:
-                # What is replayed stands in the journal alone.
+                # The replayed batches are durable only in the journal, which must be kept.
                 self._journal.setdefault(log.incarnation, [])
                 mark = self._promised.get((log_id(log.incarnation), 0))
                 if mark is not None:
@@ -243,9 +244,9 @@ class Catalog:
                 self.sync.recovered(log)
 
     def _sync_at_once(self, logs: list[QueueLog]) -> list[QueueLog]:
-        """Sync the file system of the logs; those that need a sync of their own all the same.
+        """Sync the file system of the logs; returns the logs that still need a sync of their own.
 
-        An error does not say whose it is: then each log finds out for itself.
+        An error does not tell which log failed; in that case all logs are synced one by one.
         """
         if self._file_system is None:
             self._disk.flush_all()
@@ -296,7 +297,7 @@ class Catalog:
         return log
 
     def _newest_state(self, incarnation: str, directory: str) -> tuple[LogState | None, bool]:
-        """The newest checkpoint of a log, and whether it is that of a clean stop."""
+        """The newest checkpoint of a log, and whether it was written by a clean stop."""
         node = self._states.get(incarnation)
         if node is not None and self.was_clean:
             return node, True
@@ -304,14 +305,14 @@ class Catalog:
         return newest(node, own[0] if own else None), False
 
     def incarnations(self) -> list[str]:
-        """Incarnations that have a directory."""
+        """The incarnations that have a directory."""
         return [name for name in self._disk.list(self._queues_dir) if not name.endswith(DELETED_SUFFIX)]
 
     def quarantine_unknown(self, known: Iterable[str]) -> list[str]:
-        """Move directories of no known queue out of the way; returns what was moved. Nothing is deleted.
+        """Move the directories of unknown queues into quarantine; returns what was moved. Nothing is deleted.
 
-        All known queues have been opened. That replayed what the journal holds; it is removed now,
-        unless one of its logs could not be opened. Outside readers see from here on how far each log goes.
+        It is called after all known queues were opened, which replayed the journal. The journal is removed
+        now, unless one of its logs could not be opened. From here on outside readers see the new marks.
         """
         self._sync_recovered()
         if self._file_system is not None:
@@ -325,7 +326,8 @@ class Catalog:
             self._disk.make_directory(quarantine)
             for name in moved:
                 if name in self._journal:
-                    # Nameless, but a log: the next start would take offence at less if this one is cut short.
+                    # It gets a description without names and so is a complete log. If this start is
+                    # interrupted, the next one must be able to read it.
                     try:
                         self._recover(name, _describe(name, "", "", None)).writer.sync()
                     except (CorruptLog, OSError) as error:
@@ -343,7 +345,7 @@ class Catalog:
             self._disk.sync_directory(self._data_dir)
             self._journal_paths = []
         for name in self._restarted:
-            # Its directory is missed again from now on.
+            # From now on a missing directory of this log is damage again.
             path = join(self._data_dir, "quarantine", name)
             self._disk.rename(path, free_path(self._disk, f"{path}-moved"))
             self._disk.sync_directory(join(self._data_dir, "quarantine"))
@@ -351,17 +353,17 @@ class Catalog:
         return moved
 
     def forget(self, incarnation: str) -> None:
-        """A queue is deleted: remove its log."""
+        """Remove the log of a deleted queue."""
         log = self.logs.pop(incarnation, None)
         self._states.pop(incarnation, None)
         if log is not None:
             log.delete()
         else:
-            # It could not be opened: its directory stays, and goes into quarantine with the next start.
+            # The log could not be opened: its directory stays, and the next start moves it into quarantine.
             self.sync.marks.clear(incarnation)
 
     def new_spill(self) -> Spill:
-        """Room on disk for the contents of unacknowledged messages; gone with the process."""
+        """Files for the contents of unacknowledged transient messages; they last as long as the process."""
         return Spill(
             self._disk,
             self._paging_dir,
@@ -371,7 +373,7 @@ class Catalog:
         )
 
     def new_page_log(self, name: str) -> PageLog:
-        """A log for transient messages under memory pressure; gone with the process."""
+        """A log for transient messages when memory is short; it lasts as long as the process."""
         return PageLog(
             self._disk,
             self._paging_dir,
@@ -383,7 +385,7 @@ class Catalog:
         )
 
     def stop(self) -> None:
-        """Make everything durable and leave the mark of a clean stop; blocks."""
+        """Make everything durable and write the checkpoint of a clean stop. Blocks."""
         self.sync.flush_and_stop(list(self.logs.values()))
         self._readers.close()
         self._page_files.close()
@@ -409,14 +411,14 @@ def _describe(incarnation: str, vhost: str, name: str, arguments: Any) -> dict[s
         "incarnation": incarnation,
         "vhost": vhost,
         "name": name,
-        # A large table, which is kept as octets, is left out: writing it as JSON would hold the loop.
+        # A large table (kept as octets) is left out, because converting it to JSON would hold the event loop.
         "arguments": _plain(arguments) if isinstance(arguments, dict) else {},
         "partitions": 1,
     }
 
 
 def _plain(value: Any) -> Any:
-    """Arguments as JSON can hold them; for people and tools, the definitions are the authority."""
+    """Arguments as JSON, for people and tools. The definitions are authoritative."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (bytes, bytearray)):

@@ -1,4 +1,4 @@
-"""Checkpoints: the folded state of logs at one offset each, as FORMAT.md lays it out."""
+"""Checkpoints: the folded state of each log at one offset (layout: FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .settles import SettleState
 _MAGIC = b"ARLC"
 _HEADER = Struct("<4sHHQIIq")
 CLEAN = 1
-#: A partition's own checkpoint, and the node's at a clean stop.
+#: File names: a partition's own checkpoint, and the node's, which a clean stop writes.
 FILE_NAME = "checkpoint"
 NODE_FILE_NAME = "logs.checkpoint"
 
@@ -187,10 +187,10 @@ def newest(node: LogState | None, own: LogState | None) -> LogState | None:
 
 
 def _age(state: LogState) -> tuple[int, ...]:
-    """What rises from one state of a log to the next.
+    """A sort key that rises from each state of a log to the next.
 
-    Two may have the same end and differ in their segments: an idle log moves to a new one, and those in
-    front that have nothing live are removed. The older state would name files that are gone.
+    Two states may have the same end but different segments: an idle log begins a new segment, and segments
+    without live messages are removed. The older state would name files that are gone.
     """
     return (state.epoch, state.recovery_offset, state.recovery_segment, state.start, -len(state.segments))
 

@@ -1,10 +1,10 @@
-"""Rewriting a closed segment that holds few live messages, in slices, offsets kept.
+"""Rewrites a closed segment with few live messages, in slices. Offsets do not change.
 
-Of its batches only MESSAGES with a live record stay; their ranges are extended over what goes, so that bases
-still follow one another. The slices read and pick on the event loop; the worker writes and syncs a new file.
-That is renamed over the old one only once a checkpoint taken after the picking is durable: it holds the
-settles that go with the segment, and those because of which a record was left out, so that no crash can undo
-them. A crash leaves one file or the other.
+Only MESSAGES batches with a live record are kept. Their offset ranges are extended over what is left out, so
+that bases still follow one another. The event loop reads and selects in slices; the worker writes and syncs a
+new file. The new file replaces the old one only when a checkpoint taken after the selection is durable. This
+checkpoint holds the settles that were in the segment, and those because of which records were left out, so no
+crash can undo them. A crash leaves either file whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Cleaner:
         self.error: Exception | None = None
         #: Set once the new file is written.
         self.is_written = False
-        # The number of the checkpoint to wait for.
+        # Number of the checkpoint to wait for.
         self._checkpoint = 0
         self._temporary = segment.path + ".tmp"
         self._generation = log.generation
@@ -38,7 +38,7 @@ class Cleaner:
 
     @property
     def is_void(self) -> bool:
-        """Whether the log has changed so that the work is worthless."""
+        """Whether the log has changed so much that the new file is useless."""
         log = self.log
         return (
             log.failed is not None
@@ -52,7 +52,7 @@ class Cleaner:
         return self.is_written and self.log.checkpoints_durable >= self._checkpoint
 
     def step(self, bytes_max: int) -> bool:
-        """Go through about ``bytes_max`` bytes; True once the whole segment is done.
+        """Process about ``bytes_max`` bytes; True when the whole segment is done.
 
         Raises:
             CorruptLog, OSError: the segment cannot be read.
@@ -60,7 +60,7 @@ class Cleaner:
         state = self.log.state
         size = 0
         while self._offset < self.segment.end and size < bytes_max:
-            # A hole may lie before the batch, and its end then says where to go on.
+            # There may be a gap before the batch. Its end then says where to continue.
             segment, position, header = self._cursor.header_for(self._offset)
             assert segment is self.segment
             end = header.last + 1
@@ -93,19 +93,19 @@ class Cleaner:
             finally:
                 file.close()
         except Exception as error:
-            # A fault of ours too must end this cleaning and not all that would come after it.
+            # A bug, too, must end only this cleaning and not all later ones.
             self.error = error
 
     def discard(self, disk: Disk) -> None:
-        """Drop the new file (worker thread)."""
+        """Delete the new file (worker thread)."""
         with contextlib.suppress(OSError):
             disk.unlink(self._temporary)
 
     def finish(self, disk: Disk) -> None:
         """Put the new file in the old one's place.
 
-        On the event loop, so that no read meets the one file with the other's index. The name may become
-        durable whenever it likes: the old content is as good.
+        This runs on the event loop, so that no read uses one file with the other's index. It does not matter
+        when the name becomes durable, because the old content is valid too.
 
         Raises:
             OSError: the rename failed; the old file stands.

@@ -1,4 +1,4 @@
-"""The worker's side of the sync: writing batches, syncing them, checkpoints, removing logs.
+"""The worker thread's part of the sync: writes and syncs batches, writes checkpoints, removes logs.
 
 A round is written and synced log by log, or through the commit journal when several logs with small batches
 are dirty. Only jobs of the worker thread run in here.
@@ -20,9 +20,9 @@ from .writer import PartitionWriter
 
 logger = logging.getLogger(__name__)
 
-#: Behind the directory name of a deleted log until it is removed.
+#: Suffix of the directory name of a deleted log until it is removed.
 DELETED_SUFFIX = ".deleted"
-#: From so many files on that are to be synced and closed, everything is written back at once first.
+#: If at least this many files are to be synced and closed, write-back of everything is started first.
 _FLUSH_ALL_MIN = 8
 
 
@@ -79,7 +79,7 @@ class Committer:
 
     def _sync(self, written: Sequence[Submission], *, may_journal: bool) -> None:
         options = self._options
-        # The journal would not hold what they wrote before and could not sync.
+        # The journal would lack what these logs wrote before and could not sync.
         may_journal = may_journal and not any(submission.again for submission in written)
         if may_journal and len(written) > options.journal_logs_min and not self.journal.broken:
             size = sum(batch.length for submission in written for batch in submission.batches)
@@ -87,7 +87,7 @@ class Committer:
                 try:
                     self.journal.append(written)
                 except OSError:
-                    # The segments hold the same batches and their own syncs can still succeed.
+                    # The segments hold the same batches, and their own syncs may still succeed.
                     self.journal.retire()
                 else:
                     return
@@ -98,10 +98,10 @@ class Committer:
                 submission.error = error
 
     def _checkpoint(self, submission: Submission, now_us: int) -> None:
-        """Write a checkpoint, then remove the segments it makes superfluous; in this order."""
+        """First write a checkpoint, then remove the segments that it makes superfluous."""
         writer = submission.writer
         assert submission.checkpoint is not None
-        # In a journalled round the segment itself is not synced yet, and the checkpoint speaks of it.
+        # After a journalled round the segment is not synced yet, but the checkpoint refers to it.
         writer.create()
         writer.sync()
         if submission.index is not None:
@@ -122,7 +122,7 @@ class Committer:
             self.disk.unlink(segment.index_path)
 
     def write_clean(self, parts: list[bytes], indexes: list[tuple[str, bytes]], now_us: int) -> None:
-        """Everything is synced: put down the node's checkpoint of a clean stop."""
+        """Everything is synced: write the node's checkpoint of a clean stop."""
         try:
             for path, data in indexes:
                 replace_file(self.disk, path, data, durable=False)
@@ -135,13 +135,15 @@ class Committer:
         self.files.close()
 
     def remove(self, logs: Sequence[QueueLog]) -> None:
-        """Remove deleted logs: first their names, so that what is half removed is never taken for a log."""
+        """Remove deleted logs. They are renamed first, so that a half removed one is never taken for a
+        log.
+        """
         renamed = []
         try:
             for log in logs:
                 writer = log.writer
                 writer.forget()
-                writer.owner = None  # which has the writer: a cycle
+                writer.owner = None  # breaks the reference cycle
                 self.journal.forget(writer)
                 self._writers.pop(writer.path, None)
                 directory = parent(writer.directory)
@@ -153,14 +155,14 @@ class Committer:
             for directory in renamed:
                 self.disk.remove_tree(directory + DELETED_SUFFIX)
         except OSError as error:
-            # No row names them any more: the next start removes them or puts them into quarantine.
+            # The definitions no longer name them: the next start removes them or moves them into quarantine.
             logger.warning("cannot remove the logs of deleted queues: %s", error)
         except Exception:
-            # Ours. Those that come after these are removed all the same.
+            # A bug of ours. Later logs are still removed.
             logger.exception("cannot remove the logs of deleted queues")
 
     def sync_names(self, directory: str) -> None:
-        """Make a rename durable that need not be yet."""
+        """Make a rename durable; an error is only logged."""
         try:
             self.disk.sync_directory(directory)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""The fold of a log: from its state at one offset, and the batch there, to the state after that batch.
+"""The fold of a log: computes the state after a batch from the state before it and the batch.
 
-It knows neither files nor time. A start begins with the state of a checkpoint, or of an empty log, and folds
-in what lies above it; the log then goes on from there (FORMAT.md, "The fold").
+It uses neither files nor time. A start takes the state of a checkpoint, or of an empty log, and folds in all
+batches above it. The log then continues from that state (FORMAT.md, "The fold").
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .settles import SettleState
 
 
 def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
-    """Take the next batch into ``state``, whose ``recovery_offset`` moves up to the batch's end.
+    """Apply the next batch to ``state``, whose ``recovery_offset`` moves to the batch's end.
 
-    Of a MESSAGES batch the fixed records suffice as ``payload``.
+    For a MESSAGES batch, ``payload`` needs only the fixed records.
 
     Raises:
         ValueError: the payload does not fit its header.

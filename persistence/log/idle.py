@@ -1,8 +1,8 @@
-"""Which logs hold segments without a live message, and when those are dropped.
+"""Drops segments without live messages in idle logs.
 
-A closed segment goes with the next checkpoint of its log, the active one once a new one is begun. A log that
-nobody writes to has neither, so both are done for it here: soon if there is much to free, and a few logs at a
-time, since each costs a checkpoint and the next round waits for it.
+A closed segment is removed by the next checkpoint of its log, the active one after a new one is begun.
+Without writes neither happens, so both are done here. They are done soon if there is much to free, and for a
+few logs at a time, because each costs a checkpoint for which the next round waits.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..options import LogOptions
 if TYPE_CHECKING:
     from .queue_log import QueueLog
 
-#: So many logs at once, and seconds until the next ones.
+#: Number of logs at a time, and seconds until the next ones.
 _LOGS_AT_ONCE = 8
 _PAUSE_S = 0.1
 
 
 class IdleLogs:
-    """Used on the event loop; ``clock`` is in seconds, ``start_round`` begins a round of the sync."""
+    """Runs on the event loop. ``clock`` is in seconds; ``start_round`` begins a round of the sync."""
 
     def __init__(
         self,
@@ -34,14 +34,14 @@ class IdleLogs:
         self._call_later = call_later
         self._clock = clock
         self._start_round = start_round
-        #: When it is each log's turn, if nothing happens to it until then.
+        #: The time at which each log's segments are dropped, if nothing is written to it until then.
         self._due: dict[QueueLog, float] = {}
         self._timer: Any = None
         self._timer_due = 0.0
         self._stopped = False
 
     def note(self, log: QueueLog) -> None:
-        """``log`` was recovered, or a round has left nothing live in it."""
+        """Schedule ``log``, which was recovered, or in which a round has left no live message."""
         size = log.dead_bytes()
         if not size:
             return

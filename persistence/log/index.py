@@ -1,4 +1,4 @@
-"""The sparse index of a segment: from an offset or a time to a position at or before it."""
+"""The sparse index of a segment: finds a position at or before an offset or a time."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class SparseIndex:
         return len(self._positions)
 
     def last(self) -> tuple[int, int]:
-        """Relative offset and position of the last entry; there is one."""
+        """Relative offset and position of the last entry, which must exist."""
         return self._offsets[-1], self._positions[-1]
 
     def note(self, rel_offset: int, rel_ts_ms: int, position: int) -> None:
-        """A batch begins at ``position``; becomes an entry if far enough from the last one."""
+        """Note a batch at ``position``. It becomes an entry if it is far enough from the last one."""
         positions = self._positions
         if positions and position < positions[-1] + self._interval:
             return
@@ -74,7 +74,7 @@ class SparseIndex:
         return _HEADER.pack(_MAGIC, 0, len(self._positions), crc32(body)) + body
 
     def unpack(self, data: bytes, size: int) -> bool:
-        """Take over an index file's content for a segment of ``size`` bytes; False if it is not usable."""
+        """Load an index file's content for a segment of ``size`` bytes; False if it is not usable."""
         if len(data) < _HEADER.size:
             return False
         magic, version, count, crc = _HEADER.unpack_from(data)

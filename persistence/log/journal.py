@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _MAGIC = b"ARLJ"
 _ENTRY = Struct("<4sIIHHI")
-#: From so many logs on, everything is written back at once before they are synced one by one.
+#: If at least this many logs are to be synced one by one, write-back of everything is started first.
 _FLUSH_ALL_MIN = 32
 _PREFIX, _SUFFIX = "commit-", ".journal"
 
@@ -43,9 +43,9 @@ class _JournalFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        #: Writers whose segments must be synced before the file may go. A dict keeps their order.
+        #: Writers whose segments must be synced before the file is removed. A dict keeps their order.
         self.covered: dict[PartitionWriter, None] = {}
-        #: A log could not be synced: what it confirmed stands here alone, for the next start.
+        #: A log could not be synced. Only this file has its confirmed batches; it is kept for the next start.
         self.is_kept = False
 
 
@@ -65,7 +65,7 @@ class CommitJournal:
         self.broken = False
 
     def go_on_after(self, paths: Sequence[str]) -> None:
-        """Leave the files of the last process alone: number on after them."""
+        """Number new files after those of the last process, which stay as they are."""
         if paths:
             self._next_number = _number(paths[-1].rpartition("/")[2]) + 1
 
@@ -75,11 +75,11 @@ class CommitJournal:
         return bool(self._old) or self._current is not None
 
     def append(self, submissions: Sequence[Submission]) -> None:
-        """Make the batches of ``submissions``, written to their segments already, durable here.
+        """Make the batches of ``submissions``, which are already written to their segments, durable here.
 
         Raises:
-            OSError: nothing of it may be taken as durable; unless the error passes, the journal is not used
-                again.
+            OSError: none of them may be taken as durable. Unless it is a passing error, the journal is not
+            used again.
         """
         try:
             if self._file is None:
@@ -103,7 +103,7 @@ class CommitJournal:
             self.retire()
 
     def quick(self, submissions: Sequence[Submission]) -> tuple[int, int, list[bytes]] | None:
-        """Descriptor, position and pieces of what ``append`` would write; None if it is for the worker.
+        """Descriptor, position and pieces that ``append`` would write; None if the worker must do it.
 
         Called on the loop, while the worker is idle, for batches without large messages.
         """
@@ -113,7 +113,7 @@ class CommitJournal:
         return self._file.fileno(), self._size, pieces  # type: ignore[return-value]  # small batches are bytes
 
     def quick_done(self, submissions: Sequence[Submission]) -> None:
-        """What ``quick`` described is written and synced."""
+        """The write that ``quick`` described is done and synced."""
         self._cover(submissions, self._quick_size)
 
     def _begin(self) -> None:
@@ -126,7 +126,7 @@ class CommitJournal:
         self._size = 0
 
     def retire(self) -> None:
-        """Begin a new file with the next append; the current one waits for its logs' syncs."""
+        """Begin a new file with the next append. The current one stays until its logs are synced."""
         if self._current is not None:
             self._old.append(self._current)
             self._current = None
@@ -135,9 +135,9 @@ class CommitJournal:
             self._file = None
 
     def drain(self, syncs_max: int | None) -> Iterator[tuple[PartitionWriter, OSError]]:
-        """Sync up to ``syncs_max`` logs of old files (all if None) and remove files that are done.
+        """Sync up to ``syncs_max`` logs of old files (all if None), and remove the files that are done.
 
-        Yields the writers that failed; their logs are to be fenced, and the file stays for the next start.
+        Yields the writers that failed. The caller fences their logs, and the file stays for the next start.
         """
         done = 0
         if syncs_max is None and sum(len(file.covered) for file in self._old) > _FLUSH_ALL_MIN:
@@ -145,7 +145,7 @@ class CommitJournal:
         while self._old:
             oldest = self._old[0]
             while oldest.covered:
-                # Two files behind means that syncs do not keep up: catch up now.
+                # More than two old files mean that the syncs do not keep up: catch up now.
                 if syncs_max is not None and done >= syncs_max and len(self._old) <= 2:
                     return
                 writer = next(iter(oldest.covered))
@@ -162,21 +162,21 @@ class CommitJournal:
             del self._old[0]
             if not oldest.is_kept:
                 try:
-                    # Until here this file said how far its logs were durable; from now on the marks do.
+                    # So far this file told how far its logs are durable. From now on only the marks tell it.
                     sync_marks(self._disk, self._directory)
                     self._disk.unlink(oldest.path)
                 except OSError as error:
-                    # It says nothing that its logs do not; the next start reads it and removes it.
+                    # Its logs have all of it. The next start reads and removes the file.
                     logger.warning("cannot remove a commit journal: %s", error)
 
     def forget(self, writer: PartitionWriter) -> None:
-        """The writer's log is deleted."""
+        """Forget ``writer``, whose log is deleted."""
         for file in [*self._old, *([self._current] if self._current else [])]:
             file.covered.pop(writer, None)
 
 
 def _entries(submissions: Sequence[Submission]) -> tuple[list[bytes | memoryview], int]:
-    """What the journal holds of ``submissions``, in pieces, and its size."""
+    """The journal entries of ``submissions``, in pieces, and their size."""
     pieces: list[bytes | memoryview] = []
     size = 0
     for submission in submissions:
@@ -185,7 +185,8 @@ def _entries(submissions: Sequence[Submission]) -> tuple[list[bytes | memoryview
             head = _ENTRY.pack(_MAGIC, batch.length, submission.log.number, len(name), 0, 0)[:16]
             crc = crc32(name, crc32(head))
             pieces.append(head + crc.to_bytes(4, "little") + name)
-            # What stands in the segment says how much of it was unsynced; here it says "all".
+            # The header in the segment says how many bytes before it were unsynced. In the journal it says
+            # "all".
             pieces.append(batch.pack_header(0xFFFFFFFF))
             pieces.extend(batch.pieces)
             size += 20 + len(name) + batch.length
@@ -198,7 +199,7 @@ class JournalEntry(NamedTuple):
     header: BatchHeader
     #: The whole batch.
     data: bytes
-    #: It stands behind a damaged entry.
+    #: It follows a damaged entry.
     is_doubtful: bool = False
 
 
@@ -208,14 +209,14 @@ class JournalContent:
 
     #: (incarnation, entry), in order.
     entries: list[tuple[str, JournalEntry]] = field(default_factory=list)
-    #: (position, bytes) of what is no good entry and stands before one.
+    #: (position, bytes) of damage that is followed by a good entry.
     damaged: list[tuple[int, int]] = field(default_factory=list)
-    #: The same behind the last good entry; no bytes if there is nothing but zeros.
+    #: The same after the last good entry; no bytes if there are only zeros.
     torn: tuple[int, int] = (0, 0)
 
 
 def read_journal(disk: Disk, path: str) -> JournalContent:
-    """Every good entry, those behind damaged ones too."""
+    """Read every good entry, also those after damaged ones."""
     data = read_file(disk, path)
     content = JournalContent()
     position = 0
@@ -226,7 +227,7 @@ def read_journal(disk: Disk, path: str) -> JournalContent:
             content.entries.append((name, entry._replace(is_doubtful=bool(content.damaged))))
             position = end
             continue
-        # A damaged payload is passed over as a whole: a body may hold what looks like an entry.
+        # A damaged payload is skipped as a whole, because a body may contain what looks like an entry.
         after = _end_of_entry(data, position)
         while after >= 0 and _entry_at(data, after) is None:
             after = data.find(_MAGIC, after + 1)
@@ -255,7 +256,7 @@ def _entry_at(data: bytes, position: int) -> tuple[str, JournalEntry, int] | Non
 
 
 def _batch_start(data: bytes, position: int) -> int:
-    """Where the batch of the entry at ``position`` begins; -1 if that has no good head."""
+    """Position of the batch of the entry at ``position``; -1 if the entry has no good head."""
     if position + _ENTRY.size > len(data):
         return -1
     magic, _, _, name_size, _, crc = _ENTRY.unpack_from(data, position)
@@ -267,7 +268,7 @@ def _batch_start(data: bytes, position: int) -> int:
 
 
 def _end_of_entry(data: bytes, position: int) -> int:
-    """The end of a bad entry whose head is good, or the next place that looks like an entry; -1: none."""
+    """The end of a bad entry with a good head, or else the next place that looks like an entry; -1: none."""
     start = _batch_start(data, position)
     if start < 0:
         return data.find(_MAGIC, position + 1)

@@ -1,13 +1,14 @@
-"""The file ``synced``: how far each log is durable, for processes that only read (FORMAT.md, "Synced marks").
+"""The file ``synced``: how far each log is durable, for readers in other processes (FORMAT.md, "Synced
+marks").
 
-It is mapped into memory, so a mark costs no system call and outlives ``kill -9``. It is synced where
-something else that told how far a log is durable goes: when it is replaced, before a commit journal is
-removed, and at a stop. So the next start takes what it says as promised (``recovery``).
+It is mapped into memory, so a mark costs no system call and survives ``kill -9``. It is synced whenever
+another record of how far a log is durable is removed: when the file is replaced, before a commit journal is
+removed, and at a stop. Therefore the next start relies on its marks (``recovery``).
 
-Marks are collected in ``synced.tmp`` while the logs are recovered, and take the name ``synced`` when all of
-them are known; until then readers have the marks of the last process, which say less than is there.
+While logs are recovered, marks are collected in ``synced.tmp``. It is renamed to ``synced`` when all marks
+are known. Until then readers use the marks of the last process, which never promise too much.
 
-A log gets its slot with its first mark, so that a queue that never had a message takes none.
+A log gets its slot with its first mark, so a queue that never had a message has no slot.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _STEP_BYTES_MAX = 1 << 20
 
 
 def log_id(name: str) -> bytes:
-    """The 16 bytes that stand for a log: its incarnation, or the id of a routing log."""
+    """The 16 bytes that identify a log: its incarnation, or the id of a routing log."""
     try:
         octets = bytes.fromhex(name)
     except ValueError:
@@ -58,7 +59,7 @@ class Mark(NamedTuple):
 
 
 def sync_marks(disk: Disk, data_dir: str, name: str = FILE_NAME) -> None:
-    """Make the marks stored so far durable; any thread may call it. Nothing happens if there is no file.
+    """Make the marks stored so far durable, if there is a file. Any thread may call it.
 
     Raises:
         OSError: the disk failed.
@@ -74,9 +75,9 @@ def sync_marks(disk: Disk, data_dir: str, name: str = FILE_NAME) -> None:
 
 
 def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> dict[tuple[bytes, int], Mark]:
-    """The marks that the last process left, by log id and partition; what is not whole is left out.
+    """The marks that the last process left, by log id and partition. Damaged ones are left out.
 
-    ``faults`` gets a line on each thing that is not as it was written.
+    ``faults`` gets a line for each damaged part.
     """
     faults = faults if faults is not None else []
     path = join(data_dir, FILE_NAME)
@@ -99,18 +100,18 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
 
 
 class Marks:
-    """The marks of one process; used on the event loop alone."""
+    """The marks of one process; used on the event loop only."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk = disk
         self._path = join(data_dir, FILE_NAME)
         self._data_dir = data_dir
-        #: The name the file has so far.
+        #: The file's current name.
         self._now_path = ""
         self._map: Mapping | None = None
         self._size = 0
         self._boot_id = bytes(16)
-        #: Slots ever used, and those of them that are free again.
+        #: Number of slots ever used, and those that are free again.
         self._count = 0
         self._free: list[int] = []
         self._slots: dict[Hashable, int] = {}
@@ -131,20 +132,21 @@ class Marks:
         self._put_header()
 
     def publish(self) -> None:
-        """All logs there are have their marks: let readers see them.
+        """Show the marks to readers, after all logs have theirs.
 
         Raises:
             OSError: the disk failed.
         """
         if self._map is not None:
-            # Zeros in place of the marks of the last process would be no promise at all.
+            # Unsynced, the new file could be all zeros after a crash, and the marks of the last process would
+            # be lost.
             sync_marks(self._disk, self._data_dir, FILE_NAME + ".tmp")
             self._disk.rename(self._now_path, self._path)
             self._now_path = self._path
             self._disk.sync_directory(self._data_dir)
 
     def set(self, log: QueueLog) -> None:
-        """``log`` is durable up to ``log.durable``."""
+        """Set the mark of ``log`` to ``log.durable``."""
         base, position = log.partition.synced_place()
         self.put(log, log.incarnation, log.number, log.epoch, log.durable, base, position, log.start)
 
@@ -159,7 +161,9 @@ class Marks:
         position: int,
         start: int,
     ) -> None:
-        """The log known as ``key`` here is synced below ``end``: up to ``position`` of segment ``base``."""
+        """Set the mark of the log with id ``key``: synced below ``end``, up to ``position`` of segment
+        ``base``.
+        """
         slot = self._slots.get(key)
         if slot is None:
             slot = self._take_slot(key, name)
@@ -169,7 +173,7 @@ class Marks:
         self._store(body + crc32(body).to_bytes(4, "little"), slot)
 
     def clear(self, key: Hashable) -> None:
-        """The log is deleted; nothing happens if it has no mark."""
+        """Remove the mark of a deleted log, if it has one."""
         slot = self._slots.pop(key, None)
         if slot is not None:
             del self._heads[key]
@@ -177,7 +181,7 @@ class Marks:
             self._free.append(slot)
 
     def close(self) -> None:
-        """Let go of the file, which stays."""
+        """Close the file."""
         if self._map is not None:
             self._map.close()
             self._map = None
@@ -187,7 +191,7 @@ class Marks:
                 logger.warning("cannot sync %s: %s", self._path, error)
 
     def keep(self, name: str, partition: int, mark: Mark) -> None:
-        """A log cannot be opened: what the last process said of it stays as it is."""
+        """Keep the last process's mark of a log that cannot be opened."""
         self.put(name, name, partition, *mark)
 
     def _store(self, data: bytes, slot: int) -> None:

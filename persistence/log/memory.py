@@ -1,28 +1,31 @@
 """The node's account of memory: everything that clients can make it hold, and the limit for all of it.
 
-``used`` are the contents of messages in queues; beyond ``limit`` those go to disk. ``held`` is what
-connections have under way: output that is not taken, contents that have not come whole, definitions and
-batches of the routing log that are not written yet. ``kept`` are argument tables and names of what is
-declared, names of the routing log's open segments, and remembered routes. Beyond ``whole`` the node is low on
-memory.
+- ``used``: contents of messages in queues. Beyond ``limit`` they go to disk.
+- ``held``: output that clients have not read, incomplete contents, and definitions and batches of the routing
+  log that are not written yet.
+- ``kept``: arguments and names of declared objects, names of the routing log's open segments, and cached
+  routes.
+
+``whole`` is the limit of all of them.
 """
 
 from __future__ import annotations
 
-#: Share of ``whole`` that contents of messages may take before they go to disk: the rest of a large limit
-#: is for what cannot.
+#: Contents of messages may take one part in this many of ``whole`` before they go to disk. The rest is for
+#: what cannot go to disk.
 CONTENTS_SHARE = 4
-#: Share of ``whole`` for contents that have not come whole, all connections together, and one connection.
+#: Divisors of ``whole`` that give the room for incomplete contents: of all connections, and of one
+#: connection.
 ARRIVING_SHARE = 2
 ARRIVING_SHARE_ONE = 8
-#: Share of ``whole`` for what is declared.
+#: Divisor of ``whole`` that gives the room for declared objects.
 KEPT_SHARE = 4
 
 
 class MemoryBudget:
-    """Sums in bytes; everyone adds and subtracts directly, as it takes and drops what is counted.
+    """Sums in bytes. Whoever holds memory adds to and subtracts from them directly.
 
-    ``limit_bytes`` is for the contents of messages alone, ``whole_bytes`` for all; 0 is no limit for all.
+    ``limit_bytes`` limits the contents of messages only, ``whole_bytes`` all sums; 0 means no limit for all.
     """
 
     __slots__ = ("arriving", "held", "kept", "limit", "used", "whole")
@@ -33,18 +36,19 @@ class MemoryBudget:
         self.used = 0
         self.held = 0
         self.kept = 0
-        #: Part of ``held``: announced by the headers of contents that have not come whole.
+        #: Part of ``held``: announced sizes of incomplete contents.
         self.arriving = 0
 
     def total(self) -> int:
-        """All that is counted."""
+        """The sum of all."""
         return self.used + self.held + self.kept
 
     def admit(self, size: int, mine: int) -> bool:
-        """Take ``size`` bytes of a content to come, for a connection with ``mine`` bytes of others to come.
+        """Reserve ``size`` bytes for a content of a connection with ``mine`` bytes of other incomplete
+        contents.
 
-        False if there is no room: more than its share, or more than all may have together. A connection's
-        only content may be as large as all of them.
+        False if there is no room: the connection's share or the share of all would be exceeded. The only
+        incomplete content of a connection may use the share of all.
         """
         whole = self.whole
         if whole and self.arriving + size > whole // ARRIVING_SHARE:
@@ -56,10 +60,10 @@ class MemoryBudget:
         return True
 
     def release(self, size: int) -> None:
-        """A content that was admitted is whole, or will never be."""
+        """Give back ``size`` bytes of an admitted content that is complete, or never will be."""
         self.arriving -= size
         self.held -= size
 
     def has_room_to_keep(self, size: int) -> bool:
-        """Whether ``size`` bytes more may be declared; whoever declares adds them to ``kept``."""
+        """Whether ``size`` more bytes may be declared. The caller adds them to ``kept``."""
         return not self.whole or self.kept + size <= self.whole // KEPT_SHARE

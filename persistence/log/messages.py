@@ -1,7 +1,7 @@
 """MESSAGES batches as bytes: building them from raw frames, and raw frames from them.
 
-Layouts are those of FORMAT.md. A message is copied into its batch straight from the frames it came in; on
-the way back its frames are made anew on channel 0. Nothing here touches a file.
+The layouts are in FORMAT.md. A message is copied into its batch from the frames it arrived in. When it is
+read back, new frames on channel 0 are made. No file is used here.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader
 if TYPE_CHECKING:
     from .settles import SettleState
 
-#: The cumulative ends at the head of a MESSAGES record.
+#: The cumulative ends at the start of a MESSAGES record.
 _ENDS = Struct("<III")
 
 #: ``expire_ms`` of a message without an expiration.
 NO_EXPIRY = 0xFFFFFFFF
 _NO_EXPIRY = 0xFFFFFFFF
-#: Largest payload of the body frames made on the way back: frame_max 131,072 less the envelope.
+#: Largest payload of body frames made when reading: frame_max 131,072 less the envelope.
 FRAME_PAYLOAD_MAX = 131064
 _FRAME_PAYLOAD_MAX = 131064
 _JOINED_BYTES_MAX = 1 << 20
@@ -40,7 +40,9 @@ def le32(d: bytes, p: int) -> int:
 
 
 class MessagesBuilder:
-    """The open MESSAGES batch of a log: an ``add`` per message, ``close`` when full or the tick ends."""
+    """The open MESSAGES batch of a log: ``add`` for each message, ``close`` when it is full or the tick
+    ends.
+    """
 
     __slots__ = (
         "_bodies",
@@ -63,7 +65,7 @@ class MessagesBuilder:
         self._properties = Buf()
         self._bodies = Buf()
         self.count = 0
-        #: Bytes so far, header not counted.
+        #: Bytes so far, without the header.
         self.size = 0
         self.base = 0
         self.base_ts = 0
@@ -80,7 +82,7 @@ class MessagesBuilder:
         self.last_route = b""
 
     def add(self, message: Message, offset: int, now_us: int) -> None:
-        """Copy a message whose content is one ``bytes``."""
+        """Add a message whose content is one ``bytes``."""
         content: bytes = message.content  # type: ignore[assignment]
         d = content
         header_size = message.header_size
@@ -107,14 +109,16 @@ class MessagesBuilder:
         self.size = self._records.size + self._routes.size + self._properties.size + bodies.size
 
     def add_large(self, message: Message, offset: int, now_us: int) -> None:
-        """Reference a message whose content is a tuple of frames; the batch holds nothing else."""
+        """Add a message whose content is a tuple of frames, without copying it. The batch holds nothing
+        else.
+        """
         frames: tuple[bytes, ...] = message.content  # type: ignore[assignment]
         header = frames[0]
         self.last_route = message.route
         self._routes.put(message.route)
         self._properties.put_range(header, 19, message.header_size - 1)
         self.body_pieces = [memoryview(frame)[7 : len(frame) - 1] for frame in frames[1:]]
-        # A copy, for the queue takes the content off its own message once that is delivered.
+        # A copy, because the queue removes the content from its own message after delivery.
         self.message = message.copy()
         self.message.offset = offset
         expire_ms, priority = _expire_priority(header, 19, message.header_size - 1)
@@ -168,7 +172,7 @@ def _short_string_end(data: bytes, position: int) -> int:
 
 
 def _expire_priority(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """``expiration`` in ms and ``priority`` out of raw properties; values that make no sense count as absent.
+    """``expiration`` in ms and ``priority`` out of raw properties; invalid values count as absent.
 
     The properties come from a client and were not decoded before.
     """
@@ -202,7 +206,7 @@ def _expire_priority(data: bytes, start: int, end: int) -> tuple[int, int]:
 
 
 def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: int) -> Batch:
-    """What is left of a MESSAGES batch without its settled messages; its range begins at ``base`` now."""
+    """A MESSAGES batch without its settled messages. Its range now begins at ``base``."""
     size = header.record_size
     routes = size * header.records
     last_ends = _ENDS.unpack_from(payload, routes - size)
@@ -250,7 +254,7 @@ def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: in
 
 
 def message_offsets(payload: bytes, record_size: int, base: int, count: int) -> list[int]:
-    """The offsets a MESSAGES batch names."""
+    """The offsets of the messages in a MESSAGES batch."""
     return [base + le32(payload, index * record_size + 16) for index in range(count)]
 
 
@@ -258,7 +262,7 @@ class BatchView:
     """A MESSAGES batch being read, forward, one record at a time.
 
     The four parts may be four buffers (a batch not yet written) or one with four positions (read from disk).
-    Frames are made anew on channel 0 with payloads of ``FRAME_PAYLOAD_MAX``.
+    New frames are made on channel 0 with payloads of up to ``FRAME_PAYLOAD_MAX``.
     """
 
     __slots__ = (
@@ -332,7 +336,7 @@ class BatchView:
         self._start(header.base, header.last, header.records, header.base_ts, header.record_size)
 
     def close(self) -> None:
-        """Hold no bytes and cover no offset."""
+        """Release the buffers; the view then covers no offset."""
         self._records = self._routes = self._properties = self._bodies = b""
         self._start(1, 0, 0, 0, MESSAGE_SIZE)
 
@@ -353,7 +357,7 @@ class BatchView:
         self._body_start = 0
 
     def message_at(self, offset: int) -> Message | None:
-        """The message at ``offset``, framed anew, or None if no record names that offset."""
+        """The message at ``offset`` in new frames, or None if no record has that offset."""
         delta = offset - self.base
         d = self._records
         if self._index > 0 and le32(d, self._record_at - self.record_size + 16) >= delta:

@@ -1,12 +1,12 @@
-"""Transient messages moved out of memory: kept in a file, in order, for this process only.
+"""Transient messages moved out of memory into files, in order, for this process only.
 
-Never synced and wiped at start. Messages keep the offsets they have in their queue. Content goes through the
-same batches as the durable log, so one decoder serves both. Files are open within a cache that all page logs
-share. A batch that cannot be written for now (no space, no descriptor) stays in memory and can be read; until
-it is written, no further message is taken.
+The files are never synced, and the next start deletes them. Messages keep their offsets in the queue. The
+batches have the format of the durable log, so both use one decoder. All page logs share a cache of open
+files. A batch that cannot be written for now (no space, no descriptor) stays in memory and can be read. Until
+it is written, no further message is accepted.
 
-The file goes on in a new one every few MiB, so that what is dropped gives its room back, and is
-removed by the ``janitor``, a thread: dropping the pages of a large file takes the kernel a tenth of a second.
+A new file begins every few MiB, so that dropped messages free their disk space. A thread (``janitor``)
+removes files, because the kernel takes a tenth of a second to free a large one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class PageFile:
-    """One file of a page log, and the last offset in it."""
+    """A file of a page log, and the last offset in it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -40,10 +40,10 @@ class PageFile:
 
 
 class PageRoom:
-    """Memory for batches that page logs gather or read, of all of them together.
+    """The memory of all page logs together for batches that they gather or read.
 
-    Beyond ``limit`` bytes the log that was used least lately writes its batch, however small, and forgets
-    what it has read.
+    Beyond ``limit`` bytes, the least recently used log writes its batch, however small, and drops what it has
+    read.
     """
 
     def __init__(self, account: MemoryBudget, limit: int) -> None:
@@ -53,7 +53,7 @@ class PageRoom:
         self.used = 0
 
     def hold(self, log: PageLog, size: int) -> None:
-        """``log`` holds ``size`` bytes now."""
+        """Note that ``log`` now holds ``size`` bytes."""
         self._add(size - self._held.pop(log, 0))
         if size:
             self._held[log] = size
@@ -73,7 +73,7 @@ class PageRoom:
 
 
 class PageLog:
-    """Made by ``Catalog.new_page_log``. Writes on the event loop: to the page cache, without a sync."""
+    """Made by ``Catalog.new_page_log``. It writes on the event loop, to the page cache, without a sync."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class PageLog:
         self._name = name
         self._options = options
         self._builder = MessagesBuilder()
-        #: Batches still wanted, with the file each is in; ``_first`` is the index of the lowest. The last
-        #: one has no file until it is written.
+        #: Batches still needed, each with its file; ``_first`` is the index of the lowest. The last one has
+        #: no file until it is written.
         self._batches: list[tuple[Batch, PageFile | None]] = []
         self._first = 0
         self._files: list[PageFile] = []
@@ -104,7 +104,7 @@ class PageLog:
         self._dropped_below = 0
 
     def append(self, message: Message) -> None:
-        """Take over a message's content; its offset is above that of all messages here.
+        """Move a message's content here. Its offset must be above those of all messages here.
 
         Raises:
             LogFailed: the file cannot be written, for now if the error is a passing one; the message is not
@@ -132,15 +132,15 @@ class PageLog:
         self._room.hold(self, self._memory())
 
     def _memory(self) -> int:
-        """Bytes of the batches in memory: the one that is gathered, one not written, one that is read."""
+        """Bytes of the batches in memory: the open one, one not written yet, and the one being read."""
         size = self._builder.size + self._view_bytes
         if self._batches and self._batches[-1][1] is None:
             size += self._batches[-1][0].length
         return size
 
     def give_up_memory(self) -> int:
-        """Write what is gathered and forget what is read; returns the bytes that stay all the same."""
-        # An error is told to the next who appends or reads here, not to whoever needs the memory.
+        """Write the open batch and drop the one being read; returns the bytes that must stay in memory."""
+        # The error is raised by the next append or read here, not for the caller, who only needs memory.
         with suppress(LogFailed):
             if self._builder.count:
                 self._write()
@@ -165,7 +165,7 @@ class PageLog:
         self._write_last()
 
     def _write_last(self) -> None:
-        """Write the last batch unless it is."""
+        """Write the last batch, if it is not written."""
         if not self._batches or self._batches[-1][1] is not None:
             return
         batch, _ = self._batches.pop()
@@ -260,7 +260,7 @@ class PageLog:
         self._room.hold(self, self._memory())
 
     def drop_below(self, offset: int) -> None:
-        """Messages below ``offset`` are settled or back in memory."""
+        """Drop the messages below ``offset``, which are settled or back in memory."""
         self._dropped_below = max(self._dropped_below, offset)
         self._first = first = self._find(offset)
         if first > 64 and first * 2 > len(self._batches):
@@ -273,7 +273,7 @@ class PageLog:
         del self._files[:done]
 
     def delete(self) -> None:
-        """Remove the files; the log is empty and can be used again."""
+        """Remove the files. The log is then empty and can be used again."""
         self._batches = []
         self._first = 0
         self._builder = MessagesBuilder()
@@ -295,7 +295,7 @@ def _remove_files(disk: Disk, files: list[PageFile]) -> None:
 
 
 def remove_file(disk: Disk, path: str) -> None:
-    """For the janitor; what cannot be removed is wiped by the next start."""
+    """Remove a file (janitor thread). If that fails, the next start deletes it."""
     try:
         disk.unlink(path)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""The segments of one partition as the event loop sees them: where the next batch goes, where an offset is.
+"""The segments of one partition on the event loop: finds where the next batch goes and where an offset is.
 
-Reading happens here too, in large reads aligned to batches; writing is the sync worker's (``writer``).
+Segments are read here too, in large reads aligned to batches. The sync worker writes them (``writer``).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .stored import StoredFrames
 
 _U32_MAX = 0xFFFFFFFF
 _ENDS = Struct("<III")
-#: Batches above this are read frame by frame and never held as one buffer.
+#: Larger batches are read frame by frame and never held in one buffer.
 _LARGE_BYTES = 2 * JOINED_BYTES_MAX
 
 
 class Partition:
-    """A list of segments, in order, of which the last takes new batches."""
+    """An ordered list of segments, of which the last takes new batches."""
 
     def __init__(self, directory: str, options: LogOptions, readers: FileCache) -> None:
         self.directory = directory
@@ -42,31 +42,31 @@ class Partition:
         return self.segments[-1]
 
     def add(self, segment: Segment) -> None:
-        """Append a segment; its base is above all others'."""
+        """Append a segment, whose base must be above all others."""
         self.segments.append(segment)
         self._bases.append(segment.base)
 
     def roll(self, base: int) -> Segment:
-        """Begin a segment at offset ``base``; its file is made by its first write."""
+        """Begin a segment at offset ``base``. Its first write makes the file."""
         segment = Segment(self.directory, base)
         segment.index = SparseIndex(self.options.index_interval_bytes)
         self.add(segment)
         return segment
 
     def remove(self, segment: Segment) -> None:
-        """Forget a segment whose file is about to be removed."""
+        """Remove a segment from the list; its file will be deleted."""
         at = self.segments.index(segment)
         del self.segments[at]
         del self._bases[at]
         self._readers.drop(segment.path)
 
     def close_files(self) -> None:
-        """The log is deleted: open files would keep its space."""
+        """Close the files of a deleted log, because open files would keep their disk space."""
         for segment in self.segments:
             self._readers.drop(segment.path)
 
     def reset(self) -> None:
-        """Know no segment: they are loaded anew."""
+        """Clear the list, before the segments are loaded again."""
         for segment in self.segments:
             self._readers.drop(segment.path)
         self.segments = []
@@ -98,9 +98,10 @@ class Partition:
         return rolled
 
     def count_settled(self, runs: list[tuple[int, int, int, int, int]], state: SettleState) -> bool:
-        """Take what ``runs`` settled off the segments' counts; True if a closed segment is without a message.
+        """Subtract what ``runs`` settled from the segments' counts; True if a closed segment has no live
+        message.
 
-        Every offset of the runs (see ``SettleRuns.take``) is in a segment.
+        Every offset of the runs (see ``SettleRuns.take``) must be in a segment.
         """
         is_empty = False
         for first, count, _, _, settled in runs:
@@ -108,7 +109,7 @@ class Partition:
                 continue
             segment = self.segment_of(first)
             if segment is None or first + count > segment.end:
-                # Over a border the run does not say how many are on which side.
+                # For a run across two segments, the number of messages in each is not known.
                 return self.recount(state)
             segment.live -= settled
             if segment.live == 0 and segment is not self.active:
@@ -116,24 +117,24 @@ class Partition:
         return is_empty
 
     def recount(self, state: SettleState) -> bool:
-        """Count every segment's messages anew; True if a closed one is without."""
+        """Count every segment's live messages again; True if a closed one has none."""
         for segment in self.segments:
             segment.live = state.unsettled_in(segment.base, segment.end)
         return any(segment.live == 0 for segment in self.segments[:-1])
 
     def remove_settled(self) -> list[Segment]:
-        """Forget the closed segments without a message, whose files are about to be removed."""
+        """Remove closed segments without live messages from the list; their files will be deleted."""
         removed = [s for s in self.segments[:-1] if s.live == 0]
         for segment in removed:
             self.remove(segment)
         return removed
 
     def dead_bytes(self) -> int:
-        """Bytes of the closed segments without a message."""
+        """Bytes of the closed segments without live messages."""
         return sum([s.size for s in self.segments[:-1] if s.live == 0])
 
     def cleanable(self) -> Segment | None:
-        """A closed segment worth rewriting, with nothing of it still to be written."""
+        """A closed and completely written segment that is worth rewriting."""
         options = self.options
         for segment in self.segments[:-1]:
             if (
@@ -145,7 +146,7 @@ class Partition:
         return None
 
     def synced_place(self) -> tuple[int, int]:
-        """Base of the segment where what is synced ends, and the position in it; once a round is over."""
+        """Base of the segment in which the synced part ends, and the position there. Valid after a round."""
         for segment in reversed(self.segments):
             if segment.written:
                 return segment.base, segment.written
@@ -168,7 +169,7 @@ class Partition:
         return None
 
     def read(self, segment: Segment, position: int, count: int) -> bytes:
-        """Bytes of a segment, from what is written of it."""
+        """Read bytes of the written part of a segment."""
         count = min(count, segment.written - position)
         if count <= 0:
             return b""
@@ -180,16 +181,16 @@ class Partition:
         return data
 
     def open_own(self, segment: Segment) -> File:
-        """A descriptor of the segment for the caller to close."""
+        """A further descriptor of the segment, which the caller closes."""
         return self._readers.open_own(segment.path)
 
     def forget(self, segment: Segment) -> None:
-        """The segment's file was replaced: read it anew."""
+        """Drop what is cached of a segment whose file was replaced."""
         self._readers.drop(segment.path)
         segment.index = None
 
     def index_of(self, segment: Segment) -> SparseIndex:
-        """The segment's index: in memory, else its file, else rebuilt by walking the headers.
+        """The segment's index: from memory, from its file, or rebuilt from the batch headers.
 
         Raises:
             CorruptLog: the headers do not follow one another.
@@ -211,7 +212,9 @@ class Partition:
         return index
 
     def _fits(self, segment: Segment, index: SparseIndex) -> bool:
-        """Whether the index is of this file; after a crash it may be of the one that a cleaning replaced."""
+        """Whether the index belongs to this file. After a crash it may be that of a file replaced by
+        cleaning.
+        """
         if not len(index):
             return True
         rel_offset, position = index.last()
@@ -224,7 +227,7 @@ class Partition:
             header = parse_header(self.read(segment, position, HEADER_SIZE), 0)
             if header is None:
                 raise CorruptLog(segment.path, position, "no batch header")
-            if header.base < offset:  # another segment's, perhaps of another log
+            if header.base < offset:  # an index of another segment, perhaps of another log
                 raise CorruptLog(
                     segment.path, position, f"a batch of offset {header.base} where {offset} may begin"
                 )
@@ -236,10 +239,10 @@ class Partition:
 
 
 class Cursor:
-    """A place in a partition from which batches are read one after the other.
+    """A position in a partition, from which batches are read one after the other.
 
-    Holds one chunk of a segment. ``view`` is the MESSAGES batch it stands on; ``large`` the message of a
-    batch too big for a chunk.
+    It holds one chunk of a segment. ``view`` is the current MESSAGES batch; ``large`` is the message of a
+    batch that is too big for a chunk.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -249,22 +252,23 @@ class Cursor:
         self._segment: Segment | None = None
         self._data = b""
         self._data_at = 0
-        # Position after the batch read last, and the base offset that must stand there.
+        # Position after the last batch read, and the base offset expected there.
         self._next_at = 0
         self._next_base = 0
 
     def forget(self) -> None:
-        """Hold nothing: segments were cut or replaced."""
+        """Drop the chunk, because segments were cut or replaced."""
         self._segment = None
         self._data = b""
         self.view.close()
         self.large = None
 
     def header_for(self, offset: int) -> tuple[Segment, int, BatchHeader]:
-        """(segment, position, header) of the batch that holds ``offset`` or, in a hole, of the next one.
+        """(segment, position, header) of the batch that holds ``offset``, or of the next one if ``offset`` is
+        in a gap.
 
         Raises:
-            CorruptLog: no good header stands where one must.
+            CorruptLog: there is no good header where one must be.
             OSError: the read failed.
         """
         partition = self._partition
@@ -289,7 +293,7 @@ class Cursor:
             position += header.length
 
     def seek(self, offset: int) -> None:
-        """Stand on the batch that names ``offset``, which is a message's, with its checksum verified."""
+        """Move to the batch with the message at ``offset``, and verify its checksum."""
         segment, position, header = self.header_for(offset)
         self.large = None
         self.view.close()
@@ -320,7 +324,7 @@ class Cursor:
         return batch
 
     def _load(self, segment: Segment, position: int, count: int) -> bytes:
-        """A chunk that holds ``count`` bytes from ``position`` on (or all there are)."""
+        """Load a chunk that holds ``count`` bytes from ``position`` on (or up to the end)."""
         at = position - self._data_at
         if not self._data or at < 0 or at + count > len(self._data):
             size = max(count, self._partition.options.read_bytes)

@@ -1,16 +1,16 @@
-"""The log of one durable queue: appending and settling, and handing both to the sync.
+"""The log of one durable queue: takes messages and settles, and hands both to the sync.
 
-Nothing here waits and nothing here writes: batches are closed into buffers, which the sync (``sync.LogSync``)
-takes, writes and syncs in its worker, and then tells ``written``. Reading back is ``reading.LogReader``'s,
-what a log found on disk amounts to ``fold``'s.
+Nothing here waits or writes. Batches are closed into buffers. The sync (``sync.LogSync``) takes them, writes
+and syncs them in its worker, and then calls ``written``. ``reading.LogReader`` reads messages back, and
+``fold`` computes the state of a log found on disk.
 
-Offsets are dense: a message takes one, a SETTLES or CONTROL batch takes one, a transient message that only
-holds its place takes one. Positions: ``start`` <= ``durable`` <= ``end``; ``high_watermark`` is what confirms
-and outside readers look at.
+Offsets are dense: each message takes one, each SETTLES or CONTROL batch takes one, and each transient message
+takes one to hold its place. ``start`` <= ``durable`` <= ``end``. Confirms and outside readers go up to
+``high_watermark``.
 
 Invariants:
 - ``_next_base`` is the base of the next batch: one above the last offset of the batch closed before.
-- ``_tail`` holds the closed batches that are not known to be written, in order; ``_outbox`` those of them
+- ``_tail`` has, in order, the closed batches that are not known to be written; ``_outbox`` has those of them
   that the sync has not taken yet.
 - The settle state is the fold of everything below ``end``, so right after ``seal`` it is the fold of whole
   batches.
@@ -40,21 +40,23 @@ if TYPE_CHECKING:
 _RETURN = 6
 _LOGGED = 4
 _U32_MAX = 0xFFFFFFFF
-#: Places held by transient messages before a batch is written to keep ``last_offset_delta`` small.
+#: After this many places of transient messages a batch is written, to keep ``last_offset_delta`` small.
 _RESERVED_MAX = 1 << 30
 
 
 class Listener(Protocol):
-    """What a queue hears from its log."""
+    """The calls that a queue gets from its log."""
 
     def on_high_watermark(self, log: QueueLog) -> None:
-        """``log.high_watermark`` has moved up."""
+        """``log.high_watermark`` has risen."""
 
     def on_log_failed(self, log: QueueLog, error: Exception) -> None:
-        """The log is fenced: what is not confirmed will never be. ``log.passing``: for a while only."""
+        """The log is fenced: unconfirmed messages will never be confirmed. ``log.passing``: only for a
+        while.
+        """
 
     def on_log_resumed(self, log: QueueLog) -> None:
-        """The passing error has passed: the log takes messages again."""
+        """The passing error is over: the log takes messages again."""
 
 
 class QueueLog:
@@ -79,28 +81,28 @@ class QueueLog:
         self.durable = 0
         self.end = 0
         self.high_watermark = 0
-        #: Raised by every truncation; completions of an older one do not count.
+        #: Every truncation raises it. Rounds of an older generation are ignored when they end.
         self.generation = 0
         self.epoch = 0
         #: (epoch, its first offset), rising.
         self.epochs: list[tuple[int, int]] = []
-        #: Unsettled messages below it may have been delivered before.
+        #: Unsettled messages below this offset may have been delivered before.
         self.redelivered_floor = 0
         self.failed: Exception | None = None
         #: ``failed`` is an error that passes: the sync tries again. Reads and settles go on meanwhile.
         self.passing = False
-        #: In the sync's list of logs with messages, with settles.
+        #: Whether it is in the sync's list of logs with messages, and of logs with settles.
         self.dirty = False
         self.settles_dirty = False
         self.state = SettleState()
-        #: A checkpoint goes with the next round.
+        #: The next round writes a checkpoint.
         self.checkpoint_due = False
         self.deleted = False
         #: The offset of the last durable checkpoint.
         self.checkpoint_offset = 0
         #: The number of the last checkpoint of this process that is durable.
         self.checkpoints_durable = 0
-        #: A later checkpoint failed: either of the two may stand on disk.
+        #: A later checkpoint failed: either of the two may be on disk.
         self.checkpoint_unsure = False
         self._checkpoints = 0
         self._sync = sync
@@ -115,7 +117,7 @@ class QueueLog:
         self._runs = SettleRuns()
         self._tail = Tail()
         self._outbox: list[Batch] = []
-        #: Segments taken out of the partition for a checkpoint that could not be written.
+        #: Segments that were removed from the list for a checkpoint that could then not be written.
         self._unremoved: list[Segment] = []
         self._reader = LogReader(self, self._tail)
 
@@ -127,7 +129,7 @@ class QueueLog:
         return self.state.live
 
     def append(self, message: Message, now_us: int) -> None:
-        """Take ``message`` in at the end; durable once ``high_watermark`` is above ``message.offset``.
+        """Append ``message``. It is durable once ``high_watermark`` is above ``message.offset``.
 
         Sets ``offset``, ``gap`` and LOGGED. ``now_us`` is the time in µs, made monotone here.
 
@@ -179,7 +181,7 @@ class QueueLog:
         builder.add_large(message, offset, now_us)
 
     def reserve(self, message: Message) -> None:
-        """Give a transient message the next place in the order; nothing is written for it."""
+        """Give a transient message the next offset. Nothing is written for it."""
         offset = self.end
         message.offset = offset
         message.gap = self._gap
@@ -191,12 +193,12 @@ class QueueLog:
 
     def _start_epoch(self, now_us: int) -> None:
         self._epoch_pending = False
-        # The epoch owns places that transient messages took before it had to be written.
+        # The epoch includes the offsets that transient messages took before its first batch.
         self.epochs.append((self.epoch, self._next_base))
         self._place_control(epoch_start(self.epoch, self._previous_epoch, self._boot_id), now_us)
 
     def _append_control(self, payload: bytes) -> None:
-        """A CONTROL batch after everything there is."""
+        """Append a CONTROL batch."""
         self._close_all()
         if self._epoch_pending:
             self._start_epoch(self._last_us)
@@ -207,7 +209,7 @@ class QueueLog:
         self._place(control_batch(payload, self._next_base, self._take_offset(), now_us, self.epoch))
 
     def _take_offset(self) -> int:
-        """The own offset of a SETTLES or CONTROL batch."""
+        """Take an offset for a SETTLES or CONTROL batch."""
         offset = self.end
         self.end = offset + 1
         self._gap += 1
@@ -216,7 +218,7 @@ class QueueLog:
 
     def _place(self, batch: Batch) -> None:
         if self.partition.place(batch):
-            # A closed segment is where recovery may begin from now on.
+            # With a checkpoint, recovery can begin after the closed segment.
             self.checkpoint_due = True
         self._next_base = batch.last + 1
         self._tail.add(batch)
@@ -239,10 +241,10 @@ class QueueLog:
     # -- settling -------------------------------------------------------------------------------------
 
     def settle(self, offset: int, gap: int, kind: int) -> None:
-        """The message at ``offset`` was acked, rejected ... (``record.ACK`` to ``RETURN``).
+        """Record that the message at ``offset`` was acked, rejected ... (``record.ACK`` to ``RETURN``).
 
-        ``gap`` is the message's: offsets directly before it that are no message. One that is settled
-        already, or never was in the log, changes nothing. A log that is fenced for good forgets it.
+        ``gap`` is the message's: the number of offsets directly before it that are no message. Nothing
+        happens if the message is already settled, was never in the log, or the log is fenced for good.
         """
         returns = 0
         settled = 0
@@ -311,7 +313,7 @@ class QueueLog:
             self._close_all()
 
     def take(self) -> Submission:
-        """What was sealed, as one piece of work for a round; call it right after ``seal``."""
+        """The sealed batches as the submission to a round. Call it right after ``seal``."""
         submission = Submission(self, self.writer)
         if self.failed is None:
             submission.batches = self._outbox
@@ -323,7 +325,7 @@ class QueueLog:
         return submission
 
     def take_again(self) -> Submission:
-        """Everything that is not known to be written, for an attempt after a passing error."""
+        """Everything that is not known to be written, for another attempt after a passing error."""
         self.dirty = self.settles_dirty = False
         self._close_all()
         self._outbox = []
@@ -335,7 +337,7 @@ class QueueLog:
         return submission
 
     def resume(self) -> None:
-        """The attempt has succeeded: go on as before the error."""
+        """The attempt has succeeded: continue as before the error."""
         self.failed = None
         self.passing = False
         if self._runs.count:
@@ -347,12 +349,14 @@ class QueueLog:
             self.listener.on_log_resumed(self)
 
     def checkpoint_failed(self, removed: list[Segment]) -> None:
-        """A round's checkpoint was not written; ``removed`` go with a later one."""
+        """A round's checkpoint was not written: the segments ``removed`` must wait for a later one."""
         self._unremoved += removed
         self.checkpoint_unsure = True
 
     def request_checkpoint(self) -> int:
-        """Have a checkpoint go with the next round; its number, for ``checkpoints_durable``."""
+        """Let the next round write a checkpoint; returns its number, for comparison with
+        ``checkpoints_durable``.
+        """
         self.checkpoint_due = True
         self._mark_dirty()
         return self._checkpoints + 1
@@ -368,7 +372,7 @@ class QueueLog:
         submission.index = self.partition.active.pack_index()
 
     def pack_state(self) -> bytes:
-        """This log's part of a checkpoint; everything is sealed."""
+        """This log's part of a checkpoint. Everything must be sealed."""
         self.state.advance(self.end)
         active = self.partition.active
         state = LogState(self.incarnation, self.number)
@@ -388,7 +392,7 @@ class QueueLog:
         return pack_log(state)
 
     def is_idle(self) -> bool:
-        """Nothing live, nothing open, yet bytes on disk: the active segment can be dropped."""
+        """Whether the active segment can be dropped: it has bytes on disk, and nothing is live or open."""
         return (
             self.state.live == 0
             and self._builder.count == 0
@@ -398,7 +402,7 @@ class QueueLog:
         )
 
     def roll_idle(self) -> None:
-        """Begin a new segment so that the one without live messages goes with the next round."""
+        """Begin a new segment, so that the next round removes the one without live messages."""
         if self.is_idle():
             self.partition.roll(self._next_base)
             self.partition.active.end = self._next_base
@@ -411,14 +415,14 @@ class QueueLog:
         return size + self.partition.active.size if self.is_idle() else size
 
     def drop_dead(self) -> None:
-        """Have the segments without a live message go with the next round."""
+        """Let the next round remove the segments without live messages."""
         if self.is_idle():
             self.roll_idle()
         elif self.partition.dead_bytes() and self.failed is None:
             self.request_checkpoint()
 
     def written(self, end: int, generation: int) -> None:
-        """A round has made everything below ``end`` durable (dropped if the log was truncated since)."""
+        """A round has made everything below ``end`` durable. Ignored if the log was truncated since."""
         if generation != self.generation or self.failed is not None:
             return
         self._tail.written(end)
@@ -426,17 +430,17 @@ class QueueLog:
         self.advance_high_watermark(end)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Confirms and outside readers may go up to ``offset``; a single node calls it with ``durable``."""
+        """Let confirms and outside readers go up to ``offset``. A single node calls it with ``durable``."""
         if offset > self.high_watermark:
             self.high_watermark = offset
             if self.listener is not None:
                 self.listener.on_high_watermark(self)
 
     def fail(self, error: Exception) -> None:
-        """Fence the log: nothing unconfirmed of it is ever confirmed by this process.
+        """Fence the log: this process never confirms what is unconfirmed now.
 
-        It stays so, but after a passing error: then the sync writes what it could not, as soon as it can,
-        and the log goes on.
+        After a passing error the sync writes the missing batches as soon as it can, and the log continues.
+        After any other error it stays fenced.
         """
         failure = error if isinstance(error, LogFailed) else _failure(error)
         passing = is_passing(failure)
@@ -469,7 +473,7 @@ class QueueLog:
         )
 
     def read_one(self, offset: int) -> Message:
-        """The unsettled message at ``offset``, as ``read`` gives it; other reads keep their place.
+        """The unsettled message at ``offset``, as from ``read``. The position of other reads does not change.
 
         Raises:
             LogFailed: as ``read``; also if the offset holds no unsettled message.
@@ -479,7 +483,7 @@ class QueueLog:
         return self._reader.read_one(self.state, self.redelivered_floor, offset)
 
     def reread(self, segment: Segment) -> None:
-        """The file of a closed segment was replaced by one with fewer batches."""
+        """Drop what is cached of a closed segment, whose file was replaced by one with fewer batches."""
         self.partition.forget(segment)
         self._reader.forget()
 
@@ -490,9 +494,9 @@ class QueueLog:
             self._mark_dirty()
 
     def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int) -> list[bytes]:
-        """Whole batches, from the one that holds ``from_offset``, as long as they end below ``limit_offset``.
+        """Whole batches from the one that holds ``from_offset`` on that end below ``limit_offset``.
 
-        At least one if there is one, further ones while they fit ``max_bytes``. Nothing is decoded.
+        At least one if there is one, and further ones while they fit into ``max_bytes``. Nothing is decoded.
 
         Raises:
             LogFailed: as ``read``.
@@ -516,11 +520,11 @@ class QueueLog:
         return self.end
 
     def truncate(self, end: int, *, keep_as_orphan: bool = False) -> None:
-        """Cut off every batch that reaches to ``end`` or beyond, and fold what is left anew.
+        """Cut off every batch that reaches ``end`` or beyond, and fold the rest again.
 
-        The new end is that of the last batch wholly below ``end``. Rounds under way no longer count
-        (``generation``); the cut itself is durable when this returns. For followers and tests: a queue that
-        serves consumers is not truncated.
+        The new end is that of the last batch completely below ``end``. Running rounds are ignored when they
+        end (``generation``). The cut is durable when this returns. It is for followers and tests only, not
+        for a queue that serves consumers.
 
         Raises:
             LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone
@@ -541,14 +545,18 @@ class QueueLog:
         try:
             self._sync.truncate(self, end, keep_as_orphan)
         except (OSError, CorruptLog) as error:
-            failure = LogFailed(str(error))  # without a number: what is half cut does not go on
+            failure = LogFailed(
+                str(error)
+            )  # without an error number, because a half cut log must not continue
             self.fail(failure)
             raise failure from error
 
-    # -- the log's life -------------------------------------------------------------------------------
+    # -- begin and end -------------------------------------------------------------------------------
 
     def begin(self, state: LogState, *, unclean: bool) -> None:
-        """Go on from the fold of all that is on disk (its segments are in ``partition``), in a new epoch."""
+        """Continue from the fold of everything on disk (the segments are in ``partition``), in a new
+        epoch.
+        """
         self.state = state.settles
         self.start = state.start
         self.end = self.durable = self.high_watermark = self._next_base = state.recovery_offset
@@ -563,12 +571,12 @@ class QueueLog:
         self.partition.recount(self.state)
 
     def close(self) -> None:
-        """Let go of buffers; the sync has everything."""
+        """Release the buffers; the sync has everything."""
         self._reader.forget()
         self.listener = None
 
     def delete(self) -> None:
-        """Remove the log with all it holds; its row is gone already."""
+        """Remove the log with all its files. Its row in the definitions is already deleted."""
         if not self.deleted:
             self.deleted = True
             self.close()

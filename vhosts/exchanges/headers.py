@@ -56,7 +56,8 @@ class HeadersExchange(Exchange):
 def match_mode(arguments: Arguments) -> str:
     """The value of a binding's ``x-match``, one of ``MODES``.
 
-    Raises: PreconditionFailed: it is something else.
+    Raises:
+        PreconditionFailed: it is something else.
     """
     tag, value = arguments.get("x-match", ("S", b"all"))
     if tag != "S":

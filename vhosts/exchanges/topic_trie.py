@@ -103,9 +103,8 @@ class TopicTrie:
         words: list[str] = _words(key)
         reached: list[Node] = [self._root]
         loops: list[Node] = []  # nodes after a "#": once reached, they are reached again by any further word
-        backs: list[
-            tuple[Node, int]
-        ] = []  # ends of patterns, and how many words at the key's front they may not use
+        # Ends of patterns, and how many words at the key's front they may not use.
+        backs: list[tuple[Node, int]] = []
         seen: set[Node] = set()  # nodes of these two lists; the first visit leaves the most words
         visited = 0
         position = 0

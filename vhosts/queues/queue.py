@@ -670,7 +670,8 @@ class Queue(QueueHandle):
     def purge(self) -> int:
         """Drop every ready message; returns their number. Unacknowledged messages stay.
 
-        Raises: PreconditionFailed: the log has failed, so the messages would come back after a restart.
+        Raises:
+            PreconditionFailed: the log has failed, so the messages would come back after a restart.
         """
         self.check_available()
         count = self.message_count()

@@ -1,4 +1,4 @@
-"""Brings the tables of a definition store to this release's schema, in the process and in one transaction.
+"""Upgrades the tables of a definition store to this release's schema, in one transaction.
 
 Alembic runs the steps in ``versions``; ``HEAD`` names the last of them. Alembic itself is loaded only when
 there is something to do.
@@ -42,11 +42,11 @@ def schema_of(connection: Connection) -> str:
 
 
 def _run(connection: Connection) -> None:
-    from alembic import command  # noqa: PLC0415  an ordinary start does not pay for loading it
+    from alembic import command  # noqa: PLC0415  slow to import, and most starts do not need it
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
-    # Alembic reads options through configparser, for which a percent sign in the path would be a reference.
+    # Alembic reads options through configparser, where a percent sign in the path would begin a reference.
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, HEAD)
