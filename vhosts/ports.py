@@ -1,9 +1,9 @@
-"""The interfaces that a virtual host needs from the node."""
+"""The interfaces that a virtual host and the declarations in it need from the node."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from amqp_router.protocol.kept_table import Arguments
 from persistence.definitions.records import Change
@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 
 #: Calls a step once in each later turn of the event loop until it returns True.
 InSlices: TypeAlias = Callable[[Callable[[], bool]], None]
+
+
+class Permissions(Protocol):
+    """What a user may do in one virtual host."""
+
+    def check(
+        self, action: Literal["configure", "write", "read"], kind: Literal["exchange", "queue"], name: str
+    ) -> None:
+        """See whether the user may do ``action`` to the exchange or queue ``name``.
+
+        Raises:
+            AccessRefused: the user may not (403).
+        """
 
 
 class DefinitionsPort(Protocol):

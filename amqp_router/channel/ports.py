@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
-
-
-class Permissions(Protocol):
-    """The user's rights in the channel's virtual host."""
-
-    def check(
-        self, action: Literal["configure", "write", "read"], kind: Literal["exchange", "queue"], name: str
-    ) -> None:
-        """Check that the user may do ``action`` to the exchange or queue ``name``.
-
-        Raises:
-            AccessRefused: the user may not (403).
-        """
+from vhosts.ports import Permissions
 
 
 class Commits(Protocol):

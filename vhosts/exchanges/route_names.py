@@ -20,6 +20,7 @@ from vhosts.queues.handle import QueueHandle
 if TYPE_CHECKING:
     from vhosts.bindings import Binding
 
+#: Followed by 22 characters of base64url, in names that the server gives.
 GENERATED_PREFIX = "amq.gen-"
 #: The shared name of exclusive queues and of queues with generated names.
 SHARED_NAME = "amq.gen-*"

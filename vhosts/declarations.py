@@ -1,0 +1,270 @@
+"""The one way to declare, delete, bind, unbind and purge, for every kind of caller.
+
+An AMQP channel and the HTTP API both come through here, so that both follow the same name rules, ask for the
+same permissions and raise the same errors. What follows from the client's protocol (nowait, an empty queue
+name, the reply) stays with the protocol.
+
+Each function does its work at once and returns the revision of the definitions that the reply waits for, 0
+for none. Errors leave everything as it was.
+
+Source: AMQP 0-9-1, classes exchange (40) and queue (50); RabbitMQ's access control guide, "How permissions
+work" (which operation needs which permission on what).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from amqp_router.protocol.kept_table import Arguments
+from vhosts.arguments import alternate_exchange, dead_letter_exchange
+from vhosts.errors import default_exchange_refused, reserved_name
+from vhosts.exchanges.route_names import GENERATED_PREFIX
+from vhosts.exchanges.types import exchange_type
+from vhosts.ports import Permissions
+from vhosts.queues.handle import QueueHandle
+from vhosts.vhost import RESERVED_PREFIX, VirtualHost
+
+
+class Caller(Protocol):
+    """Who declares, and where."""
+
+    @property
+    def vhost(self) -> VirtualHost:
+        """The virtual host in which the caller is."""
+
+    @property
+    def permissions(self) -> Permissions:
+        """What the caller's user may do there."""
+
+    @property
+    def connection(self) -> Any:
+        """The owner of the caller's exclusive queues, by identity."""
+
+
+# -- exchanges -------------------------------------------------------------------------------------
+
+
+def declare_exchange(
+    caller: Caller,
+    name: str,
+    type_name: str,
+    *,
+    passive: bool = False,
+    durable: bool = False,
+    auto_delete: bool = False,
+    internal: bool = False,
+    arguments: Arguments | None = None,
+) -> int:
+    """Make the exchange, or see that the one there is the same; ``passive`` only that there is one.
+
+    Raises:
+        AccessRefused: no permission, a reserved name, or the default exchange (403).
+        NotFound: ``passive``, and there is none (404).
+        CommandInvalid: there is no such type (503).
+        PreconditionFailed: the one there differs, or an argument is wrong (406).
+    """
+    name = stripped(name)
+    vhost, permissions = caller.vhost, caller.permissions
+    if not passive:
+        exchange_type(type_name)
+        if name:
+            permissions.check("configure", "exchange", name)
+            if name not in vhost.exchanges:
+                _check_name("exchange", name)
+                alternate = alternate_exchange(name, vhost.name, arguments or {})
+                if alternate is not None:
+                    permissions.check("read", "exchange", name)
+                    permissions.check("write", "exchange", alternate)
+    return vhost.declare_exchange(
+        name,
+        type_name,
+        passive=passive,
+        durable=durable,
+        auto_delete=auto_delete,
+        internal=internal,
+        arguments=arguments,
+    )
+
+
+def delete_exchange(caller: Caller, name: str, *, if_unused: bool = False) -> int:
+    """Remove the exchange and its bindings; that there is none is fine.
+
+    Raises:
+        AccessRefused: no permission, or an exchange that every virtual host has (403).
+        PreconditionFailed: ``if_unused``, and it has bindings (406).
+    """
+    name = stripped(name)
+    if name and not name.startswith(RESERVED_PREFIX):
+        caller.permissions.check("configure", "exchange", name)
+    return caller.vhost.delete_exchange(name, if_unused=if_unused)
+
+
+def bind_exchange(
+    caller: Caller, destination: str, source: str, routing_key: str, arguments: Arguments
+) -> int:
+    """Bind ``destination`` to ``source``; that it is so already is fine.
+
+    Raises:
+        AccessRefused: no permission, or one of them is the default exchange (403).
+        NotFound: one of them does not exist (404).
+        PreconditionFailed: the source cannot make sense of key or arguments (406).
+    """
+    destination, source = _exchange_ends(caller, destination, source)
+    return caller.vhost.bind_exchange(destination, source, routing_key, arguments)
+
+
+def unbind_exchange(
+    caller: Caller, destination: str, source: str, routing_key: str, arguments: Arguments
+) -> int:
+    """Undo ``bind_exchange``; that there is no such binding or exchange is fine.
+
+    Raises:
+        AccessRefused: no permission, or one of them is the default exchange (403).
+    """
+    destination, source = _exchange_ends(caller, destination, source)
+    return caller.vhost.unbind_exchange(destination, source, routing_key, arguments)
+
+
+def _exchange_ends(caller: Caller, destination: str, source: str) -> tuple[str, str]:
+    destination, source = stripped(destination), stripped(source)
+    if not destination or not source:
+        raise default_exchange_refused()
+    caller.permissions.check("write", "exchange", destination)
+    caller.permissions.check("read", "exchange", source)
+    return destination, source
+
+
+# -- queues ----------------------------------------------------------------------------------------
+
+
+def find_queue(caller: Caller, name: str) -> QueueHandle:
+    """The queue ``name``, as the caller may use it; no permission is needed to see that it is there.
+
+    Raises:
+        NotFound: there is none (404).
+        ResourceLocked: it is exclusive to another connection (405).
+    """
+    return _available(caller.vhost.find_queue(stripped(name), caller.connection))
+
+
+def declare_queue(
+    caller: Caller,
+    name: str,
+    *,
+    durable: bool = False,
+    exclusive: bool = False,
+    auto_delete: bool = False,
+    arguments: Arguments | None = None,
+) -> tuple[QueueHandle, int]:
+    """Make the queue, or see that the one there is the same; an empty name gets one that nobody else has.
+
+    Raises:
+        AccessRefused: no permission, or a reserved name (403).
+        ResourceLocked: the one there is exclusive to another connection, or ``exclusive`` differs (405).
+        PreconditionFailed: the one there differs, or an argument is wrong (406).
+        InternalError: the log of the one there is damaged (541).
+    """
+    name = stripped(name)
+    vhost, permissions = caller.vhost, caller.permissions
+    if name:
+        _check_name("queue", name)
+    else:
+        name = vhost.generate_name(GENERATED_PREFIX)
+    permissions.check("configure", "queue", name)
+    if name not in vhost.queues:
+        target = dead_letter_exchange(name, vhost.name, arguments or {})
+        if target is not None:
+            permissions.check("read", "queue", name)
+            permissions.check("write", "exchange", target)
+    queue, rev = vhost.declare_queue(
+        name,
+        durable=durable,
+        exclusive=exclusive,
+        auto_delete=auto_delete,
+        arguments=arguments,
+        owner=caller.connection,
+    )
+    return _available(queue), rev
+
+
+def delete_queue(
+    caller: Caller, name: str, *, if_unused: bool = False, if_empty: bool = False
+) -> tuple[int, int]:
+    """Remove the queue and its bindings; that there is none is fine.
+
+    Returns how many messages were ready, and the revision.
+
+    Raises:
+        AccessRefused: no permission (403).
+        ResourceLocked: it is exclusive to another connection (405).
+        PreconditionFailed: it is not empty or has consumers, and was to be deleted only if not (406).
+    """
+    name = stripped(name)
+    caller.permissions.check("configure", "queue", name)
+    return caller.vhost.delete_queue(name, if_unused=if_unused, if_empty=if_empty, owner=caller.connection)
+
+
+def purge_queue(caller: Caller, name: str) -> int:
+    """Remove the messages that are ready; returns how many they were.
+
+    Raises:
+        AccessRefused: no permission (403).
+        NotFound: there is no such queue (404).
+        ResourceLocked: it is exclusive to another connection (405).
+    """
+    name = stripped(name)
+    caller.permissions.check("read", "queue", name)
+    return caller.vhost.find_queue(name, caller.connection).purge()
+
+
+def bind_queue(caller: Caller, queue: str, exchange: str, routing_key: str, arguments: Arguments) -> int:
+    """Bind ``queue`` to ``exchange``; that it is so already is fine.
+
+    Raises:
+        AccessRefused: no permission, or the default exchange (403).
+        NotFound: one of the two does not exist (404).
+        ResourceLocked: the queue is exclusive to another connection (405).
+        PreconditionFailed: the exchange cannot make sense of key or arguments (406).
+    """
+    queue, exchange = _queue_ends(caller, queue, exchange)
+    return caller.vhost.bind_queue(queue, exchange, routing_key, arguments, caller.connection)
+
+
+def unbind_queue(caller: Caller, queue: str, exchange: str, routing_key: str, arguments: Arguments) -> int:
+    """Undo ``bind_queue``; that there is no such binding, queue or exchange is fine.
+
+    Raises:
+        AccessRefused: no permission, or the default exchange (403).
+        ResourceLocked: the queue is exclusive to another connection (405).
+    """
+    queue, exchange = _queue_ends(caller, queue, exchange)
+    return caller.vhost.unbind_queue(queue, exchange, routing_key, arguments, caller.connection)
+
+
+def _queue_ends(caller: Caller, queue: str, exchange: str) -> tuple[str, str]:
+    queue, exchange = stripped(queue), stripped(exchange)
+    caller.permissions.check("write", "queue", queue)
+    if not exchange:
+        raise default_exchange_refused()
+    caller.permissions.check("read", "exchange", exchange)
+    return queue, exchange
+
+
+def _available(queue: QueueHandle) -> QueueHandle:
+    """``queue``, unless its log is damaged and nobody knows how many messages it has."""
+    if queue.durable and queue.log is None:
+        queue.check_available()
+    return queue
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def stripped(name: str) -> str:
+    """``name`` without line ends, which RabbitMQ takes out of names, as they come from careless scripts."""
+    return name.replace("\r", "").replace("\n", "")
+
+
+def _check_name(kind: str, name: str) -> None:
+    if name.startswith(RESERVED_PREFIX):
+        raise reserved_name(kind, name)
