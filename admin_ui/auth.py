@@ -260,3 +260,16 @@ def is_local_name(host: str) -> bool:
 def challenges(request: web.Request) -> bool:
     """Whether a 401 may ask for a password: not in calls of a page, or the browser would keep it."""
     return request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+
+
+def check_origin(request: web.Request) -> None:
+    """Refuse what a page of another site sent.
+
+    Raises:
+        ApiError: it did (403).
+    """
+    site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    origin = request.headers.get(hdrs.ORIGIN)
+    foreign = origin is not None and origin.partition("://")[2] != request.host
+    if site not in ("same-origin", "none") or foreign:
+        raise ApiError(403, "forbidden", "the request comes from a page of another site")

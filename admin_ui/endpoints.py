@@ -1,8 +1,9 @@
 """Turns functions into paths of the API.
 
 A handler gets a `Call` and returns the content of the reply's JSON: a document, or `Rows` for a list that may
-be filtered, sorted, paged and cut to columns. It may be a coroutine. This module does the rest, and checks in
-RabbitMQ's order: the method (405), the login (401), the accepted content types (406), then the object (404).
+be filtered, sorted, paged and cut to columns; one that changes something may return `Done`. It may be a
+coroutine. This module does the rest, and checks in RabbitMQ's order: the method (405), the login (401), the
+accepted content types (406), then the object (404).
 """
 
 from __future__ import annotations
@@ -17,16 +18,13 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from admin_ui import query
-from admin_ui.auth import MANAGEMENT, NOBODY, Identity, authenticate
-from admin_ui.middlewares import READS
-from admin_ui.replies import ApiError, Body, Turns, dumps, method_not_allowed, not_authorised, not_found
+from admin_ui.auth import MANAGEMENT, NOBODY, Identity, authenticate, check_origin
+from admin_ui.replies import ApiError, Body, Done, Turns, dumps, method_not_allowed, not_authorised, not_found
 from admin_ui.state import STATE, State
 from vhosts.vhost import VirtualHost
 
 #: Rows that a filter looks at between two looks at the clock.
 FILTER_ROWS = 128
-#: The methods of a path that has no GET (its answer to others is 405).
-NO_READS = "OPTIONS"
 #: The base paths of RabbitMQ's API, and of what our pages read.
 API, PAGES = "/api", "/admin/v1"
 #: Names that our pages write with a ~ in front, because browsers resolve the parts . and .. of a path, even
@@ -105,19 +103,36 @@ Handler: TypeAlias = Callable[[Call], Any]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A path of the API. Without a handler the path answers 405.
+    """A path of the API, with a handler for each method that it takes; HEAD goes to that of GET.
 
     The caller needs one of ``tags``; None lets everybody in, without a login.
     """
 
     path: str
-    handler: Handler | None
+    get: Handler | None = None
     tags: frozenset[str] | None = MANAGEMENT
+    put: Handler | None = None
+    post: Handler | None = None
+    delete: Handler | None = None
+    #: What the caller needs one of for PUT, POST and DELETE.
+    write_tags: frozenset[str] = MANAGEMENT
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """The handlers by method, in RabbitMQ's order."""
+        all_of_them = {
+            "HEAD": self.get,
+            "GET": self.get,
+            "POST": self.post,
+            "PUT": self.put,
+            "DELETE": self.delete,
+        }
+        return {method: handler for method, handler in all_of_them.items() if handler is not None}
 
     @property
     def allow(self) -> str:
         """The methods it takes."""
-        return READS if self.handler is not None else NO_READS
+        return ", ".join([*self.handlers, "OPTIONS"])
 
 
 def add_routes(app: web.Application, endpoints: Iterable[Endpoint], base: str = API) -> None:
@@ -131,18 +146,23 @@ def add_routes(app: web.Application, endpoints: Iterable[Endpoint], base: str = 
 
 
 def _answerer(endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    handler = endpoint.handler
+    handlers, allow = endpoint.handlers, endpoint.allow
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.method == "OPTIONS":
-            return web.Response(headers={"Allow": endpoint.allow})
-        if handler is None or request.method not in ("GET", "HEAD"):
-            raise method_not_allowed(request.method, endpoint.allow)
+            return web.Response(headers={"Allow": allow})
+        handler = handlers.get(request.method)
+        if handler is None:
+            raise method_not_allowed(request.method, allow)
+        reads = request.method in ("GET", "HEAD")
+        if not reads:
+            check_origin(request)
+        tags = endpoint.tags if reads else endpoint.write_tags
         identity = NOBODY
-        if endpoint.tags is not None:
+        if tags is not None:
             identity = await authenticate(request)
             identity.require(MANAGEMENT)
-            identity.require(endpoint.tags)
+            identity.require(tags)
         _check_accept(request.headers.get("Accept"))
         call = Call(request, identity, request.app[STATE], query.parse(request.query))
         result = handler(call)
@@ -165,6 +185,8 @@ async def reply(call: Call, result: Any) -> web.StreamResponse:
     """Make what a handler returned into a response."""
     if isinstance(result, Body):
         return await result.finish()
+    if isinstance(result, Done):
+        return web.Response(status=result.status, headers=result.headers)
     body = call.new_body()
     if isinstance(result, Rows):
         await _list(call, result, body)

@@ -15,6 +15,7 @@ import re
 import time
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -49,6 +50,14 @@ class ApiError(Exception):
         self.status = status
         self.body = None if error is None else {"error": error, "reason": reason, **more}
         self.headers = headers or {}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A success that has nothing to tell but its status."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 def not_found() -> ApiError:

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from admin_ui import body
-from admin_ui.auth import MANAGEMENT, SESSION, Identity, login
+from admin_ui.auth import MANAGEMENT, SESSION, Identity, check_origin, login
 from admin_ui.replies import ApiError, bad_request, dumps
 from admin_ui.state import STATE, State
 from amqp_router import compiled
@@ -204,19 +204,6 @@ def current(request: web.Request) -> Session | None:
 def cookie_name(request: web.Request) -> str:
     """Cookies do not know ports: two brokers on a machine must not take each other's."""
     return f"amqp-router-{request.app[STATE].address[1]}"
-
-
-def check_origin(request: web.Request) -> None:
-    """Refuse what a page of another site sent.
-
-    Raises:
-        ApiError: it did (403).
-    """
-    site = request.headers.get("Sec-Fetch-Site", "same-origin")
-    origin = request.headers.get(hdrs.ORIGIN)
-    foreign = origin is not None and origin.partition("://")[2] != request.host
-    if site not in ("same-origin", "none") or foreign:
-        raise ApiError(403, "forbidden", "the request comes from a page of another site")
 
 
 async def _show(request: web.Request) -> web.Response:

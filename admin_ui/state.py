@@ -15,6 +15,8 @@ from amqp_router.metrics import Metrics
 
 #: Lists filtered and sorted at once.
 SORTS_MAX = 8
+#: Large bodies of requests read at once.
+LARGE_BODIES_MAX = 16
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class State:
     started_at: float = field(default_factory=time.monotonic)
     #: At most so many lists are filtered and sorted at once: each needs a key for each object.
     sorting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SORTS_MAX))
+    #: At most so many large bodies are read at once: each is held whole until its request is done.
+    large_bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_BODIES_MAX))
     proxies: Proxies = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """The parts of the API, one module for each kind of object; ``ENDPOINTS`` has them all,
 ``OBJECTS`` those that our pages read under addresses of their own."""
 
-from admin_ui.api import connections, exchanges, health, queues, users, whole
+from admin_ui.api import bindings, connections, exchanges, health, queues, users, whole
 from admin_ui.endpoints import Endpoint
 
 ENDPOINTS: list[Endpoint] = [
@@ -9,6 +9,7 @@ ENDPOINTS: list[Endpoint] = [
     *users.ENDPOINTS,
     *exchanges.ENDPOINTS,
     *queues.ENDPOINTS,
+    *bindings.ENDPOINTS,
     *connections.ENDPOINTS,
     *health.ENDPOINTS,
 ]
@@ -19,8 +20,8 @@ OBJECTS: list[Endpoint] = [
     Endpoint("/vhosts/{vhost}", users.one_vhost),
     Endpoint("/connections", connections.every_by_client),
     Endpoint("/exchanges/{vhost}/{exchange}", exchanges.one),
-    Endpoint("/exchanges/{vhost}/{exchange}/bindings/source", exchanges.bindings_of_source),
-    Endpoint("/exchanges/{vhost}/{exchange}/bindings/destination", exchanges.bindings_of_destination),
+    Endpoint("/exchanges/{vhost}/{exchange}/bindings/source", bindings.bindings_of_source),
+    Endpoint("/exchanges/{vhost}/{exchange}/bindings/destination", bindings.bindings_of_destination),
     Endpoint("/queues/{vhost}/{queue}", queues.one),
-    Endpoint("/queues/{vhost}/{queue}/bindings", exchanges.bindings_of_queue),
+    Endpoint("/queues/{vhost}/{queue}/bindings", bindings.bindings_of_queue),
 ]

@@ -1,4 +1,4 @@
-"""Queues."""
+"""Queues: listed, declared, purged and deleted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 from admin_ui.documents import queues
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
-from admin_ui.replies import not_found
+from admin_ui.replies import Done, bad_request, not_found
+from admin_ui.writing import DELETED, arguments, boolean, caller, change, created, flag, new_name, read_object
 from amqp_router.metrics import QUEUE
+from vhosts import declarations
 
 
 def every(call: Call) -> Rows:
@@ -71,12 +73,57 @@ def _quick(stats: Stats) -> dict[str, Callable[[Any], Any]]:
     return quick
 
 
+# -- changes -----------------------------------------------------------------------------------------
+
+
+async def declare(call: Call) -> Done:
+    """Declare the queue: ``durable``, ``auto_delete``, ``arguments``."""
+    content = await read_object(call)
+    durable, auto_delete = boolean(content, "durable"), boolean(content, "auto_delete")
+    node = content.get("node")
+    if node not in (None, "", call.state.node):
+        raise bad_request(f"Node {node} could not be contacted")
+    table = arguments(content)
+    who, name = caller(call), new_name(call, "queue")
+
+    def act() -> tuple[bool, int]:
+        before = name in who.vhost.queues
+        _, rev = declarations.declare_queue(
+            who, name, durable=durable, auto_delete=auto_delete, arguments=table
+        )
+        return not before, rev
+
+    return created(await change(call, act))
+
+
+async def delete(call: Call) -> Done:
+    """Delete the queue; with ``if-empty=true`` or ``if-unused=true`` only if it is so."""
+    if_empty, if_unused = flag(call, "if-empty"), flag(call, "if-unused")
+    who, name = caller(call), _existing(call)
+    await change(call, lambda: declarations.delete_queue(who, name, if_unused=if_unused, if_empty=if_empty))
+    return DELETED
+
+
+async def purge(call: Call) -> Done:
+    """Remove the messages that are ready in the queue."""
+    who, name = caller(call), _existing(call)
+    await change(call, lambda: (declarations.purge_queue(who, name), 0))
+    return DELETED
+
+
+def _existing(call: Call) -> str:
+    name = call.part("queue")
+    if name not in call.vhost().queues:
+        raise not_found()
+    return name
+
+
 ENDPOINTS = [
     Endpoint("/queues", every),
     # Flower leaves the name of virtual host "/" unescaped, which makes it empty.
     Endpoint("/queues/{vhost:[^/]*}", of_vhost),
-    Endpoint("/queues/{vhost}/{queue}", one),
-    Endpoint("/queues/{vhost}/{queue}/contents", None),
-    Endpoint("/queues/{vhost}/{queue}/actions", None),
-    Endpoint("/queues/{vhost}/{queue}/get", None),
+    Endpoint("/queues/{vhost}/{queue}", one, put=declare, delete=delete),
+    Endpoint("/queues/{vhost}/{queue}/contents", delete=purge),
+    Endpoint("/queues/{vhost}/{queue}/actions"),
+    Endpoint("/queues/{vhost}/{queue}/get"),
 ]

@@ -108,29 +108,35 @@ ENDPOINTS = [
     Endpoint("/cluster-name", cluster_name),
     Endpoint("/whoami", whoami),
     Endpoint("/auth", auth, None),
-    Endpoint("/login", None),
+    Endpoint("/login"),
     Endpoint("/nodes", nodes, MONITORING),
     Endpoint("/nodes/{node}", one_node, MONITORING),
     Endpoint("/nodes/{node}/memory", node_memory, MONITORING),
     Endpoint("/extensions", extensions),
     Endpoint("/feature-flags", feature_flags, ADMINISTRATOR),
-    Endpoint("/feature-flags/{name}/enable", None, ADMINISTRATOR),
+    Endpoint("/feature-flags/{name}/enable", tags=ADMINISTRATOR),
     Endpoint("/definitions", all_definitions, ADMINISTRATOR),
     Endpoint("/all-configuration", all_definitions, ADMINISTRATOR),
     Endpoint("/definitions/{vhost}", definitions_of_vhost, ADMINISTRATOR),
-    Endpoint("/rebalance/queues", None, ADMINISTRATOR),
-    Endpoint("/reset", None, ADMINISTRATOR),
-    Endpoint("/reset/{node}", None, ADMINISTRATOR),
+    Endpoint("/rebalance/queues", tags=ADMINISTRATOR),
+    Endpoint("/reset", tags=ADMINISTRATOR),
+    Endpoint("/reset/{node}", tags=ADMINISTRATOR),
 ]
+
+
+def _said(endpoint: Endpoint) -> Iterable[str]:
+    """What each handler of a path says that it does."""
+    for handler in dict.fromkeys(endpoint.handlers.values()):
+        yield (handler.__doc__ or "").partition("\n")[0]
 
 
 def add_index(app: web.Application, endpoints: Iterable[Endpoint]) -> None:
     """Serve the list of all parts of the API, to anybody."""
     rows = "\n".join(
         f"<tr><td><code>/api{html.escape(endpoint.path)}</code></td><td>{endpoint.allow}</td>"
-        f"<td>{html.escape((endpoint.handler.__doc__ or '').partition(chr(10))[0])}</td></tr>"
+        f"<td>{html.escape(' '.join(_said(endpoint)))}</td></tr>"
         for endpoint in endpoints
-        if endpoint.handler is not None
+        if endpoint.handlers
     )
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>HTTP API</title></head><body>\n'

@@ -74,13 +74,34 @@ async def test_every_read_of_amqpstorm(shop: World) -> None:
     await asyncio.to_thread(read)
 
 
+async def test_writes_of_amqpstorm(shop: World) -> None:
+    api = ManagementApi(shop.base, "guest", "guest", timeout=10)
+
+    def write() -> None:
+        api.queue.declare("made", "shop", durable=True, arguments={"x-a": 1})
+        assert api.queue.get("made", "shop")["arguments"] == {"x-a": 1}
+        api.exchange.declare("x", "topic", "shop", durable=True)
+        api.queue.bind("made", "x", "a.b", "shop")
+        assert [each["source"] for each in api.queue.bindings("made", "shop")] == ["", "x"]
+        api.exchange.bind("amq.fanout", "x", "b", "shop")
+        api.exchange.unbind("amq.fanout", "x", "b", "shop", "b")
+        api.queue.unbind("made", "x", "a.b", "shop", "a.b")
+        assert [each["source"] for each in api.queue.bindings("made", "shop")] == [""]
+        api.queue.purge("made", "shop")
+        api.queue.delete("made", "shop")
+        api.exchange.delete("x", "shop")
+
+    await asyncio.to_thread(write)
+    assert "made" not in shop.broker.vhosts["shop"].queues
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [
         (lambda api: api.queue.get("nosuch", "shop"), 404),
         (lambda api: api.virtual_host.get("nosuch"), 404),
         (lambda api: api.top(), 404),
-        (lambda api: api.queue.declare("new", "shop"), 405),
+        (lambda api: api.queue.declare("amq.new", "shop"), 401),
         (lambda api: api.basic.get("emails", "shop"), 405),
         (lambda api: api.user.delete(["alice"]), 405),
     ],
@@ -92,7 +113,7 @@ async def test_what_amqpstorm_is_refused(shop: World, call: Callable[[Any], obje
         assert caught.value.error_code == code
 
     await asyncio.to_thread(refused)
-    assert "new" not in shop.broker.vhosts["shop"].queues
+    assert "amq.new" not in shop.broker.vhosts["shop"].queues
 
 
 async def test_wrong_password_of_amqpstorm(shop: World) -> None:

@@ -1,0 +1,177 @@
+"""Bindings: listed, made and removed. The default exchange is ``amq.default`` in paths, or an empty part."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from admin_ui.api.exchanges import find as exchange_of
+from admin_ui.api.exchanges import real_name
+from admin_ui.documents import exchanges
+from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.replies import Done, bad_request, not_found
+from admin_ui.writing import DELETED, Caller, arguments, caller, change, read_object, text
+from amqp_router.protocol.kept_table import Arguments, encoded
+from vhosts import declarations
+from vhosts.queues.handle import QueueHandle
+from vhosts.vhost import VirtualHost
+
+#: A virtual host's name, and a binding there; or a queue, for the default exchange's way to it.
+_Pair: TypeAlias = tuple[str, Any]
+
+
+def _rows(found: list[_Pair]) -> Rows:
+    return Rows(found, _document, name=lambda pair: str(getattr(pair[1], "destination", pair[1]).name))
+
+
+def _document(pair: _Pair) -> dict[str, Any]:
+    vhost, binding = pair
+    if isinstance(binding, QueueHandle):
+        return exchanges.implicit_binding(binding)
+    return exchanges.binding(binding, vhost)
+
+
+def _implicit(vhost: VirtualHost) -> list[_Pair]:
+    name, queues = vhost.name, vhost.queues
+    return [(name, queues[queue]) for queue in sorted(queues)]
+
+
+def _bindings(vhost: VirtualHost) -> list[_Pair]:
+    name = vhost.name
+    return _implicit(vhost) + [(name, binding) for binding in vhost.bindings]
+
+
+def every_binding(call: Call) -> Rows:
+    """The bindings of all virtual hosts."""
+    return _rows([pair for vhost in call.vhosts() for pair in _bindings(vhost)])
+
+
+def bindings_of_vhost(call: Call) -> Rows:
+    """The bindings of one virtual host."""
+    return _rows(_bindings(call.vhost()))
+
+
+def bindings_of_source(call: Call) -> Rows:
+    """The bindings whose source is the exchange."""
+    vhost = call.vhost()
+    exchange = exchange_of(call, vhost)
+    if exchange.name == "":
+        return _rows(_implicit(vhost))
+    return _rows([(vhost.name, binding) for binding in vhost.bindings.of_source(exchange)])
+
+
+def bindings_of_destination(call: Call) -> Rows:
+    """The bindings whose destination is the exchange."""
+    vhost = call.vhost()
+    found = vhost.bindings.of_destination(exchange_of(call, vhost))
+    return _rows([(vhost.name, binding) for binding in found])
+
+
+def bindings_of_queue(call: Call) -> Rows:
+    """The bindings whose destination is the queue; that of the default exchange comes first."""
+    vhost = call.vhost()
+    queue = vhost.queues.get(call.part("queue"))
+    if queue is None:
+        raise not_found()
+    found = [queue, *vhost.bindings.of_destination(queue)]
+    return _rows([(vhost.name, binding) for binding in found])
+
+
+def _between(call: Call) -> tuple[str, list[Any]]:
+    """The bindings between the exchange and the queue (q) or exchange (e) of the path, if both exist."""
+    vhost = call.vhost()
+    kind = call.part("kind")
+    if kind not in ("q", "e"):
+        raise not_found()
+    ends: dict[str, Any] = vhost.queues if kind == "q" else vhost.exchanges
+    destination = ends.get(call.part("destination"))
+    source = vhost.exchanges.get(real_name(call.part("source")))
+    if source is None or destination is None:
+        return vhost.name, []
+    found: list[Any] = [
+        binding for binding in vhost.bindings.of_destination(destination) if binding.source is source
+    ]
+    if source.name == "" and kind == "q":
+        found.append(destination)
+    return vhost.name, found
+
+
+def bindings_between(call: Call) -> Rows:
+    """The bindings between two objects."""
+    vhost, found = _between(call)
+    return _rows([(vhost, binding) for binding in found])
+
+
+def one_binding(call: Call) -> dict[str, Any]:
+    """One of them, by its properties key."""
+    found = _by_key(call)
+    return _document((call.vhost().name, found))
+
+
+def _by_key(call: Call) -> Any:
+    vhost, found = _between(call)
+    for binding in found:
+        if _document((vhost, binding))["properties_key"] == call.part("props"):
+            return binding
+    raise not_found()
+
+
+# -- changes -----------------------------------------------------------------------------------------
+
+
+async def bind(call: Call) -> Done:
+    """Bind the two: ``routing_key``, ``arguments``. The reply's Location ends with the properties key."""
+    content = await read_object(call)
+    routing_key, table = text(content, "routing_key"), arguments(content)
+    who, source, kind, destination = caller(call), *_ends(call)
+
+    def act() -> tuple[None, int]:
+        do = declarations.bind_queue if kind == "q" else declarations.bind_exchange
+        return None, do(who, destination, source, routing_key, table)
+
+    await change(call, act)
+    key = exchanges.properties_key(routing_key, encoded(table) if table else b"")
+    return Done(201, {"Location": f"{quote(destination, safe='')}/{key}"})
+
+
+async def unbind(call: Call) -> Done:
+    """Remove one of the bindings between the two, by its properties key."""
+    who = caller(call)
+    binding = _by_key(call)
+    if isinstance(binding, QueueHandle):  # the default exchange's, which is not there to be removed
+        await change(call, lambda: _remove(who, "q", binding.name, "", "", {}))
+    else:
+        kind = "q" if binding.destination_type == "queue" else "e"
+        ends = binding.destination.name, binding.source.name
+        key, table = binding.routing_key, binding.arguments
+        await change(call, lambda: _remove(who, kind, *ends, key, table))
+    return DELETED
+
+
+def _remove(
+    who: Caller, kind: str, destination: str, source: str, routing_key: str, table: Arguments
+) -> tuple[None, int]:
+    do = declarations.unbind_queue if kind == "q" else declarations.unbind_exchange
+    return None, do(who, destination, source, routing_key, table)
+
+
+def _ends(call: Call) -> tuple[str, str, str]:
+    """Source, kind (q or e) and destination of a binding's path."""
+    kind = call.part("kind")
+    if kind not in ("q", "e"):
+        raise bad_request(f"a destination is a queue, q, or an exchange, e, not {kind!r}")
+    return real_name(call.part("source")), kind, call.part("destination")
+
+
+#: An empty name stands for the default exchange, too.
+_PAIR = "/bindings/{vhost}/e/{source:[^/]*}/{kind}/{destination}"
+
+ENDPOINTS = [
+    Endpoint("/exchanges/{vhost}/{exchange}/bindings/source", bindings_of_source),
+    Endpoint("/exchanges/{vhost}/{exchange}/bindings/destination", bindings_of_destination),
+    Endpoint("/queues/{vhost}/{queue}/bindings", bindings_of_queue),
+    Endpoint("/bindings", every_binding),
+    Endpoint("/bindings/{vhost}", bindings_of_vhost),
+    Endpoint(_PAIR, bindings_between, post=bind),
+    Endpoint(_PAIR + "/{props}", one_binding, delete=unbind),
+]

@@ -1,0 +1,285 @@
+"""What the HTTP API changes: answers as recorded of RabbitMQ 3.10.8, the callers' rights, what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.admin_ui.world import World
+
+REFUSED = {"error": "not_authorised", "reason": "Access refused."}
+NO_OBJECT = {"error": "Object Not Found", "reason": "Not Found"}
+
+
+def bad(reason: Any) -> dict[str, Any]:
+    return {"error": "bad_request", "reason": reason}
+
+
+#: Method, path below /api, body, status, and the JSON of the reply; in this order.
+CALLS: list[tuple[str, str, str | None, int, Any]] = [
+    ("PUT", "/queues/shop/x1", "{bad", 400, bad("not_json")),
+    ("PUT", "/queues/shop/x1", "[]", 400, bad("not_json")),
+    ("PUT", "/queues/shop/x1", "5", 400, bad("not_json")),
+    ("PUT", "/queues/shop/x1", '{"durable":"maybe"}', 400, bad(["not_boolean", "maybe"])),
+    ("PUT", "/queues/shop/x1", '{"durable":1}', 400, bad(["not_boolean", 1])),
+    ("PUT", "/queues/shop/x1", '{"durable":null}', 400, bad(["not_boolean", None])),
+    ("PUT", "/queues/shop/x1", '{"durable":"true","auto_delete":"false"}', 201, None),
+    (
+        "PUT",
+        "/queues/shop/x1",
+        '{"durable":false}',
+        400,
+        bad(
+            "inequivalent arg 'durable' for queue 'x1' in vhost 'shop': "
+            "received 'false' but current is 'true'"
+        ),
+    ),
+    (
+        "PUT",
+        "/queues/shop/x2",
+        '{"durable":true,"arguments":{"x-expires":-1}}',
+        400,
+        bad("invalid arg 'x-expires' for queue 'x2' in vhost 'shop': {value_negative,-1}"),
+    ),
+    ("PUT", "/queues/shop/x2", '{"arguments":{"a":null}}', 400, bad("null_not_allowed")),
+    ("PUT", "/queues/shop/x2", '{"durable":true,"arguments":[]}', 201, None),
+    ("PUT", "/queues/shop/x3", "", 201, None),
+    ("PUT", "/queues/shop/x3", "{}", 204, None),
+    ("PUT", "/queues/shop/amq.foo", "{}", 401, REFUSED),
+    ("PUT", "/queues/nope/x1", "{}", 404, {"error": "not_found", "reason": "vhost_not_found"}),
+    (
+        "PUT",
+        "/queues/shop/x4",
+        '{"durable":true,"node":"rabbit@nope"}',
+        400,
+        bad("Node rabbit@nope could not be contacted"),
+    ),
+    ("PUT", "/exchanges/shop/e1", "{}", 201, None),
+    ("PUT", "/exchanges/shop/e1", "{}", 204, None),
+    ("PUT", "/exchanges/shop/e1", '{"type":"bogus"}', 400, bad("unknown exchange type 'bogus'")),
+    ("PUT", "/exchanges/shop/e1", '{"type":5}', 400, bad("type is not a string")),
+    (
+        "PUT",
+        "/exchanges/shop/orders",
+        '{"type":"fanout"}',
+        400,
+        bad(
+            "inequivalent arg 'type' for exchange 'orders' in vhost 'shop': received 'fanout' but current is "
+            "'topic'"
+        ),
+    ),
+    ("PUT", "/exchanges/shop/amq.fred", '{"type":"fanout"}', 401, REFUSED),
+    ("PUT", "/exchanges/shop/amq.default", "{}", 401, REFUSED),
+    ("PUT", "/exchanges/nope/e7", "{}", 404, {"error": "not_found", "reason": "vhost_not_found"}),
+    ("DELETE", "/exchanges/shop/amq.direct", None, 401, REFUSED),
+    ("DELETE", "/exchanges/shop/amq.default", None, 401, REFUSED),
+    (
+        "DELETE",
+        "/exchanges/shop/orders?if-unused=true",
+        None,
+        400,
+        bad("exchange 'orders' in vhost 'shop' in use"),
+    ),
+    (
+        "DELETE",
+        "/exchanges/shop/e1?if-unused=maybe",
+        None,
+        400,
+        bad("if-unused is true or false, not 'maybe'"),
+    ),
+    ("DELETE", "/exchanges/shop/e1", None, 204, None),
+    ("DELETE", "/exchanges/shop/e1", None, 404, NO_OBJECT),
+    ("POST", "/bindings/shop/e/amq.topic/q/emails", '{"routing_key":"k","arguments":{"x-a":"b"}}', 201, None),
+    ("POST", "/bindings/shop/e/amq.topic/q/emails", '{"routing_key":"k","arguments":{"x-a":"b"}}', 201, None),
+    ("POST", "/bindings/shop/e/amq.topic/q/emails", "", 201, None),
+    ("POST", "/bindings/shop/e/amq.topic/e/orders", '{"routing_key":"k"}', 201, None),
+    (
+        "POST",
+        "/bindings/shop/e/nosuch/q/emails",
+        "{}",
+        404,
+        {"error": "not_found", "reason": "no exchange 'nosuch' in vhost 'shop'"},
+    ),
+    (
+        "POST",
+        "/bindings/shop/e/amq.topic/q/nosuch",
+        "{}",
+        404,
+        {"error": "not_found", "reason": "no queue 'nosuch' in vhost 'shop'"},
+    ),
+    ("POST", "/bindings/shop/e//q/emails", "{}", 401, REFUSED),
+    ("POST", "/bindings/shop/e/amq.default/q/emails", "{}", 401, REFUSED),
+    (
+        "POST",
+        "/bindings/shop/e/amq.topic/x/emails",
+        "{}",
+        400,
+        bad("a destination is a queue, q, or an exchange, e, not 'x'"),
+    ),
+    ("POST", "/bindings/nope/e/amq.topic/q/emails", "{}", 404, NO_OBJECT),
+    ("DELETE", "/bindings/shop/e/amq.topic/q/emails/~", None, 204, None),
+    ("DELETE", "/bindings/shop/e/amq.topic/q/emails/~", None, 404, NO_OBJECT),
+    ("DELETE", "/bindings/shop/e/amq.topic/q/emails/nope", None, 404, NO_OBJECT),
+    ("DELETE", "/bindings/shop/e/amq.topic/e/orders/k", None, 204, None),
+    ("DELETE", "/bindings/shop/e/amq.default/q/emails/emails", None, 401, REFUSED),
+    ("DELETE", "/queues/shop/emails/contents", None, 204, None),
+    ("DELETE", "/queues/shop/nope/contents", None, 404, NO_OBJECT),
+    ("DELETE", "/queues/shop/emails?if-empty=true", None, 204, None),
+    ("DELETE", "/queues/shop/emails?if-unused=true", None, 404, NO_OBJECT),
+    ("DELETE", "/queues/nope/x", None, 404, NO_OBJECT),
+    ("PATCH", "/queues/shop/x1", None, 405, None),
+    ("GET", "/queues/shop/x1/contents", None, 405, None),
+]
+
+
+async def test_recorded_answers(shop: World) -> None:
+    for method, path, body, status, expected in CALLS:
+        reply = await shop.call(method, "/api" + path, body=body)
+        assert reply.status == status, (method, path, body, reply)
+        if status < 300:
+            assert reply.body == b""
+        elif expected is not None:
+            assert reply.json == expected, (method, path, body)
+
+
+async def test_methods_of_a_path(shop: World) -> None:
+    async def allowed(path: str) -> str:
+        return str((await shop.call("OPTIONS", "/api" + path)).headers["allow"])
+
+    assert await allowed("/queues/shop/emails") == "HEAD, GET, PUT, DELETE, OPTIONS"
+    assert await allowed("/queues/shop/emails/contents") == "DELETE, OPTIONS"
+    assert await allowed("/bindings/shop/e/orders/q/emails") == "HEAD, GET, POST, OPTIONS"
+    assert await allowed("/bindings/shop/e/orders/q/emails/~") == "HEAD, GET, DELETE, OPTIONS"
+
+
+async def test_what_is_declared_is_as_over_amqp(shop: World) -> None:
+    """The same arguments, declared again by a client of AMQP, are equivalent; another type is not."""
+    wanted = {"durable": True, "arguments": {"x-a": 5, "s": "text", "deep": {"list": [1, True, 1.5]}}}
+    assert (await shop.call("PUT", "/api/queues/shop/q", body=json.dumps(wanted))).status == 201
+    found = await shop.get("/queues/shop/q")
+    assert (found["durable"], found["arguments"]) == (True, wanted["arguments"])
+    assert (await shop.call("PUT", "/api/queues/shop/q", body=json.dumps(wanted))).status == 204
+    connection = await shop.connect("shop")
+    try:
+        channel = await connection.channel()
+        queue = await channel.declare_queue("q", durable=True, arguments={**wanted["arguments"]})
+        assert queue.declaration_result.message_count == 0
+    finally:
+        await connection.close()
+
+
+async def test_binding_routes_and_its_location_names_it(shop: World) -> None:
+    table = {"routing_key": "de.# /ä~", "arguments": {"n": 1}}
+    reply = await shop.call(
+        "POST", "/api/bindings/shop/e/orders/q/orders.eu", body=json.dumps(table), Origin=shop.base
+    )
+    queue, _, key = reply.headers["Location"].partition("/")
+    assert queue == "orders.eu"
+    found = await shop.get(f"/bindings/shop/e/orders/q/orders.eu/{key.replace('%', '%25')}")
+    assert (found["routing_key"], found["arguments"]) == ("de.# /ä~", {"n": 1})
+    assert (
+        await shop.call("DELETE", f"/api/bindings/shop/e/orders/q/orders.eu/{key.replace('%', '%25')}")
+    ).status == 204
+    assert len(await shop.get("/bindings/shop/e/orders/q/orders.eu")) == 1
+
+
+async def test_purge_takes_what_is_ready(shop: World) -> None:
+    connection = await shop.connect("shop")
+    try:
+        channel = await connection.channel()
+        for _ in range(3):
+            await channel.default_exchange.publish(_message(), "orders.eu")
+        queue = await channel.get_queue("orders.eu")
+        assert await queue.get() is not None
+        assert (await shop.call("DELETE", "/api/queues/shop/orders.eu/contents")).status == 204
+        found = await shop.get("/queues/shop/orders.eu")
+        assert (found["messages_ready"], found["messages_unacknowledged"]) == (0, 1)
+    finally:
+        await connection.close()
+
+
+def _message() -> Any:
+    import aio_pika
+
+    return aio_pika.Message(b"x", delivery_mode=2)
+
+
+async def test_exclusive_queue_of_a_connection_is_locked(shop: World) -> None:
+    connection = await shop.connect("shop")
+    try:
+        channel = await connection.channel()
+        await channel.declare_queue("mine", exclusive=True)
+        for method, path in (("DELETE", ""), ("DELETE", "/contents"), ("PUT", "")):
+            reply = await shop.call(method, f"/api/queues/shop/mine{path}")
+            assert reply.status == 400
+            assert reply.json["reason"].startswith("cannot obtain exclusive access to locked queue 'mine'")
+    finally:
+        await connection.close()
+
+
+async def test_rights(shop: World) -> None:
+    """The caller's permissions hold as over AMQP; a tag alone opens no virtual host."""
+    shop.broker.users.set_permission("alice", "shop", configure="^a", write="", read="")
+    assert (await shop.call("PUT", "/api/queues/shop/a", "alice")).status == 201
+    for method, path, body in (
+        ("PUT", "/queues/shop/b", None),
+        ("PUT", "/exchanges/shop/b", None),
+        ("DELETE", "/queues/shop/emails", None),
+        ("DELETE", "/queues/shop/emails/contents", None),
+        ("DELETE", "/exchanges/shop/orders", None),
+        ("POST", "/bindings/shop/e/orders/q/emails", "{}"),
+        ("POST", "/bindings/shop/e/orders/e/amq.fanout", "{}"),
+        ("DELETE", "/bindings/shop/e/orders/q/orders.eu/eu.%2523", None),
+    ):
+        reply = await shop.call(method, "/api" + path, "alice", body=body)
+        assert (reply.status, reply.json) == (401, REFUSED), (method, path)
+    entry = {"error": "not_authorised", "reason": "User not authorised to access virtual host"}
+    for user in ("alice", "bob"):
+        reply = await shop.call("PUT", "/api/queues/staging/a", user)
+        assert (reply.status, reply.json) == (401, entry)
+    assert (await shop.call("PUT", "/api/queues/shop/a", "dave")).json["reason"] == "Not management user"
+    assert (await shop.call("PUT", "/api/queues/shop/a", None)).status == 401
+    assert "emails" in shop.broker.vhosts["shop"].queues
+
+
+async def test_a_page_of_another_site_changes_nothing(shop: World) -> None:
+    """A browser may have the password of HTTP Basic and send it along."""
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        reply = await shop.call("DELETE", "/api/queues/shop/emails", **headers)
+        assert reply.status == 403
+    assert "emails" in shop.broker.vhosts["shop"].queues
+
+
+async def test_body_is_bounded(shop: World) -> None:
+    body = json.dumps({"arguments": {"a": "x" * (1 << 20)}})
+    assert (await shop.call("PUT", "/api/queues/shop/big", body=body)).status == 413
+    deep = '{"arguments":' + '{"a":' * 100_000 + "1" + "}" * 100_001
+    assert (await shop.call("PUT", "/api/queues/shop/deep", body=deep)).status == 400
+    name = "n" * 256
+    assert (await shop.call("PUT", f"/api/queues/shop/{name}")).status == 400
+    half = json.dumps({"arguments": {"a": "\ud800"}})
+    assert (await shop.call("PUT", "/api/queues/shop/half", body=half)).status == 400
+
+
+async def test_reply_waits_until_the_change_is_stored(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = shop.broker.commits
+    monkeypatch.setattr(commits, "advance", lambda rev: None)
+    declaring = asyncio.ensure_future(shop.call("PUT", "/api/queues/shop/d", body='{"durable":true}'))
+    await asyncio.sleep(0.3)
+    assert not declaring.done()
+    monkeypatch.undo()
+    commits.advance(1 << 40)
+    assert (await declaring).status == 201
+
+
+async def test_a_store_that_fails_is_told(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = shop.broker.commits
+    monkeypatch.setattr(commits, "advance", lambda rev: None)
+    declaring = asyncio.ensure_future(shop.call("PUT", "/api/queues/shop/d", body='{"durable":true}'))
+    await asyncio.sleep(0.1)
+    commits.failed = OSError("no space left")
+    reply = await declaring
+    assert (reply.status, reply.json["reason"]) == (500, "no space left")
