@@ -12,7 +12,6 @@ import logging
 import os
 import resource
 import sys
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,6 +24,7 @@ from amqp_router.auth.mechanisms import MECHANISMS
 from amqp_router.auth.users import Users, first_definitions
 from amqp_router.channel.states import ChannelState
 from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegistry, count_boot
+from amqp_router.commits import Commits
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
@@ -62,52 +62,6 @@ FREE_SLICE = 10_000
 #: Seconds until a queue tries again to read messages after an error that passes.
 STALL_S = 0.5
 LOOPBACK = ("127.", "::1", "::ffff:127.")
-
-
-class Commits:
-    """Who waits for which revision of the definitions; revisions only rise, so first in is first out."""
-
-    def __init__(self) -> None:
-        self.committed = 0
-        #: Why nothing further is stored for now, or None.
-        self.failed: Exception | None = None
-        self._waiting: deque[tuple[int, Any]] = deque()
-
-    def wait(self, rev: int, waiter: Any) -> None:
-        """Call ``waiter.committed(rev)`` once ``rev`` is stored.
-
-        Raises:
-            InternalError: nothing is stored for now (541).
-        """
-        if self.failed is not None:
-            raise InternalError(str(self.failed))
-        self._waiting.append((rev, waiter))
-
-    def advance(self, rev: int) -> None:
-        """Everything up to ``rev`` is stored."""
-        self.committed = max(self.committed, rev)
-        waiting = self._waiting
-        late = []
-        while waiting:
-            wanted, waiter = waiting[0]
-            if wanted > rev:
-                # A reply may wait for an older revision than one queued before it.
-                late.append(waiting.popleft())
-                continue
-            waiting.popleft()
-            waiter.committed(rev)
-        waiting.extend(late)
-
-
-class LogRemoval:
-    """Waits for a queue's row to be gone before its log goes."""
-
-    def __init__(self, incarnation: str, catalog: Catalog) -> None:
-        self._incarnation = incarnation
-        self._catalog = catalog
-
-    def committed(self, rev: int) -> None:
-        self._catalog.forget(self._incarnation)
 
 
 class Broker:
@@ -157,8 +111,6 @@ class Broker:
         self._registry = StandaloneRegistry(self.identity.boot_id, self._post)
         self._queues: StandaloneQueues | None = None
         self._caches: dict[tuple[str, str], RouteCache] = {}
-        #: Durable queues whose definition is not committed yet.
-        self._unstored: list[Queue] = []
         #: None if it is switched off.
         self.routing: RoutingLogs | None = None
         self.sync: LogSync
@@ -184,7 +136,7 @@ class Broker:
         self.disk_watch.start()
         disk = RealDisk()
         self._queues = StandaloneQueues(self._registry, self.identity, count_boot(disk, self._data_dir))
-        self.definitions.on_committed = self._committed
+        self.definitions.on_committed = self.commits.advance
         self.definitions.on_failed = self._definitions_failed
         self.definitions.on_recovered = self._definitions_recovered
         self.definitions.start()
@@ -308,6 +260,7 @@ class Broker:
             account=self.budget,
         )
         self.vhosts[row.name] = vhost
+        self.commits.vhosts.append(vhost)
         routing = self.routing.open(row.name) if self.routing is not None else None
         if routing is not None:
             vhost.table.names = RouteNames(routing)
@@ -375,7 +328,7 @@ class Broker:
         vhost = queue.vhost.name
         if not incarnation:
             queue.incarnation = uuid4().hex
-            self._unstored.append(queue)
+            self.commits.queue_declared(queue)
             log = self.catalog.create(queue.incarnation, vhost, queue.name, queue.arguments)
         else:
             queue.incarnation = incarnation
@@ -421,38 +374,21 @@ class Broker:
             return
         assert self._queues is not None
         self._queues.forget(queue.incarnation)
-        removal = LogRemoval(queue.incarnation, self.catalog)
-        if rev <= self.commits.committed:
-            removal.committed(rev)
-        else:
-            self.commits.wait(rev, removal)
+        self.commits.queue_deleted(queue, rev, self.catalog)
 
     # -- definitions --------------------------------------------------------------------------------
-
-    def _committed(self, rev: int) -> None:
-        unstored = self._unstored
-        self._unstored = []
-        for queue in unstored:
-            if queue.definition_rev > rev:
-                self._unstored.append(queue)
-            elif not queue.deleted:
-                queue.definition_stored()
-        self.commits.advance(rev)
 
     def _definitions_failed(self, error: Exception) -> None:
         """Nothing can be declared for now: whoever waits must not believe it was."""
         self.event(logging.ERROR, "definitions cannot be stored", reason=error)
-        self.commits.failed = error
-        for queue in self._unstored:
-            if not queue.deleted:
-                queue.definition_failed(error)
+        self.commits.fail(error)
         for transport in self.registry:
             if any(channel.pending for channel in transport.machine.channels.values()):
                 transport.close(lambda machine: machine.close(InternalError(str(error))))
 
     def _definitions_recovered(self) -> None:
-        self.commits.failed = None
         self.event(logging.INFO, "definitions are stored again")
+        self.commits.recover()
 
     def _permissions_changed(self) -> None:
         for vhost in self.vhosts.values():

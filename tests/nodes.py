@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from amqp_router.auth.mechanisms import MECHANISMS
-from amqp_router.broker import Commits, LogRemoval
+from amqp_router.commits import Commits
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
@@ -23,9 +23,10 @@ from amqp_router.connection.pressure import Pressure
 from amqp_router.connection.ticker import Ticker
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
-from amqp_router.protocol.errors import AccessRefused, AMQPError, LoginRefused
+from amqp_router.protocol.errors import AccessRefused, AMQPError, InternalError, LoginRefused
 from amqp_router.protocol.tick import Tick
 from persistence.definitions.records import Change, Delete, DeleteBindings, Put, Row
+from persistence.errors import PersistenceError
 from persistence.log.catalog import Catalog
 from persistence.log.memory import MemoryBudget
 from persistence.log.sync import LogSync
@@ -51,8 +52,12 @@ class SimDefinitions:
         self.rows: dict[tuple[str, Any], Row] = {}
         self.pending: deque[list[Change]] = deque()
         self.committed = 0
+        #: Why nothing is stored for now, or None.
+        self.failed: PersistenceError | None = None
 
     def submit(self, changes: Any) -> int:
+        if self.failed is not None:
+            raise self.failed
         self.pending.append(list(changes))
         return self.committed + len(self.pending)
 
@@ -73,6 +78,7 @@ class SimDefinitions:
     def lose(self) -> None:
         """What is not stored is gone."""
         self.pending.clear()
+        self.failed = None
 
     def of_kind(self, kind: str) -> list[Any]:
         return [row for (row_kind, _), row in self.rows.items() if row_kind == kind]
@@ -168,7 +174,7 @@ class SimNode:
             self.unexpected,
             self.look_at_memory,
         )
-        self._unstored: list[Queue] = []
+        self.clients: list[Client] = []
         self._cache: RouteCache | None = None
         self.disk.make_directory("data")
         self.disk.sync_directory("")
@@ -182,6 +188,7 @@ class SimNode:
             account=self.budget,
         )
         self.vhosts = {"/": self.vhost}
+        self.commits.vhosts.append(self.vhost)
         self.lost_bindings = self.vhost.load(
             self.definitions.of_kind("exchange"),
             self.definitions.of_kind("queue"),
@@ -260,7 +267,25 @@ class SimNode:
 
     def commit(self, count: int = 1 << 30) -> None:
         """The next ``count`` submissions are stored and the loop hears of it."""
-        self.enter(self._committed, self.definitions.commit(count))
+        assert self.definitions.failed is None
+        self.enter(self.commits.advance, self.definitions.commit(count))
+
+    def fail_definitions(self, error: PersistenceError) -> None:
+        """Storing fails, and the loop hears of it; see ``Broker._definitions_failed``."""
+        self.definitions.failed = error
+        self.enter(self._definitions_failed, error)
+
+    def _definitions_failed(self, error: PersistenceError) -> None:
+        self.commits.fail(error)
+        for client in self.clients:
+            if any(channel.pending for channel in client.machine.channels.values()):
+                client.machine.close(InternalError(str(error)))
+
+    def heal_definitions(self) -> None:
+        """An attempt to store what was taken when storing failed succeeds, and the loop hears of it."""
+        self.definitions.failed = None
+        self.commit()
+        self.enter(self.commits.recover)
 
     def sync_once(self) -> None:
         """What the loop has ready, and one round for all that is dirty."""
@@ -275,7 +300,7 @@ class SimNode:
         """Everything that is to happen without time going by, happens."""
         for _ in range(1000):
             self.quiet()
-            if self.definitions.pending:
+            if self.definitions.pending and self.definitions.failed is None:
                 self.commit()
             elif self.work():
                 continue
@@ -298,7 +323,9 @@ class SimNode:
         self.quiet()
         self.catalog.stop()
         # The definition store stops last and tells of what it still had to store.
-        self._committed(self.definitions.commit())
+        if self.definitions.failed is not None:
+            self.definitions.lose()  # its last attempt fails too
+        self.commits.advance(self.definitions.commit())
         while self.worker.jobs:
             self.worker.run_one()
         # Page files end with the process.
@@ -327,7 +354,7 @@ class SimNode:
             queue.log = self.catalog.open(incarnation, "/", queue.name, queue.arguments)
         else:
             queue.log = self.catalog.create(queue.incarnation, "/", queue.name, queue.arguments)
-            self._unstored.append(queue)
+            self.commits.queue_declared(queue)
         queue.log.listener = queue
         if incarnation:
             queue.recovered()
@@ -336,20 +363,7 @@ class SimNode:
     def _queue_deleted(self, queue: Queue, rev: int) -> None:
         if queue.log is None:
             return
-        removal = LogRemoval(queue.incarnation, self.catalog)
-        if rev <= self.commits.committed:
-            removal.committed(rev)
-        else:
-            self.commits.wait(rev, removal)
-
-    def _committed(self, rev: int) -> None:
-        unstored, self._unstored = self._unstored, []
-        for queue in unstored:
-            if queue.definition_rev > rev:
-                self._unstored.append(queue)
-            elif not queue.deleted:
-                queue.definition_stored()
-        self.commits.advance(rev)
+        self.commits.queue_deleted(queue, rev, self.catalog)
 
     def queue(self, name: str) -> Queue:
         queue = self.vhost.queues[name]
@@ -375,6 +389,7 @@ class Client:
     def __init__(self, node: SimNode, *, frame_max: int = 131072, capabilities: bool = True) -> None:
         self.node = node
         self.machine = Machine(node, "127.0.0.1:1000", "127.0.0.1")
+        node.clients.append(self)
         self.machine.output.owner = self
         self.reading = True
         self.resumed = 0
@@ -503,6 +518,8 @@ class Client:
 
     def drop(self) -> None:
         """The socket is gone."""
+        if self in self.node.clients:
+            self.node.clients.remove(self)
         self.node.enter(self.machine.socket_gone)
 
 

@@ -13,7 +13,6 @@ may delete further exchanges. This happens in the same change, or later if the b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from amqp_router.protocol.errors import InternalError
 from persistence.definitions.records import Change, Delete, DeleteBindings, ExchangeRow
@@ -51,6 +50,8 @@ class Removals:
         self._bindings = bindings
         self._in_slices = in_slices
         self._submit = submit
+        #: Auto-delete exchanges that should have been deleted when the definition store refused.
+        self._overdue: dict[Exchange, None] = {}
         #: Pairs with a deleted end, and auto-delete exchanges that may have to be deleted. The last one is
         #: next.
         self._agenda: list[Pair | Exchange] = []
@@ -66,6 +67,8 @@ class Removals:
         if source.auto_delete and self._bindings.is_last(binding):
             return self.remove_end(source)
         rev = self._submit([Delete.of(binding.row(self._table.vhost))]) if binding.is_durable() else 0
+        if rev:
+            self._table.unstored.note_exchange(source.name, rev)
         self._bindings.remove(binding)
         source.unbind(binding)
         self._table.generation += 1
@@ -83,10 +86,19 @@ class Removals:
         self.spent = 0
         rev = self._take_out(end, rows)
         self._go_on()
+        self._go_on_in_slices()
+        return rev
+
+    def definitions_recovered(self) -> None:
+        """The definition store goes on: what it kept from going goes now."""
+        self._agenda += self._overdue
+        self._overdue = {}
+        self._go_on_in_slices()
+
+    def _go_on_in_slices(self) -> None:
         if self._agenda and not self._is_going_on:
             self._is_going_on = True
             self._in_slices(self._next_slice)
-        return rev
 
     def _next_slice(self) -> bool:
         self.spent = 0
@@ -122,8 +134,10 @@ class Removals:
     def _take_out_if_lonely(self, exchange: Exchange) -> None:
         if exchange.deleted or self._bindings.has_source(exchange):
             return
-        with suppress(InternalError):  # on refusal the exchange stays, as if it had never had a binding
+        try:
             self._take_out(exchange, ())
+        except InternalError:
+            self._overdue[exchange] = None
 
     def _take_out(self, end: End, rows: Sequence[Change]) -> int:
         """Remove ``end`` and what goes together with it, and put their bindings on the agenda."""
@@ -133,6 +147,8 @@ class Removals:
         rev = self._submit([*changes, *rows])
         for each in gone:
             away, here = self._bindings.take(each)
+            if rev:
+                self._note_unstored(each, here, rev)
             self._agenda += away
             self._agenda += here
             if isinstance(each, Exchange):
@@ -142,6 +158,19 @@ class Removals:
             if away or here or isinstance(each, Exchange):  # a reply queue without bindings changes no route
                 self._table.generation += 1
         return rev
+
+    def _note_unstored(self, end: End, here: list[Pair], rev: int) -> None:
+        unstored = self._table.unstored
+        if isinstance(end, Exchange):
+            unstored.note_exchange(end.name, rev)
+        else:
+            unstored.note_queue(end.name, rev)
+        if len(here) > ROWS_MAX:
+            unstored.note_many(rev)
+            return
+        for pair in here:
+            if pair.is_stored():
+                unstored.note_exchange(pair.source.name, rev)
 
     def _going(self, first: End, changes: list[Change]) -> dict[End, None]:
         """``first`` and the exchanges that go together with it. The changes to store are added to
@@ -161,6 +190,8 @@ class Removals:
             if len(here) > ROWS_MAX:
                 continue
             for source in [pair.source for pair in here if pair.source.auto_delete]:
+                if source.durable and not first.durable:
+                    continue  # it goes after it: an exclusive queue goes whatever the definition store says
                 if max(len(gone), len(changes)) > ROWS_MAX:
                     break
                 if source not in gone and not bindings.has_source(source, without=gone):

@@ -88,7 +88,10 @@ class VirtualHost:
         self.exchanges = self.table.exchanges
         self._definitions = definitions
         self._removals = Removals(self.table, self.bindings, in_slices=in_slices, submit=self._submit)
+        self._in_slices = in_slices
         self._make_queue = make_queue
+        #: Auto-delete queues that had to go when the definition store refused.
+        self._overdue: dict[QueueHandle, None] = {}
         self._owned: dict[Any, dict[QueueHandle, None]] = {}
         self._last_rev = 0
         self.exchanges[""] = DefaultExchange(self.queues)
@@ -104,6 +107,47 @@ class VirtualHost:
     def forget_routes(self) -> None:
         """Invalidate all cached routes, because permissions have changed."""
         self.table.generation += 1
+
+    # -- the definition store --------------------------------------------------------------------------
+
+    def definitions_stored(self, rev: int) -> None:
+        """Everything up to ``rev`` is stored."""
+        self.table.unstored.stored(rev)
+
+    def definitions_failed(self) -> None:
+        """Nothing is stored for now: no message is safe that passed over what may come back."""
+        self.table.unstored.failed()
+
+    def definitions_recovered(self) -> None:
+        """The store goes on: what it kept from going goes now."""
+        self.table.unstored.recovered()
+        self._removals.definitions_recovered()
+        if self._overdue:
+            self._in_slices(self._remove_overdue)
+
+    def last_consumer_left(self, queue: QueueHandle) -> bool:
+        """Remove ``queue``, which is an auto-delete one; False if the definition store refuses.
+
+        It goes when the store recovers then, unless it has a consumer again.
+        """
+        try:
+            self.remove_queue(queue)
+        except InternalError:
+            self._overdue[queue] = None
+            return False
+        return True
+
+    def _remove_overdue(self) -> bool:
+        """Remove some of the queues that had to go; True when that is done, or refused again."""
+        spent = 0
+        while self._overdue and spent < SLICE:
+            queue = self._overdue.popitem()[0]
+            spent += 1
+            if not queue.deleted and queue.is_unused():
+                if not self.last_consumer_left(queue):
+                    return True
+                spent += self._removals.spent
+        return not self._overdue
 
     # -- start -----------------------------------------------------------------------------------------
 

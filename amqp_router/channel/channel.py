@@ -25,7 +25,6 @@ from amqp_router.protocol import methods
 from amqp_router.protocol.errors import (
     UNIMPLEMENTED_METHOD,
     CommandInvalid,
-    InternalError,
     NotImplementedByServer,
     PreconditionFailed,
 )
@@ -196,11 +195,7 @@ class Channel:
         """Remove ``consumer`` from its queue; True if it was the last one and the queue was auto-deleted."""
         queue = consumer.queue
         if queue.remove_consumer(consumer) and queue.auto_delete and not queue.deleted:
-            try:
-                self.vhost.remove_queue(queue)
-            except InternalError:
-                return False  # the definition store refuses, so the queue stays for now
-            return True
+            return bool(self.vhost.last_consumer_left(queue))
         return False
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:

@@ -64,7 +64,7 @@ cdef class Publishing:
     cdef Py_ssize_t _publish_without_bcc(self, Route route, object content, ContentScan scan, unsigned int flags) except -1
     @cython.locals(run=Run)
     cdef void _wait(self, Route route, long long size)
-    @cython.locals(run=Run, queues=list, index=Py_ssize_t, queue=QueueHandle)
+    @cython.locals(run=Run, route=Route, queues=list, index=Py_ssize_t, queue=QueueHandle)
     cpdef void close_run(self)
     cpdef void run_done(self, Run run)
     @cython.locals(properties=bytes)

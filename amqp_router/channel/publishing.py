@@ -218,7 +218,11 @@ class Publishing:
                 flags |= _NOTED_REFUSED
             if entry.recorder.note(entry, size, flags):
                 entry.recorder.backlog.hold(self.inflow)
-        if persistent and taken and len(route.durable_queues) > 0:
+        if (
+            persistent
+            and taken
+            and (len(route.durable_queues) > 0 or (route.waits_for > 0 and self.confirming))
+        ):
             self._wait(route, size)
         elif self.confirming:
             if self.run is not None:
@@ -266,9 +270,12 @@ class Publishing:
         if run is None:
             return
         self.run = None
-        queues = self.run_route.durable_queues
+        route = self.run_route
         self.run_route = None
+        queues = route.durable_queues
         run.remaining = 1
+        if route.waits_for > 0 and run.first > 0 and not self.table.unstored.hold(run, route.waits_for):
+            route.waits_for = 0
         for index in range(len(queues)):
             queue: QueueHandle = queues[index]
             queue.await_durable(run)

@@ -28,9 +28,18 @@ from persistence.definitions.records import ROW_TYPES, Change, Snapshot
 #: shell.
 LOCK_WAIT_S = 30
 
-#: SQLite's passing errors: locked, no space, no file descriptor.
+#: SQLite's passing errors: locked, no space, no file descriptor, a failing disk. Another attempt is honest,
+#: even after a failed sync: SQLite has not counted the transaction's frames in, so it writes all of them
+#: again, at the same place of its WAL, before it syncs.
 PASSING_CODES = frozenset(
-    {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_PROTOCOL,
+    }
 )
 
 #: After a checkpoint a large WAL file (of a large import) is truncated to this size.
@@ -193,6 +202,8 @@ class Database:
             raise NotADefinitionStore(self.path, getattr(error, "orig", error)) from error
         except SQLAlchemyError as error:
             raise StoreFailed(self.path, error) from error
+        except MemoryError as error:
+            raise StoreFailed(self.path, "out of memory", passing=True) from error
 
 
 def _make_file(path: Path) -> None:

@@ -5,9 +5,10 @@ transaction, and then reports the rev up to which everything is stored. So a hun
 together share one sync, and one that arrives alone waits for one sync.
 
 Revs count up by one and are stored in their order; ``committed`` never passes a rev that is not stored. If a
-transaction fails with a passing error (no space, the file is locked), it is tried again, and no further
-change is accepted meanwhile. In the end it is stored, so memory and file agree. After any other failure
-nothing is stored any more, because later changes may depend on the lost ones.
+transaction fails with a passing error (no space, the file is locked, the disk fails), it is tried again, and
+no further change is accepted meanwhile. In the end it is stored, so memory and file agree. After any other
+failure (the file is damaged, another process has written to it) nothing is stored any more, because later
+changes may depend on the lost ones.
 """
 
 from __future__ import annotations

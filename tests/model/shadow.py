@@ -56,6 +56,12 @@ class ShadowQueue:
         self.is_declare_answered = False
         self.is_bind_answered = False
         self.deleted = False
+        #: The deletion is stored, so it does not come back.
+        self.is_removed = not durable
+        #: The revision of the definitions that stores the deletion.
+        self.removal_rev = 0
+        #: The definition store failed before it had it: until it has, nothing is taken.
+        self.is_refusing = False
         self.is_delete_answered = False
         self.failed = False
 
@@ -140,14 +146,30 @@ class Out:
 class Publish:
     """A publish that is to be confirmed."""
 
-    def __init__(self, targets: list[tuple[ShadowQueue, Entry]], *, refused: bool) -> None:
+    def __init__(
+        self, targets: list[tuple[ShadowQueue, Entry]], passed_over: list[ShadowQueue], *, refused: bool
+    ) -> None:
         self.targets = targets
+        #: Queues that it would go to if their deletion was undone by a crash.
+        self.passed_over = passed_over
         #: A target could not take it.
         self.refused = refused
+        #: The definition store failed before it had a target or a deletion.
+        self.is_unsafe = False
+
+    def depends_on_definitions(self) -> bool:
+        """Whether a failing definition store makes it unsafe."""
+        return not all(queue.is_removed for queue in self.passed_over) or any(
+            queue.is_refusing and entry.logged for queue, entry in self.targets
+        )
 
     def is_due(self) -> bool:
         """Whether nothing stands against an answer at the end of the tick."""
-        return self.refused or not any(entry.logged and not queue.deleted for queue, entry in self.targets)
+        if self.refused:
+            return True
+        if any(entry.logged and not (q.is_removed or q.is_refusing) for q, entry in self.targets):
+            return False
+        return self.is_unsafe or all(queue.is_removed for queue in self.passed_over)
 
 
 class ShadowChannel:

@@ -122,6 +122,14 @@ class NodeMachine(RuleBasedStateMachine):
     def declare(self, name: str) -> None:
         self.world.declare(name)
 
+    @rule(lasting=st.booleans())
+    def definitions_fail(self, lasting: bool) -> None:
+        self.world.fail_definitions(lasting=lasting)
+
+    @rule()
+    def definitions_heal(self) -> None:
+        self.world.heal_definitions()
+
     @rule(count=st.integers(1, 3))
     def commit(self, count: int) -> None:
         self.world.commit(count)

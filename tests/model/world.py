@@ -25,11 +25,13 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.message import JOINED_BYTES_MAX, SPILLED
+from persistence.definitions import QueueRow, StoreFailed
 from tests.model.shadow import Out, Publish, ShadowChannel, ShadowConsumer, ShadowQueue
 from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimDefinitions, SimNode, publish_frames
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
@@ -105,6 +107,8 @@ class World:
         self.boot += 1
         #: Whether the disk has failed in this life of the node.
         self.has_failed = False
+        #: Whether the definition store can store for now.
+        self.is_storing = True
         self.node = SimNode(
             self.disk, self.definitions, boot=self.boot, log_options=OPTIONS, memory_bytes=self.memory_bytes
         )
@@ -222,16 +226,28 @@ class World:
             publish = channel.unanswered.pop(number)
             if isinstance(method, m.BasicNack):
                 self.moves["(nack)"] += 1
-                assert publish.refused or any(queue.failed for queue, _ in publish.targets)
+                assert (
+                    publish.refused or publish.is_unsafe or any(queue.failed for queue, _ in publish.targets)
+                )
                 continue
             self.moves["(ack)"] += 1
             assert not publish.refused
+            assert not publish.is_unsafe
+            for queue in publish.passed_over:
+                assert queue.is_removed, f"confirmed past {queue.name}, which a crash brings back"
             for queue, entry in publish.targets:
-                if entry.logged and not queue.deleted:
-                    assert ("queue", ("/", queue.name)) in self.definitions.rows, (
-                        "confirmed before the definition"
-                    )
+                if entry.logged and not queue.is_removed:
+                    assert self._is_stored(queue), "confirmed before the definition"
                     entry.safe = True
+
+    def _is_stored(self, queue: ShadowQueue) -> bool:
+        row = self.definitions.rows.get(("queue", ("/", queue.name)))
+        return isinstance(row, QueueRow) and row.incarnation == queue.incarnation
+
+    def _note_stored(self) -> None:
+        """The store has gone on."""
+        for queue in [each for each in self.past.values() if each.durable]:
+            queue.is_removed = self.definitions.committed >= queue.removal_rev
 
     def _compare(self, queue: ShadowQueue) -> None:
         real = self.node.queue(queue.name)
@@ -269,6 +285,10 @@ class World:
         self.moves["declare"] += 1
         client, channel = self.admin.client, self.admin.channels[1]
         queue = self.queues.get(name)
+        if not self.is_storing and QUEUES[name] and (queue is None or queue.is_refusing):
+            self._refused(m.QueueDeclare(name, durable=True))
+            assert queue is not None or name not in self.node.vhost.queues
+            return
         if queue is None:
             client.send(m.QueueDeclare(name, durable=QUEUES[name]), m.QueueBind(name, FANOUT))
             queue = ShadowQueue(name, self.node.queue(name).incarnation, durable=QUEUES[name])
@@ -283,6 +303,10 @@ class World:
         self._absorb()
 
     def delete(self, name: str) -> None:
+        if name in self.queues and QUEUES[name] and not self.is_storing:
+            self.moves["delete that is refused"] += 1
+            self._refused(m.QueueDelete(name))
+            return  # it is there as it was: compared like all others
         queue = self.queues.pop(name, None)
         if queue is None:
             return
@@ -296,11 +320,12 @@ class World:
         queue.delete()
         self.past[queue.incarnation] = queue
         self.admin.client.send(m.QueueDelete(name))
+        queue.removal_rev = self.definitions.committed + len(self.definitions.pending)
         self._absorb()
 
     def purge(self, name: str) -> None:
         queue = self.queues.get(name)
-        if queue is None or queue.failed:
+        if queue is None or queue.failed or queue.is_refusing:
             return
         self.moves["purge"] += 1
         # On a consumer's channel: the admin's may have replies that wait.
@@ -312,10 +337,75 @@ class World:
 
     def commit(self, count: int) -> None:
         """The definition store finishes some of what was submitted, and the loop hears of it."""
-        if self.definitions.pending:
+        if self.definitions.pending and self.is_storing:
             self.moves["definitions stored"] += 1
-            self.node.commit(count)
-            self._absorb()
+            self._commit(count)
+
+    def _commit(self, count: int = 1 << 30) -> None:
+        # What is stored is known before the loop hears of it, and confirms what waited for it.
+        self.definitions.commit(count)
+        self._note_stored()
+        self.node.commit(0)
+        self._absorb()
+
+    def fail_definitions(self, *, lasting: bool) -> None:
+        """The next transaction of the definition store fails: once, or until ``heal_definitions``."""
+        if not self.is_storing:
+            return
+        self.moves["definitions fail" if lasting else "definitions fail once"] += 1
+        self.is_storing = False
+        for queue in self.queues.values():
+            queue.is_refusing = queue.durable and not self._is_stored(queue)
+        for queue in self.past.values():
+            queue.is_refusing = not queue.is_removed and not self._is_stored(queue)
+        for channel in self.publisher.channels.values():
+            for publish in channel.unanswered.values():
+                publish.is_unsafe = publish.is_unsafe or publish.depends_on_definitions()
+        self.node.fail_definitions(StoreFailed(Path("simulated"), "simulated", passing=True))
+        if self.admin.channels[1].expected:
+            self._admin_is_closed()
+        self._absorb()
+        if not lasting:
+            self.heal_definitions()
+
+    def heal_definitions(self) -> None:
+        """The definition store stores all that it had taken."""
+        if self.is_storing:
+            return
+        self.moves["definitions heal"] += 1
+        self.is_storing = True
+        for queue in (*self.queues.values(), *self.past.values()):
+            queue.is_refusing = False
+        self.definitions.failed = None
+        self.definitions.commit()
+        self._note_stored()
+        self.node.heal_definitions()
+        self._absorb()
+        self._compare_with_store()
+
+    def _compare_with_store(self) -> None:
+        """All is stored: memory and store have the same."""
+        vhost = self.node.vhost
+        rows = {(row.name, row.incarnation) for row in self.definitions.of_kind("queue")}
+        assert rows == {(q.name, q.incarnation) for q in vhost.queues.values() if q.durable}
+        keys = {row.key for row in self.definitions.of_kind("binding")}
+        assert keys == {each.row("/").key for each in vhost.bindings if each.is_durable()}
+
+    def _refused(self, method: m.Method) -> None:
+        """The definition store refuses what the admin asks for."""
+        self.admin.client.send(method)
+        self._admin_is_closed()
+        self._absorb()
+
+    def _admin_is_closed(self) -> None:
+        """The admin's connection is closed for what cannot be stored, and it comes back."""
+        self.node.quiet()
+        assert self.admin.client.take()[-1].method.reply_code == 541  # type: ignore[attr-defined]
+        self._answers = []
+        self.admin.client.drop()
+        self.admin.client.machine.state = ConnectionState.CLOSED
+        self.node.quiet()
+        self.admin.connect(self.node)
 
     # -- publishing -----------------------------------------------------------------------------------
 
@@ -334,9 +424,16 @@ class World:
                 targets = [queue for queue in self.queues.values() if queue.is_bound]
             else:
                 targets = [self.queues[key]] if key in self.queues else []
+            passed_over = []
+            if is_persistent:
+                passed_over = [
+                    queue
+                    for queue in self.past.values()
+                    if not queue.is_removed and (key == queue.name or (key == "*" and queue.is_bound))
+                ]
             if method.mandatory:
                 channel.expected.append(m.BasicReturn(312, "NO_ROUTE", "", key))
-            self._published(channel, targets, body, route, is_persistent)
+            self._published(channel, targets, passed_over, body, route, is_persistent)
         self.publisher.client.feed(b"".join(data))
         self._absorb()
 
@@ -344,6 +441,7 @@ class World:
         self,
         channel: ShadowChannel,
         targets: list[ShadowQueue],
+        passed_over: list[ShadowQueue],
         body: bytes,
         route: tuple[str, str],
         persistent: bool,
@@ -351,10 +449,11 @@ class World:
         taken = [
             (queue, queue.publish(self.serial, body, route, persistent=persistent))
             for queue in targets
-            if not queue.failed
+            if not queue.failed and not queue.is_refusing
         ]
         if channel.confirming:
-            publish = Publish(taken, refused=len(taken) < len(targets))
+            publish = Publish(taken, passed_over, refused=len(taken) < len(targets))
+            publish.is_unsafe = not self.is_storing and publish.depends_on_definitions()
             channel.unanswered[channel.next_sequence] = publish
             channel.next_sequence += 1
 
@@ -549,7 +648,9 @@ class World:
     def settle_down(self) -> None:
         """Everything is synced and stored; nobody waits any more."""
         self.moves["settle down"] += 1
+        self.heal_definitions()
         self._settle_down()
+        self._compare_with_store()
         for peer in self.peers:
             for channel in peer.channels.values():
                 assert not channel.unanswered, f"no confirm for {list(channel.unanswered)}"
@@ -558,6 +659,8 @@ class World:
             queue.harden()
 
     def _settle_down(self) -> None:
+        if self.is_storing:
+            self._commit()
         self.node.settle()
         self.node.sleep(0.3)
         self.node.settle()
@@ -668,7 +771,8 @@ class World:
         self.moves["power fails before the loop hears"] += 1
         while self.node.work():
             pass
-        self.definitions.commit(1)
+        if self.is_storing:
+            self.definitions.commit(1)
         self._lose_power(seed)
         self._reopen(clean=False)
 
@@ -726,7 +830,7 @@ class World:
         self.queues = {}
         for incarnation, row in rows.items():
             before = known[incarnation]
-            fresh = self._recovered(before, clean=clean and not before.failed and not before.deleted)
+            fresh = self._recovered(before, clean=clean)
             fresh.is_bound = row.name in bound
             fresh.is_declare_answered = True
             fresh.is_bind_answered = fresh.is_bound
@@ -740,6 +844,7 @@ class World:
 
     def _recovered(self, before: ShadowQueue, *, clean: bool) -> ShadowQueue:
         """Compare what a log gave back with what it must, may and must not."""
+        is_as_left = clean and not before.failed and not before.deleted
         queue = self.node.queue(before.name)
         messages, _ = queue.log.read(0, queue.log.end, 1 << 20, 1 << 30)
         fresh = ShadowQueue(before.name, before.incarnation, durable=True)
@@ -752,17 +857,17 @@ class World:
             assert message.body() == entry.body
             assert message.route == b"".join(bytes([len(name)]) + name.encode() for name in entry.route)
             is_redelivered = bool(message.flags & 2)
-            if clean:
+            if is_as_left:
                 assert not entry.settled, f"{where} was settled before the clean stop"
                 assert is_redelivered == entry.redelivered, f"redelivered flag of {where} is wrong"
-            else:
+            elif not clean or before.failed:
                 assert is_redelivered, f"{where} is not marked after a crash"
             kept = fresh.publish(serial, entry.body, entry.route, persistent=True)
             kept.redelivered = is_redelivered
             kept.safe = True  # it was read from the disk and synced by recovery
         assert fresh.ready == sorted(set(fresh.ready)), "the order is lost"
         for serial, entry in before.entries.items():
-            if entry.logged and not entry.settled and (entry.safe or clean):
+            if entry.logged and not entry.settled and (entry.safe or is_as_left):
                 assert serial in fresh.entries, f"{serial} in {before.name} was confirmed and is lost"
         return fresh
 
@@ -856,7 +961,12 @@ def step(world: World, random: Random, busy: str) -> None:
         world.declare(name)
     elif choice < 0.70:
         world.commit(random.randint(1, 3))
-    elif choice < 0.705:
+    elif choice < 0.71:
+        if world.is_storing:
+            world.fail_definitions(lasting=random.random() < 0.7)
+        else:
+            world.heal_definitions()
+    elif choice < 0.715:
         world.select_confirms()
     elif choice < 0.80:
         world.work()

@@ -95,6 +95,46 @@ def test_what_the_store_refuses_leaves_memory_as_it_was(
     assert shape(vhost) != before
 
 
+def test_what_had_to_go_when_the_store_refused_goes_when_it_recovers(
+    vhost: VirtualHost, definitions: FakeDefinitions
+) -> None:
+    """Auto-delete queues and exchanges; those that are in use again stay."""
+    used, unused = (queue(vhost, name, durable=True, auto_delete=True) for name in ("used", "unused"))
+    for name in ("lonely", "bound"):
+        vhost.declare_exchange(name, "direct", durable=True, auto_delete=True)
+        queue(vhost, f"to {name}", exclusive=True, owner=ME)
+        bind(vhost, f"to {name}", name, "k")
+    definitions.error = PersistenceError("full")
+    vhost.definitions_failed()
+    assert not vhost.last_consumer_left(used)
+    assert not vhost.last_consumer_left(unused)
+    # What is not stored itself goes whatever the store says.
+    assert not vhost.remove_exclusive_queues(ME, 10)
+    assert list(vhost.queues) == ["used", "unused"]
+    assert {"lonely", "bound"} <= vhost.exchanges.keys()
+    definitions.error = None
+    used.consumers[object()] = None
+    vhost.bind_exchange("amq.direct", "bound", "k", {})
+    vhost.definitions_recovered()
+    assert list(vhost.queues) == ["used"]
+    assert "bound" in vhost.exchanges
+    assert "lonely" not in vhost.exchanges
+    assert [row.name for row in definitions.of_kind("queue")] == ["used"]
+    assert [row.name for row in definitions.of_kind("exchange")] == ["bound"]
+
+
+def test_refused_again_while_it_catches_up(vhost: VirtualHost, definitions: FakeDefinitions) -> None:
+    both = [queue(vhost, name, durable=True, auto_delete=True) for name in ("a", "b")]
+    for _ in range(2):
+        definitions.error = PersistenceError("full")
+        assert [vhost.last_consumer_left(each) for each in both] == [False, False]
+        vhost.definitions_recovered()
+        assert list(vhost.queues) == ["a", "b"]
+    definitions.error = None
+    vhost.definitions_recovered()
+    assert not vhost.queues
+
+
 # -- exchanges --------------------------------------------------------------------------------------
 
 

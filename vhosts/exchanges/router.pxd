@@ -24,6 +24,7 @@ cdef class RoutingTable:
     cdef public dict exchanges
     cdef public object names
     cdef public RecentUnroutable unroutable
+    cdef public object unstored
     cpdef RouteEntry default_entry(self, Route route)
 
 
@@ -41,6 +42,7 @@ cdef class Route:
     cdef public bint has_bcc
     cdef public bint cacheable
     cdef public unsigned long long generation
+    cdef public unsigned long long waits_for
 
 
 cdef class RouteCache:

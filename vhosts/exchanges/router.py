@@ -26,6 +26,7 @@ from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
 from vhosts.exchanges.sender_selected import further_keys
 from vhosts.exchanges.walk import Walk
 from vhosts.queues.handle import QueueHandle
+from vhosts.unstored import Unstored
 
 if TYPE_CHECKING:
     from persistence.log.routing_log import RouteEntry
@@ -53,7 +54,7 @@ class RoutingTable:
     it.
     """
 
-    __slots__ = ("default_routes", "exchanges", "generation", "names", "unroutable", "vhost")
+    __slots__ = ("default_routes", "exchanges", "generation", "names", "unroutable", "unstored", "vhost")
 
     def __init__(self) -> None:
         #: Name of the virtual host.
@@ -66,6 +67,8 @@ class RoutingTable:
         self.names: RouteNames | None = None
         #: The last publishes that reached no queue.
         self.unroutable = RecentUnroutable()
+        #: Removals that a crash would undo.
+        self.unstored = Unstored()
 
     def default_entry(self, route: Route) -> RouteEntry | None:
         """Set the routing-log entry of the route to a queue by its name, if there is a routing log."""
@@ -91,6 +94,7 @@ class Route:
         "route",
         "routing_key",
         "single",
+        "waits_for",
     )
 
     def __init__(self) -> None:
@@ -120,6 +124,8 @@ class Route:
         self.cacheable = False
         #: The route may be reused while the routing table has this generation; 0: never.
         self.generation = 0
+        #: The revision of the definitions that stores the removals it depends on; 0 if there are none.
+        self.waits_for = 0
 
 
 class RouteCache:
@@ -273,6 +279,8 @@ class RouteCache:
         route.mandatory = flags & _MANDATORY != 0
         route.has_bcc = walk.has_bcc
         route.generation = walk.generation
+        if table.unstored.rev:
+            route.waits_for = walk.waits_for()
         if table.names is not None:
             route.entry = table.names.entry(
                 exchange_name, route.route, route.queues, walk.matched, table.generation

@@ -33,4 +33,5 @@ cdef class Walk:
     @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, seen=dict)
     cdef bint _follow(self) except -1
     cdef object _leave(self)
+    cpdef unsigned long long waits_for(self) except? 0
     cpdef Py_ssize_t units(self) except -1

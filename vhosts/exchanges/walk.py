@@ -152,6 +152,11 @@ class Walk:
             self._seen[alternate] = None
             self._to_visit.append(alternate)
 
+    def waits_for(self) -> int:
+        """The revision that stores the removals its route depends on; 0 if there are none."""
+        rev: int = self._table.unstored.rev_for(self._seen, self._message.keys)
+        return rev
+
     def units(self) -> int:
         """The cost of the last turn, in enqueues."""
         return self.looks // _LOOKS_PER_UNIT

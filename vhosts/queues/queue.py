@@ -235,7 +235,7 @@ class Queue(QueueHandle):
     def await_durable(self, run: Run) -> None:
         """Call ``run.settled`` once everything published so far is below the high watermark."""
         log = self.log
-        if self.deleted:
+        if self.deleted and (log is None or log.deleted):
             return
         if self.refusing:
             run.remaining += 1
@@ -712,19 +712,25 @@ class Queue(QueueHandle):
     def delete(self, rev: int) -> int:
         """Delete the queue now; its log is removed once revision ``rev`` is committed.
 
-        Consumers are cancelled. Publishers that still wait are answered as if their messages were durable.
-        Returns how many messages were ready.
+        Consumers are cancelled. Publishers that still wait go on waiting for the log or for ``rev``: before
+        one of them is on disk, a crash would bring the queue back without their messages. Returns how many
+        messages were ready.
         """
         count = self.message_count()
         self.deleted = True
-        waiting = self.waiting
-        while waiting:
-            waiting.popleft()[1].settled(False)
         self._cancel_consumers()
         self._drop_ready()
         if self.on_deleted is not None:
             self.on_deleted(self, rev)
+        else:
+            self.removal_stored()
         return count
+
+    def removal_stored(self) -> None:
+        """No start will bring the queue back: publishers that still wait are answered as settled."""
+        waiting = self.waiting
+        while waiting:
+            waiting.popleft()[1].settled(False)
 
 
 def _offset(message: Message) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import stat
 import threading
@@ -330,6 +331,25 @@ def test_a_full_disk_passes(store: DefinitionStore, loop: Loop, monkeypatch: pyt
     assert [row.name for row in store.snapshot().queues] == ["q"]
     assert len(told) == 2
     assert told[1] == "recovered"
+    wait(store, loop, store.submit([Put(queue("after"))]))
+
+
+def test_a_disk_that_fails_for_a_while(store: DefinitionStore, loop: Loop, path: Path) -> None:
+    """SQLite's own error for a write that fails; a limit of file sizes is one that a test can raise again."""
+    wait(store, loop, store.submit([Put(queue("before"))]))
+    failures: list[Exception] = []
+    store.on_failed = failures.append
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.with_name(path.name + "-wal").stat().st_size, hard))
+    try:
+        rev = store.submit([Put(queue("q", "x" * 100_000)), Delete.of(queue("before"))])
+        loop.run_until(lambda: store.failed is not None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "disk I/O error; it is tried again" in str(failures[0])
+    wait(store, loop, rev)
+    assert store.failed is None
+    assert [row.name for row in store.snapshot().queues] == ["q"]
     wait(store, loop, store.submit([Put(queue("after"))]))
 
 
