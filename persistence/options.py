@@ -15,41 +15,42 @@ class LogOptions:
     batch_bytes_max: int = 256 * 1024
     #: One index entry per this many bytes of segment.
     index_interval_bytes: int = 64 * 1024
-    #: A round up to this size is written and synced without the worker thread.
+    #: A round of at most this size is written and synced without the worker thread.
     quick_bytes_max: int = 64 * 1024
-    #: The most logs of such a round.
+    #: Such a round has at most this many logs.
     quick_logs_max: int = 16
-    #: Directories and files of so many new logs are made in one round, the others' in the next ones.
+    #: A round makes the directories and files of at most this many new logs; others wait for the next rounds.
     new_logs_per_round: int = 4
-    #: The most logs of one round: each is sealed on the event loop, and the next round waits for all.
+    #: Largest number of logs in one round: each is sealed on the event loop, and the next round waits for
+    #: all.
     logs_per_round_max: int = 64
-    #: Deleted logs removed in one go of the worker.
+    #: Deleted logs removed by one job of the worker.
     removals_per_job: int = 4
-    #: From so many recovered logs on that are not known to be durable, their whole file system is synced.
+    #: If at least this many recovered logs are not known to be durable, their whole file system is synced.
     sync_all_logs_min: int = 32
     #: Bytes of one read of a segment.
     read_bytes: int = 256 * 1024
     #: A log dirty only with settles is synced at the latest after this.
     settle_delay_ms: int = 200
-    #: More dirty logs than this in one round go through the commit journal.
+    #: A round with more dirty logs than this uses the commit journal ...
     journal_logs_min: int = 1
-    #: ... unless they have more bytes than this each: a journal writes everything twice.
+    #: ... unless they have more bytes than this each, because a journal writes everything twice.
     journal_log_bytes_max: int = 64 * 1024
     #: The journal begins a new file at this size.
     journal_bytes_max: int = 16 * 1024 * 1024
-    #: Logs of an old journal file synced per round, and how long an idle journal waits for that.
+    #: Logs of an old journal file that are synced in each round, and how long an idle journal waits for that.
     journal_syncs_per_round: int = 4
     journal_idle_ms: int = 1000
-    #: Segments without live messages are dropped when nothing has happened to their log for this long.
+    #: Segments without live messages are dropped when their log has been idle for this long ...
     idle_roll_s: float = 60.0
-    #: ... from ``clean_bytes_min`` of them on.
+    #: ... or for this long, if they have at least ``clean_bytes_min``.
     idle_roll_large_s: float = 3.0
-    #: A closed segment is rewritten when its live messages are fewer than this part of its records.
+    #: A closed segment is rewritten if fewer than this part of its records are live messages ...
     clean_live_ratio: float = 0.25
-    #: ... and it has at least this many bytes; about this many are gone through in one slice.
+    #: ... and it has at least this many bytes. One slice processes about this many.
     clean_bytes_min: int = 1024 * 1024
     clean_slice_bytes: int = 256 * 1024
-    #: Transient messages beyond the memory budget go on in a new file at this size.
+    #: At this size a page file of transient messages is followed by a new one.
     page_bytes_max: int = 16 * 1024 * 1024
     #: Files kept open for writing, and as many for reading.
     descriptors_max: int = 256

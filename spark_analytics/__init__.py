@@ -1,12 +1,12 @@
-"""Reads the broker's logs as tables, for Spark and plain Arrow. Needs nothing of the broker but its files.
+"""Reads the broker's logs as tables, with Spark or plain Arrow. It needs only the broker's files.
 
     spark = spark_analytics.session()
     spark.read.format("amqp_router").option("path", "data").load().groupBy("exchange").count().show()
     spark_analytics.routing_stats(spark, "data").per_queue().show()
     table = spark_analytics.read_arrow("data", table="messages", columns="queue,offset,headers,body")
 
-Options, tables and columns: docs/analytics.md. What is named here is loaded when it is first used, so that
-the command line does without Spark until it needs it.
+Options, tables and columns are in docs/analytics.md. The names below are imported when they are first used,
+so that the command line loads Spark only if it needs it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .snapshot import end_offsets_of, take_snapshot
 
 logger = logging.getLogger(__name__)
 
-#: Batches are not put together beyond this: with bodies a few rows can be large.
+#: Batches are not joined beyond this size. With bodies, a few rows can be large.
 _JOINED_BYTES_MAX = 8 << 20
 
 
@@ -56,7 +56,7 @@ def end_offsets(path: str | os.PathLike[str], table: str = "routing") -> str:
 
 
 def read_split(split: Split, options: ReadOptions, selection: Selection, schema: Any) -> Iterator[Any]:
-    """Record batches of a split's pieces with the columns of ``schema``; small ones are put together.
+    """Record batches of a split's pieces with the columns of ``schema``; small ones are joined.
 
     Raises:
         CorruptLog, FormatVersionError, DataLoss: see there.
@@ -108,10 +108,10 @@ def _read(split: Split, options: ReadOptions, selection: Selection, schema: Any)
 
 
 def _as_is(file: int, log: LogRef, piece: Piece, options: ReadOptions) -> Piece:
-    """The piece, or where its offsets stand in a segment that was rewritten since.
+    """The piece, adapted to its segment if that was rewritten since.
 
     Raises:
-        DataLoss: it was rewritten, so some of its rows are gone, and the option says that this is an error.
+        DataLoss: it was rewritten, so rows are missing, and ``failOnDataLoss`` makes this an error.
     """
     status = os.fstat(file)
     if status.st_ino == piece.inode:
@@ -122,7 +122,7 @@ def _as_is(file: int, log: LogRef, piece: Piece, options: ReadOptions) -> Piece:
 
 
 def _names(log: LogRef, piece: Piece, options: ReadOptions) -> Names | None:
-    """The names of the piece's segment; None if retention took them between the two files."""
+    """The names of the piece's segment; None if retention removed the segment meanwhile."""
     path = segment_path(log.directory, piece.base)
     try:
         return read_names(log.directory, piece.base)
@@ -135,7 +135,7 @@ def _names(log: LogRef, piece: Piece, options: ReadOptions) -> Names | None:
 
 
 def _teller(path: str, log: LogRef, options: ReadOptions) -> LeftOut | None:
-    """What is told of damage that is left out; None where it is an error."""
+    """The function that logs damage that is left out; None if damage is an error."""
     return None if options.fail_on_data_loss else partial(_left_out, path, log)
 
 

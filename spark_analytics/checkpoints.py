@@ -1,7 +1,7 @@
-"""Which segments a queue's log had at its last checkpoint: the only witness of a closed segment's end.
+"""The segments of a queue's log at its last checkpoint, the only record of where a closed segment ends.
 
-A segment is removed (all its messages are settled) only after a checkpoint that no longer lists it is
-durable. So what the newest checkpoint lists is promised, and behind the last one it lists nothing is removed.
+A segment (whose messages are all settled) is removed only after a checkpoint without it is durable. So every
+segment that the newest checkpoint lists must exist, and no segment after them has been removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class NodeCheckpoint:
         self._logs: dict[tuple[str, int], tuple[int, int, Listed]] | None = None
 
     def newest(self, log_id: str, partition: int, directory: str) -> Listed | None:
-        """What the newer of this file and the partition's own checkpoint lists; None if neither knows it."""
+        """The list in the newer one of this file and the partition's own checkpoint; None if neither has the
+        log.
+        """
         if self._logs is None:
             self._logs = _read(self._path)
         key = log_id, partition
@@ -38,7 +40,7 @@ class NodeCheckpoint:
 
 
 def _read(path: str) -> dict[tuple[str, int], tuple[int, int, Listed]]:
-    """(recovery offset, time written, segments) by log and partition; a damaged file says nothing."""
+    """(recovery offset, time written, segments) by log and partition; empty if the file is damaged."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -60,7 +62,7 @@ def _read(path: str) -> dict[tuple[str, int], tuple[int, int, Listed]]:
 
 
 class _Reader:
-    """Walks the part of each log; FORMAT.md, "Checkpoint"."""
+    """Reads the part of each log (FORMAT.md, "Checkpoint")."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

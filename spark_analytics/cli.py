@@ -1,6 +1,7 @@
-"""``amqp-router analytics``: routing statistics in the terminal, and whether Spark works here.
+"""``amqp-router analytics``: routing statistics in the terminal, and a check whether Spark works here.
 
-Nothing of the extra ``analytics`` is imported before a command runs, so that the broker does without it.
+The packages of the extra ``analytics`` are imported only when a command runs, because the broker runs without
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .java import prepare
 from .terminal import shown, shown_json, shown_lines, size_text
 
 OK, FAILED, USAGE, UNAVAILABLE = 0, 1, 2, 3
-#: A file or a pipe gets whole names, however long.
+#: In a file or a pipe names are not broken, however long they are.
 _WIDTH_OF_FILES = 10_000
 TABLES = ("exchange", "key", "queue", "hour", "unroutable")
 _TITLES = {
@@ -112,7 +113,11 @@ def _positive(text: str) -> int:
 
 
 def require(*modules: str) -> None:
-    """Raises ``MissingExtra`` that names what to install unless all of these packages are there."""
+    """Check that all of these packages are installed.
+
+    Raises:
+        MissingExtra: one is not; the text says what to install.
+    """
     from .doctor import requirement  # noqa: PLC0415
 
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
@@ -136,7 +141,7 @@ def run_doctor(args: argparse.Namespace) -> int:
 
 
 def _reported(act: Any) -> int:
-    """Run; errors that a user can do something about are one line on standard error."""
+    """Run ``act``. Errors that a user can correct become one line on standard error."""
     try:
         return int(act())
     except (MissingExtra, NoJava) as error:
@@ -153,7 +158,7 @@ def _complain(text: str, code: int) -> int:
 def _doctor(args: argparse.Namespace) -> int:
     from .doctor import examine  # noqa: PLC0415
 
-    is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # not by rich, which may be missing
+    is_coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # without rich, which may be missing
     green, red, plain = ("\x1b[32m", "\x1b[1;31m", "\x1b[0m") if is_coloured else ("", "", "")
     bad = 0
     for finding in examine(args.data_dir, install_java=not args.no_install):
@@ -192,7 +197,7 @@ def _stats(args: argparse.Namespace) -> int:
 
 
 class _SparkFailed(Exception):
-    """Something that is no error of ours; the text has the end of Java's log."""
+    """Spark failed, not this package. The text has the end of Java's log."""
 
 
 def _by_spark(args: argparse.Namespace) -> dict[str, Any]:
@@ -226,10 +231,10 @@ def _by_arrow(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """What is wrong with the arguments or the data, before that costs a start of Spark; bytes to read.
+    """Check the arguments and the data before Spark is started; returns the bytes of log to read.
 
     Raises:
-        AnalyticsError: something is.
+        AnalyticsError: something is wrong with them.
     """
     from .small import log_bytes  # noqa: PLC0415
 
@@ -266,7 +271,7 @@ _FLAGS = {
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """The data source's options as the flags have them."""
+    """The data source's options that the flags set."""
     given = {"vhosts": args.vhost, "startingTimestamp": args.since, "endingTimestamp": args.until}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -306,7 +311,7 @@ def _figures(args: argparse.Namespace, stats: Any, totals: Any, rows_of: Any) ->
 
 
 def _plain(row: Any) -> dict[str, Any]:
-    """A row by name; its times, which Spark gives in this machine's zone and without saying so, as UTC."""
+    """A row as a dict, with its times in UTC. Spark gives them in this machine's zone without a mark."""
     return {
         name: value.astimezone(UTC) if isinstance(value, datetime) else value
         for name, value in row.asDict().items()
@@ -350,7 +355,7 @@ def _print(figures: dict[str, Any], titles: dict[str, str], top: int) -> None:
         for column in rows[0]:
             values = [row[column] for row in rows]
             is_figure = isinstance(values[0], int | datetime)
-            # In a narrow window names are broken, figures and headings never.
+            # In a narrow window names are broken, but never figures and headings.
             shown = [column, *(_cell(column, value) for value in values if is_figure)]
             width = max(map(len, shown))
             justify: Any = "right" if isinstance(values[0], int) else "left"

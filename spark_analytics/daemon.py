@@ -1,8 +1,8 @@
-"""The process that Spark forks its Python workers from, with everything imported that our tasks need.
+"""The process from which Spark forks its Python workers. It has imported everything that our tasks need.
 
-Set as ``spark.python.daemon.module`` by ``session``. Spark's own daemon imports anew in every worker, and
-each worker's collection after every task walks all of it; imported before the fork and frozen, both cost
-nothing: with Unix sockets a task costs 20 to 25 ms instead of 60 to 87.
+``session`` sets it as ``spark.python.daemon.module``. With Spark's own daemon every worker imports the
+modules again, and its garbage collection after every task visits all of their objects. Here they are imported
+before the fork and frozen. With Unix sockets a task costs 20 to 25 ms instead of 60 to 87.
 """
 
 from __future__ import annotations

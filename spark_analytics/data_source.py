@@ -1,7 +1,7 @@
-"""The Spark data source ``amqp_router``: options and snapshot at load, splits at planning, rows in the tasks.
+"""The Spark data source ``amqp_router``: takes a snapshot at load, plans splits, and reads rows in the tasks.
 
-Spark makes one object at ``load()``, pickles it, and revives it for every query, so the snapshot that is
-taken at load is the one that every later query of that table reads.
+Spark makes one object at ``load()``, pickles it, and unpickles it for every query. So every query of a table
+reads the snapshot that was taken at its load.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ except ImportError as error:
 class AmqpRouterSource(DataSource):
     """``spark.read.format("amqp_router")``.
 
-    ``cores`` is how many tasks the session runs at once, as ``register`` knows; 0 = as this machine has.
+    ``cores`` is the number of tasks that the session runs at once, set by ``register``; 0 = cores of this
+    machine.
     """
 
     cores = 0
@@ -53,13 +54,13 @@ class AmqpRouterSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for one query."""
         _check_schema(schema, self._asked)
-        logs, self._logs = self._logs, []  # or every task would get the whole snapshot with its reader
-        # Without pushFilters: Spark would reuse a plan with pushed filters for other scans of the same table,
-        # whose filters differ (docs/spark-pushdown.md). Options narrow what is read.
+        logs, self._logs = self._logs, []  # otherwise every task would get the whole snapshot with its reader
+        # There is no pushFilters, because Spark would reuse a plan with pushed filters for other scans of the
+        # same table with other filters (docs/spark-pushdown.md). Options narrow what is read.
         return Reader(logs, self._asked, schema, self.cores)
 
     def streamReader(self, schema: StructType) -> NoReturn:
-        """Not there: batch reads only."""
+        """Refuse: only batch reads are supported."""
         raise AnalyticsError(
             "amqp_router cannot be read as a stream yet; read it with spark.read, "
             "and go on from spark_analytics.end_offsets(path) with option startingOffsets"
@@ -67,11 +68,11 @@ class AmqpRouterSource(DataSource):
 
 
 def _ours(options: MutableMapping[str, str]) -> dict[str, str]:
-    """The options, ``load([a, b])`` as the one that we have for it.
+    """The options, with the paths of ``load([a, b])`` as ``logdirs``.
 
     Raises:
-        OptionError: this is a CREATE TABLE, recognised by what Spark adds then. Its SELECT would come without
-            any option (Spark 4.3, for sources in Python).
+        OptionError: this is a CREATE TABLE, recognised by the options that Spark adds. A SELECT from such a
+            table would have no options (Spark 4.3, for sources in Python).
     """
     ours = dict(options)
     if "provider" in ours and "owner" in ours:
@@ -93,16 +94,16 @@ class Reader(DataSourceReader):
         self._options = options
         self._cores = cores
         self._selection: Selection = options.selection
-        #: The names as the user's schema writes them; ours are in small letters.
+        #: The names as in the user's schema; ours are in small letters.
         self._names = schema.fieldNames()
         self._schema: Any = arrow_schema(pick(options.table, self._names))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks get: all but the snapshot."""
+        """The state for the tasks: everything except the snapshot."""
         return {**self.__dict__, "_logs": []}
 
     def partitions(self) -> list[InputPartition]:
-        """One per split; Spark calls ``read`` with a None if there is none."""
+        """One partition for each split. If there is none, Spark calls ``read`` with a None."""
         return [
             InputPartition(split) for split in plan(self._logs, self._options, self._selection, self._cores)
         ]
@@ -119,7 +120,7 @@ class Reader(DataSourceReader):
 
 
 def _check_schema(schema: StructType, options: ReadOptions) -> None:
-    """A schema given by the user must name our columns with our types.
+    """Check that a schema given by the user names our columns with our types.
 
     Raises:
         OptionError: it does not.

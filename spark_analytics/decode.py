@@ -1,7 +1,7 @@
-"""Windows of routing batches to Arrow, with numpy alone: the work per record is a handful of array steps.
+"""Decodes windows of routing batches to Arrow with numpy: a handful of array operations for all records.
 
-A record is a run of equal events; a row is an event. Everything up to the last step works on records, so
-a million equal messages cost a few hundred records' work and the copying out.
+A record is a run of equal events; a row is an event. All steps except the last work on records, so a million
+equal messages cost the work of a few hundred records and the copying of the rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Records:
         """(length of each record's piece of a heap, bytes of each batch's heap) from cumulative ends.
 
         Raises:
-            CorruptLog: ends that fall within a batch.
+            CorruptLog: the ends do not rise within a batch.
         """
         ends = self.rows[field].astype(np.int64)
         lengths = np.diff(ends, prepend=0)
@@ -72,7 +72,7 @@ class Records:
         return b"".join([data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
 
     def check_length(self, heaps: Any) -> None:
-        """Records and heaps fill their batches exactly, or it is an error."""
+        """Check that records and heaps fill their batches exactly."""
         ends = np.array(self.window.starts, np.int64) + self.window.headers["length"]
         wrong = np.flatnonzero(self.heaps + heaps != ends)
         if len(wrong):
@@ -176,7 +176,8 @@ def _expanded(records: Any, firsts: Any, counts: Any, most: int) -> Iterator[tup
         begin = np.maximum(starts, low)
         repeats = np.minimum(ends[a:b], high) - begin
         index = np.repeat(np.arange(a, b), repeats)
-        # A row's offset: its place among all rows, moved by as much as its record's first row is.
+        # A row's offset is its place among all rows, plus the distance of its record's first offset from its
+        # first place.
         yield records[index], np.arange(low, high) + (firsts[a:b] - starts)[index - a]
 
 
@@ -197,7 +198,7 @@ def _routing_columns(
         own = (flags & layout.EVENT_SAME_KEY) == 0
         if own.all():
             return taken(keys)
-        # A record with the key of the one before stands for the last one that has its own.
+        # A record without a key of its own has the key of the last record before it that has one.
         source = np.maximum.accumulate(np.where(own, np.arange(records.total), 0))
         return lambda index, _: keys.take(pa.array(source[index]))
 

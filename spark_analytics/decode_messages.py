@@ -1,4 +1,4 @@
-"""Windows of MESSAGES batches to Arrow. Heaps that no wanted column needs are not even copied."""
+"""Decodes windows of MESSAGES batches to Arrow. Heaps that no wanted column needs are not copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .properties import PROPERTIES, PropertyColumns
 from .schema import arrow_type
 from .segments import Piece, Window
 
-#: ``priority`` stands in the record already.
+#: ``priority`` is in the record too, and taken from there.
 _FROM_PROPERTIES = {name for name, _, _ in PROPERTIES} - {"priority"}
 _ARROW_BYTES_MAX = (1 << 31) - 1
 
@@ -59,11 +59,11 @@ def decode_messages(
 
 
 def _taken(values: Any) -> Take:
-    """A column of an Arrow array, one value per record; not copied where all of a range are wanted."""
+    """A column of an Arrow array, one value per record. A contiguous range is not copied."""
 
     def make(index: Any, _: Any) -> Any:
         first, count = int(index[0]), len(index)
-        # Each record is one row here, so that rising places without a gap are a range.
+        # Each record is one row here, so rising indices without a gap are a range.
         is_range = int(index[-1]) - first + 1 == count
         return values.slice(first, count) if is_range else values.take(pa.array(index))
 
@@ -71,7 +71,7 @@ def _taken(values: Any) -> Take:
 
 
 class _Decoder:
-    """Columns of one window; each heap and each derived column is made once, when it is asked for."""
+    """Columns of one window. Each heap and each derived column is made once, when it is first used."""
 
     def __init__(self, window: Window, log: LogRef) -> None:
         self.log = log
@@ -93,8 +93,8 @@ class _Decoder:
     def _route_pieces(self) -> tuple[Any, Any]:
         """An array of four values per distinct route, and the first of them for each record.
 
-        A piece of the heap is length, exchange, length, routing key: cut at these places, the second and the
-        fourth value are what is wanted. An empty piece is the route of the record before.
+        A piece of the heap is length, exchange, length, routing key. The second and the fourth value are the
+        wanted ones. An empty piece means the route of the record before.
         """
         if self._routes is not None:
             return self._routes

@@ -1,7 +1,7 @@
 """Finds the data directories and their logs, and checks that every log with a mark is there.
 
-What the file ``synced`` has a mark for must be there: a log whose folder or ``log.json`` is gone would
-otherwise be fewer rows without a word. A log that was deleted meanwhile has no mark when it is read again.
+Every log with a mark in the file ``synced`` must exist. Otherwise a missing folder or ``log.json`` would give
+fewer rows without an error. A log that was deleted meanwhile has no mark when the marks are read again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _LISTED_MAX = 20
 
 
 class Node(NamedTuple):
-    """A data directory; ``id`` was made once by its broker and goes with the data."""
+    """A data directory. Its broker made ``id`` once, and it belongs to the data."""
 
     id: str
     directory: str
 
 
 class Described(NamedTuple):
-    """What ``log.json`` says of a log; ``queue`` is empty for a routing log."""
+    """The description of a log in ``log.json``; ``queue`` is empty for a routing log."""
 
     id: str
     directory: str
@@ -40,11 +40,11 @@ class Described(NamedTuple):
 
 
 def find_nodes(names: tuple[str, ...]) -> list[Node]:
-    """The data directories, each once however it is named.
+    """The data directories, each once, also if it is named several times.
 
     Raises:
         NotADataDirectory, FormatVersionError: see there.
-        OptionError: two of them are copies of one, whose rows would count twice.
+        OptionError: two of them are copies of one directory, so its rows would count twice.
     """
     places: dict[tuple[int, int], str] = {}
     nodes: dict[str, Node] = {}
@@ -63,7 +63,7 @@ def find_nodes(names: tuple[str, ...]) -> list[Node]:
 
 
 def discover(node: Node, table: str) -> list[Described]:
-    """The logs of a table, by their id."""
+    """The logs of a table, in the order of their ids."""
     root = log_root(node, table)
     found = []
     for log_id in _listed(root):
@@ -82,10 +82,10 @@ def log_root(node: Node, table: str) -> str:
 
 
 def check_promised(node: Node, found: list[Described], marks: Marks | None, options: ReadOptions) -> None:
-    """Is every log of the table that has a mark there?
+    """Check that every log of the table with a mark exists.
 
     Raises:
-        IncompleteDirectory: one is not, and still has its mark when that is read again.
+        IncompleteDirectory: one does not, and still has its mark when the marks are read again.
         OSError: the marks cannot be read.
     """
     absent = list(_absent(node, found, marks, options))
@@ -93,7 +93,7 @@ def check_promised(node: Node, found: list[Described], marks: Marks | None, opti
         return
     again = read_marks(node.directory) if marks is not None else None
     for key, path, text in absent:
-        # Marks go before the files of a deleted log.
+        # The mark of a deleted log is removed before its files.
         if marks is None or again is None or key in again:
             promised = again[key].end if again is not None and key in again else 0
             raise IncompleteDirectory(path, promised, text)
@@ -102,10 +102,11 @@ def check_promised(node: Node, found: list[Described], marks: Marks | None, opti
 def _absent(
     node: Node, found: list[Described], marks: Marks | None, options: ReadOptions
 ) -> Iterator[tuple[tuple[str, int], str, str]]:
-    """(key of the mark, path, what is wrong) of logs that are not there."""
+    """(key of the mark, path, what is wrong) of each missing log."""
     root = log_root(node, options.table)
     if marks is None:
-        # Nothing is promised, but a folder with segments is no queue that is just being made.
+        # Without marks nothing is promised. But a folder with segments cannot be a queue that is just being
+        # made.
         described = {log.id for log in found}
         for log_id in _listed(root):
             if log_id not in described and glob.glob(os.path.join(glob.escape(root), log_id, "*", "*.log")):
@@ -130,7 +131,7 @@ def _absent(
 
 
 def wanted(log: Described, options: ReadOptions) -> bool:
-    """Do the options let it through?"""
+    """Whether the options select the log."""
     selection = options.selection
     if selection.vhosts is not None and log.vhost not in selection.vhosts:
         return False
@@ -138,16 +139,16 @@ def wanted(log: Described, options: ReadOptions) -> bool:
 
 
 def check_names(nodes: Iterable[Node], found: list[Described], options: ReadOptions) -> None:
-    """Is there anything of each name that the options give?
+    """Check that the virtual hosts, queues and partitions named by the options exist.
 
     Raises:
-        OptionError: a virtual host, queue or partition does not exist; the text has the nearest that does.
+        OptionError: one does not; the text has the nearest name.
     """
     selection = options.selection
     for vhost in sorted(selection.vhosts or ()):
         known = {log.vhost for log in found}
         if vhost not in known:
-            # It may have logs of the other kind alone.
+            # It may have only logs of the other table.
             known |= {
                 log.vhost
                 for node in nodes
@@ -171,7 +172,7 @@ def check_names(nodes: Iterable[Node], found: list[Described], options: ReadOpti
 
 
 def unknown(option: str, what: str, name: str, known: set[str]) -> str:
-    """The text of the error for a name that nothing has; ``what`` is the kind of thing."""
+    """The error text for an unknown name; ``what`` is the kind of thing."""
     text = f"option {option!r}: there is no {what} {name!r}"
     listing = "these logs name none" if not known else nearest(name, sorted(known), _LISTED_MAX)
     return f'{text}; {listing} (a name with a comma or a blank at its ends is written as JSON: ["a,b"])'
@@ -180,7 +181,7 @@ def unknown(option: str, what: str, name: str, known: set[str]) -> str:
 def _directories(names: tuple[str, ...]) -> list[str]:
     found: list[str] = []
     for given in names:
-        # Spark makes file:/x of /x, users write file:///x.
+        # Spark turns /x into file:/x, and users write file:///x.
         name = "/" + given.removeprefix("file:").lstrip("/") if given.startswith("file:/") else given
         if "://" in name:
             raise NotADataDirectory(f"{name}: only folders of the local file system (or mounted) can be read")
@@ -198,7 +199,8 @@ def read_stamp(directory: str) -> str:
     """The node id of a data directory.
 
     Raises:
-        NotADataDirectory, FormatVersionError: no broker's data is there, or another version's.
+        NotADataDirectory, FormatVersionError: it is not a broker's data directory, or has another format
+        version.
     """
     advice = "name the folder given to `amqp-router serve --data-dir`"
     if not os.path.isdir(directory):
@@ -230,7 +232,7 @@ def _listed(directory: str) -> list[str]:
 
 
 def _description(directory: str) -> dict[str, Any] | None:
-    """``log.json``; None if there is none (yet)."""
+    """The content of ``log.json``; None if there is none (yet)."""
     path = os.path.join(directory, layout.DESCRIPTION)
     try:
         with open(path, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""``amqp-router analytics doctor``: is everything there that Spark needs, down to a one-row job?"""
+"""``amqp-router analytics doctor``: checks everything that Spark needs, and runs a one-row job."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from . import java
 from .errors import AnalyticsError
+from .terminal import size_text
 
-#: What of each package is known to work: the lowest version, and the first that is not known.
+#: Versions of each package that are known to work: the lowest one, and the first one not tried.
 VERSIONS = {
     "numpy": ("2", "3"),
     "pyarrow": ("17", "27"),
@@ -22,12 +23,12 @@ VERSIONS = {
     "rich": ("13", "16"),
     "matplotlib": ("3.8", "4"),
 }
-#: Only pictures need it.
+#: Needed only for pictures.
 OPTIONAL = "matplotlib"
 
 
 class Finding(NamedTuple):
-    """One thing looked at; ``advice`` says what to do if it is not right."""
+    """The result of one check; ``advice`` says what to do if it is not right."""
 
     what: str
     right: bool
@@ -36,7 +37,7 @@ class Finding(NamedTuple):
 
 
 def examine(path: str | None, *, install_java: bool = True) -> Iterator[Finding]:
-    """Look at one thing after the other; stops where the next would only fail for the same reason."""
+    """Do one check after the other. Stops if the next one would fail for the same reason."""
     yield Finding("python", True, f"{platform.python_version()} at {sys.executable}")
     missing = False
     for name in [name for name in VERSIONS if name != OPTIONAL]:
@@ -68,7 +69,7 @@ def _package(name: str) -> Finding:
 
 
 def requirement(name: str) -> str:
-    """What to ask pip for."""
+    """The requirement to pass to pip."""
     low, above = VERSIONS[name]
     return f"{name}>={low},<{above}"
 
@@ -93,7 +94,7 @@ def _data(path: str) -> Finding:
         for table in ("routing", "messages"):
             logs = take_snapshot(parse_options({"path": path, "table": table}))
             size = sum(segment.size for log in logs for segment in log.segments)
-            parts.append(f"{table}: {len(logs)} partitions, {size / 1e6:.1f} MB")
+            parts.append(f"{table}: {len(logs)} partitions, {size_text(size)}")
     except (AnalyticsError, OSError) as error:
         return Finding("data", False, path, str(error))
     return Finding("data", True, f"{os.path.abspath(path)}; {'; '.join(parts)}")
@@ -128,14 +129,14 @@ def _tried(what: str, act: Callable[[], str], advice: str) -> Finding:
 
 
 def _ask_executor(spark: Any) -> str:
-    """What a worker says of itself; fails if it cannot import us."""
+    """A worker's description of itself; fails if the worker cannot import this package."""
 
     def report(_: int) -> str:
         import spark_analytics.decode  # noqa: PLC0415 - in the worker
 
         return f"{sys.executable} with {spark_analytics.decode.__file__}"
 
-    # Not mapInArrow, which asks for pandas.
+    # Not mapInArrow, which needs pandas.
     return f"import us: {spark.sparkContext.parallelize([0], 1).map(report).first()}"
 
 
@@ -147,7 +148,7 @@ def _one_row(spark: Any, path: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The text of an error of ours out of what Spark makes of it, else the first line."""
+    """The text of our error inside of Spark's error, or else the first line."""
     text = str(error)
     ours = re.findall(r"^(?:\S+\.)?spark_analytics\.errors\.\w+: (.*)$", text, re.MULTILINE)
     return str(ours[-1]) if ours else (text.strip().splitlines() or [type(error).__name__])[0]

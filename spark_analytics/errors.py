@@ -1,4 +1,4 @@
-"""What can go wrong when logs are read as tables. Every text says what to do, or where the bytes stand."""
+"""Errors of reading logs as tables. Every text says what to do, or which bytes are wrong."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class OptionError(AnalyticsError, ValueError):
 
 
 class NotADataDirectory(AnalyticsError):
-    """The path does not exist, or holds nothing of the broker's."""
+    """The path does not exist, or is not a broker's data directory."""
 
 
 class FormatVersionError(AnalyticsError):
-    """The files are of another format version than this reader knows; the text names both."""
+    """The files have another format version than this reader knows; the text names both."""
 
     def __init__(self, path: str, found: object, known: object) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class CorruptLog(AnalyticsError):
 
 
 class IncompleteDirectory(AnalyticsError):
-    """A log that the file ``synced`` promises is not there, wholly or in part."""
+    """A log that the file ``synced`` promises is missing, wholly or in part."""
 
     def __init__(self, path: str, promised: int, text: str) -> None:
         super().__init__(

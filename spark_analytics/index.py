@@ -1,7 +1,7 @@
-"""From an offset or a time to a byte of a segment, and where a segment may be cut: its sparse index.
+"""The sparse index of a segment: finds the position of an offset or a time, and where a segment may be cut.
 
-The broker writes the index file when it leaves a segment; for the one it still writes to there is an older
-one or none, and the rest is walked, header by header.
+The broker writes the index file when it closes a segment. The active segment has an older index file or none,
+and the rest is read header by header.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DTYPE = record_dtype(layout.INDEX_FIELDS, layout.INDEX_ENTRY_SIZE)
 
 
 class Entry(NamedTuple):
-    """A batch begins at ``position``: its base offset, its time (see ``SegmentIndex``)."""
+    """The base offset and time (see ``SegmentIndex``) of the batch at ``position``."""
 
     position: int
     offset: int
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 class SegmentIndex:
-    """Entries of one segment, the first one always its beginning.
+    """Entries of one segment. The first one is always its beginning.
 
     Times are milliseconds since the segment's first batch; one that did not fit is 2**32 - 1.
     """
@@ -46,13 +46,13 @@ class SegmentIndex:
         return self.entries[max(bisect_right(self._offsets, offset) - 1, 0)]
 
     def after_offset(self, offset: int) -> Entry | None:
-        """The first entry at or above an offset: what is below it ends there."""
+        """The first entry at or above an offset; lower offsets end there."""
         at = bisect_left(self._offsets, offset)
         return self.entries[at] if at < len(self.entries) else None
 
     def at_time(self, start_us: int) -> Entry:
-        """The last entry that surely begins before a time; everything from that time on is behind it."""
-        # One millisecond less: the index has them rounded.
+        """The last entry that surely begins before a time; everything from that time on comes after it."""
+        # One millisecond less, because times in the index are rounded.
         rel_ms = min((start_us - self.first_ts) // 1000 - 1, layout.U32_MAX)
         return self.entries[max(bisect_left(self._times, rel_ms) - 1, 0)]
 
@@ -66,7 +66,7 @@ def first_time(path: str) -> int:
     """The time of a segment's first batch.
 
     Raises:
-        CorruptLog: no batch begins there.
+        CorruptLog: the segment does not begin with a batch.
         FileNotFoundError: it was removed.
     """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -79,10 +79,10 @@ def first_time(path: str) -> int:
 
 
 def load_index(directory: str, segment: Segment) -> SegmentIndex:
-    """The index of a segment's durable bytes: its file as far as it goes, the rest by walking the headers.
+    """The index of a segment's durable bytes: from its index file, and for the rest from the batch headers.
 
     Raises:
-        CorruptLog: the walk meets a bad batch.
+        CorruptLog: a batch header is bad.
         FileNotFoundError: the segment was removed.
     """
     path = os.path.join(directory, layout.file_name(segment.base, layout.LOG_SUFFIX))
@@ -121,7 +121,9 @@ def _stored(path: str, segment: Segment) -> list[Entry]:
 
 
 def _fits(path: str, entry: Entry) -> bool:
-    """Does a batch with the entry's base offset begin at its position? Not in a segment rewritten since."""
+    """Whether a batch with the entry's base offset begins at its position. It does not if the segment was
+    rewritten.
+    """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.pread(file, layout.HEADER_SIZE, entry.position)
@@ -133,7 +135,7 @@ def _fits(path: str, entry: Entry) -> bool:
 
 
 def _walk(path: str, segment: Segment, first_ts: int, entries: list[Entry]) -> None:
-    """Append an entry per interval behind the last one."""
+    """Append an entry for each interval after the last entry."""
     last = entries[-1]
     expected = last.offset
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

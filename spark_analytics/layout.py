@@ -1,7 +1,7 @@
-"""The on-disk layout as far as a reader needs it: FORMAT.md in ``persistence/log`` is its description.
+"""The on-disk layout, as far as readers need it. ``persistence/log/FORMAT.md`` describes it.
 
-Executors get this package without the broker's, so the numbers stand here a second time; a test compares
-them with those the broker writes by. All integers are little-endian.
+Executors get this package without the broker's packages, so the numbers are repeated here. A test compares
+them with the broker's. All integers are little-endian.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 from struct import Struct
 from zlib import crc32
 
-#: The stamp of a data directory, and the layout it may name.
+#: The stamp file of a data directory, and the layout number that this reader knows.
 STAMP = "amqp-router.json"
 DATA_LAYOUT = 1
 
@@ -25,10 +25,10 @@ NAME_DIGITS = 20
 
 # --- batches ----------------------------------------------------------------------------------------------
 BATCH_MAGIC = b"ARLB"
-#: What finds the next batch and says whether it is wanted: magic, version, record_size, length, kind,
-#: attributes, payload crc, records, last offset delta, base offset, header crc.
+#: The header fields used to find and select batches: magic, version, record_size, length, kind, attributes,
+#: payload crc, records, last offset delta, base offset, header crc.
 BATCH_HEADER = Struct("<4sHHIHHII12xI8xQ12xI")
-#: What decoders need: name, numpy type and place.
+#: The header fields that decoders need: name, numpy type and place.
 HEADER_FIELDS = (
     ("length", "<u4", 8),
     ("records", "<u4", 20),
@@ -110,7 +110,9 @@ CHECKPOINT_SEGMENT = Struct("<QQQII")
 
 
 def mark_id(log_id: str) -> str:
-    """The id under which a log has its mark: its directory's name, or if that is no id of ours, its hash."""
+    """The id of a log in the file ``synced``: its directory's name, or the hash of it if it is not 16 bytes
+    in hex.
+    """
     try:
         number = bytes.fromhex(log_id)
     except ValueError:
@@ -119,17 +121,17 @@ def mark_id(log_id: str) -> str:
 
 
 def routing_partition(exchange: str, partitions: int) -> int:
-    """The partition in which the events of an exchange stand."""
+    """The partition with the events of an exchange."""
     return crc32(octets(exchange)) % partitions
 
 
 def octets(name: str) -> bytes:
-    """A name as on the wire; octets that are no UTF-8 stand in it as lone surrogates."""
+    """The octets of a name on the wire. Octets that are not UTF-8 are lone surrogates in ``name``."""
     return name.encode("utf-8", "surrogateescape")
 
 
 def text(name: str) -> str:
-    """A name as a table shows it: octets that are no UTF-8 become U+FFFD."""
+    """A name as tables show it: octets that are not UTF-8 become U+FFFD."""
     return octets(name).decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""The names file beside a segment of a routing log: what its route numbers stand for."""
+"""The ``.names`` file of a routing log's segment: the meaning of its route numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import CorruptLog, FormatVersionError
 
 
 class Names:
-    """Exchange and queues of each route of one segment, as columns to take from."""
+    """Exchange and queues of each route of one segment, as Arrow columns."""
 
     def __init__(self, exchanges: list[str], queues: list[list[str]], fanouts: list[int]) -> None:
         self.count = len(exchanges)
@@ -25,7 +25,8 @@ class Names:
         self.queue_names = queues
         self.exchange = pa.array(exchanges, pa.string())
         self.queues = pa.array(queues, pa.list_(pa.field("element", pa.string())))
-        # Not the number of names: reply queues share one, and very many are not all named.
+        # Not the number of names: reply queues share a name, and a very large route does not name all its
+        # queues.
         self.fanout = np.array(fanouts, np.int32)
 
     def wanted(self, exchanges: Iterable[str] | None, queues: Iterable[str] | None) -> Any:
@@ -41,10 +42,10 @@ class Names:
 
 
 def read_names(directory: str, base: int) -> Names:
-    """Every whole entry; a torn one at the end belongs to no durable batch.
+    """Read every complete entry. A torn one at the end belongs to no durable batch.
 
     Raises:
-        CorruptLog: the file is missing, or no names file of that segment.
+        CorruptLog: the file is missing, or is not the names file of that segment.
         FormatVersionError: another version wrote it.
     """
     path = os.path.join(directory, layout.file_name(base, layout.NAMES_SUFFIX))
@@ -74,7 +75,7 @@ def read_names(directory: str, base: int) -> Names:
         entry = json.loads(data[payload:end])
         at = end
         if not isinstance(entry, dict):
-            # A name or a binding for routes to refer to, and no route itself.
+            # A name or a binding to which routes refer, not a route.
             texts[number] = layout.text(entry) if isinstance(entry, str) else ""
             exchanges.append("")
             queues.append([])

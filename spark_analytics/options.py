@@ -1,6 +1,6 @@
-"""The options of a read: every one is checked here, and an unknown one is an error that names the nearest.
+"""The options of a read. All are checked here; for an unknown one the error names the nearest.
 
-Names follow Spark's Kafka source where it has the same thing. Values come as text from Spark, or as plain
+Names are those of Spark's Kafka source where it has the same option. Values are strings from Spark, or plain
 Python values from ``read_arrow``.
 """
 
@@ -18,7 +18,7 @@ from .schema import Column, columns_of, nearest, pick
 EARLIEST, LATEST = -2, -1
 VERIFY = ("all", "tail", "none")
 
-#: Name, default as shown, meaning; the user's table in docs/analytics.md is this one.
+#: Name, default as shown, meaning; docs/analytics.md has the same table.
 OPTIONS: dict[str, tuple[str, str]] = {
     "path": ("", "data directory of a broker"),
     "logdirs": ("", "several data directories: comma list, or JSON list; `*`, `?` and `[...]` match names"),
@@ -55,7 +55,7 @@ Offsets = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows are wanted; None = no limit. Times are microseconds, ``end`` and ``below`` are exclusive."""
+    """The wanted rows; None = no limit. Times are in microseconds; ``end_us`` is exclusive."""
 
     vhosts: frozenset[str] | None = None
     exchanges: frozenset[str] | None = None
@@ -67,7 +67,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What was asked for, checked."""
+    """The checked options."""
 
     directories: tuple[str, ...]
     table: str
@@ -86,7 +86,7 @@ def parse_options(options: Mapping[str, Any]) -> ReadOptions:
     """Check and convert; names match without regard to case.
 
     Raises:
-        OptionError: an unknown option, or a value that does not fit; the text says what would.
+        OptionError: an option is unknown, or a value is invalid; the text says what is valid.
     """
     given: dict[str, Any] = {}
     for name, value in options.items():
@@ -129,7 +129,9 @@ def parse_options(options: Mapping[str, Any]) -> ReadOptions:
 
 
 def _names(given: Mapping[str, Any], name: str) -> list[str] | None:
-    """A comma list, a JSON list, or a Python list of texts; an empty text is one empty name."""
+    """The names in a comma list, a JSON list, or a Python list of strings. An empty string is one empty
+    name.
+    """
     value = given.get(name)
     if value is None:
         return None

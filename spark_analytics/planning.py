@@ -1,8 +1,8 @@
-"""From a snapshot to splits: which bytes of which segments one task reads.
+"""Plans a read: divides the segments of a snapshot into splits, one for each task.
 
-Logs, whole segments and parts of segments that cannot hold a wanted row are left out: by virtual host,
-queue, partition and exchange, by offset, by time. What is left is packed into few large splits, for a
-task costs Spark 20 to 90 ms whatever it reads.
+Logs, segments and parts of segments that cannot hold a wanted row are left out, by virtual host, queue,
+partition, exchange, offset and time. The rest is packed into few large splits, because every task costs Spark
+20 to 90 ms, whatever it reads.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
 from .segments import Piece
 from .snapshot import Log, Segment, log_text
 
-#: Less than this is not worth another task ...
+#: A split is not made smaller than this, because a task costs more.
 SPLIT_BYTES_LEAST = 8 << 20
-#: ... and opening a file counts as much as reading this.
+#: Opening a file counts as much as reading this many bytes.
 FILE_COST_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class LogRef:
-    """What a task needs to know of a log."""
+    """The part of a log's data that a task needs."""
 
     node: str
     directory: str
@@ -41,20 +41,20 @@ class LogRef:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One task's work: pieces in order of log and offset; ``Piece.log`` counts into ``logs``."""
+    """The work of one task: pieces in the order of log and offset. ``Piece.log`` is an index of ``logs``."""
 
     logs: tuple[LogRef, ...]
     pieces: tuple[Piece, ...]
 
 
 def plan(logs: list[Log], options: ReadOptions, selection: Selection, cores: int = 0) -> list[Split]:
-    """The splits of a read; none if nothing is wanted.
+    """The splits of a read; none if no row is wanted.
 
-    ``selection`` is that of the options, narrowed by what else is known. ``cores`` 0 = those of this machine.
+    ``selection`` is that of the options, possibly narrowed. ``cores`` 0 = those of this machine.
 
     Raises:
-        DataLoss: offsets that were asked for, or that the snapshot had, are gone (``failOnDataLoss``).
-        OptionError: offsets are named that do not exist yet.
+        DataLoss: offsets named by the options, or in the snapshot, are gone (``failOnDataLoss``).
+        OptionError: the options name offsets that do not exist yet.
         CorruptLog: a segment does not begin with a batch.
     """
     check_offsets(logs, options)
@@ -92,14 +92,16 @@ def _may_hold(log: Log, options: ReadOptions, selection: Selection) -> bool:
 
 
 def _range(log: Log, options: ReadOptions) -> tuple[int, int]:
-    """First offset and end of what the options ask of a log."""
+    """First offset and end of the part of a log that the options select."""
     low = _asked(log, options.starting, EARLIEST, "startingOffsets")
     high = _asked(log, options.ending, None, "endingOffsets")
     return max(low, log.start), min(high, log.end)
 
 
 def _asked(log: Log, offsets: int | Offsets, missing: int | None, option: str) -> int:
-    """One end of the range; ``missing``: for a log that the JSON does not name (None = it is not read)."""
+    """One end of the range. ``missing`` is used for a log that the JSON does not name (None = it is not
+    read).
+    """
     if isinstance(offsets, Mapping):
         named = [offsets[name] for name in _names_of(log) if name in offsets]
         asked = named[0].get(log.partition, missing) if named else missing
@@ -114,12 +116,12 @@ def _asked(log: Log, offsets: int | Offsets, missing: int | None, option: str) -
 
 
 def _names_of(log: Log) -> tuple[str, ...]:
-    """How the options may name a log: in full, or where one directory is read without its node."""
+    """The names of a log in the options: with its node, or without it if one directory is read."""
     return (f"{log.node}/{log.id}", log.id, *(() if log.queue else (log.vhost,)))
 
 
 def check_offsets(logs: list[Log], options: ReadOptions) -> None:
-    """Do the logs have the offsets that the options name?
+    """Check that the logs have the offsets that the options name.
 
     Raises:
         OptionError: a partition or an offset does not exist yet.
@@ -157,7 +159,7 @@ def check_offsets(logs: list[Log], options: ReadOptions) -> None:
 
 
 def _check_segments(logs: list[Log], options: ReadOptions) -> None:
-    """Is every wanted segment still as it was when the snapshot was taken?"""
+    """Check that every wanted segment is the same as when the snapshot was taken."""
     for log in logs:
         low, high = _range(log, options)
         for number, segment in enumerate(log.segments):
@@ -167,13 +169,13 @@ def _check_segments(logs: list[Log], options: ReadOptions) -> None:
 
 
 def _narrowed(options: ReadOptions) -> bool:
-    """Do the options leave out logs before their offsets are looked at?"""
+    """Whether the options leave out logs whatever their offsets are."""
     selection = options.selection
     return any(names is not None for names in (selection.vhosts, selection.queues, selection.partitions))
 
 
 def loss_text(log: Log | LogRef, low: int, high: int) -> str:
-    """Which offsets are gone, why, and what to do."""
+    """The error text for offsets that are gone: which, why, and what to do."""
     return (
         f"offsets {low} to {high - 1} of {log} are gone or were cleaned since the table was loaded "
         f"({_why(log)}); load the table again, or set option failOnDataLoss=false to read what is left"
@@ -203,7 +205,7 @@ def _inode(log: Log, segment: Segment) -> int:
 
 
 def _left(logs: list[Log]) -> Iterator[Log]:
-    """The logs with the segments that are still there, rewritten ones at their new size."""
+    """The logs with the segments that still exist; rewritten ones have their new size."""
     for log in logs:
         segments = []
         for segment in log.segments:
@@ -237,7 +239,7 @@ def _pieces(log: Log, low: int, high: int, selection: Selection, *, is_routing: 
         if by_time:
             first = first_time(segment_path(log.directory, segment.base))
             if start_us is not None and following is not None and following < start_us:
-                break  # even what follows this segment begins before the wanted time
+                break  # the segment after this one begins before the wanted time too
             following = first
             if end_us is not None and first >= end_us:
                 continue
@@ -260,7 +262,7 @@ def _pieces(log: Log, low: int, high: int, selection: Selection, *, is_routing: 
 
 
 def _is_narrow(piece: Piece, end: int, by_time: bool) -> bool:
-    """Is a look into the index worth its read?"""
+    """Whether reading the index is worthwhile."""
     is_part = piece.low > piece.base or piece.high < end
     return (is_part or by_time) and piece.end > 2 * layout.INDEX_INTERVAL_BYTES
 

@@ -1,10 +1,11 @@
-"""Message properties (class basic) of many messages at once.
+"""Decodes the properties (class basic) of many messages at once.
 
-Each value stands where the ones before it end, so a walk over the fourteen properties, each step over all
-messages, finds every value's place; only header tables are decoded one by one, each distinct one once.
-What a client sent malformed gives nulls from the broken value on.
+Each value begins where the one before it ends. One step for each of the fourteen properties, over all
+messages, finds the place of every value. Only header tables are decoded one by one, each distinct one once.
+In malformed properties the broken value and all after it are null.
 
-Source: AMQP 0-9-1, sections 4.2.5.5 and 4.2.6.1, class basic; RabbitMQ's errata, section 3 (field tags).
+Source: AMQP 0-9-1, sections 4.2.5.5 and 4.2.6.1, class basic; RabbitMQ, "AMQP 0-9-1 Errata", section 3
+(tags).
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ PROPERTIES = (
     ("app_id", 0x0008, "s"),
     ("cluster_id", 0x0004, "s"),
 )
-#: The end of the year 9999. Python and Spark know no later time: one client that sends milliseconds for
-#: seconds would make every ``collect()`` an error.
+#: The end of the year 9999, the latest time of Python and Spark. Without this limit, one client that sends
+#: milliseconds for seconds would make every ``collect()`` fail.
 _SECONDS_MAX = 253_402_300_799
-#: Tables and arrays inside one another that are decoded, as in the broker; clients may nest deeper.
+#: Nesting of tables and arrays up to which they are decoded, as in the broker. Clients may nest deeper.
 _DEPTH_MAX = 64
 #: A scale of up to 255 digits, and the 10 of 32 bits.
 _EXACT = Context(prec=300)
@@ -62,26 +63,26 @@ _NUMBERS = {
         (b"d", ">d"),
     )
 }
-#: Made once: ``json.dumps`` makes one for every value.
+#: Made once, because ``json.dumps`` makes an encoder for every call.
 _as_json = json.JSONEncoder(ensure_ascii=False, default=lambda value: format(value, "f")).encode
 
 
 class PropertyColumns:
-    """The wanted properties of messages whose raw properties stand one after the other in ``heap``.
+    """The wanted properties of messages whose raw properties follow one another in ``heap``.
 
-    ``starts`` and ``ends`` are each message's piece of it.
+    ``starts`` and ``ends`` delimit each message's piece of it.
     """
 
     def __init__(self, heap: bytes, starts: Any, ends: Any, wanted: Iterable[str]) -> None:
         self._heap = heap
-        # Reads behind the end see zeros; whether a value really is there is decided by its end.
+        # Reads after the end see zeros. A value counts only if its end is inside of the piece.
         octets = np.frombuffer(heap + bytes(16), np.uint8).astype(np.int64)
         self._limit = len(heap)
         self._octets = octets
         self._columns: dict[str, Any] = {}
         left = set(wanted)
         flags = self._integer(starts, 2)
-        # Bits 0 and 1 announce what class basic does not have.
+        # Class basic does not use bits 0 and 1.
         good = (starts + 2 <= ends) & ((flags & 3) == 0)
         position = starts + 2
         for name, bit, kind in PROPERTIES:
@@ -104,14 +105,14 @@ class PropertyColumns:
         return self._columns[name]
 
     def _integer(self, at: Any, octets: int) -> Any:
-        """Big-endian unsigned; what does not fit 63 bits shows negative."""
+        """Big-endian unsigned integers. Values above 63 bits become negative."""
         value = np.zeros(len(at), np.int64)
         for number in range(octets):
             value = value << 8 | self._octets[np.minimum(at + number, self._limit)]
         return value
 
     def _sizes(self, at: Any, kind: str) -> tuple[Any, int]:
-        """Octets of the values at these places, and of the lengths before them."""
+        """Sizes of the values at these places, and of the lengths before them."""
         if kind == "s":
             return self._integer(at, 1), 1
         if kind == "t":
@@ -132,13 +133,13 @@ class PropertyColumns:
         return as_text(values)
 
     def _slices(self, begin: Any, end: Any, there: Any) -> Any:
-        """A binary array of pieces of the heap, in rising order, null where nothing is there."""
+        """A binary array of pieces of the heap, in rising order; null where a message has none."""
         chosen = np.flatnonzero(there)
         bounds = np.zeros(2 * len(chosen) + 1, np.int32)
         bounds[0:-1:2], bounds[1::2] = begin[chosen], end[chosen]
         bounds[-1] = bounds[-2] if len(chosen) else 0
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._heap)]
-        # Every other value is what stands between two of ours.
+        # Every other value is the gap between two wanted ones.
         pieces = pa.Array.from_buffers(pa.binary(), 2 * len(chosen), buffers)
         index = np.zeros(len(there), np.int64)
         index[chosen] = np.arange(0, 2 * len(chosen), 2)
@@ -168,7 +169,7 @@ def header_texts(table: bytes) -> dict[str, str | None] | None:
     Text and octets are text (octets that are no UTF-8 as base64), numbers and booleans as JSON, times as
     ISO 8601 (beyond the year 9999 as seconds), decimals as their digits, tables and arrays as JSON text (with
     decimals as text, which JSON's numbers would round), void is null. Of two entries with one name the first
-    counts. A table or array that is nested more than 64 deep is a note with its size; nobody looks inside.
+    counts. A table or array that is nested more than 64 deep becomes a note with its size.
     """
     try:
         values, end = _table(table, 0, len(table), 0)
@@ -185,7 +186,7 @@ def _as_text(value: Any) -> str | None:
     return str(value) if type(value) is int else _as_json(value)
 
 
-# Reading behind the end of a table gives a place behind its end, which is looked at once per value.
+# A read after the end of a table gives a place after its end, which is checked once for each value.
 def _table(data: bytes, at: int, end: int, depth: int) -> tuple[dict[str, Any], int]:
     values: dict[str, Any] = {}
     while at < end:
@@ -200,7 +201,7 @@ def _table(data: bytes, at: int, end: int, depth: int) -> tuple[dict[str, Any], 
 
 
 def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """One field value with its tag at ``at``, and where the next thing begins."""
+    """The field value whose tag is at ``at``, and the place after it."""
     tag = data[at : at + 1]
     at += 1
     number = _NUMBERS.get(tag)

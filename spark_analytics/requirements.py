@@ -1,4 +1,4 @@
-"""What Python lacks for the data source, said in words where an import failed."""
+"""Explains a failed import: what Python lacks for the data source."""
 
 from __future__ import annotations
 

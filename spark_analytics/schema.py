@@ -1,7 +1,7 @@
-"""Tables and their columns: name, SQL type, meaning; which are there without being asked for.
+"""Tables and their columns: name, SQL type, meaning, and whether it is a default column.
 
-Spark's data source interface has no column pruning: what is in the schema is decoded and sent. So the
-default tables are narrow, and the option ``columns`` picks others.
+Spark's data source interface has no column pruning: every column in the schema is decoded and sent. So the
+default tables are narrow, and the option ``columns`` selects others.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def columns_of(table: str) -> tuple[Column, ...]:
 
 
 def pick(table: str, names: Sequence[str] | None) -> tuple[Column, ...]:
-    """Columns by name in that order; None = the default ones, ``["*"]`` = all.
+    """Columns in the order of ``names``; None = the default ones, ``["*"]`` = all.
 
     Raises:
         OptionError: a column does not exist or is named twice.
@@ -118,7 +118,7 @@ def pick(table: str, names: Sequence[str] | None) -> tuple[Column, ...]:
     if list(names) == ["*"]:
         return columns
     known = {column.name: column for column in columns}
-    # As Spark compares names; ours are all in small letters.
+    # Spark ignores case; our names are all in small letters.
     names = [name.lower() for name in names]
     for name in names:
         if name not in known:

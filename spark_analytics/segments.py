@@ -1,7 +1,7 @@
-"""Batches of a segment, read in large windows and checked: the layer below the decoders.
+"""Reads and checks the batches of a segment in large windows, for the decoders.
 
-A window holds whole batches of one kind and record size; its decoder works on all of them at once, so that
-the cost per batch is a few microseconds here and nothing there.
+A window holds complete batches of one kind and record size. Its decoder processes all of them at once. So a
+batch costs a few microseconds here, and nothing in the decoder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WINDOW_BYTES = 4 << 20
 
 
 def record_dtype(fields: Sequence[tuple[str, str, int]], size: int) -> Any:
-    """The numpy type of a fixed record; bytes that a later version added at its end are passed over."""
+    """The numpy type of a fixed record. Bytes that a later version added at its end are skipped."""
     return np.dtype(
         {
             "names": [name for name, _, _ in fields],
@@ -35,7 +35,7 @@ _HEADER_DTYPE = record_dtype(layout.HEADER_FIELDS, layout.HEADER_SIZE)
 
 
 class Batch(NamedTuple):
-    """Where a batch stands, and what decides whether it is wanted. ``last`` is its last offset."""
+    """The place of a batch, and the fields that decide whether it is wanted. ``last`` is its last offset."""
 
     position: int
     #: Where it begins in ``data``.
@@ -55,10 +55,11 @@ class Batch(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a segment to read: batches from byte ``start`` to ``end``, rows with offsets ``[low, high)``.
+    """A part of a segment to read: the batches from byte ``start`` to ``end``, rows with offsets ``[low,
+    high)``.
 
-    ``first`` is the base offset of the batch at ``start``, ``next`` the one that follows on ``end`` (-1 =
-    unknown). ``inode`` is the file's when the table was loaded: another one means that the broker has
+    ``first`` is the base offset of the batch at ``start``, ``next`` that of the batch at ``end`` (-1 =
+    unknown). ``inode`` is the file's when the table was loaded. Another inode means that the broker has
     rewritten the segment without its settled messages.
     """
 
@@ -75,7 +76,7 @@ class Piece(NamedTuple):
 
 
 class Window:
-    """Whole batches in ``data``: where each begins, and their headers as an array."""
+    """Complete batches in ``data``: the place of each, and their headers as an array."""
 
     __slots__ = ("_headers", "data", "path", "position", "record_size", "starts")
 
@@ -104,9 +105,9 @@ class Window:
 
 
 class BadBatch(Exception):
-    """No good batch stands at a position; the caller knows what that means.
+    """There is no good batch at a position. The caller decides what that means.
 
-    The next one is not before ``after``: behind the payload, where the header is good.
+    The next batch is not before ``after``, which is the end of the payload if the header is good.
     """
 
     def __init__(self, position: int, text: str, after: int = 0) -> None:
@@ -138,9 +139,9 @@ def parse_header(data: memoryview | bytes, at: int, position: int, path: str) ->
 
 
 def _batches(data: memoryview, at: int, position: int, end: int, path: str) -> Iterator[Batch]:
-    """Batches whose headers stand wholly in ``data``, one behind the other; their payloads need not.
+    """The batches whose headers are completely in ``data``, in order. Their payloads may not be.
 
-    The inner loop of reading small batches: a microsecond here is one per message.
+    This is the inner loop of reading small batches, where a microsecond counts for every message.
     """
     unpack, crc_of, size = layout.BATCH_HEADER.unpack_from, crc32, layout.HEADER_SIZE
     make = Batch._make
@@ -179,12 +180,12 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str) -> I
 def iterate_batches(
     file: int, path: str, start: int, end: int, first: int, *, payloads: bool
 ) -> Iterator[Batch]:
-    """Every batch in ``[start, end)``, wholly in its buffer.
+    """Every batch in ``[start, end)``, each complete in its buffer.
 
     ``first``: the base offset expected at ``start``, -1 = any. ``payloads``: verify their checksums.
 
     Raises:
-        BadBatch: what stands at a position is no good batch; those before it have been yielded.
+        BadBatch: there is no good batch at a position. The batches before it have been yielded.
         FormatVersionError: another version wrote it, or it is compressed.
     """
     position = start
@@ -212,19 +213,19 @@ def iterate_batches(
             position += length
 
 
-#: Told of a range that is left out: place in the file, first offset, offset behind it, what is wrong.
+#: Called for a range that is left out: place in the file, first offset, end of the range, what is wrong.
 LeftOut = Callable[[int, int, int, str], None]
 
 
 def read_windows(
     file: int, path: str, piece: Piece, kind: int, *, payloads: bool, left_out: LeftOut | None = None
 ) -> Iterator[Window]:
-    """Windows of the batches of one kind; the others are passed over (their checksums are verified too).
+    """Windows of the batches of one kind. Other batches are skipped after their checksums are verified.
 
-    With ``left_out`` it is told of bad batches, and reading goes on behind them.
+    ``left_out`` is called for bad batches, and reading continues after them.
 
     Raises:
-        CorruptLog: a batch of the piece is not as it was written; names the offsets that cannot be read.
+        CorruptLog: a batch of the piece is damaged; the text names the offsets that cannot be read.
         FormatVersionError: another version wrote it, or it is compressed.
         Gap: after its last batch, offsets are missing before ``piece.next``.
     """
@@ -270,7 +271,7 @@ def read_windows(
 
 
 def _next_good(file: int, path: str, start: int, end: int, least: int) -> Batch | None:
-    """The first whole batch at or behind a position whose offsets begin at ``least`` or later."""
+    """The first complete batch at or after a position whose offsets begin at ``least`` or later."""
     while start < end:
         data = os.pread(file, min(WINDOW_BYTES, end - start), start)
         at = data.find(layout.BATCH_MAGIC)
@@ -281,7 +282,7 @@ def _next_good(file: int, path: str, start: int, end: int, least: int) -> Batch 
                         return batch
                     break
             except (BadBatch, FormatVersionError):
-                pass  # these octets in a body
+                pass  # the magic octets in a body
             at = data.find(layout.BATCH_MAGIC, at + 1)
         if start + len(data) >= end or not data:
             return None

@@ -1,7 +1,7 @@
-"""What a data directory holds at one moment: its logs, their segments, and how far each is durable.
+"""The content of a data directory at one moment: its logs, their segments, and how far each is durable.
 
-Taken once when a table is loaded. Everything after (planning, reading, reading again) uses it, so the same
-table gives the same answer as often as it is asked, while the broker goes on writing.
+The snapshot is taken once when a table is loaded. Planning and all reads use it, so every query of a table
+gives the same rows while the broker goes on writing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .options import ReadOptions
 from .segments import BadBatch, iterate_batches
 from .synced import Mark, Marks, read_marks
 
-#: A log whose files are not as its mark or checkpoint says may be changing: it is looked at for a second.
+#: A log whose files do not fit its mark or checkpoint may be changing, so it is read again for about a
+#: second.
 _TRIES = 9
 _PAUSE_S = 0.025
 
@@ -49,7 +50,7 @@ class Log:
     #: Partitions of the whole log.
     partitions: int
     segments: tuple[Segment, ...] = ()
-    #: What the mark says may still be read.
+    #: The lowest offset that may be read, by the mark.
     lowest: int = 0
     end: int = 0
 
@@ -63,13 +64,13 @@ class Log:
 
 
 def log_text(vhost: str, queue: str, partition: int) -> str:
-    """How errors speak of a log."""
+    """The name of a log in error texts."""
     name = f"queue {queue!r}" if queue else "the routing log"
     return f"{name} of virtual host {vhost!r}, partition {partition}"
 
 
 def take_snapshot(options: ReadOptions) -> list[Log]:
-    """Every log of the wanted table, as it stands now, in all named directories.
+    """Every log of the wanted table in all named directories, as it is now.
 
     Raises:
         NotADataDirectory, FormatVersionError, CorruptLog: see there.
@@ -80,7 +81,7 @@ def take_snapshot(options: ReadOptions) -> list[Log]:
     for node in nodes:
         found = discover(node, options.table)
         described += found
-        # After the discovery: a mark is never older than the log it belongs to.
+        # The marks are read after the logs, so that no mark is older than its log.
         marks = read_marks(node.directory)
         check_promised(node, found, marks, options)
         logs += _logs(node, found, marks, options)
@@ -91,7 +92,7 @@ def take_snapshot(options: ReadOptions) -> list[Log]:
 
 
 def _logs(node: Node, found: list[Described], marks: Marks | None, options: ReadOptions) -> Iterator[Log]:
-    """The partitions that the options let through, with their segments."""
+    """The partitions that the options select, with their segments."""
     checkpoints = NodeCheckpoint(node.directory)
     partitions = options.selection.partitions
     for about in found:
@@ -109,14 +110,14 @@ def _logs(node: Node, found: list[Described], marks: Marks | None, options: Read
 def _fill(
     log: Log, marks: Marks | None, data_directory: str, checkpoints: NodeCheckpoint, options: ReadOptions
 ) -> Log | None:
-    """The log with its segments up to its mark; None if it went away meanwhile.
+    """The log with its segments up to its mark; None if it was removed meanwhile.
 
     Raises:
         CorruptLog, IncompleteDirectory: a file that the mark or the checkpoint promises is missing or short.
     """
     for attempt in range(_TRIES + 1):
         if attempt:
-            # The broker rolled, emptied or removed a segment between two looks.
+            # The broker may have rolled, emptied or removed a segment meanwhile.
             time.sleep(attempt * _PAUSE_S)
             marks = read_marks(data_directory)
         segments = _segments(log.directory)
@@ -140,7 +141,7 @@ def _fill(
 
 
 def _left(segments: list[Segment], mark: Mark) -> Iterator[Segment]:
-    """What there is below the mark."""
+    """The segments below the mark."""
     for segment in segments:
         if segment.base < mark.base:
             yield segment
@@ -172,7 +173,7 @@ def _with_ends(
         if listed is None or segment.base >= listed.active:
             ends.append(following.base)
         else:
-            # One that is not listed is about to be removed.
+            # A segment that is not listed is about to be removed.
             ends.append(listed.ends.get(segment.base, -1))
         if not segment.size and ends[-1] > segment.base:
             raise _missing(log, segment.base, mark, "is empty")
@@ -185,7 +186,7 @@ def _missing(log: Log, base: int, mark: Mark, how: str = "is missing") -> Incomp
 
 
 def _segments(directory: str) -> list[Segment] | None:
-    """Its segments with the sizes of their files, in order; None if the directory is gone."""
+    """The segments in a directory with their file sizes, in order; None if the directory is gone."""
     found = []
     try:
         with os.scandir(directory) as entries:
@@ -206,7 +207,7 @@ def _up_to(log: Log, segments: list[Segment], mark: Mark) -> tuple[Segment, ...]
     """The segments that hold offsets below the mark.
 
     Raises:
-        CorruptLog: the marked one is not there or shorter.
+        CorruptLog: the marked segment is missing or shorter.
     """
     kept = [
         segment
@@ -225,7 +226,7 @@ def _up_to(log: Log, segments: list[Segment], mark: Mark) -> tuple[Segment, ...]
 
 
 def _walked(log: Log, segments: list[Segment]) -> Log:
-    """Without marks: up to the first bad batch of the last segment."""
+    """The log up to the first bad batch of its last segment, if there are no marks."""
     if not segments:
         return log
     last = segments[-1]
@@ -236,7 +237,7 @@ def _walked(log: Log, segments: list[Segment]) -> Log:
         for batch in iterate_batches(file, path, 0, last.size, last.base, payloads=True):
             end, position = batch.last + 1, batch.position + batch.length
     except BadBatch:
-        pass  # the tail that recovery will cut
+        pass  # the tail, which recovery will cut
     finally:
         os.close(file)
     kept = segments[:-1] + ([Segment(last.base, last.inode, position)] if position else [])

@@ -1,4 +1,4 @@
-"""Spark sessions that read logs well: small, quiet, with cheap tasks."""
+"""Spark sessions for reading logs: small, quiet, with cheap tasks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from . import java
 from .data_source import AmqpRouterSource
 
-#: For what runs seconds: the compiler that is done sooner, the collector without threads.
+#: Flags for a Java that runs for seconds: the quick compiler, and the garbage collector without threads.
 SHORT_LIVED_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-#: Why each is set: analytics measurements in docs/analytics.md, "Sessions".
+#: The reasons are in docs/analytics.md, "Sessions".
 CONFS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "spark_analytics.daemon",
@@ -45,23 +45,23 @@ def session(
     install_java: bool = False,
     conf: dict[str, Any] | None = None,
 ) -> SparkSession:
-    """A session on this machine (or that of the process, if it has one) set up for the source.
+    """A session on this machine, or the existing one of the process, set up for the source.
 
-    ``conf`` adds settings or overrides ours. With ``log_file`` what Java writes to standard error goes there.
+    ``conf`` adds settings or overrides ours. With ``log_file`` Java's standard error is written to that file.
 
     Raises:
         NoJava: there is no Java and ``install_java`` is not set.
     """
     java.prepare(install=install_java)
-    # Spark's own default is `python3` of PATH, which need not be this environment's.
+    # Spark's default is `python3` of PATH, which may not be that of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # The first of two Javas, which only makes the command line of the second.
+    # Flags of the first of two Javas, which only makes the command line of the second.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JAVA)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in {**CONFS, **(conf or {})}.items():
         builder = builder.config(key, str(value))
-    # Of PySpark, at every turn; nothing here uses pandas.
+    # PySpark warns of it often, but nothing here uses pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     with _standard_error_to(log_file), _interrupts_wait():
         spark = builder.getOrCreate()
@@ -69,19 +69,19 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Let an existing session know the source; returns it.
+    """Register the source with an existing session, and return the session.
 
-    Without this the source is found by itself wherever ``pyspark_amqp_router`` stands in a folder of
-    ``sys.path``, which an editable installation does not give.
+    Without it, Spark finds the source only if a folder of ``sys.path`` contains the package
+    ``pyspark_amqp_router``, which is not so for an editable installation.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Where splits are planned nobody knows the cluster, so the class takes its cores along.
+        # The process that plans splits does not know the cluster, so the class has the number of its cores.
         cores = {"cores": spark.sparkContext.defaultParallelism}
         try:
             spark.dataSource.register(type(AmqpRouterSource.__name__, (AmqpRouterSource,), cores))
         except AnalysisException as error:
-            # PySpark 4.0 keeps the one that it found by itself, which is as good but for the cores.
+            # PySpark 4.0 keeps the class that it found itself, which only lacks the cores.
             if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
                 raise
     return spark
@@ -89,7 +89,7 @@ def register(spark: SparkSession) -> SparkSession:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Ctrl-C comes at the end of the block: PySpark leaves a Java that is still starting behind, for ever."""
+    """Delay Ctrl-C to the end of the block, because PySpark would leave a starting Java behind for ever."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -106,7 +106,7 @@ def _interrupts_wait() -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(path: str | os.PathLike[str] | None) -> Iterator[None]:
-    """The processes started meanwhile write their standard error to a file."""
+    """Let processes that are started meanwhile write their standard error to a file."""
     if path is None:
         yield
         return
@@ -124,7 +124,9 @@ def _standard_error_to(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def write_executor_zip(path: str | os.PathLike[str] | None = None) -> str:
-    """A zip of what executors need of us, for ``--py-files`` or ``addPyFile``; returns its path."""
+    """Write a zip of the modules that executors need, for ``--py-files`` or ``addPyFile``; returns its
+    path.
+    """
     if path is None:
         handle, path = tempfile.mkstemp(prefix="amqp-router-", suffix=".zip")
         os.close(handle)

@@ -1,6 +1,6 @@
-"""Routing statistics as DataFrames: messages per exchange, routing key, queue and hour; what went nowhere.
+"""Routing statistics as DataFrames: messages per exchange, routing key, queue and hour, and unroutable ones.
 
-All tables of one ``RoutingStats`` are about the same moment: the one at which it was made.
+All tables of a ``RoutingStats`` show the moment at which it was made.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from .arrow import end_offsets
 
 
 class RoutingStats:
-    """Statistics of one data directory, up to what was durable when it was made.
+    """Statistics of one data directory, up to what was durable when the object was made.
 
-    ``options`` are those of the data source (``vhosts``, ``startingTimestamp`` ...) and hold for every table.
+    ``options`` are those of the data source (``vhosts``, ``startingTimestamp`` ...). They apply to every
+    table.
     """
 
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str], **options: Any) -> None:
@@ -62,7 +63,7 @@ class RoutingStats:
     def per_queue(self) -> DataFrame:
         """vhost, queue, messages, bytes that were routed to each queue; most messages first."""
         rows = self.events("vhost", "queues", "body_size")
-        # Routes are few and rows many: count whole routes first, then take them apart.
+        # There are few routes and many rows, so rows are counted by route first.
         routes = rows.groupBy("vhost", "queues").agg(*_counts())
         copies = routes.select("vhost", sql.explode("queues").alias("queue"), "messages", "bytes")
         sums = copies.groupBy("vhost", "queue").agg(
@@ -73,9 +74,9 @@ class RoutingStats:
     def per_hour(self, *, timestamp: str = "broker", queues: Any = None) -> DataFrame:
         """vhost, hour (UTC), messages, bytes; ``broker`` time adds unroutable. In order of time.
 
-        ``timestamp="broker"`` counts publishes by when the broker took them. ``"amqp"`` goes by the property
-        ``timestamp`` of the messages that the queues' logs still hold (hour null: without one); a message in
-        several queues counts in each of them, so name ``queues`` where that matters.
+        ``timestamp="broker"`` counts publishes by the time at which the broker took them. ``"amqp"`` counts
+        the messages that are still in the queues' logs by their property ``timestamp`` (hour null: without
+        one). A message in several queues counts in each of them; name ``queues`` to avoid that.
 
         Raises:
             ValueError: another ``timestamp``.
@@ -92,7 +93,7 @@ class RoutingStats:
             counts = _counts()
         else:
             raise ValueError(f"timestamp is 'broker' or 'amqp', not {timestamp!r}")
-        # Not date_trunc, which goes by the session's time zone.
+        # Not date_trunc, which uses the session's time zone.
         second = "unix_seconds(timestamp)"
         hour = sql.expr(f"timestamp_seconds({second} - pmod({second}, 3600))").alias("hour")
         return rows.groupBy("vhost", hour).agg(*counts).orderBy("vhost", "hour")

@@ -1,7 +1,8 @@
-"""The file ``synced``: how far each log is durable, written by the broker beside its work.
+"""The file ``synced``, in which the broker notes how far each log is durable.
 
-A log that has a mark is read up to it. A log without one, where the file exists, has nothing durable yet.
-A directory without the file (an old one, or a copy) is read up to the first bad batch of each last segment.
+A log with a mark is read up to it. If the file exists, a log without a mark has nothing durable yet. In a
+directory without the file (an old one, or a partial copy) each log is read up to the first bad batch of its
+last segment.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from zlib import crc32
 from . import layout
 from .errors import CorruptLog, FormatVersionError
 
-#: A mark that is being written shows a wrong checksum for less than a microsecond.
+#: While a mark is being written, its checksum is wrong for less than a microsecond.
 _TRIES = 20
 _PAUSE_SECONDS = 0.001
 
 
 class Mark(NamedTuple):
-    """Everything below offset ``end`` is durable: it stands before ``position`` of segment ``base``."""
+    """Everything below offset ``end`` is durable; it ends at ``position`` of segment ``base``."""
 
     end: int
     base: int
@@ -71,12 +72,12 @@ def read_marks(directory: str, sleep: Callable[[float], None] = time.sleep) -> M
 
 
 def _is_whole(slot: bytes) -> bool:
-    """A good checksum, or a free slot (all zero)."""
+    """Whether the slot has a good checksum, or is free (all zero)."""
     return crc32(slot[:-4]) == int.from_bytes(slot[-4:], "little") or not any(slot)
 
 
 def _settled(file: int, path: str, at: int, sleep: Callable[[float], None]) -> bytes:
-    """The 64 bytes at a position, once their checksum is right."""
+    """The 64 bytes at a position, read again until their checksum is right."""
     for attempt in range(_TRIES):
         slot = os.pread(file, layout.SLOT_SIZE, at)
         if len(slot) == layout.SLOT_SIZE and _is_whole(slot):

@@ -1,7 +1,7 @@
-"""Names on a terminal: clients choose them, so what would control it, or is not to be seen, is escaped.
+"""Escapes names for a terminal. Clients choose them, and they may control the terminal or be invisible.
 
-Control characters (C0 and C1), marks of writing direction, zero-width characters: Python calls none of them
-printable.
+Escaped are the characters that Python calls not printable: control characters (C0 and C1), marks of writing
+direction and zero-width characters.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ def shown(text: str) -> str:
 
 
 def shown_lines(text: str) -> str:
-    """The same of a text whose line ends are ours."""
+    """As ``shown``, for a text of several lines."""
     return "\n".join(map(shown, text.split("\n")))
 
 
 def shown_json(text: str) -> str:
-    """JSON whose texts have escapes of JSON (``\\u001b``), so that programs read the names as they are."""
+    """JSON with these characters as escapes of JSON (``\\u001b``), so that programs read the names
+    unchanged.
+    """
     return "".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text)
 
 

@@ -1,10 +1,9 @@
 """Every AMQP error as an exception: its reply code, and whether it closes the channel or the connection.
 
-The model raises them; one place turns them into channel.close or connection.close, one other into an HTTP
-status. The functions below build the errors of the frame layer, whose texts are the same for every broker
-state.
+The other layers raise them. One place turns them into channel.close or connection.close, another into an HTTP
+status. The functions below make the errors of the frame layer.
 
-Source: AMQP 0-9-1, section 1.7 (reply codes); semantics 2.2 (texts, as RabbitMQ 3.10 sends them).
+Source: AMQP 0-9-1, section 1.7 (reply codes). The texts are those of RabbitMQ 3.10.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import ClassVar
 from amqp_router.protocol.constants import SHORT_STRING_MAX
 
 _ELLIPSIS = b"..."
-#: How much of a frame an error text shows.
+#: Octets of a frame that an error text shows.
 _SNIPPET_SIZE = 16
 
 UNKNOWN_FRAME = "unknown_frame"
@@ -26,7 +25,7 @@ EXPECTED_BODY = "expected content body, got non content body frame instead"
 
 
 class FieldError(ValueError):
-    """Bytes that are no field table or property list, or a value that cannot be written as one.
+    """Bytes are not a field table or property list, or a value cannot be encoded as one.
 
     It has no reply code: the caller knows which method or header the bytes came from.
     """
@@ -73,7 +72,7 @@ class ContentTooLarge(ChannelException):
 
 
 class NoRoute(ChannelException):
-    """Never closes anything in practice: its code and name go out in basic.return."""
+    """Never closes anything: its code and name are used in basic.return."""
 
     reply_code = 312
     name = "NO_ROUTE"
@@ -172,7 +171,7 @@ def malformed_frame(frame_type: int, payload: bytes, reason: str = UNKNOWN_FRAME
 
 
 def invalid_frame_end(octet: int) -> str:
-    """Reason for ``malformed_frame``: ``octet`` stands where 0xCE belongs."""
+    """Reason for ``malformed_frame``: the frame ends with ``octet`` instead of 0xCE."""
     return f"{{invalid_frame_end_marker,{octet}}}"
 
 
@@ -194,13 +193,13 @@ def expected_content_header(class_id: int, method_id: int, got_class: int | None
 
 
 def body_too_long(received: int, announced: int) -> FrameError:
-    """501 for body frames that exceed the content header's size (RabbitMQ hangs: semantics 2.16)."""
+    """501 for body frames that exceed the content header's size. RabbitMQ hangs in this case."""
     return FrameError(f"content body of {received} octets exceeds the announced {announced}")
 
 
 def cannot_decode(arguments: bytes, class_id: int, method_id: int) -> FrameError:
     """501 for a method whose arguments are malformed."""
-    # The text is cut to 255 octets anyway: do not format a whole frame for that.
+    # The text is cut to 255 octets anyway, so a large frame is not formatted as a whole.
     shown = erlang_octets(arguments[:SHORT_STRING_MAX])
     return FrameError(f"cannot decode {shown}", class_id=class_id, method_id=method_id)
 

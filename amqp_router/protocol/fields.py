@@ -1,8 +1,8 @@
 """Field tables: the typed maps of arguments, headers and client properties.
 
 A value is a pair ``(tag, value)``; the tag is the letter that RabbitMQ and its clients use on the wire,
-which differs from the specification's. Keeping it lets a table travel on byte for byte, and errors name the
-type the client sent.
+which differs from the specification's. The tag is kept so that a table can be passed on byte for byte, and
+errors can name the type that the client sent.
 
     tag  Python value                        octets          tag  Python value                 octets
     t    bool                                1               f    float                        4
@@ -23,7 +23,7 @@ reader of a decoded table may be recursive; Python's printing, comparing and has
 
 Compiled: see ``fields.pxd``.
 
-Source: AMQP 0-9-1, section 4.2.5.5; RabbitMQ's errata, section 3 (tags); semantics 2.1.
+Source: AMQP 0-9-1, section 4.2.5.5; RabbitMQ, "AMQP 0-9-1 Errata", section 3 (tags).
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ class _Reader:
         return 0
 
     def u8(self) -> int:
-        """The next octet; ``need`` has been asked."""
+        """The next octet. The caller has called ``need``."""
         pos = self.pos
         self.pos = pos + 1
         return self.data[pos]
@@ -370,7 +370,7 @@ def _put_array(out: bytearray, items: list[Field], depth: int) -> int:
 
 
 def _open(out: bytearray, depth: int) -> int:
-    """Leave room for a size, and return the position of what it will measure."""
+    """Leave room for a size; returns the position after it."""
     if depth > DECODED_DEPTH:
         raise FieldError(f"tables nested more than {DECODED_DEPTH} deep")
     _put_u32(out, 0)

@@ -1,10 +1,10 @@
-"""Looking at content frames in place, without decoding them.
+"""Inspects content frames in place, without decoding them.
 
-``ContentScan`` answers, for the bytes that follow a ``basic.publish`` frame, whether the whole content
-(header frame and at most one body frame) is in this chunk, and the two or three fields that routing and
-queues need; and it sees that the property list is well-formed, as consumers get it unchanged. Whatever is
-not of that plain shape goes the way of ``amqp_router.channel.content``, frame by frame; a property test
-holds both ways to the same result.
+``ContentScan`` gets the bytes after a ``basic.publish`` frame. It tells whether the complete content (header
+frame and at most one body frame) is in this chunk, and reads the two or three fields that routing and queues
+need. It also checks that the property list is well-formed, because consumers get it unchanged. Any other
+content is handled frame by frame by ``amqp_router.channel.content``. A property test checks that both give
+the same result.
 
 Source: AMQP 0-9-1, sections 2.3.5 (frames) and 4.2.6 (content framing).
 """
@@ -69,10 +69,13 @@ class ContentScan:
     def scan(self, data: bytes, position: int, limit: int, channel: int) -> int:
         """Look at the content that begins at ``position``; ``limit`` is where the received bytes end.
 
-        Returns COMPLETE with ``end`` behind the content's last octet; MORE when bytes are missing (then
-        ``need`` is how many bytes from ``position`` on must be there before a look can tell more: the end
-        of the frame that is cut, never of one that has not begun, since another channel's may come first);
-        or IRREGULAR when another frame comes first, the body has several frames, or anything is malformed.
+        Returns one of
+
+        - COMPLETE, with ``end`` after the content's last octet;
+        - MORE, if bytes are missing. ``need`` is then the number of bytes from ``position`` on that must be
+          there for the next call: up to the end of the frame that is cut, never of one that has not begun,
+          because a frame of another channel may come first;
+        - IRREGULAR, if another frame comes first, the body has several frames, or anything is malformed.
         """
         d = data
         if limit - position < 7:
@@ -188,7 +191,7 @@ class ContentScan:
 def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: bool) -> int:
     """Where the table, or the array (not ``named``), at ``position`` ends; -1 if it is malformed.
 
-    It takes what ``fields.decode_table`` takes, and makes no objects.
+    It accepts what ``fields.decode_table`` accepts, and makes no objects.
     """
     d = data
     p = position
@@ -232,9 +235,10 @@ def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: boo
 
 
 def table_entries(data: bytes, position: int, most: int) -> tuple[list[tuple[bytes, bytes]], int, bool]:
-    """The table at ``position``, undecoded: names with octets of tag and value, its end, and if it is all.
+    """The table at ``position``, undecoded: names with octets of tag and value, its end, and whether that is
+    all.
 
-    Of more than ``most`` entries the rest is left out. The end is -1 if the table is malformed.
+    At most ``most`` entries are returned. The end is -1 if the table is malformed.
     """
     d = data
     entries: list[tuple[bytes, bytes]] = []

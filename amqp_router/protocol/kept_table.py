@@ -1,8 +1,8 @@
-"""Argument tables as they are kept: small ones decoded, large ones as the octets they came in.
+"""Argument tables in memory: small ones are decoded, large ones stay encoded.
 
-A decoded table takes up to 40 times its octets in memory. What is declared stays for long and is seldom
-looked at, so a large table is decoded again whenever all of it is wanted; single values, as the broker looks
-them up, stay decoded.
+A decoded table takes up to 40 times the memory of its octets. Declared objects live long, and their arguments
+are seldom used. So a large table is decoded each time all of it is needed. Small single values, which the
+broker looks up, stay decoded.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from amqp_router.protocol.fields import Field, Table, decode_table, encode_table
 from amqp_router.protocol.frames import table_entries
 
-#: Octets of an encoded table above which it is kept as octets.
+#: A table with more octets than this stays encoded.
 OCTETS_MAX = 256
-#: Bytes in memory for each octet of a table that is decoded, at most: an array of booleans.
+#: Largest memory of a decoded table, in bytes for each octet: that of an array of booleans.
 DECODED_BYTES = 40
-#: Values of a large table that stay decoded, if they are small themselves.
+#: Largest number of small values of an encoded table that stay decoded.
 _DECODED_MAX = 64
 _VALUE_MAX = 255
 
@@ -24,13 +24,13 @@ Arguments = Mapping[str, Field]
 
 
 def read_arguments(data: bytes, position: int) -> tuple[Arguments, int]:
-    """As ``decode_table``, but a large table is kept as octets; they are checked to be a table.
+    """As ``decode_table``, but a large table is only checked and stays encoded.
 
     Raises:
         FieldError: the octets are no table.
     """
     entries, end, is_all = table_entries(data, position, _DECODED_MAX)
-    if end - position <= OCTETS_MAX:  # malformed too: decoding tells how
+    if end - position <= OCTETS_MAX:  # also if it is malformed, because decoding raises the right error
         return decode_table(data, position)
     few: dict[str, Field | None] | None = {} if is_all else None
     if few is not None:
@@ -40,7 +40,7 @@ def read_arguments(data: bytes, position: int) -> tuple[Arguments, int]:
 
 
 def keep(arguments: Arguments) -> Arguments:
-    """A table in the form that takes less memory for long; equal to it."""
+    """An equal table, in the form that takes less memory."""
     if not arguments or isinstance(arguments, KeptTable):
         return arguments
     octets = encode_table(arguments)
@@ -48,7 +48,7 @@ def keep(arguments: Arguments) -> Arguments:
 
 
 def encoded(arguments: Arguments) -> bytes:
-    """As ``encode_table``, without decoding what is kept as octets."""
+    """As ``encode_table``, without decoding a table that is kept encoded."""
     return arguments.octets if isinstance(arguments, KeptTable) else encode_table(arguments)
 
 
@@ -64,19 +64,19 @@ def encoded_by_name(arguments: Arguments) -> bytes:
 
 
 def footprint(arguments: Arguments) -> int:
-    """Bytes in memory of a table that was kept, at most."""
+    """Largest memory of a kept table, in bytes."""
     if isinstance(arguments, KeptTable):
         return len(arguments.octets) + _DECODED_MAX * _VALUE_MAX
     return DECODED_BYTES * len(encode_table(arguments)) if arguments else 0
 
 
 def unpacked(arguments: Arguments) -> Table:
-    """All of a table that was kept; for several look-ups."""
+    """A kept table decoded as a whole, for several look-ups."""
     return arguments.table() if isinstance(arguments, KeptTable) else dict(arguments)
 
 
 class KeptTable(Mapping[str, Field]):
-    """A table as ``octets``, its u32 size first. Reading all of it decodes all of it, each time."""
+    """A table as ``octets``, its u32 size first. Each access to all of it decodes it again."""
 
     __slots__ = ("_few", "octets")
 

@@ -12,7 +12,7 @@ from typing import Protocol
 PERSISTENT = 1
 REDELIVERED = 2
 LOGGED = 4
-#: The content of a transient message is on disk until it is delivered again or settled.
+#: The content of a delivered transient message is on disk until it is delivered again or settled.
 SPILLED = 8
 
 _PERSISTENT = 1  # a C integer where compiled
@@ -22,7 +22,9 @@ JOINED_BYTES_MAX = 1 << 20
 
 
 class Frames(Protocol):
-    """Whole frames by index, header frame first; those of a large message may stay where they are stored."""
+    """Complete frames by index, header frame first. Those of a large message may be read from disk when
+    used.
+    """
 
     def __len__(self) -> int: ...
 
@@ -30,7 +32,7 @@ class Frames(Protocol):
 
 
 class Message:
-    """A message in a queue; made without arguments and filled by attribute, as hot objects are.
+    """A message in a queue. Like other hot objects it is made without arguments and filled by attribute.
 
     ``content`` is the content header frame followed by the body frames, envelopes included: one
     ``bytes``, or whole frames (``Frames``) when the body is above ``JOINED_BYTES_MAX``, or ``None`` once
@@ -116,7 +118,7 @@ def frame_header(kind: int, channel: int, size: int) -> bytes:
 def build_message(
     route: bytes, properties: bytes, body: bytes | memoryview, frame_payload_max: int = 131064
 ) -> Message:
-    """A message framed anew on channel 0 from its parts.
+    """Make a message with frames on channel 0 from its parts.
 
     ``properties`` is the flags word and the values; ``frame_payload_max`` the largest body frame
     payload in bytes (frame_max less 8).

@@ -1,4 +1,4 @@
-"""How a method's arguments lie on the wire, compiled once per method from the list of their types.
+"""Encodes and decodes the arguments of a method, by a layout that lists their types.
 
 A layout is a string of type names in wire order, such as ``"(short) shortstr bit bit table"``. Types in
 parentheses are reserved: zero or empty when written, skipped when read, absent from the Python method.
@@ -28,7 +28,7 @@ class _Part(NamedTuple):
 
     read: Read
     write: Write
-    #: How many arguments of the Python method it stands for.
+    #: Number of arguments of the Python method that it holds.
     width: int
 
 
@@ -50,7 +50,7 @@ class Layout:
                 pos = read(data, pos, values)
         except (IndexError, struct.error) as error:
             raise FieldError("arguments end in the middle of a value") from error
-        # A string cut short by the end of the data shows here, like octets that nobody asked for.
+        # This also detects a string that is cut by the end of the data.
         if pos != len(data):
             raise FieldError("arguments do not end where the frame does")
         return values

@@ -4,8 +4,8 @@
 zero or empty and ignored when read. Short strings are str (UTF-8 with surrogateescape: any octets encode
 back to themselves), long strings bytes, tables as ``fields`` has them.
 
-Source: AMQP 0-9-1, part 3 (the XML grammar's field order); RabbitMQ's extensions (exchange.bind and unbind,
-basic.nack, confirm, connection.blocked, update-secret); semantics 2.2 (ids that are easily mistaken).
+Source: AMQP 0-9-1, part 3 (the XML grammar's field order); RabbitMQ, "Protocol Extensions" (exchange.bind and
+unbind, basic.nack, confirm, connection.blocked, update-secret).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def decode_method(payload: bytes) -> Method:
     """The method in the payload of a method frame.
 
     Raises:
-        CommandInvalid: there is no such method (503); RabbitMQ resets the socket there, see semantics 2.16.
+        CommandInvalid: there is no such method (503); RabbitMQ resets the socket in this case.
         FrameError: the arguments are malformed, or the payload is too short for the ids (501).
     """
     if len(payload) < _IDS.size:
@@ -76,9 +76,9 @@ def decode_method(payload: bytes) -> Method:
 
 
 def check_texts(method: Method) -> None:
-    """See that the short strings of a client's method are UTF-8.
+    """Check that the short strings of a client's method are UTF-8.
 
-    The codec lets any octets pass, as reply texts may be cut in the middle of a character.
+    The codec accepts any octets, because reply texts may be cut in the middle of a character.
 
     Raises:
         FrameError: one is not (501), with RabbitMQ's text.

@@ -40,12 +40,13 @@ class LargeContent:
     )
 
     def __init__(self, frames: Frames, channel: int, body_payload_max: int) -> None:
-        # A list of its own, so that each frame can be freed when it is out: a thousand at once take a while.
+        # A list of its own, so that each frame is freed when it is sent. Freeing a thousand at once takes
+        # long.
         self.frames = list(frames) if isinstance(frames, tuple) else frames
         self.channel = channel
         self.body_payload_max = body_payload_max
         self.index = 0
-        #: What ``Output`` counts of it: octets in memory, and octets that the client asked for.
+        #: The octets that ``Output`` counts: those in memory, and those that the client asked for.
         self.in_memory = 0
         self.asked = 0
         self.position = 7
@@ -53,7 +54,7 @@ class LargeContent:
         self.current = b""
 
     def next_piece(self) -> bytes:
-        """The next frame to send, or ``b""`` when all are out."""
+        """The next frame to send, or ``b""`` if all are sent."""
         if self.index >= len(self.frames):
             return b""
         frame = self.current
@@ -90,7 +91,7 @@ def _on_channel(frame: bytes, channel: int) -> bytes:
 
 
 class Output:
-    """What waits to be written: ``pieces`` in order, then ``buf``."""
+    """The output that waits to be written: ``pieces`` in order, then ``buf``."""
 
     __slots__ = (
         "asked_bytes",
@@ -162,10 +163,10 @@ class Output:
                 position += 8 + int.from_bytes(content[position + 3 : position + 7], "big")
 
     def answer(self, message: Message, channel: int, body_payload_max: int) -> None:
-        """As ``content``, for a message that goes out because of what the client sent.
+        """As ``content``, for a message that answers a method of the client (basic.get, basic.return).
 
-        A large one counts as waiting: whoever asks for more before it has read this must wait. One that is
-        delivered does not: it fills the output, so that there is but one.
+        A large answer counts as waiting output, so a client that asks for more before it has read this must
+        wait. A large delivery does not count: it fills the output, so there is never more than one.
         """
         self.content(message, channel, body_payload_max)
         if not isinstance(message.content, bytes):
@@ -188,7 +189,7 @@ class Output:
             buf.u8(0xCE)
 
     def join(self, other: Output) -> None:
-        """Append all that a detached output gathered."""
+        """Append everything that a detached output has gathered."""
         if other.pieces:
             if self.buf.size > 0:
                 self.piece_bytes += self.buf.size
@@ -221,7 +222,7 @@ class Output:
         return b""
 
     def _uncount(self, large: LargeContent, size: int) -> None:
-        """``size`` octets of ``large`` are out; or all."""
+        """Subtract ``size`` octets of ``large``, or all, which were sent."""
         done = min(size, large.in_memory)
         large.in_memory -= done
         self.large_bytes -= done
@@ -230,7 +231,7 @@ class Output:
         self.asked_bytes -= done
 
     def waiting_bytes(self) -> int:
-        """Bytes not yet given to the socket; a large body that is delivered counts as nothing."""
+        """Bytes not yet given to the socket, without large bodies of deliveries."""
         return self.buf.size + self.piece_bytes + self.asked_bytes
 
     def held_bytes(self) -> int:

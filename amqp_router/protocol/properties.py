@@ -1,6 +1,6 @@
-"""The properties of class basic: what a content header carries beside the body's size.
+"""The properties of class basic, which are in the content header.
 
-A flags word (u16) says which properties follow, the highest bit first; each is there in the order below.
+A flags word (u16) says which properties follow, in the order below, beginning with the highest bit.
 A broker seldom needs more than one of them, so ``headers_of`` and ``header_range`` go straight to the
 headers table.
 
@@ -91,7 +91,7 @@ def encode_properties(values: Mapping[str, Any]) -> bytes:
 
 
 def headers_of(properties: bytes) -> Table | None:
-    """The headers table, or None if there is none; what follows it is not looked at.
+    """The headers table, or None if there is none. The properties after it are not checked.
 
     Raises:
         FieldError: the octets up to its end are malformed.
@@ -121,7 +121,7 @@ def _flags(properties: bytes) -> int:
     if len(properties) < 2:
         raise FieldError("no property flags")
     flags = properties[0] << 8 | properties[1]
-    # Bit 0 announces a second flags word, bit 1 has no property: class basic has none of either.
+    # Bit 0 announces a second flags word, and bit 1 has no property. Class basic uses neither.
     if flags & 3:
         raise FieldError(f"unknown property flags {flags & 3}")
     return flags

@@ -1,8 +1,8 @@
-"""What must still happen before this turn of the loop ends.
+"""The agenda: what must still happen in this turn of the event loop.
 
-Everything hot appends to one of these lists and calls ``wake`` once; ``amqp_router.connection.ticker``
-then pumps queues, seals logs, emits confirms and writes sockets, in that order, once per turn. The
-lists stand here, in the lowest layer, because queues, channels and connections all write to them.
+Hot code appends to one of these lists and calls ``wake`` once. ``amqp_router.connection.ticker`` then pumps
+queues, seals logs, emits confirms and writes sockets, in that order, once in each turn. The lists are here,
+in the lowest layer, because queues, channels and connections all use them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Tick:
         self.queues: list[object] = []
         self.channels: list[object] = []
         self.outputs: list[object] = []
-        #: Whether the agenda is going to run.
+        #: Whether a run of the agenda is scheduled.
         self.scheduled = False
-        #: Whether a handler of the loop is at work that sees to the agenda when it is done.
+        #: Whether a handler of the event loop is running that will run the agenda at its end.
         self.inside = False
         self.now_us = 0
 
     def wake(self) -> None:
-        """See to it that the agenda runs; cheap when that is already so."""
+        """Schedule a run of the agenda, unless it is scheduled already."""
         if not self.scheduled and self.callback is not None:
             self.scheduled = True
             if not self.inside:

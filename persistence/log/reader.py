@@ -1,7 +1,7 @@
-"""A log directory from outside: read-only, for ``amqp-router log`` and tests. Changes nothing.
+"""Reads a log directory without changing it, for ``amqp-router log`` and tests.
 
-Works on a stopped broker's directory and on a running one's, whose newest bytes may look like a
-torn tail.
+It works on the directory of a stopped broker, and of a running one, whose newest bytes may look like a torn
+tail.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TORN_TAIL, ROT = "torn tail", "rot"
 
 @dataclass(frozen=True, slots=True)
 class BatchInfo:
-    """A good batch: where it stands and its header."""
+    """A good batch: its place and its header."""
 
     path: str
     position: int
@@ -89,17 +89,17 @@ def describe(directory: str, disk: Disk | None = None) -> dict[str, Any]:
 
 
 def read_node_states(data_dir: str, disk: Disk | None = None) -> dict[str, LogState]:
-    """What the node's checkpoint says of each log, by incarnation; empty without one.
+    """The states in the node's checkpoint, by incarnation; empty if there is none.
 
     Raises:
-        CorruptLog: it is rotten.
+        CorruptLog: the checkpoint is damaged.
     """
     _, states = read_checkpoint(disk or RealDisk(), join(data_dir, NODE_FILE_NAME))
     return {state.incarnation: state for state in states}
 
 
 def read_journals(data_dir: str, disk: Disk | None = None) -> dict[str, list[JournalEntry]]:
-    """What the next start may replay, by incarnation."""
+    """The journal entries that the next start may replay, by incarnation."""
     disk = disk or RealDisk()
     entries: dict[str, list[JournalEntry]] = {}
     for path in journal_files(disk, data_dir):
@@ -182,15 +182,16 @@ def verify(
     mark: Mark | None = None,
     journal: Sequence[JournalEntry] = (),
 ) -> Summary:
-    """Read all of a partition; ``problem`` says what is wrong with it, if anything.
+    """Read all of a partition; ``problem`` of the result says what is wrong, if anything.
 
-    ``node_states``: those of ``read_node_states``; the files are compared with the newest checkpoint.
-    ``mark``: how far the log was durable, read before this; ``journal``: what ``read_journals`` has of it.
+    The files are compared with the newest checkpoint, which may be in ``node_states`` (of
+    ``read_node_states``). ``mark`` says how far the log was durable and must be read before the call.
+    ``journal`` has the log's entries of ``read_journals``.
     """
     disk = disk or RealDisk()
     summary = Summary(directory)
     bases = segment_bases(disk, directory)
-    #: Segment to the offset where its batches end.
+    #: The offset at which the batches of each segment end.
     ends: dict[str, int] = {}
     for item in iterate(directory, disk):
         if isinstance(item, Problem):
@@ -220,10 +221,10 @@ def verify(
 def _compare(
     disk: Disk, directory: str, node: LogState | None, bases: Sequence[int], ends: Mapping[str, int]
 ) -> None:
-    """See that the files are those of the newest checkpoint, and follow one another, as recovery does.
+    """Check, as recovery does, that the files are those of the newest checkpoint and follow one another.
 
     Raises:
-        CorruptLog: they are not, or the checkpoint or ``log.json`` is rotten.
+        CorruptLog: they are not, or the checkpoint or ``log.json`` is damaged.
     """
     read_description(disk, parent(directory))
     state = _newest_state(disk, directory, node)
@@ -254,7 +255,7 @@ def _check_end(
     mark: Mark | None,
     journal: Sequence[JournalEntry],
 ) -> None:
-    """See that the log reaches what was durable, as recovery does.
+    """Check, as recovery does, that the log reaches up to what was durable.
 
     Raises:
         CorruptLog: it does not.

@@ -1,6 +1,6 @@
-"""Reading a log back by offset: from the batches that are still in memory, else from its segments.
+"""Reads a log by offset: from the batches that are still in memory, otherwise from its segments.
 
-Nothing here decides what is left to read; that is the settle state, which the log hands in.
+The log passes in the settle state, which decides what is left to read.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Tail:
         self._batches: list[Batch] = []
 
     def add(self, batch: Batch) -> None:
-        """Take in the batch that comes after all others."""
+        """Append a batch."""
         self._batches.append(batch)
 
     def find(self, offset: int) -> Batch | None:
-        """The batch that holds ``offset``; None if it is written, or not closed yet."""
+        """The batch that holds ``offset``; None if that batch is written, or not closed yet."""
         batches = self._batches
         if not batches or offset < batches[0].base:
             return None
@@ -47,7 +47,7 @@ class Tail:
         return batches[low] if low < len(batches) else None
 
     def written(self, end: int) -> None:
-        """Everything below ``end`` is: from now on it is read from its segment."""
+        """Everything below ``end`` is written: from now on it is read from its segment."""
         batches = self._batches
         done = 0
         while done < len(batches) and batches[done].last < end:
@@ -62,12 +62,12 @@ class Tail:
         self._batches = []
 
     def all(self) -> list[Batch]:
-        """The batches there are, in order."""
+        """All batches, in order."""
         return list(self._batches)
 
 
 class LogReader:
-    """Reads one log: ``read`` goes forward with a cursor, single messages and whole batches have another."""
+    """Reads one log: ``read`` goes forward with one cursor; single messages and whole batches use another."""
 
     __slots__ = ("_cursor", "_log", "_random", "_tail")
 
@@ -78,12 +78,12 @@ class LogReader:
         self._random = Cursor(log.partition)
 
     def forget(self) -> None:
-        """Hold no bytes: segments were cut or replaced, or nobody reads any more."""
+        """Drop all buffers: segments were cut or replaced, or nobody reads any more."""
         self._cursor.forget()
         self._random.forget()
 
     def close(self) -> None:
-        """The log is deleted; it and its reader would keep each other until a full garbage collection."""
+        """Break the reference cycle with the log, which is deleted."""
         self.forget()
         self._log = None
 
@@ -137,7 +137,7 @@ class LogReader:
         return message
 
     def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int, closed_end: int) -> list[bytes]:
-        """``QueueLog.read_raw`` of the batches below ``closed_end``, where the closed ones end."""
+        """``QueueLog.read_raw`` for the closed batches, which end at ``closed_end``."""
         log = self._open_log()
         found: list[bytes] = []
         size = 0
@@ -162,7 +162,7 @@ class LogReader:
         return found
 
     def _recall(self, message: Message, state: SettleState, redelivered_floor: int) -> None:
-        """Put the history back on a message that was read."""
+        """Restore the delivery history of a message that was read."""
         offset = message.offset
         if offset < redelivered_floor:
             message.flags |= 2
@@ -202,7 +202,7 @@ class LogReader:
 
 
 def _as_read(message: Message) -> Message:
-    """A copy of a large message that is still in memory, as if it had been read."""
+    """A copy of a large message that is still in memory, in the form of one that was read."""
     other = message.copy()
     other.offset = message.offset
     other.flags = (message.flags & 3) | 5
@@ -211,7 +211,7 @@ def _as_read(message: Message) -> Message:
 
 
 def _unreadable(log: QueueLog, error: OSError | CorruptLog) -> LogFailed:
-    """The error for the caller; the log is fenced unless the next attempt may succeed."""
+    """The error for the caller. The log is fenced unless another attempt may succeed."""
     if not is_passing(error):
         log.fail(error)
     return LogFailed(str(error), getattr(error, "errno", 0) or 0)

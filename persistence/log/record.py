@@ -1,6 +1,6 @@
-"""Batches as bytes: the header that all have, and the payloads of SETTLES and CONTROL.
+"""Batches as bytes: the header of all batches, and the payloads of SETTLES and CONTROL.
 
-Layouts are those of FORMAT.md. What is in a MESSAGES batch: ``messages.py``. Nothing here touches a file.
+The layouts are in FORMAT.md. ``messages.py`` has the payload of MESSAGES batches. No file is used here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TWO_OFFSETS = Struct("<QQ")
 
 
 class Batch:
-    """A closed batch: numbers for the header, and the payload in pieces that are never joined here."""
+    """A closed batch: the numbers of its header, and its payload in pieces, which are not joined here."""
 
     __slots__ = (
         "attributes",
@@ -76,14 +76,16 @@ class Batch:
         self.length = 0
         #: -1 until computed.
         self.payload_crc = -1
-        #: Where it stands, or will: a ``Segment`` and the position in it.
+        #: Its place, also before it is written: a ``Segment`` and the position in it.
         self.segment: Segment | None = None
         self.position = 0
-        #: The one message of a batch whose body stays a tuple of frames.
+        #: The only message of a batch whose body stays a tuple of frames.
         self.message: Message | None = None
 
     def pack_header(self, unsynced_back: int) -> bytes:
-        """The 72 bytes before the pieces. Computes the payload's checksum if need be (worker thread)."""
+        """The 72 bytes before the pieces. Computes the payload's checksum if it is not known (worker
+        thread).
+        """
         if self.payload_crc < 0:
             crc = 0
             for piece in self.pieces:
@@ -130,7 +132,7 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(data: bytes, position: int) -> BatchHeader | None:
-    """The header at ``position``, or None if no good one stands there (magic, version, checksum, length)."""
+    """The header at ``position``, or None if there is no good one (magic, version, checksum, length)."""
     if position + HEADER_SIZE > len(data) or data[position : position + 4] != MAGIC:
         return None
     (

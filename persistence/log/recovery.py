@@ -1,7 +1,8 @@
-"""Opening a log: from its checkpoint if the stop was clean, else by reading what comes after it.
+"""Opens a log: from its checkpoint after a clean stop, otherwise by also reading all batches after it.
 
-Decides between a torn tail, which is cut and kept aside, and rot, which stops the log (FORMAT.md, "What
-recovery does"). Everything is read and decided first; a log with rot is left exactly as it was found.
+It decides between a torn tail, which is cut and kept in a file, and rot (damage), for which the log is not
+opened (FORMAT.md, "What recovery does"). It first reads and decides everything. A log with rot is left
+unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_name
 
 _CHUNK_BYTES = 1 << 20
 _U32_MAX = 0xFFFFFFFF
-#: Not that of a segment: readers pass over it.
+#: Suffix of files that are not segments; readers ignore them.
 ASIDE_SUFFIX = ".cut"
 
 
@@ -38,13 +39,13 @@ class Report:
     cut_position: int = 0
     cut_bytes: int = 0
     replayed_batches: int = 0
-    #: Segments wholly behind the cut.
+    #: Segments that are completely after the cut.
     cut_segments: list[str] = field(default_factory=list)
-    #: What is cut is there because a truncation was not finished.
+    #: What is cut was left by an unfinished truncation.
     is_leftover: bool = False
-    #: Where the cut bytes are kept; empty if nothing was worth it.
+    #: The file with the cut bytes; empty if there is none.
     kept_path: str = ""
-    #: Up to this position of the last segment its batches say that it was synced.
+    #: Position in the last segment up to which, by its own batches, it was synced.
     synced_position: int = 0
 
 
@@ -61,10 +62,11 @@ def recover(
 ) -> Report:
     """Bring ``log`` to the state its files hold, from checkpoint ``state``; ``clean`` = that state is final.
 
-    ``mark`` says how far the log was durable; what is damaged below is rot. ``is_journal_whole``: ``journal``
-    has everything of this log that was durable in a journal alone. What is written here, and what is not
-    known to be durable, is so after ``log.writer.sync``, which is the caller's. With ``limit`` nothing from
-    the first batch on that reaches that offset is taken in; the report says where that is, the caller cuts.
+    ``mark`` says how far the log was durable; damage below it is rot. ``is_journal_whole``: ``journal`` has
+    everything of this log that was durable only in a journal. The caller then calls ``log.writer.sync``,
+    which makes durable what is written here and what is not known to be durable. With ``limit``, the first
+    batch that reaches that offset and all later ones are left out; the report says where they begin, and the
+    caller cuts them.
 
     Raises:
         CorruptLog: rot; nothing was changed.
@@ -79,7 +81,8 @@ def recover(
             segment.index = SparseIndex(partition.options.index_interval_bytes)
         partition.add(segment)
     trusted = clean and limit is None and _is_as_left(partition, disk, state, bases)
-    # What follows is folded into this copy; the settles are the checkpoint's own, and it is of no more use.
+    # Later batches are folded into this copy. It shares the settles with the checkpoint's state, which is not
+    # used again.
     folded = replace(state, epochs=list(state.epochs)) if state else LogState(log.incarnation, log.number)
     if not trusted:
         _scan(partition, disk, state, folded, bases, report, limit)
@@ -99,9 +102,9 @@ def recover(
             is_synced = is_synced or _is_marked(folded, mark)
         log.writer.resume(active, active.size, synced=is_synced)
     if log.writer.dirty:
-        # After a kill the page cache still shows what was never synced; from here on it counts as durable.
-        # A sync that failed before the kill has marked its pages clean, and another would skip them: so
-        # they are written again.
+        # After a kill the page cache still shows bytes that were never synced. From here on they count as
+        # durable. If a sync had failed before the kill, their pages would be marked as clean, and another
+        # sync would skip them. Therefore they are written again.
         _rewrite(disk, active, report.synced_position)
     report.replayed_batches = _replay(log, folded, journal, state.epoch if state is not None else 0)
     if log.writer.dirty:
@@ -114,9 +117,9 @@ def recover(
 
 
 def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orphan: bool) -> None:
-    """Cut off every batch that reaches ``end``, and fold the rest anew; the log holds no buffers.
+    """Cut off every batch that reaches ``end``, and fold the rest again. The log must hold no buffers.
 
-    ``end`` is not below the last durable checkpoint.
+    ``end`` must not be below the last durable checkpoint.
 
     Raises:
         CorruptLog, OSError: as ``recover``.
@@ -125,11 +128,11 @@ def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orph
     directory = partition.directory
     state: LogState | None = None
     if log.checkpoint_offset:
-        # No older one will do: settles it does not know may have been cleaned away since.
+        # An older checkpoint is not enough: cleaning may have removed settles that it does not have.
         for path in (join(directory, FILE_NAME), join(data_dir, NODE_FILE_NAME)):
             for found in read_checkpoint(disk, path)[1]:
                 if (found.incarnation, found.recovery_offset) == (log.incarnation, log.checkpoint_offset):
-                    # Both may be of that offset; the older one names segments that are gone.
+                    # Both may have that offset, but the older one may name segments that are gone.
                     state = newest(found, state)
         if state is None:
             raise CorruptLog(directory, 0, f"the checkpoint at offset {log.checkpoint_offset} is missing")
@@ -139,8 +142,8 @@ def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orph
     log.writer.sync()
     log.epoch = max(log.epoch, epoch + 1)
     log.redelivered_floor = min(floor, log.end)
-    # First the checkpoint: by its epoch, what stands above it now is not taken for content any more, neither
-    # in the segments, should the cut not be finished, nor in a journal.
+    # The checkpoint comes first. Because of its epoch, the batches above it are ignored from now on, both in
+    # a journal and, if the cut is interrupted, in the segments.
     write_checkpoint(disk, join(directory, FILE_NAME), [log.pack_state()], clean=False, now_us=0)
     log.checkpoint_offset = log.end
     if not report.cut_path:
@@ -153,9 +156,9 @@ def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orph
 
 
 def required_end(state: LogState | None, mark: Mark | None) -> int:
-    """The offset that a log must reach after recovery: everything below was durable once.
+    """The offset that a log must reach after recovery, because everything below was durable.
 
-    A checkpoint of a later epoch than the mark's is that of a truncation, or newer than the mark.
+    If the checkpoint has a later epoch than the mark, it is that of a truncation, or newer than the mark.
     """
     known = state.recovery_offset if state is not None else 0
     if mark is None or (state is not None and mark.epoch < state.epoch):
@@ -164,12 +167,11 @@ def required_end(state: LogState | None, mark: Mark | None) -> int:
 
 
 def end_after_replay(end: int, journal: Sequence[JournalEntry], epoch: int) -> tuple[int, int]:
-    """Where a log that ends at ``end`` ends after the replay, and where the journal goes on behind a gap.
+    """(end of the log after the replay, offset at which the journal continues after a gap or -1 without a
+    gap).
 
-    The latter is -1 if there is no gap.
-
-    Batches of epochs below ``epoch`` were cut by a truncation. Those behind a damaged entry of the journal
-    may be of a round that was never acknowledged, and tell of no gap.
+    Batches of epochs below ``epoch`` were cut by a truncation. Batches after a damaged entry of the journal
+    may belong to a round that was never acknowledged, so they prove no gap.
     """
     for entry in journal:
         if entry.header.base < end or entry.header.epoch < epoch:
@@ -181,10 +183,11 @@ def end_after_replay(end: int, journal: Sequence[JournalEntry], epoch: int) -> t
 
 
 def _is_marked(folded: LogState, mark: Mark | None) -> bool:
-    """Whether the mark says that all there is was durable.
+    """Whether, by the mark, all batches found in the segments are durable there.
 
-    It is stored after a sync, of the segments or of the journal, and a journal is removed after the sync of
-    the segments: so without an entry in a journal it speaks of the segments, and of their names.
+    A mark is stored after a sync of the segments or of the journal, and a journal is removed after the
+    segments are synced. So if no journal has an entry of the log, the mark is about the segments and their
+    names.
     """
     return mark is not None and mark.epoch >= folded.epoch and mark.end >= folded.recovery_offset
 
@@ -197,7 +200,7 @@ def _check_complete(
     mark: Mark | None,
     report: Report,
 ) -> None:
-    """See that the segments and the journal together reach what was durable.
+    """Check that the segments and the journal together reach up to what was durable.
 
     Raises:
         CorruptLog: they do not.
@@ -216,7 +219,7 @@ def _check_complete(
 
 
 def missing_text(end: int, required: int) -> str:
-    """What to say of a log that should reach ``required``."""
+    """The error text for a log that ends at ``end`` but should reach ``required``."""
     return (
         f"the good part of the log ends here, at offset {end}, "
         f"but everything below offset {required} had been made durable"
@@ -224,7 +227,9 @@ def missing_text(end: int, required: int) -> str:
 
 
 def _cut_tail(disk: Disk, directory: str, folded: LogState, report: Report) -> None:
-    """Cut what recovery found behind the last good batch; keep it aside unless a truncation had cut it."""
+    """Cut what recovery found after the last good batch. Keep it in a file, unless a truncation had cut
+    it.
+    """
     if not report.cut_path:
         return
     if not report.is_leftover:
@@ -238,9 +243,9 @@ def _cut_tail(disk: Disk, directory: str, folded: LogState, report: Report) -> N
 
 
 def _keep_aside(disk: Disk, path: str, tail: bytes) -> str:
-    """Where the bytes of a torn tail are now; empty if there is no space for them.
+    """Keep the bytes of a torn tail in a file; returns its path, or "" if the disk is full.
 
-    They were never confirmed: a full disk must not keep the queue from its consumers.
+    The bytes were never confirmed, so a full disk must not stop the queue because of them.
     """
     path = free_path(disk, path)
     try:
@@ -254,7 +259,7 @@ def _keep_aside(disk: Disk, path: str, tail: bytes) -> str:
 
 
 def free_path(disk: Disk, path: str) -> str:
-    """``path``, or with a number behind it: what was set aside before stays."""
+    """``path``, or ``path`` with a number if that file exists already."""
     number = 1
     free = path
     while disk.exists(free):
@@ -264,12 +269,13 @@ def free_path(disk: Disk, path: str) -> str:
 
 
 def _cut_all(disk: Disk, directory: str, report: Report) -> None:
-    """Remove what a truncation cuts, last things first."""
+    """Remove what a truncation cuts, from the end backwards."""
     for path in reversed(report.cut_segments):
         disk.unlink(path.removesuffix(SUFFIX) + INDEX_SUFFIX)
         disk.unlink(path)
     if report.cut_segments:
-        # Durably gone before the cut: a segment that does not follow on the one before would be rot.
+        # The removal must be durable before the cut. Otherwise a segment might remain that does not follow on
+        # the one before it, which is rot.
         disk.sync_directory(directory)
     disk.unlink(report.cut_path.removesuffix(SUFFIX) + INDEX_SUFFIX)
     _cut(disk, report.cut_path, report.cut_position)
@@ -277,7 +283,7 @@ def _cut_all(disk: Disk, directory: str, report: Report) -> None:
 
 
 def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[int]:
-    """Base offsets of the segment files, leftovers of interrupted work removed."""
+    """Base offsets of the segment files. Leftovers of interrupted work are removed."""
     bases = []
     known = {segment.base for segment in state.segments} if state is not None else set()
     names = disk.list(directory)
@@ -288,7 +294,7 @@ def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[i
             disk.unlink(path)
         elif base is not None:
             if state is not None and base < state.recovery_segment and base not in known:
-                # Its removal was decided by the checkpoint and did not reach the disk.
+                # The checkpoint had decided its removal, which did not reach the disk.
                 disk.unlink(path)
             else:
                 bases.append(base)
@@ -308,7 +314,7 @@ def _size_of(disk: Disk, path: str) -> int:
 
 
 def known_segments(disk: Disk, directory: str, state: LogState | None, bases: Sequence[int]) -> list[Segment]:
-    """The segments that a checkpoint names, up to its recovery point; ``bases``: those whose files are there.
+    """The segments that a checkpoint names, up to its recovery point. ``bases`` are those with a file.
 
     Raises:
         CorruptLog: one is missing, or the last ends before the recovery point.
@@ -340,7 +346,7 @@ def known_segments(disk: Disk, directory: str, state: LogState | None, bases: Se
 
 
 def _is_as_left(partition: Partition, disk: Disk, state: LogState | None, bases: list[int]) -> bool:
-    """Whether the files are those of the clean stop."""
+    """Whether the files are as the clean stop left them."""
     if state is None:
         return not bases
     if bases and bases[-1] == state.recovery_segment:
@@ -389,9 +395,9 @@ def _scan_segment(
     *,
     is_last: bool,
 ) -> bool:
-    """Fold one segment from ``segment.size`` on; False if ``limit`` was met in it.
+    """Fold one segment from ``segment.size`` on; False if ``limit`` was reached in it.
 
-    Batches of an epoch below ``epoch``, the checkpoint's, are what an interrupted truncation left.
+    Batches of an epoch below ``epoch``, the checkpoint's, were left by an interrupted truncation.
     """
     is_leftover = False
     file = disk.open(segment.path)
@@ -466,9 +472,9 @@ def _rewrite(disk: Disk, segment: Segment, position: int) -> None:
 
 
 def iterate_batches(file: File, position: int, size: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """(header, payload) of good batches one after the other; ends before the first bad one.
+    """(header, payload) of each good batch, up to the first bad one.
 
-    Of a MESSAGES batch only the fixed records come along.
+    The payload of a MESSAGES batch has only the fixed records.
     """
     data = b""
     at = 0
@@ -494,7 +500,7 @@ def later_witness(file: File, position: int, size: int, expected: int) -> int:
     """Position of a good later batch which says that ``position`` had been synced before it; -1 if none."""
     data = file.read(size - position, position)
     bad = parse_header(data, 0)
-    # With a good header its payload is known too, and is no witness: a body may well be a piece of a log.
+    # If the bad batch has a good header, its payload is skipped, because a body may contain a piece of a log.
     at = data.find(MAGIC, bad.length if bad is not None and bad.base == expected else 1)
     while at >= 0:
         header = parse_header(data, at)
@@ -502,7 +508,7 @@ def later_witness(file: File, position: int, size: int, expected: int) -> int:
             header is not None
             and header.base >= expected
             and at + header.length <= len(data)
-            # Its own position less what was unsynced before it lies above the bad batch.
+            # The part that was unsynced before it begins after the start of the bad batch.
             and header.unsynced_back < at
             and crc32(memoryview(data)[at + HEADER_SIZE : at + header.length]) == header.payload_crc
         ):
@@ -512,7 +518,7 @@ def later_witness(file: File, position: int, size: int, expected: int) -> int:
 
 
 def _replay(log: QueueLog, folded: LogState, journal: Sequence[JournalEntry], epoch: int) -> int:
-    """Append what the commit journal holds beyond the log's end and was not cut by a truncation since."""
+    """Append the batches of the commit journal above the log's end that no truncation has cut."""
     batches = []
     for header, data, _ in journal:
         end = folded.recovery_offset
@@ -533,7 +539,7 @@ def _replay(log: QueueLog, folded: LogState, journal: Sequence[JournalEntry], ep
 
 
 def raw_batch(header: BatchHeader, data: bytes) -> Batch:
-    """A batch to be written as it stands (its header is stamped anew)."""
+    """A batch to write again unchanged, except for the header fields set at writing."""
     batch = Batch()
     batch.kind = header.kind
     batch.base = header.base

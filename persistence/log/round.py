@@ -1,4 +1,4 @@
-"""One round of the sync as it is handed from the event loop to the worker and back."""
+"""One round of the sync, which goes from the event loop to the worker and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Submission:
-    """What one log hands to one round."""
+    """The work that one log hands to one round."""
 
     __slots__ = (
         "again",
@@ -34,19 +34,19 @@ class Submission:
         self.log = log
         self.writer = writer
         self.batches: list[Batch] = []
-        #: The log was fenced by a passing error, and this is all that it could not write since.
+        #: The log was fenced by a passing error, and this is everything that it could not write since.
         self.again = False
         #: Everything below is durable once the round has succeeded.
         self.end = 0
         self.generation = 0
-        #: A checkpoint to write after that, and the segments to remove after that.
+        #: A checkpoint to write after the sync, and the segments to remove after the checkpoint.
         self.checkpoint: bytes | None = None
         self.checkpoint_number = 0
-        #: The active segment's index as it stands (a path and content), to go with it.
+        #: Path and content of the active segment's index, to write with the checkpoint.
         self.index: tuple[str, bytes] | None = None
         self.removed: list[Segment] = []
         self.error: Exception | None = None
-        #: The checkpoint alone could not be written, for now: what it covers is durable without it.
+        #: Only the checkpoint could not be written for now. The batches are durable without it.
         self.checkpoint_error: OSError | None = None
 
 

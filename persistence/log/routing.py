@@ -1,9 +1,9 @@
-"""All routing logs of a node: when what is recorded gets to the disk, and when it goes again.
+"""All routing logs of a node: writing what is recorded, and removing what is old.
 
-Recorders close batches on the event loop. One thread of its own writes them, so that no confirm waits for
-statistics: once a second, with a sync, or as soon as a mebibyte waits. One job is under way at a time. When
-the disk falls far behind, publishers wait; when it fails, that partition stops recording and is tried again
-later.
+Recorders close batches on the event loop. A separate thread writes them, so that no confirm waits for
+statistics. It writes and syncs once a second, and writes as soon as a mebibyte is waiting. One job runs at a
+time. If the disk falls far behind, publishers wait. If the disk fails, the partition stops recording and
+tries again later.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from .worker import ThreadWorker, Worker
 logger = logging.getLogger(__name__)
 
 SYNC_S = 1.0
-#: A partition whose disk failed is tried again after this.
+#: Seconds until a partition whose disk failed is tried again.
 RETRY_S = 60.0
-#: Between two looks for segments that are too old.
+#: Seconds between two searches for segments that are too old.
 RETENTION_S = 3600.0
 SEGMENT_BYTES_MAX = 64 << 20
 
@@ -55,21 +55,21 @@ class RoutingOptions:
 
     #: Partitions of a virtual host that has no routing log yet.
     partitions: int = 4
-    #: All routing logs together; the oldest segments go.
+    #: Bytes of all routing logs together; beyond it the oldest segments are removed.
     bytes_max: int = 1 << 30
-    #: ... and those whose events are older.
+    #: Segments with older events are removed too.
     days: float = 7.0
-    #: Waiting to be written before publishers wait.
+    #: Bytes that may wait to be written; beyond it publishers wait.
     backlog_bytes_max: int = 32 << 20
 
     @property
     def segment_bytes_max(self) -> int:
-        """So small that removing one is no large part of all."""
+        """Size of a segment: a small part of ``bytes_max``."""
         return min(SEGMENT_BYTES_MAX, max(1 << 20, self.bytes_max // 16))
 
 
 class Waiter(Protocol):
-    """What a publisher's connection counts unsynced bytes with (``channel.publishing.Inflow``)."""
+    """The counter of a publisher's unsynced bytes (``channel.publishing.Inflow``)."""
 
     limit: int
 
@@ -83,42 +83,42 @@ class RoutingLog:
 
     def __init__(self, vhost: str, name: str, recorders: list[Recorder]) -> None:
         self.vhost = vhost
-        #: The name of its directory.
+        #: The name of the log's directory.
         self.id = name
         self.recorders = recorders
 
     def entry(self, exchange: str, key: bytes, names: bytes | WideNames) -> RouteEntry:
-        """What a ``Route`` keeps, to be noted.
+        """The entry of a ``Route``, which is passed to ``Recorder.note``.
 
-        ``names`` is the payload of its entry in the file of names, or what that is made of.
+        ``names`` is the payload of its entry in the ``.names`` file, or the parts of it.
         """
         return RouteEntry(self.recorders[partition_of(exchange, len(self.recorders))], key, names)
 
 
 class _Partition:
-    """What belongs to a recorder beside itself."""
+    """The data of a recorder that only this module uses."""
 
     def __init__(self, log_name: str, number: int, vhost: str, writer: RoutingWriter) -> None:
         self.log_name = log_name
         self.number = number
         self.vhost = vhost
         self.writer = writer
-        #: Its end, segment and position as the last process left them.
+        #: Its end, segment and position in the mark of the last process.
         self.mark = (0, 0, 0)
         self.retry: Timer | None = None
 
 
 class _Job:
-    """One turn of the thread."""
+    """One job of the thread."""
 
     def __init__(self, *, sync: bool) -> None:
         self.sync = sync
         self.items: list[tuple[Recorder, list[tuple[Batch, list[bytes]]]]] = []
         self.size = 0
-        #: Recorders whose segment is closed although nothing new came.
+        #: Recorders whose segment is closed without new batches.
         self.idle: list[Recorder] = []
         self.retention: dict[str, int] | None = None
-        # What came of it.
+        # The results.
         self.failed: list[tuple[Recorder, Exception]] = []
         self.synced: list[Recorder] = []
         self.removed: dict[str, int] = {}
@@ -169,16 +169,17 @@ class RoutingLogs:
         self._retention_timer: Timer | None = None
         self._retention_due = True
         self._held: dict[Waiter, int] = {}
-        #: Recorders of which something is written and not synced.
+        #: Recorders with written batches that are not synced.
         self._written: dict[Recorder, None] = {}
         self._stopped = False
 
     # -- virtual hosts --------------------------------------------------------------------------------
 
     def open(self, vhost: str) -> RoutingLog | None:
-        """The routing log of a virtual host, recovered or new; None if it cannot be had, which is logged.
+        """The routing log of a virtual host, recovered or new; None if that fails, which is logged.
 
-        One that was opened before is the same: a virtual host may be deleted and made again.
+        If it was opened before, the same object is returned, because a virtual host may be deleted and made
+        again.
         """
         if vhost in self.logs:
             return self.logs[vhost]
@@ -204,7 +205,7 @@ class RoutingLogs:
         return log
 
     def _partitions(self, directory: str) -> int:
-        """How many partitions a routing log has, or gets.
+        """Number of partitions of a routing log, existing or new.
 
         Raises:
             PersistenceError: its description is not of this version, or cannot be read.
@@ -260,14 +261,14 @@ class RoutingLogs:
     # -- writing --------------------------------------------------------------------------------------
 
     def hold(self, waiter: Waiter) -> None:
-        """Let a publisher wait until the disk has caught up."""
+        """Make a publisher wait until the disk has caught up."""
         if waiter not in self._held:
             size = waiter.limit + 1
             self._held[waiter] = size
             waiter.add(size)
 
     def _dirty(self) -> None:
-        """There is something to write and sync within a second."""
+        """Schedule a write and sync within a second."""
         if self._sync_timer is None and not self._stopped:
             self._sync_timer = self._call_later(SYNC_S, self._second_is_over)
 
@@ -281,7 +282,7 @@ class RoutingLogs:
             self._next_job()
 
     def _next_job(self) -> None:
-        """Hand to the thread what there is, unless it has a job."""
+        """Give the thread everything that waits, unless it has a job."""
         if self._job is not None:
             return
         backlog = self.backlog
@@ -293,7 +294,7 @@ class RoutingLogs:
         for recorder in dirty:
             recorder.dirty = False
             if job.sync:
-                # A batch that is still open grows until the second is over.
+                # An open batch grows until the second is over.
                 recorder.close()
             elif recorder.is_open:
                 recorder.dirty = True
@@ -325,11 +326,12 @@ class RoutingLogs:
                 ):
                     recorder.roll()
                     job.idle.append(recorder)
-                # The segments below this base are closed, and written when this job comes to retention.
+                # The segments below this base are closed, and will be written when this job does the
+                # retention.
                 job.retention[recorder.directory] = recorder.segment.base
 
     def _run(self, job: _Job) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         for recorder, items in job.items:
             self._attempt(job, recorder, partial(recorder.owner.writer.write, items))
         for recorder in job.idle:
@@ -356,7 +358,7 @@ class RoutingLogs:
 
     def _remove_old(self, job: _Job, active: dict[str, int]) -> None:
         closed, total = closed_segments(self._disk, self._root, active)
-        # A segment's last event is at the most a day after its first.
+        # A segment's last event is at most a day after its first.
         oldest_us = self._wall_us() - int((self._options.days + 1) * DAY_US)
         for segment in closed:
             if total <= self._options.bytes_max and segment.first_ts >= oldest_us:
@@ -367,7 +369,7 @@ class RoutingLogs:
             job.removed[segment.directory] = bases[0] if bases else -1
 
     def _done(self, job: _Job) -> None:
-        """A job is over, on the loop."""
+        """A job has ended (on the event loop)."""
         if self._job is not job:
             return
         self._job = None
@@ -391,7 +393,9 @@ class RoutingLogs:
             self._next_job()
 
     def _move_starts(self, removed: dict[str, int]) -> None:
-        """Segments were removed: partition directory to the base of the first that is left, -1 if none is."""
+        """Segments were removed. ``removed`` maps partition directories to the base of the first one left, -1
+        if none is.
+        """
         for log in self.logs.values():
             for recorder in log.recorders:
                 start = removed.get(recorder.directory)
@@ -403,7 +407,7 @@ class RoutingLogs:
     # -- failures -------------------------------------------------------------------------------------
 
     def halt(self) -> None:
-        """The disk is short of room: record nothing until ``has_room`` says that there is enough again."""
+        """The disk is short of space: stop recording until ``has_room`` returns True."""
         for log in self.logs.values():
             for recorder in log.recorders:
                 if not recorder.stopped:
@@ -416,7 +420,7 @@ class RoutingLogs:
         owner: _Partition = recorder.owner
         if owner.retry is not None:
             return
-        # What is written and not synced will be cut.
+        # What is written but not synced will be cut.
         recorder.lost += recorder.stop() + recorder.end - owner.writer.synced_end
         recorder.end = owner.writer.synced_end
         self._written.pop(recorder, None)
@@ -439,7 +443,7 @@ class RoutingLogs:
         self._worker.submit(partial(self._reopen, recorder, found))
 
     def _reopen(self, recorder: Recorder, found: list[Recovered | Exception]) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         try:
             found.append(recorder.owner.writer.reopen(recorder.owner.mark))
         except Exception as error:
@@ -468,7 +472,7 @@ class RoutingLogs:
     # -- retention and the end ------------------------------------------------------------------------
 
     def _retain(self) -> None:
-        """Once an hour, for segments that have become too old."""
+        """Remove segments that are too old; called once an hour."""
         self._retention_timer = self._call_later(RETENTION_S, self._retain)
         self._retention_due = True
         self._next_job()
@@ -492,7 +496,7 @@ class RoutingLogs:
         self._files.close()
 
     def _finish_job(self) -> None:
-        """Wait for the job under way, if there is one, and take its result in."""
+        """Wait for the running job, if there is one, and process its result."""
         job = self._job
         self._worker.wait_idle()
         if job is not None:

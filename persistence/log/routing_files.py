@@ -1,7 +1,7 @@
-"""The routing log's files: names, recovery, and the thread's side of writing (FORMAT.md, "Routing log").
+"""The routing log's files: names, recovery, and writing in the thread (FORMAT.md, "Routing log").
 
-Statistics never stop a broker: what is torn is cut, what is damaged is set aside, and what the disk refuses
-is given up until the next try.
+Statistics never stop a broker. A torn tail is cut, a damaged segment is set aside, and events that cannot be
+written are dropped until the next attempt.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ def routing_id(vhost: str) -> str:
 
 
 def partition_of(exchange: str, partitions: int) -> int:
-    """The partition that has the events of an exchange."""
+    """The partition with the events of an exchange."""
     return crc32(octets_of(exchange)) % partitions
 
 
 def names_path(segment: Segment) -> str:
-    """The file of names of a segment."""
+    """The path of a segment's ``.names`` file."""
     return join(segment.directory, f"{segment.base:020d}{NAMES_SUFFIX}")
 
 
 def names_header(base: int) -> bytes:
-    """What a file of names begins with."""
+    """The header of a ``.names`` file."""
     return _NAMES_HEADER.pack(_NAMES_MAGIC, 0, 0, base)
 
 
 def pack_name(number: int, payload: bytes) -> bytes:
-    """One entry of a file of names."""
+    """An entry of a ``.names`` file."""
     return _NAME.pack(len(payload), crc32(payload, crc32(number.to_bytes(4, "little"))), number) + payload
 
 
 def parse_names(data: bytes, base: int) -> tuple[list[bytes], int] | None:
-    """The payloads of a file of names, and where the good ones end; None if its header is not good."""
+    """The payloads of a ``.names`` file, and where the good ones end; None if its header is not good."""
     if len(data) < _NAMES_HEADER.size or data[: _NAMES_HEADER.size] != names_header(base):
         return None
     found: list[bytes] = []
@@ -86,7 +86,7 @@ def parse_names(data: bytes, base: int) -> tuple[list[bytes], int] | None:
 
 
 class Event(NamedTuple):
-    """A run of equal events as read."""
+    """A run of equal events, as read from the log."""
 
     offset: int
     events: int
@@ -129,10 +129,10 @@ def iterate_events(header: BatchHeader, payload: bytes) -> Iterator[Event]:
 
 
 def read_names(disk: Disk, segment: Segment) -> list[bytes]:
-    """The payloads of a segment's names.
+    """The payloads of the entries in a segment's ``.names`` file.
 
     Raises:
-        CorruptLog: the file is missing or no such file.
+        CorruptLog: the file is missing or is not a ``.names`` file.
     """
     path = names_path(segment)
     try:
@@ -149,13 +149,13 @@ def read_names(disk: Disk, segment: Segment) -> list[bytes]:
 
 @dataclass(slots=True)
 class Recovered:
-    """Where a partition goes on."""
+    """The state from which a partition continues."""
 
     segment: Segment
-    #: Its names by payload, and how many there are.
+    #: Ids of its names by payload, and the number of names.
     ids: dict[bytes, int]
     names: int
-    #: The lowest offset that is there.
+    #: The lowest offset that exists.
     start: int
     last_us: int = 0
     names_bytes: int = 0
@@ -165,7 +165,7 @@ class Recovered:
 
 
 def recover(disk: Disk, directory: str, mark: tuple[int, int, int] = (0, 0, 0)) -> Recovered:
-    """See to the last segment of a partition; ``mark`` = the end, segment and position known to be synced.
+    """Recover the last segment of a partition. ``mark`` is (end, segment, position) known to be synced.
 
     Raises:
         OSError: the disk failed.
@@ -196,10 +196,10 @@ def recover(disk: Disk, directory: str, mark: tuple[int, int, int] = (0, 0, 0)) 
 
 
 def _scan(disk: Disk, segment: Segment, found: Recovered, mark: tuple[int, int, int]) -> None:
-    """Take in the batches of ``segment`` and its names; cut both where they are torn.
+    """Read the batches and names of ``segment``, and cut both where they are torn.
 
     Raises:
-        CorruptLog: what had been synced is not there.
+        CorruptLog: a part that had been synced is missing or damaged.
     """
     segment.index = SparseIndex(64 * 1024)
     routes = -1
@@ -229,7 +229,7 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, mark: tuple[int, int, 
         if segment.size < size:
             file.truncate(segment.size)
             found.cut_bytes = size - segment.size
-        # After a kill the page cache shows bytes that were never synced; from here on they count as durable.
+        # After a kill the page cache shows bytes that were never synced. From here on they count as durable.
         file.sync()
     finally:
         file.close()
@@ -269,7 +269,7 @@ def _recover_names(disk: Disk, segment: Segment, routes: int) -> list[bytes]:
 
 
 def iterate_batches(file: File, base: int, size: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    """(position, header, payload) of a segment's good batches; ends before the first bad one."""
+    """(position, header, payload) of each good batch of a segment, up to the first bad one."""
     position = at = 0
     data = b""
     while position + HEADER_SIZE <= size:
@@ -317,19 +317,19 @@ def _highest_end(disk: Disk, segment: Segment) -> int:
 
 
 class RoutingWriter:
-    """The thread's side of one partition; nobody else touches its files while the broker runs.
+    """Writes one partition in the thread. Nobody else uses its files while the broker runs.
 
-    After an error ``failed`` is set and everything raises it, until ``reopen``.
+    After an error ``failed`` is set, and every call raises it until ``reopen``.
     """
 
     def __init__(self, disk: Disk, files: FileCache, directory: str, description: dict[str, Any]) -> None:
         self.directory = directory
         self.failed: OSError | None = None
-        #: The segment that is open, what of it is written and what is synced, and the offsets there.
+        #: The open segment, its written and its synced position, and the offsets there.
         self.segment: Segment | None = None
         self.position = self.synced = 0
         self.end = self.synced_end = 0
-        #: The lowest offset that is there.
+        #: The lowest offset that exists.
         self.start = 0
         self._disk = disk
         self._files = files
@@ -341,11 +341,11 @@ class RoutingWriter:
 
     @property
     def is_dirty(self) -> bool:
-        """Something is written and not synced."""
+        """Whether something is written but not synced."""
         return self.synced < self.position
 
     def take_over(self, found: Recovered) -> None:
-        """Go on where recovery says."""
+        """Continue from the state that recovery found."""
         segment = found.segment
         self.failed = None
         self._opened = True
@@ -357,10 +357,10 @@ class RoutingWriter:
         self._names_position = _NAMES_HEADER.size + found.names_bytes
 
     def write(self, items: Sequence[tuple[Batch, list[bytes]]]) -> None:
-        """Write batches, those of a segment together: first its new names, synced, then the batches.
+        """Write batches, together for each segment: first its new names with a sync, then the batches.
 
         Raises:
-            OSError: the disk failed; the writer is as good as closed.
+            OSError: the disk failed; the writer cannot be used until ``reopen``.
         """
         if self.failed is not None:
             raise self.failed
@@ -414,12 +414,12 @@ class RoutingWriter:
         names.truncate(0)
         names.write([names_header(segment.base)], 0)
         names.sync()
-        # Nothing of an older file of that name may follow our bytes.
+        # An older file of that name must not remain after our bytes.
         self._files.get(segment.path, create=True).truncate(0)
         self._disk.sync_directory(segment.directory)
 
     def _create(self) -> None:
-        """Put the directories and ``log.json`` in place, durably."""
+        """Make the directories and ``log.json``, durably."""
         if self._created:
             return
         disk = self._disk
@@ -434,7 +434,7 @@ class RoutingWriter:
         self._created = True
 
     def sync(self) -> None:
-        """Make all that is written durable.
+        """Make everything written durable.
 
         Raises:
             OSError: as ``write``.
@@ -463,12 +463,12 @@ class RoutingWriter:
         self.segment = None
 
     def reopen(self, mark: tuple[int, int, int]) -> Recovered:
-        """After an error: cut the segment to what was synced, and see what is there, as ``recover`` does.
+        """After an error: cut the segment to its synced part, and recover it as ``recover`` does.
 
-        ``mark`` counts if nothing has been opened yet.
+        ``mark`` is used if nothing has been opened yet.
 
         Raises:
-            OSError: the disk is no better yet.
+            OSError: the disk still fails.
         """
         segment = self.segment
         if segment is not None:
@@ -493,7 +493,7 @@ class RoutingWriter:
 
 
 class Closed(NamedTuple):
-    """A closed segment: the time of its first event, its size with its names, and where it is."""
+    """A closed segment: time of its first event, size including its names, and place."""
 
     first_ts: int
     size: int
@@ -502,9 +502,9 @@ class Closed(NamedTuple):
 
 
 def closed_segments(disk: Disk, root: str, active: dict[str, int]) -> tuple[list[Closed], int]:
-    """The closed segments of all routing logs below ``root``, oldest first, and the size of all of them.
+    """The closed segments of all routing logs below ``root``, oldest first, and their total size.
 
-    ``active``: for each partition's directory that is in use the base below which segments are closed.
+    ``active`` has for each partition directory in use the base below which segments are closed.
     """
     closed: list[Closed] = []
     total = 0
@@ -536,7 +536,9 @@ def _first_header(disk: Disk, path: str) -> tuple[BatchHeader | None, int]:
 
 
 def remove_segment(disk: Disk, segment: Closed) -> None:
-    """Remove a closed segment; its batches first, so that what is left is never taken for a segment."""
+    """Remove a closed segment. The ``.log`` file goes first, so that a half removed one is never taken for a
+    segment.
+    """
     stem = join(segment.directory, segment_name(segment.base).removesuffix(SUFFIX))
     for suffix in (SUFFIX, NAMES_SUFFIX, INDEX_SUFFIX):
         disk.unlink(stem + suffix)

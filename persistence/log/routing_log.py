@@ -1,12 +1,12 @@
-"""The recorder of published events: one open batch of the routing log per partition.
+"""The recorder of published events: one open batch of the routing log for each partition.
 
-On the way of every publish, so: an event like the one before it raises a counter, any other closes the run
-and begins a record; nothing allocates. Batches are closed into a list that ``routing.RoutingLogs`` hands to
-its thread. Layouts are those of FORMAT.md ("Routing log").
+Every publish passes here, so the work is small: an event like the one before it raises a counter, any other
+ends the run and begins a record. Nothing is allocated. Batches are closed into a list that
+``routing.RoutingLogs`` hands to its thread. The layouts are in FORMAT.md ("Routing log").
 
 Invariants:
-- ``_run`` events of the record being made are not in ``_records`` yet; its key is in ``_keys``.
-- Ids of ``RouteEntry`` hold for the segment whose number they carry; a batch has ids of its own segment.
+- ``_run`` events of the open record are not in ``_records`` yet; its key is in ``_keys``.
+- The id in a ``RouteEntry`` is valid for the segment whose number it has. A batch has ids of its own segment.
 
 Compiled: see ``routing_log.pxd``.
 """
@@ -30,12 +30,12 @@ PERSISTENT, MANDATORY, UNROUTABLE, RETURNED, CONFIRMED, REFUSED = 1, 2, 4, 8, 16
 SAME_KEY = 0x8000
 DAY_US = 86_400_000_000
 
-# C integers where compiled (see routing_log.pxd). A batch is closed before it would have more ...
+# C integers where compiled (see routing_log.pxd). A batch is closed before it has more records ...
 _RECORDS_MAX = 4096
 _BATCH_BYTES_MAX = 256 * 1024
-# ... or once it has brought more names, ...
+# ... or when its new names have more bytes.
 _NEW_NAMES_BYTES_MAX = 256 * 1024
-# ... and a segment once its names have more, or at its first event after a day.
+# A segment is closed when its names have more bytes, or at its first event after a day.
 _NAMES_BYTES_MAX = 16 * 1024 * 1024
 _DAY_US = 86_400_000_000
 _SAME_KEY = 0x8000
@@ -46,7 +46,7 @@ _HEADER_SIZE = 72
 
 
 class Backlog:
-    """What all recorders of a node have closed and the disk does not have yet."""
+    """The closed batches of all recorders of a node that are not on disk yet."""
 
     __slots__ = (
         "account",
@@ -61,23 +61,23 @@ class Backlog:
     )
 
     def __init__(self, account: MemoryBudget | None = None) -> None:
-        #: Has what waits as ``held``, and the names of all open segments as ``kept``.
+        #: Counts the waiting batches as ``held``, and the names of all open segments as ``kept``.
         self.account = account or MemoryBudget()
         self.bytes = 0
-        #: So many are written at once, without waiting for the second to end: ``on_bytes()``.
+        #: From this many bytes on, ``on_bytes()`` is called: they are written before the second ends.
         self.write_bytes = 1 << 20
-        #: Above it publishers wait.
+        #: Above this many bytes publishers wait.
         self.bytes_max = 32 << 20
         self.full = False
-        #: Called with what a publisher's connection counts its unsynced bytes in, for it to wait.
+        #: Called with the counter of a publisher's unsynced bytes, to make the publisher wait.
         self.hold: Callable[[Any], None] = _nothing
-        #: Recorders with events since they were closed; ``on_dirty()`` is called for the first.
+        #: Recorders with events in an open batch; ``on_dirty()`` is called for the first one.
         self.dirty: list[Recorder] = []
         self.on_dirty: Callable[[], None] = _nothing
         self.on_bytes: Callable[[], None] = _nothing
 
     def add(self, size: int) -> None:
-        """A batch of ``size`` bytes waits."""
+        """Count a waiting batch of ``size`` bytes."""
         self.bytes += size
         self.account.held += size
         if self.bytes > self.bytes_max:
@@ -86,7 +86,7 @@ class Backlog:
             self.on_bytes()
 
     def remove(self, size: int) -> None:
-        """``size`` bytes are written, or given up."""
+        """``size`` bytes are written or dropped."""
         self.bytes -= size
         self.account.held -= size
         if self.bytes <= self.bytes_max // 2:
@@ -94,14 +94,14 @@ class Backlog:
 
 
 def _nothing(*_: object) -> None:
-    """Nobody listens."""
+    """Default callback."""
 
 
 class WideNames:
-    """The names of a route that has many: its entry refers to them, and each stands once in the file.
+    """The names of a route with many names. Its entry refers to them, and the file has each name once.
 
-    Otherwise 1,000 queues with long names, reached by ever new combinations of bindings, would make some
-    hundred kilobytes of each short publish.
+    Otherwise 1,000 queues with long names, reached by ever new combinations of bindings, would cost some
+    hundred kilobytes for each short publish.
     """
 
     __slots__ = ("bindings", "durable", "exchange", "fanout", "id", "queues", "segment")
@@ -109,18 +109,19 @@ class WideNames:
     def __init__(
         self, exchange: bytes, queues: list[bytes], bindings: list[bytes], *, durable: int, fanout: int
     ) -> None:
-        #: All as JSON texts: a string, strings, and lists of four strings.
+        #: JSON texts: a string, strings, and lists of four strings.
         self.exchange = exchange
         self.queues = queues
         self.bindings = bindings
         self.durable = durable
         self.fanout = fanout
-        #: The id there, in the segment of that number; all that share these names have the same recorder.
+        #: Id of the exchange's name, in the segment with this number. All routes with these names have the
+        #: same recorder.
         self.id = 0
         self.segment = 0
 
     def payload(self, queues: list[bytes], bindings: list[bytes]) -> bytes:
-        """The payload of the route's entry, with these in place of the names."""
+        """The payload of the route's entry, with ``queues`` and ``bindings`` in place of the names."""
         return b'{"exchange":%b,"queues":[%b],"bindings":[%b],"durable":%d,"fanout":%d}' % (
             self.exchange,
             b",".join(queues),
@@ -131,7 +132,7 @@ class WideNames:
 
 
 class RouteEntry:
-    """A route and a routing key as the log knows them. The router keeps it with its ``Route``."""
+    """A route and a routing key for the routing log. The router keeps it with its ``Route``."""
 
     __slots__ = ("id", "key", "names", "recorder", "segment")
 
@@ -139,9 +140,9 @@ class RouteEntry:
         self.recorder = recorder
         #: The routing key as received.
         self.key = key
-        #: The payload of the route's entry in the file of names, or what it is made of.
+        #: The payload of the route's entry in the ``.names`` file, or the names for it.
         self.names = names
-        #: The id there, in the segment of that number.
+        #: Id of the entry in the ``.names`` file of the segment with this number.
         self.id = 0
         self.segment = 0
 
@@ -186,27 +187,28 @@ class Recorder:
     def __init__(self, directory: str, tick: Tick, backlog: Backlog, segment_bytes_max: int) -> None:
         self.directory = directory
         self.backlog = backlog
-        #: What goes with it elsewhere; not looked at here.
+        #: Data of the owner; not used here.
         self.owner: Any = None
-        #: Closed batches, each with the payloads of the names that are new in it.
+        #: Closed batches, each with the payloads of its new names.
         self.closed: list[tuple[Batch, list[bytes]]] = []
-        #: In the backlog's list.
+        #: Whether it is in the backlog's list.
         self.dirty = False
         #: The offset of the next batch.
         self.end = 0
-        #: Nothing is recorded, as the disk has failed; and how many events were not.
+        #: Whether recording has stopped because the disk failed, and how many events were lost.
         self.stopped = True
         self.lost = 0
         self.segment = Segment(directory, 0)
         self._tick = tick
         self._segment_bytes_max = segment_bytes_max
-        # The segment's number in this process, from 1; its ids by payload, and the size of all names.
+        # The segment's number in this process, from 1; ids of its names by payload; and the size of all
+        # names.
         self._serial = 0
         self._ids: dict[bytes, int] = {}
         self._next_id = 0
         self._names: list[bytes] = []
         self._names_bytes = 0
-        # Of the names that are new in the open batch.
+        # Size of the new names in the open batch.
         self._new_names_bytes = 0
         # The open batch.
         self._records = Buf()
@@ -215,7 +217,7 @@ class Recorder:
         self._events = 0
         self._base_ts = 0
         self._key = b""
-        # The run being extended: its event, the tick's time and the one that is written for it.
+        # The open run: its event, the time of its tick, and the time that is written for it.
         self._entry: RouteEntry | None = None
         self._size = 0
         self._flags = 0
@@ -228,7 +230,7 @@ class Recorder:
     # -- events ---------------------------------------------------------------------------------------
 
     def note(self, entry: RouteEntry, size: int, flags: int) -> bool:
-        """Record one publish of ``size`` body bytes, now; True if the publisher should wait for the disk."""
+        """Record one publish of ``size`` body bytes; True if the publisher should wait for the disk."""
         if (
             entry is self._entry
             and size == self._size
@@ -288,7 +290,7 @@ class Recorder:
         records.le32(self._events)
         records.le32(self._keys.size)
         records.le32(self._now_us - self._base_ts)
-        records.le32(entry.id)  # type: ignore[union-attr]  # there is a run, so there is its entry
+        records.le32(entry.id)  # type: ignore[union-attr]  # an open run has an entry
         records.le32(self._size if self._size < _U32_MAX else _U32_MAX)
         records.le32(self._flags | self._same)
 
@@ -312,7 +314,7 @@ class Recorder:
         )
 
     def _enter(self, entry: RouteEntry) -> None:
-        """Give ``entry`` its id in this segment."""
+        """Set the id of ``entry`` in this segment."""
         names = entry.names
         if isinstance(names, bytes):
             entry.id = self._number(names)
@@ -326,7 +328,7 @@ class Recorder:
         entry.segment = self._serial
 
     def _number(self, payload: bytes) -> int:
-        """The id of the entry with ``payload`` in the file of names; a new one if there is none."""
+        """The id of the entry with ``payload`` in the ``.names`` file, which is added if it is new."""
         number = self._ids.get(payload)
         if number is None:
             number = self._next_id
@@ -340,7 +342,7 @@ class Recorder:
 
     @property
     def is_open(self) -> bool:
-        """Whether a batch is being made."""
+        """Whether there is an open batch."""
         return self._count > 0
 
     # -- batches and segments -------------------------------------------------------------------------
@@ -380,13 +382,15 @@ class Recorder:
         self.backlog.add(waiting_bytes(batch, names))
 
     def roll(self) -> None:
-        """Begin a new segment at ``end``; no batch is open."""
+        """Begin a new segment at ``end``. No batch may be open."""
         segment = Segment(self.directory, self.end)
         segment.index = SparseIndex(64 * 1024)
         self.begin(segment, {}, 0, 0)
 
     def begin(self, segment: Segment, ids: dict[bytes, int], names: int, last_us: int) -> None:
-        """Go on in ``segment``, which has ``names`` names with these ids and a last event at ``last_us``."""
+        """Continue in ``segment``, which has ``names`` names with these ids, and its last event at
+        ``last_us``.
+        """
         self.segment = segment
         self.end = segment.end
         self.stopped = False
@@ -402,7 +406,9 @@ class Recorder:
             self._last_us = last_us
 
     def stop(self) -> int:
-        """Record nothing until ``begin``, and give up what waits; returns the events of the open batch."""
+        """Stop recording until ``begin``, and drop what waits; returns the number of events in the open
+        batch.
+        """
         if self._run:
             self._end_run()
         for batch, names in self.closed:
@@ -418,5 +424,5 @@ class Recorder:
 
 
 def waiting_bytes(batch: Batch, names: list[bytes]) -> int:
-    """What a closed batch and the names that are new in it count in the backlog."""
+    """Bytes of a closed batch and its new names, as counted in the backlog."""
     return batch.length + sum([len(payload) + 12 for payload in names])

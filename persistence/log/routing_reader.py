@@ -1,4 +1,4 @@
-"""A routing log from outside: read-only, for ``amqp-router log``. Changes nothing (as ``reader``)."""
+"""Reads a routing log without changing it, for ``amqp-router log`` (like ``reader``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RoutingSummary:
 
     @property
     def events(self) -> int:
-        """Published messages that are told of."""
+        """Number of recorded publishes."""
         return self.end - self.start
 
 

@@ -1,8 +1,7 @@
-"""What is readable of a damaged log, from outside: for ``amqp-router log salvage``. Changes nothing.
+"""Reads what is readable of a damaged log without changing it, for ``amqp-router log salvage``.
 
-Every batch whose checksums are right is taken, behind damage too; the commit journal fills what the segments
-lack. What was settled is known from the settles that are readable, so a message whose settle is lost
-comes along.
+Every batch with correct checksums is used, also after damage. The commit journal fills gaps of the segments.
+Settled messages are known only from readable settles, so a message whose settle is lost is included.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _RECORD = Struct("<IIIII")
 
 
 class Salvaged(NamedTuple):
-    """An unsettled message, its route and properties as in the log."""
+    """An unsettled message; route and properties are encoded as in the log."""
 
     offset: int
     time_us: int
@@ -56,7 +55,7 @@ class _Gap:
 class Salvage:
     """One partition's directory; ``node``: its part of the node's checkpoint, ``journal``: its entries.
 
-    ``progress`` hears of every segment (number, of how many), each of which is read twice.
+    ``progress`` is called with (number, count) for every segment; each segment is read twice.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Salvage:
         self._journal = journal
         self._progress = progress
         self._promised = mark.end if mark is not None else 0
-        #: What could not be used, for people.
+        #: Texts about files that could not be used.
         self.faults: list[str] = []
         own: list[LogState] = []
         try:
@@ -86,7 +85,7 @@ class Salvage:
         self._fold()
 
     def _fold(self) -> None:
-        """Learn what is settled, and what is missing."""
+        """Find what is settled and what is missing."""
         state = self._state
         start, folded = state.start, state.recovery_offset
         gaps = []
@@ -97,7 +96,7 @@ class Salvage:
             header, data, where = item
             if header.base < folded:
                 continue
-            # What lies between stays unsettled: it may have held messages.
+            # Offsets in the gap stay unsettled, because they may have been messages.
             state.recovery_offset = header.base
             payload = data[HEADER_SIZE:]
             if header.kind == MESSAGES:
@@ -113,7 +112,7 @@ class Salvage:
                 self.missing.append(Missing(gap.first, gap.end, messages, gap.where))
 
     def messages(self) -> Iterator[Salvaged]:
-        """Unsettled messages in their order."""
+        """Unsettled messages in order."""
         settles = self._state.settles
         for item in self._walk(self._state.start):
             if isinstance(item, _Gap) or item[0].kind != MESSAGES:
@@ -154,7 +153,7 @@ class Salvage:
         return max([entry.header.last + 1 for entry in self._journal], default=0)
 
     def _between(self, first: int, end: int, where: str) -> Iterator[tuple[BatchHeader, bytes, str] | _Gap]:
-        """What the journal has of ``[first, end)``, and the gaps that remain."""
+        """The batches of ``[first, end)`` in the journal, and the remaining gaps."""
         for header, data, _ in self._journal:
             if first <= header.base and header.last < end:
                 if header.base > first:
@@ -174,7 +173,7 @@ def _good(data: bytes, position: int, expected: int) -> BatchHeader | None:
 
 
 def _next(data: bytes, position: int, expected: int) -> int:
-    """Where the next good batch begins; -1 if there is none."""
+    """Position of the next good batch; -1 if there is none."""
     position = data.find(MAGIC, position)
     while position >= 0 and _good(data, position, expected) is None:
         position = data.find(MAGIC, position + 1)

@@ -1,4 +1,4 @@
-"""A segment: one file of batches, and what is known of it without opening it."""
+"""A segment: one file of batches, and what is known about it without opening it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Segment:
         self.size = 0
         #: ... and without those.
         self.written = 0
-        #: Messages ever in it (or left by the last cleaning), and those that are unsettled.
+        #: Number of messages written to it (or left by the last cleaning), and of those that are unsettled.
         self.records = 0
         self.live = 0
         #: Time of its first batch, -1 while unknown.

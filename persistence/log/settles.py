@@ -1,10 +1,10 @@
-"""Which offsets of a log still hold an unsettled message, and how often each was returned.
+"""The offsets of a log that still hold an unsettled message, and how often each was returned.
 
-One bit per offset, a one where there is nothing to deliver: the message is settled, or the offset belongs to
-a SETTLES or CONTROL batch, or a transient message holds that place. So "unsettled" is a zero bit below the
-log's end, and counting messages is counting zeros. Bits stand in chunks of 65,536 offsets. A chunk that was
-never touched has no entry (all zeros); one that is full is replaced by a shared mark, so a queue that is
-consumed in order keeps one chunk however long it lives.
+There is one bit for each offset. It is one if there is nothing to deliver: the message is settled, or the
+offset belongs to a SETTLES or CONTROL batch or to a transient message. So a zero bit below the log's end is
+an unsettled message, and zeros are counted to count messages. Bits are in chunks of 65,536 offsets. A chunk
+of zeros has no entry; a chunk of ones is replaced by a shared object. A queue that is consumed in order has
+one chunk, however long it lives.
 
 Invariants: every offset below ``settled_below`` is settled and has no chunk; ``live`` is the number of zero
 bits in [``settled_below``, end), where the end is the log's and grows by ``note_message``.
@@ -23,7 +23,7 @@ _ONES = bytes(bin(value).count("1") for value in range(256))
 
 
 class Chunk:
-    """65,536 bits, and return counts (u16 each) once a message in it was returned."""
+    """65,536 bits, and return counts (u16 each) if a message in it was returned."""
 
     __slots__ = ("bits", "counts", "number", "ones")
 
@@ -195,7 +195,7 @@ class SettleState:
         return chunk is not None and chunk.counts is not None
 
     def set_returned(self, offset: int, count: int) -> None:
-        """Remember ``count`` returns of the unsettled message at ``offset``."""
+        """Set the number of returns of the unsettled message at ``offset``."""
         chunk = self._chunk(offset >> 16)
         if chunk is FULL or offset < self.settled_below:
             return
@@ -218,9 +218,10 @@ class SettleState:
         self.settled_below = below
 
     def pack_returns(self) -> tuple[int, bytes]:
-        """What a checkpoint holds of the returned messages that are unsettled: so many records of SETTLES.
+        """The returned and unsettled messages for a checkpoint: number of SETTLES records, and their bytes.
 
-        A million of them may be there after a client is gone, and the event loop waits meanwhile.
+        This must be quick, because the event loop waits: after a client has gone there may be a million of
+        them.
         """
         out = Buf()
         records = 0
@@ -251,7 +252,7 @@ class SettleState:
         return records, out.take()
 
     def load_chunk(self, number: int, bits: bytes) -> None:
-        """Put in a chunk read from a checkpoint; no bytes = all ones."""
+        """Set a chunk read from a checkpoint; no bytes mean all ones."""
         if bits:
             chunk = Chunk()
             chunk.number = number
@@ -262,7 +263,7 @@ class SettleState:
             self.chunks[number] = FULL
 
     def cut(self, end: int) -> None:
-        """Forget every bit from ``end`` on: a checkpoint holds those of places no batch covers yet."""
+        """Clear every bit from ``end`` on. A checkpoint may have bits of offsets that no batch covers yet."""
         self.settled_below = min(self.settled_below, end)
         for number in [number for number in self.chunks if (number + 1) << 16 > end]:
             first = number << 16
@@ -294,7 +295,7 @@ class SettleState:
         self._last = FULL
 
     def _fill(self, chunk: Chunk, low: int, high: int) -> int:
-        """Set bits ``[low, high)``; how many were zero."""
+        """Set bits ``[low, high)``; returns how many were zero."""
         if chunk is FULL:
             return 0
         bits = chunk.bits
@@ -320,14 +321,14 @@ class SettleState:
 
 
 class SettleRuns:
-    """Settles on their way into a SETTLES batch: neighbours of one kind and return count are one run."""
+    """Settles for the next SETTLES batch. Neighbours of the same kind and return count form one run."""
 
     __slots__ = ("_end", "_first", "_kind", "_returns", "_runs", "_settled", "count")
 
     def __init__(self) -> None:
-        #: Runs begun since ``take``.
+        #: Number of runs begun since ``take``.
         self.count = 0
-        # The run being extended, [first, end); ``_kind`` 0 if there is none.
+        # The open run, [first, end); ``_kind`` is 0 if there is none.
         self._first = 0
         self._end = 0
         self._kind = 0
@@ -359,7 +360,7 @@ class SettleRuns:
         self._runs.append((first, self._end - first, self._kind, self._returns, self._settled))
 
     def take(self) -> list[tuple[int, int, int, int, int]]:
-        """(first, offsets, kind, return count, messages settled) of each run; none are left."""
+        """Return and clear the runs: (first, offsets, kind, return count, messages settled) of each."""
         if self._kind:
             self._close()
         self._kind = 0

@@ -1,7 +1,8 @@
-"""Contents of transient messages that are delivered and not acknowledged, moved out of memory.
+"""Contents of delivered and unacknowledged transient messages, moved from memory into files.
 
-One set of files for the node, for this process only: never synced, and wiped at start with the page logs.
-Contents are settled in any order, so each file counts those that are still wanted and goes with the last one.
+The node has one set of files for this process only. They are never synced, and the next start deletes them
+with the page logs. Contents are settled in any order, so each file counts those that are still needed and is
+removed with the last one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .worker import Worker
 
 
 class SpillFile:
-    """A file, its size, and how many contents in it are still wanted."""
+    """A file, its size, and the number of contents in it that are still needed."""
 
     __slots__ = ("path", "size", "wanted")
 
@@ -28,7 +29,7 @@ class SpillFile:
 
 
 class Spill:
-    """Made by the catalog. Writes on the event loop: to the page cache, without a sync."""
+    """Made by the catalog. It writes on the event loop, to the page cache, without a sync."""
 
     def __init__(
         self, disk: Disk, directory: str, janitor: Worker, files: FileCache, *, file_bytes_max: int
@@ -42,9 +43,10 @@ class Spill:
         self._files_made = 0
 
     def put(self, message: Message) -> bool:
-        """Replace the message's content by one that is read when it is wanted; False if that fails.
+        """Move the message's content to a file, from which it is read when needed; False if that fails.
 
-        Then the message keeps its content: no room on the disk, or no descriptor, for now.
+        It fails if there is no disk space or no descriptor for now. The message then keeps its content in
+        memory.
         """
         content = message.content
         assert content is not None
@@ -82,11 +84,11 @@ class Spill:
         return data
 
     def drop(self, file: SpillFile) -> None:
-        """A content in ``file`` is not wanted any more."""
+        """A content in ``file`` is no longer needed."""
         file.wanted -= 1
         if not file.wanted:
             if file is self._file and file.size < self._file_bytes_max:
-                file.size = 0  # begin again: memory is short for one message after the other
+                file.size = 0  # reuse the file, which is common if memory is short for one message at a time
                 return
             if file is self._file:
                 self._file = None
@@ -98,9 +100,9 @@ class Spill:
 
 
 class SpilledContent:
-    """Frames by index, header frame first, as those of a large message; of a small one all are one piece.
+    """Frames by index, header frame first, as for a large message. Those of a small message are one piece.
 
-    Its room in the file comes back when nobody refers to it.
+    Its space in the file is given back when the last reference to it is dropped.
     """
 
     __slots__ = ("_file", "_lengths", "_position", "_spill")
@@ -109,14 +111,14 @@ class SpilledContent:
         self._spill = spill
         self._file = file
         self._position = file.size
-        #: A list costs more than a number, and most contents are one piece.
+        #: A number if there is one piece, as for most contents, because it takes less memory than a list.
         self._lengths: list[int] | int = lengths if len(lengths) > 1 else lengths[0]
         file.size += sum(lengths)
         file.wanted += 1
 
     @property
     def is_whole(self) -> bool:
-        """Whether it was one piece, which ``[0]`` gives back."""
+        """Whether it is one piece, which ``[0]`` returns."""
         return isinstance(self._lengths, int)
 
     def __len__(self) -> int:

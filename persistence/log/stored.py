@@ -1,8 +1,9 @@
 """The frames of a large message that stay in the log until they are sent.
 
-Reading 128 MiB at once would hold the event loop for a tenth of a second and memory with it, so a large
-message is read frame by frame, as its receiver takes it. The batch's checksum can only be compared when all
-is read: the last frame is not given out before that, so what is damaged never arrives whole.
+Reading 128 MiB at once would hold the event loop for a tenth of a second, and take that much memory.
+Therefore a large message is read frame by frame while its receiver takes it. The batch's checksum can only be
+compared when everything is read. The last frame is returned after that, so a damaged message never arrives
+completely.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from ..files import File
 
 
 class StoredFrames:
-    """Frames by index, header frame first; as a tuple of frames, but read when asked for.
+    """Frames by index, header frame first: like a tuple of frames, but each is read when it is used.
 
-    Read forward from the first, once or several times. ``crc`` is the checksum of what stands before the
-    body, ``wanted`` that of the whole payload. Holds a descriptor of its own, since the segment may be
-    removed meanwhile.
+    They must be read forward from the first, once or several times. ``crc`` is the checksum of the payload
+    before the body, ``wanted`` that of the whole payload. The object has a descriptor of its own, because the
+    segment may be removed meanwhile.
     """
 
     __slots__ = (
@@ -60,7 +61,7 @@ class StoredFrames:
         self._crc = crc
         self._wanted = wanted
         self._next = 1
-        #: Told of what makes a frame unreadable, before it is raised.
+        #: Called with the error that makes a frame unreadable, before it is raised.
         self.on_error: Callable[[Exception], None] | None = None
 
     def __len__(self) -> int:

@@ -1,14 +1,14 @@
-"""The one place that makes logs durable: one worker thread, one round in flight.
+"""The only place that makes logs durable: one worker thread, and one round at a time.
 
-A round takes everything sealed by all dirty logs, writes it, syncs it (log by log, or through the commit
-journal when many small logs are dirty), and writes checkpoints that are due. What arrives meanwhile goes with
-the next round, so the sync under way is the batching. When a round is over its logs hear ``written``, and
-their queues ``on_high_watermark``.
+A round takes the sealed batches of all dirty logs, writes them, syncs them (log by log, or through the commit
+journal if many small logs are dirty), and writes the checkpoints that are due. What arrives meanwhile goes
+with the next round, so a slow sync makes larger rounds. At the end of a round ``written`` is called on its
+logs, which call ``on_high_watermark`` on their queues.
 
-A log whose write or sync failed is fenced: the kernel may have dropped the pages and would report success
-next time. After an error that passes (no space, no descriptors) a later round writes everything anew that is
-not known to be durable, and the log goes on; after any other it stays fenced until a restart. A checkpoint
-that cannot be written for now is written later, and fences nothing.
+If a write or sync fails, the log is fenced, because the kernel may have dropped the pages and report success
+next time. After a passing error (no space, no descriptors) a later round writes everything again that is not
+known to be durable, and the log continues. After any other error it stays fenced until a restart. A
+checkpoint that cannot be written for now is written later and does not fence the log.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .worker import ThreadWorker, Worker
 
 logger = logging.getLogger(__name__)
 
-#: Between two slices of a cleaning.
+#: Seconds between two slices of a cleaning.
 _CLEAN_PAUSE_S = 0.005
-#: Segments are looked at for a cleaning once in this time.
+#: Seconds between two searches for segments to clean.
 _CLEAN_CHECK_S = 1.0
-#: Before the first and at the most before any further attempt after a passing error.
+#: Seconds before the first attempt after a passing error, and the longest wait before a further one.
 _RETRY_FIRST_S = 0.25
 _RETRY_LAST_S = 5.0
 
@@ -83,14 +83,15 @@ class LogSync:
         flusher: Flusher | None = None,
     ) -> None:
         self._flusher = flusher
-        #: Whether the round under way is with the flusher, and what the worker must not do before it ends.
+        #: Whether the flusher does the current round, and the jobs that the worker must not do before its
+        #: end.
         self._quick = False
         self._deferred: list[Callable[[], None]] = []
-        #: Deleted logs whose files are still there, and whether the worker has some of them.
+        #: Deleted logs whose files still exist, and whether the worker is removing some of them.
         self._removals: list[QueueLog] = []
         self._removing = False
-        #: Logs fenced by an error that passes, with the seconds before their next attempt; those whose turn
-        #: it is; and logs whose checkpoint could not be written.
+        #: Logs fenced by a passing error, with the seconds before their next attempt; those to try now; and
+        #: logs whose checkpoint could not be written.
         self._delays: dict[QueueLog, float] = {}
         self._again: list[QueueLog] = []
         self._checkpoint_delays: dict[QueueLog, float] = {}
@@ -112,18 +113,18 @@ class LogSync:
         self._stopped = False
         self._cleaner: Cleaner | None = None
         self._clean_timer: Timer | None = None
-        #: Logs with rounds since they were looked at for a cleaning.
+        #: Logs with rounds since the last search for segments to clean.
         self._settled: dict[QueueLog, None] = {}
         self._check_timer: Timer | None = None
         self.segments_cleaned = 0
         #: Called after every round, on the loop.
         self.on_round: Callable[[], None] | None = None
-        #: Rounds finished, and the seconds the last one took.
+        #: Number of finished rounds, and the seconds that the last one took.
         self.rounds = 0
         self.last_round_s = 0.0
 
     def recovered(self, log: QueueLog) -> None:
-        """``log`` was there at the start, and what it holds may be dead or worth a cleaning."""
+        """``log`` was recovered at start: look for segments to drop or clean."""
         self.marks.set(log)
         self._idle.note(log)
         if log.partition.cleanable() is not None:
@@ -131,11 +132,11 @@ class LogSync:
             self._check_soon()
 
     def commit(self, log: QueueLog) -> None:
-        """``log`` has messages for the next round; it calls this once until it is sealed."""
+        """``log`` has messages for the next round. It calls this once until it is sealed."""
         self._dirty.append(log)
 
     def commit_settles(self, log: QueueLog) -> None:
-        """``log`` has settles; they go with the next round, at the latest after ``settle_delay_ms``."""
+        """``log`` has settles for the next round, which begins after ``settle_delay_ms`` at the latest."""
         self._settles.append(log)
         if self._settle_timer is None:
             self._settle_timer = self._call_later(self._options.settle_delay_ms / 1000, self._settles_due)
@@ -147,11 +148,11 @@ class LogSync:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits and nothing is under way."""
+        """Whether nothing waits and no round is running."""
         return self._round is None and not self._dirty and not self._settles
 
     def retry(self, log: QueueLog) -> None:
-        """``log`` is fenced by a passing error: write again what it could not, after a while."""
+        """``log`` is fenced by a passing error: try its missing batches again after a while."""
         delay = self._delays.get(log, _RETRY_FIRST_S)
         self._delays[log] = min(delay * 2, _RETRY_LAST_S)
         if not self._stopped:
@@ -177,7 +178,7 @@ class LogSync:
             self.start_round()
 
     def start_round(self) -> None:
-        """Seal and submit all that is dirty, unless a round is under way (its end starts the next)."""
+        """Seal and submit all dirty logs, unless a round is running (its end starts the next)."""
         if self._round is None and self._dirty:
             self._begin()
 
@@ -189,18 +190,19 @@ class LogSync:
     def _begin(self, *, drain_journal: bool = False) -> None:
         dirty, self._dirty = self._turn(self._dirty)
         settles, self._settles = self._turn(self._settles)
-        # The timer stays: one that comes early for the next settles is cheaper than one per round.
+        # The timer is kept. It may be early for the next settles, but that is cheaper than a timer for each
+        # round.
         now_us = self._wall_us()
         again, self._again = self._again, []
         submissions = [log.take_again() for log in again if log.passing]
         new = 0
         for log in dirty + settles:
             if log.deleted or not (log.dirty or log.settles_dirty):
-                continue  # or was in both lists
+                continue  # nothing to write, or it was in both lists
             if not log.writer.created:
                 new += 1
                 if new > self._options.new_logs_per_round and not self._stopped:
-                    # Making directories and files takes milliseconds; the others' confirms must not wait.
+                    # Making directories and files takes milliseconds, for which other confirms must not wait.
                     self._dirty.append(log)
                     continue
             log.seal(now_us)
@@ -209,7 +211,7 @@ class LogSync:
                 submissions.append(submission)
         if not submissions and not drain_journal:
             if self._dirty or self._settles:
-                # Those that had their turn were nothing to write; the others must not wait for a tick.
+                # The logs of this round had nothing to write. The others must not wait for a tick.
                 self._begin()
             return
         work = Round(submissions, self._clock(), now_us)
@@ -219,10 +221,10 @@ class LogSync:
             self._worker.submit(partial(self._run_in_worker, work))
 
     def _turn(self, logs: list[QueueLog]) -> tuple[list[QueueLog], list[QueueLog]]:
-        """Whose turn it is, and who waits: the first to come, and also the last.
+        """Split into the logs of this round and those that wait: the first and the last ones are taken.
 
-        A message to a thousand queues makes a thousand logs dirty; a publisher that comes after them must
-        not wait for them all.
+        A message to a thousand queues makes a thousand logs dirty. A publisher after it must not wait for all
+        of them.
         """
         half = self._options.logs_per_round_max // 2
         if len(logs) <= 2 * half or self._stopped:
@@ -275,7 +277,7 @@ class LogSync:
             work.journal_pending = True
             finished(work)
         else:
-            # The worker finds out whose fault it is, without the journal: its pages may be lost by now.
+            # The worker finds out which log failed. It does not use the journal, whose pages may be lost.
             work.without_journal = True
             self.committer.journal.broken = error not in PASSING_ERRNOS
             self._worker.submit(partial(self._run_in_worker, work))
@@ -294,14 +296,14 @@ class LogSync:
         try:
             self.committer.run(work)
         except Exception as error:
-            # Ours, not the disk's. Nothing of the round may be confirmed.
+            # A bug of ours, not an error of the disk. Nothing of the round may be confirmed.
             logger.exception("a sync round failed")
             for submission in work.submissions:
                 submission.error = submission.error or error
         self._post(partial(self._finished, work))
 
     def _finished(self, work: Round) -> None:
-        """A round is over: tell its logs, and begin the next one if something is dirty."""
+        """End a round: tell its logs, and begin the next one if something is dirty."""
         if self._round is work:
             self._finish(work)
             if (self._dirty or self._again) and self._round is None:
@@ -367,7 +369,7 @@ class LogSync:
             self._journal_timer = self._call_later(self._options.journal_idle_ms / 1000, self._journal_idle)
 
     def _check_cleaning(self) -> None:
-        """Look whether logs of the last rounds have a segment to clean, without waiting for a checkpoint."""
+        """Search the logs of the last rounds for a segment to clean, without waiting for a checkpoint."""
         self._check_timer = None
         while self._settled and self._cleaner is None and not self._stopped:
             log = next(iter(self._settled))
@@ -382,7 +384,7 @@ class LogSync:
             self._check_timer = self._call_later(_CLEAN_CHECK_S, self._check_cleaning)
 
     def _clean_next(self, log: QueueLog) -> None:
-        """Begin to rewrite a segment of ``log`` if one is worth it; one at a time on a node."""
+        """Begin to rewrite a segment of ``log`` if one is worth it. A node rewrites one segment at a time."""
         if self._cleaner is None and not self._stopped:
             segment = log.partition.cleanable()
             if segment is not None:
@@ -390,7 +392,7 @@ class LogSync:
                 self._clean_timer = self._call_later(_CLEAN_PAUSE_S, self._clean)
 
     def _clean(self) -> None:
-        """One slice of the cleaning under way."""
+        """One slice of the current cleaning."""
         cleaner = self._cleaner
         if cleaner is None or self._stopped:
             return
@@ -420,7 +422,7 @@ class LogSync:
         self._swap_cleaned()
 
     def _swap_cleaned(self) -> None:
-        """Put a cleaned segment in place as soon as it may be."""
+        """Replace the segment by the cleaned one as soon as that is safe."""
         cleaner = self._cleaner
         if cleaner is None or not cleaner.is_written:
             return
@@ -438,7 +440,7 @@ class LogSync:
                     self.marks.set(cleaner.log)
         self._cleaner = None
         if cleaner.error is not None:
-            # The old file is as good as before.
+            # The old file is unchanged.
             logger.warning("cannot rewrite a segment: %s", cleaner.error)
         self._later(partial(cleaner.discard, disk))
         self._later(partial(self.committer.sync_names, cleaner.segment.directory))
@@ -446,7 +448,7 @@ class LogSync:
             self._clean_next(cleaner.log)
 
     def delete(self, log: QueueLog) -> None:
-        """Remove a log's directory, after the round under way."""
+        """Remove a log's directory after the current round."""
         self._idle.forget(log)
         self.marks.clear(log)
         self._removals.append(log)
@@ -454,7 +456,7 @@ class LogSync:
             self._remove_next()
 
     def _remove_next(self) -> None:
-        """A few at a time: a round that waits behind them is someone's confirm."""
+        """Remove a few deleted logs at a time, because the next round and its confirms wait for it."""
         count = self._options.removals_per_job
         logs, self._removals = self._removals[:count], self._removals[count:]
         self._removing = bool(logs)
@@ -466,12 +468,12 @@ class LogSync:
         self._post(self._remove_next)
 
     def truncate(self, log: QueueLog, end: int, keep_as_orphan: bool) -> None:
-        """Cut a log whose buffers are dropped already; blocks.
+        """Cut a log whose buffers are already dropped. Blocks.
 
         Raises:
-            CorruptLog, OSError: as recovery does; also if nothing of the log is on disk yet.
+            CorruptLog, OSError: as in recovery; also if nothing of the log is on disk yet.
         """
-        # The journal would put back what is cut here.
+        # Otherwise the journal would restore what is cut here.
         self._begin(drain_journal=True)
         self.settle_down()
         self._worker.submit(log.writer.forget)
@@ -481,9 +483,9 @@ class LogSync:
         self.marks.set(log)
 
     def settle_down(self) -> None:
-        """Wait for the round under way and take its result in; blocks.
+        """Wait for the current round and process its result. Blocks.
 
-        No other is begun: it would confirm what a truncation is about to cut.
+        No other round is begun, because it could confirm what a truncation is about to cut.
         """
         if self._quick and self._flusher is not None:
             self._end_quickly(self._flusher.wait(), self._finish)

@@ -1,4 +1,4 @@
-"""The thread that runs what may wait for the disk, one job after the other."""
+"""The thread that runs jobs that wait for the disk, one after the other."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ logger = logging.getLogger(__name__)
 
 
 class Worker(Protocol):
-    """Runs jobs one after the other, elsewhere."""
+    """Runs jobs one after the other, outside of the event loop."""
 
     def submit(self, job: Callable[[], None]) -> None: ...
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way."""
+        """Whether no job waits or runs."""
 
     def wait_idle(self) -> None:
         """Return once every job submitted so far has run."""
@@ -45,7 +45,7 @@ class ThreadWorker:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way."""
+        """Whether no job waits or runs."""
         return self._submitted == self._done
 
     def _run(self) -> None:
@@ -53,7 +53,7 @@ class ThreadWorker:
             try:
                 job()
             except Exception:
-                # Ours. The thread goes on: without it no later round would ever end, and no confirm leave.
+                # A bug of ours. The thread continues, because without it no later round would end.
                 logger.exception("a job of the thread %s failed", self._name)
             self._done += 1
 

@@ -1,4 +1,4 @@
-"""The worker's side of a partition: its directory, the segment being written, what of it is synced."""
+"""Writes a partition in the worker thread: its directory, its active segment, and how far that is synced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _DESCRIPTION = "log.json"
 def read_description(disk: Disk, directory: str) -> dict[str, Any] | None:
     """``log.json`` of a queue's directory; None if it is missing or torn.
 
-    Then it was not synced before a crash, and no batch that needs it was; the definitions know what it said.
+    If so, a crash came before its sync, and no batch was synced either. The definitions have the same
+    information.
 
     Raises:
         CorruptLog: it is of another format version.
@@ -39,11 +40,11 @@ def read_description(disk: Disk, directory: str) -> dict[str, Any] | None:
 
 
 class PartitionWriter:
-    """Writes batches where the loop placed them; used by the worker thread alone.
+    """Writes batches where the event loop placed them. Only the worker thread uses it.
 
-    ``dirty`` = bytes written to the current segment, or a name put into the directory, that are not synced.
-    After a write or sync has failed, ``failed`` keeps the error and everything later raises it; ``rewind``
-    begins again after a passing error.
+    ``dirty``: bytes in the current segment, or a name in the directory, are not synced. After a write or sync
+    has failed, ``failed`` has the error, and every later call raises it. After a passing error ``rewind``
+    begins again.
     """
 
     def __init__(self, disk: Disk, files: FileCache, directory: str, description: dict[str, Any]) -> None:
@@ -52,7 +53,7 @@ class PartitionWriter:
         self.dirty = False
         #: Whether directory and ``log.json`` are in place.
         self.created = False
-        #: The log that must hear of an error found outside its own round.
+        #: The log to tell about an error found outside its own round.
         self.owner: Any = None
         self._disk = disk
         self._files = files
@@ -62,7 +63,7 @@ class PartitionWriter:
         self._position = 0
         self._synced = 0
         self._names_dirty = False
-        # Directory and description are not durable yet.
+        # Whether directory and description are not durable yet.
         self._is_new = False
 
     @property
@@ -71,7 +72,7 @@ class PartitionWriter:
         return self._path
 
     def resume(self, segment: Segment, size: int, *, synced: bool) -> None:
-        """Go on in a recovered segment of ``size`` bytes; unless ``synced`` none of them count as durable."""
+        """Continue in a recovered segment of ``size`` bytes. They count as durable only if ``synced``."""
         self._segment = segment
         self._path = segment.path
         self._position = size
@@ -81,15 +82,15 @@ class PartitionWriter:
             self._is_new = False
 
     def found(self, *, durable: bool) -> None:
-        """Directory and ``log.json`` are there; unless ``durable`` the next sync makes them so.
+        """Directory and ``log.json`` exist. Unless ``durable``, the next sync makes them durable.
 
-        After a kill that they are seen does not make them durable.
+        After a kill they can be visible without being durable.
         """
         self.created = True
         self._is_new = not durable
 
     def create(self) -> None:
-        """Put directory and ``log.json`` in place before the first batch; the next sync makes them last."""
+        """Make directory and ``log.json`` before the first batch. The next sync makes them durable."""
         if self.created:
             return
         disk = self._disk
@@ -101,7 +102,7 @@ class PartitionWriter:
         self.created = self._is_new = self.dirty = True
 
     def write(self, batches: Sequence[Batch]) -> None:
-        """Write batches, in order. A segment is synced completely before the next one is begun."""
+        """Write batches, in order. A segment is completely synced before the next one is begun."""
         if self.failed is not None:
             raise self.failed
         try:
@@ -128,11 +129,11 @@ class PartitionWriter:
     def rewind(self, first: Batch | None) -> None:
         """Begin again after a passing error; ``first`` is the first batch that is not known to be written.
 
-        What stands before it without being synced is read, checked and written again: a sync that failed
-        has marked its pages clean, and the next one would skip them. What stands behind it is cut off.
+        Unsynced batches before it are read, checked and written again, because a failed sync has marked their
+        pages as clean, and the next sync would skip them. What follows is cut off.
 
         Raises:
-            CorruptLog: what was written is not there any more.
+            CorruptLog: a batch that was written is no longer there.
             OSError: the error has not passed.
         """
         self.failed = None
@@ -151,7 +152,7 @@ class PartitionWriter:
         segment = first.segment if first is not None else None
         if first is not None and isinstance(segment, Segment) and segment.base <= current.base:
             if first.position == 0:
-                # The file may not exist; the segment before it was synced before it was begun.
+                # The file may not exist. The segment before it is completely synced.
                 self._segment = None
                 self._path = ""
                 self._position = self._synced = 0
@@ -166,7 +167,7 @@ class PartitionWriter:
         self._write_again(file)
 
     def _write_again(self, file: File) -> None:
-        """Write what is not synced over itself, batch by batch."""
+        """Write the unsynced part again in place, batch by batch."""
         position = self._synced
         while position < self._position:
             header = parse_header(file.read(HEADER_SIZE, position), 0)
@@ -181,9 +182,9 @@ class PartitionWriter:
             position += header.length
 
     def quick(self, batches: Sequence[Batch], bytes_max: int) -> tuple[int, int, list[bytes]] | None:
-        """Descriptor, position and pieces, if all that is to do is one small write to the open segment.
+        """Descriptor, position and pieces, if one small write to the open segment is enough; otherwise None.
 
-        Called on the loop, while the worker is idle. None if it is more than that: the worker does it then.
+        Called on the event loop while the worker is idle. If it returns None, the worker must write.
         """
         if not self.created or self.failed is not None or self._names_dirty:
             return None
@@ -202,7 +203,7 @@ class PartitionWriter:
         return fd, batches[0].position, pieces
 
     def quick_done(self, error: int) -> OSError | None:
-        """What ``quick`` described is written and synced, or failed with that error number."""
+        """The write that ``quick`` described is synced, or has failed with that error number."""
         if error:
             self.failed = OSError(error, os.strerror(error), self._path)
             return self.failed
@@ -222,7 +223,8 @@ class PartitionWriter:
             self.sync()
             if closed.index is not None:
                 replace_file(self._disk, closed.index_path, closed.index.pack(), durable=False)
-            # Not written any more; open, it would keep its space after it is removed or rewritten.
+            # It is no longer written. Left open, it would keep its disk space after it is removed or
+            # rewritten.
             self._files.drop(closed.path)
         self._segment = segment
         self._path = segment.path
@@ -251,7 +253,7 @@ class PartitionWriter:
         self.synced()
 
     def synced(self) -> None:
-        """Everything written is durable, by a sync of the whole file system or one's own."""
+        """Note that everything written is durable, by a sync of its own or of the whole file system."""
         self._names_dirty = self._is_new = False
         self._synced = self._position
         self.dirty = False
@@ -267,7 +269,7 @@ class PartitionWriter:
         self._disk.sync_directory(parent(queue_directory))
 
     def sync_before_close(self, file: File) -> None:
-        """The descriptor cache is about to close the segment: sync it while an error can still be seen."""
+        """Sync the segment before the descriptor cache closes it, while an error can still be seen."""
         if not self.dirty or self.failed is not None:
             return
         file.sync()
@@ -275,13 +277,15 @@ class PartitionWriter:
         self.dirty = self._names_dirty or self._is_new
 
     def leave(self, segment: Segment) -> None:
-        """The segment is removed; if it is the current one, all synced, the next write begins another."""
+        """A segment is removed. If it is the current one (completely synced), the next write begins
+        another.
+        """
         if segment is self._segment:
             self._segment = None
             self._path = ""
             self._position = self._synced = 0
 
     def forget(self) -> None:
-        """Let go of the descriptor."""
+        """Close the descriptor."""
         if self._path:
             self._files.drop(self._path)
