@@ -1,5 +1,6 @@
 """The admin server: RabbitMQ's HTTP API under ``/api``, our own under ``/admin/v1``, and the pages.
 
-The only package that knows aiohttp. Handlers are plain functions from a `Call` to a document (``api``), made
-of what the broker has at that moment (``documents``) and of rates from ``amqp_router.metrics``.
+This is the only package that uses aiohttp. Handlers (``api``) are plain functions from a `Call` to a
+document. They make it from the broker's objects at that moment (``documents``) and from the rates of
+``amqp_router.metrics``.
 """

@@ -1,6 +1,6 @@
 """The admin server: the HTTP API under ``/api`` and the pages, on a listener of its own.
 
-The address is bound when it is made, so that a port in use is told before any log is recovered; clients are
+Its constructor binds the address, so that a port in use is reported before any log is recovered. Clients are
 served from ``start`` on.
 """
 
@@ -24,7 +24,7 @@ from amqp_router.server import BACKLOG, ListenError, Refusal, bind, bind_problem
 
 __all__ = ["Admin", "AdminOptions", "make_app"]
 
-#: Seconds that requests under way get when the server stops.
+#: Seconds that running requests have when the server stops.
 STOP_S = 1.0
 #: The options that say where the admin server listens.
 FLAGS = ("--admin-bind", "--admin-port")
@@ -39,7 +39,7 @@ class Admin:
         """Bind the address.
 
         Raises:
-            ListenError: it cannot be listened on.
+            ListenError: the address cannot be used.
         """
         self._options = options
         self._logger = logger
@@ -64,20 +64,20 @@ class Admin:
         for sock in self._sockets:
             try:
                 listener = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
-            except OSError as error:  # somebody else bound the port as well, and was faster to listen
+            except OSError as error:  # another process has bound the port too, and listened first
                 await self.stop()
                 raise ListenError(bind_problem(self._options.bind, self.address[1], error, FLAGS)) from None
             self._listeners.append(listener)
 
     async def stop(self) -> None:
-        """Finish the requests under way and give the address back."""
+        """Finish the running requests and close the listener."""
         for listener in self._listeners:
             listener.close()
         await self._runner.cleanup()
         self.close()
 
     def close(self) -> None:
-        """Give the address back."""
+        """Close the listener."""
         for sock in self._sockets:
             sock.close()
 
@@ -96,7 +96,7 @@ class Admin:
 
 
 def make_app(state: State) -> web.Application:
-    """The application: every route, and what holds for all of them."""
+    """The application: every route, and the middlewares for all of them."""
     app = web.Application(middlewares=[errors])
     app[STATE] = state
     app[VERIFIER] = Verifier(state)

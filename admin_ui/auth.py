@@ -1,17 +1,17 @@
-"""Who calls, and what the caller may see.
+"""Authenticates callers, and decides what they may see.
 
-Every call carries HTTP Basic credentials, or the session cookie of our own pages. Tags decide which parts of
-the API are open, a permission entry decides on a virtual host.
+Every call has HTTP Basic credentials, or the session cookie of our own pages. A user's tags decide which
+parts of the API are open; a permission entry decides about a virtual host.
 
-A success is remembered for a minute under an HMAC with a secret of this process, so that agents which send
-their password with each call do not cost a verification each time; it is forgotten as soon as any user or
-permission changes. All algorithms of passwords there are cost a microsecond, so nothing needs a thread.
+A successful verification is cached for a minute under an HMAC with a secret of this process, because agents
+send their password with each call. The cache is invalid as soon as any user or permission changes. All
+supported password algorithms take a microsecond, so no thread is needed.
 
-Who fails too often waits (``throttle``), but for a name and password that were right from that address within
-the last quarter of an hour: a program that has the right ones is not held up by what others try from the same
-machine.
+After too many failures an address must wait (``throttle``). This does not apply to a name and password that
+were right from that address within the last quarter of an hour, so a program with the right password is not
+held up by failures of others on the same machine.
 
-Source: RabbitMQ's access control guide and its HTTP API, 3.10, as measured.
+Source: RabbitMQ, "Access Control", and RabbitMQ's HTTP API 3.10, measured.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from amqp_router.auth import (
     User,
 )
 
-#: Seconds for which a verified password counts as verified, and how many the broker remembers.
+#: Seconds for which a verified password is cached, and the number of cached ones.
 REMEMBER_S = 60.0
 REMEMBER_MAX = 1000
-#: For so many seconds after its last success a password is checked even if others from there must wait.
+#: Seconds after its last success for which a password is checked although its address must wait.
 TRUST_S = 900.0
 
-#: Tags that open a part of the API. Each part is open to the tags after it as well, as in RabbitMQ.
+#: Tags that open a part of the API. As in RabbitMQ, each part is also open to the tags of the parts below.
 MANAGEMENT = frozenset({"management", "policymaker", "monitoring", "administrator"})
 POLICYMAKER = frozenset({"policymaker", "administrator"})
 MONITORING = frozenset({"monitoring", "administrator"})
@@ -68,7 +68,7 @@ LOOPBACK_ONLY = "User can only log in via localhost"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A caller that has logged in."""
+    """A caller who has logged in."""
 
     user: User
 
@@ -83,14 +83,14 @@ class Identity:
         return self.user.tags
 
     def has(self, tags: frozenset[str]) -> bool:
-        """Whether one of ``tags`` is the caller's."""
+        """Whether the caller has one of ``tags``."""
         return not tags.isdisjoint(self.user.tags)
 
     def require(self, tags: frozenset[str]) -> None:
-        """Let the call pass if one of ``tags`` is the caller's.
+        """Check that the caller has one of ``tags``.
 
         Raises:
-            ApiError: it is not (401).
+            ApiError: the caller has none of them (401).
         """
         if not self.has(tags):
             raise not_authorised(REFUSALS[tags])
@@ -100,16 +100,16 @@ class Identity:
         return self.user.backend.permissions(self.user.name, vhost) is not None
 
     def lists(self, vhost: str) -> bool:
-        """Whether lists show the objects of ``vhost``: to administrators always."""
+        """Whether lists show the caller the objects of ``vhost``. Administrators see all."""
         return self.has(ADMINISTRATOR) or self.enters(vhost)
 
     def sees(self, vhost: str) -> bool:
-        """Whether the caller may name ``vhost``: it has an entry there, or may watch the whole node."""
+        """Whether the caller may see ``vhost``: by a permission there, or a tag to watch the whole node."""
         return self.has(MONITORING) or self.enters(vhost)
 
 
 class _NoBackend:
-    """A backend that refuses everybody."""
+    """A backend that refuses all logins."""
 
     def login(self, credentials: Credentials) -> tuple[str, ...] | str:
         """See ``Backend``."""
@@ -120,28 +120,28 @@ class _NoBackend:
         return None
 
 
-#: The caller of a path that needs no login.
+#: The caller for paths that need no login.
 NOBODY = Identity(User("", (), _NoBackend()))
 #: The time of verification of a password that was never verified.
 _UNKNOWN = (float("-inf"), -1, NOBODY.user)
 
 
 class Verifier:
-    """Verifies names and passwords, and remembers successes."""
+    """Verifies names and passwords, and caches successes."""
 
     def __init__(self, state: State, clock: Callable[[], float] = time.monotonic) -> None:
         self._state = state
         self._clock = clock
         self._secret = os.urandom(32)
-        #: (time of verification, generation of the users, user) by proof; the newest is last.
+        #: (time of verification, generation of the users, user) by HMAC; the newest is last.
         self._known: dict[bytes, tuple[float, int, User]] = {}
         self._throttle = Throttle(clock)
 
     def verify(self, name: bytes, password: bytes, peer_host: str) -> User:
-        """The user of that name and password, calling from ``peer_host``.
+        """The user with this name and password, who calls from ``peer_host``.
 
         Raises:
-            LoginFailed: there is none, or it may not call from there.
+            LoginFailed: the login is wrong, or not allowed from there.
             TooManyFailures: too many logins failed before.
         """
         generation = self._state.broker.users.generation
@@ -176,12 +176,12 @@ class Verifier:
 
 
 VERIFIER: web.AppKey[Verifier] = web.AppKey("verifier", Verifier)
-#: Set by ``admin_ui.sessions``: who the request's session cookie belongs to, or None.
+#: Set by ``admin_ui.sessions``: finds the user of the request's session cookie, or None.
 SESSION: web.AppKey[Callable[[web.Request], Awaitable[Identity | None]]] = web.AppKey("session")
 
 
 async def authenticate(request: web.Request) -> Identity:
-    """Who calls.
+    """Identify the caller.
 
     Raises:
         ApiError: no or wrong credentials (401), too many wrong ones before (429), or a bad header (400).
@@ -216,7 +216,7 @@ async def _identity(request: web.Request) -> Identity:
 
 
 def login(request: web.Request, name: bytes, password: bytes) -> Identity:
-    """Verify a name and a password that came with ``request``.
+    """Verify the name and password of ``request``.
 
     Raises:
         ApiError: they are wrong, or the user may not call from there (401); too many were wrong before (429).
@@ -231,8 +231,9 @@ def login(request: web.Request, name: bytes, password: bytes) -> Identity:
         raise not_authorised(LOOPBACK_ONLY) from None
     except LoginFailed:
         raise login_failed(challenge=challenges(request)) from None
-    # A user of this machine alone comes under a name of this machine. Otherwise a page of another site, whose
-    # name was made to lead here (DNS rebinding), could log in as guest; so could all whom a proxy lets in.
+    # A user that may only log in locally must also use a name of this machine. Otherwise a page of another
+    # site whose name was made to resolve to this machine (DNS rebinding) could log in as guest, and so could
+    # everybody behind a local proxy.
     loopback_only = broker.settings.guest_loopback_only and user.name == DEFAULT_USER
     if loopback_only and not is_local_name(request.host):
         raise not_authorised(LOOPBACK_ONLY)
@@ -240,13 +241,13 @@ def login(request: web.Request, name: bytes, password: bytes) -> Identity:
 
 
 def client_host(request: web.Request) -> str:
-    """The address that a request comes from, behind a proxy that is trusted."""
+    """The client's address; behind a trusted proxy, the one that the proxy names."""
     proxies = request.app[STATE].proxies
     return proxies.client(request.remote or "", request.headers.getall("X-Forwarded-For", []))
 
 
 def is_local_name(host: str) -> bool:
-    """Whether a Host header names this machine: localhost, or an address, which is no other site's name."""
+    """Whether a Host header is ``localhost`` or an address, and so not the name of another site."""
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -258,7 +259,9 @@ def is_local_name(host: str) -> bool:
 
 
 def challenges(request: web.Request) -> bool:
-    """Whether a 401 may ask for a password: not in calls of a page, or the browser would keep it."""
+    """Whether a 401 may ask for a password. Not for calls of our pages, because the browser would keep the
+    password.
+    """
     return request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
 
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from admin_ui.replies import ApiError
 
-#: Time for the whole body to come (s).
+#: Seconds in which the whole body must arrive.
 BODY_S = 10.0
 
 
@@ -16,7 +16,7 @@ async def read(request: web.Request, bytes_max: int) -> bytes:
     """The body.
 
     Raises:
-        ApiError: it has more than ``bytes_max`` octets (413), or did not come in time (408).
+        ApiError: it has more than ``bytes_max`` octets (413), or does not arrive in time (408).
     """
     data = bytearray()
     try:

@@ -1,11 +1,11 @@
-"""Connections of HTTP clients: one that has no login, or does not read, cannot keep others out.
+"""Connections of HTTP clients. Those without a login, or that do not read, cannot keep others out.
 
 A connection is *dead weight* until a request on it has shown who calls, and while its client has not read for
 ten seconds. An address may have some of them; for one more, its oldest is closed. The same makes room when
-all connections are taken. Who logged in and reads is never closed for others. A client that reads nothing of
-its answer for half a minute is closed in any case.
+all connections are taken. A connection that has a login and reads is never closed for others. A client that
+reads nothing of its answer for half a minute is closed in any case.
 
-A proxy that the options trust speaks for many: its connections are not counted by address.
+A trusted proxy has connections of many clients, so they are not counted by address.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from admin_ui.proxies import Proxies
 from amqp_router import logs
 from amqp_router.auth.throttle import network
 
-#: Connections of one address that are not logged in or do not read: a browser opens six to a page.
+#: Connections of one address that are not logged in or do not read. A browser opens six for a page.
 WEIGHT_MAX = 64
-#: After so many seconds without progress a client counts as not reading; after so many looks it is closed.
+#: Seconds without progress after which a client counts as not reading, and the number of such periods after
+#: which it is closed.
 LOOK_S = 10.0
 LOOKS_MAX = 3
-#: Seconds after which a connection is closed if no request is in progress, or none completes.
+#: Seconds after which a connection is closed without a request, or with an incomplete one.
 IDLE_S = 75.0
-#: Characters of a parser's complaint that the log repeats.
+#: Longest part of a parser's error text in the log, in characters.
 REASON_MAX = 200
 
 Event = Callable[..., None]
@@ -47,11 +48,11 @@ class Connection(web.RequestHandler):
             manager,
             loop=loop,
             keepalive_timeout=IDLE_S,
-            auto_decompress=False,  # nobody needs to compress the little that is sent to us
+            auto_decompress=False,  # requests are small, so clients need no compression
             access_log=None,  # type: ignore[arg-type]  # there is none
         )
         self._doors = doors
-        #: The client's network, as the doors count it.
+        #: The client's address or network, by which connections are counted.
         self.address = ""
         self._has_login = False
         self._look: asyncio.TimerHandle | None = None
@@ -59,25 +60,25 @@ class Connection(web.RequestHandler):
         self._unread = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count it."""
+        """Count the connection."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.address = network(str(peer[0]))
         self._doors.came(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget it."""
+        """The connection is closed."""
         self._doors.light(self)
         self._stop_looking()
         super().connection_lost(exc)
 
     def logged_in(self) -> None:
-        """A request on it has shown who calls."""
+        """A request on this connection has logged in."""
         self._has_login = True
         self._doors.light(self)
 
     def pause_writing(self) -> None:
-        """The client reads slower than it is answered: watch whether it reads at all."""
+        """The client reads more slowly than it is answered: watch whether it reads at all."""
         super().pause_writing()
         self._looks = 0
         self._look_later()
@@ -114,7 +115,7 @@ class Connection(web.RequestHandler):
             self._look = None
 
     def cut(self, reason: str) -> None:
-        """Close it without further words."""
+        """Close the connection at once."""
         self._doors.tell("admin connection closed", self.address, reason)
         if self.transport is not None:
             self.transport.abort()
@@ -127,48 +128,48 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer input that is not HTTP, with the headers of all replies."""
-        if isinstance(exc, UnicodeEncodeError):  # of a header (Expect) that aiohttp would repeat
+        if isinstance(exc, UnicodeEncodeError):  # from a header (Expect) that aiohttp would send back
             status, message = 400, "a header is not UTF-8"
         response = super().handle_error(request, status, exc, message)
         response.headers.update(HEADERS)
         return response
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """Log our own faults with their traceback, faults of clients seldom and in one line."""
+        """Log our bugs with their traceback, and errors of clients rarely and in one line."""
         error = kwargs.get("exc_info")
         if isinstance(error, (HttpProcessingError, UnicodeEncodeError)):
             reason = getattr(error, "message", "a header is not UTF-8")
             self._doors.tell("admin request refused", self.address, str(reason)[:REASON_MAX])
         elif not isinstance(
             error, ConnectionError
-        ):  # a client that goes in the middle of its answer is no news
+        ):  # a client that leaves in the middle of its answer is not logged
             super().log_exception(*args, **kwargs)
 
 
 class Doors:
-    """Which connections may be closed to make room for others."""
+    """Decides which connections are closed to make room for others."""
 
     def __init__(self, proxies: Proxies, event: Event) -> None:
         self._proxies = proxies
         self._event = event
         self._seldom = logs.Seldom()
-        #: Connections that are not logged in or do not read, by address; those that came first are first.
+        #: Connections that are not logged in or do not read, by address, the oldest first.
         self._heavy: dict[str, dict[Connection, None]] = {}
 
     def came(self, connection: Connection) -> None:
-        """A connection was accepted; nobody has logged in on it."""
+        """A connection was accepted, without a login so far."""
         if not self._proxies.trust(connection.address):
             self.heavy(connection)
 
     def heavy(self, connection: Connection) -> None:
-        """A connection is not logged in, or does not read."""
+        """Count a connection that is not logged in or does not read."""
         mine = self._heavy.setdefault(connection.address, {})
         mine[connection] = None
         if len(mine) > WEIGHT_MAX and not self._proxies.trust(connection.address):
             self._close_first(mine, f"its address has {WEIGHT_MAX} that are not logged in or do not read")
 
     def light(self, connection: Connection) -> None:
-        """A connection has a login and reads, or is gone."""
+        """Stop counting a connection, which has a login and reads, or is closed."""
         mine = self._heavy.get(connection.address)
         if mine is not None:
             mine.pop(connection, None)
@@ -176,7 +177,7 @@ class Doors:
                 del self._heavy[connection.address]
 
     def make_room(self) -> bool:
-        """Close one connection that is not logged in or does not read, of the address that has most of them.
+        """Close a connection that is not logged in or does not read, of the address with most of them.
 
         Returns whether there was one.
         """
@@ -187,7 +188,9 @@ class Doors:
         return True
 
     def tell(self, event: str, address: str, reason: str) -> None:
-        """A line in the log; about each event and address once a minute, or clients could fill it."""
+        """Write a line to the log, once a minute for each event and address, so that clients cannot fill the
+        log.
+        """
         if self._seldom.due(f"{event} {address}"):
             self._event(logging.WARNING, event, peer=address, reason=reason)
 
@@ -198,7 +201,9 @@ class Doors:
 
 
 def _unread(transport: asyncio.Transport) -> int:
-    """Octets that the client has not taken: ours, and the kernel's, which tells of room only in large steps.
+    """Octets that the client has not read, in our buffer and in the kernel's.
+
+    The kernel's are asked for, because it reports room in its buffer only in large steps.
 
     Source: tcp(7), SIOCOUTQ.
     """

@@ -23,18 +23,18 @@ from admin_ui.replies import ApiError, Body, Done, Turns, dumps, method_not_allo
 from admin_ui.state import STATE, State
 from vhosts.vhost import VirtualHost
 
-#: Rows that a filter looks at between two looks at the clock.
+#: Rows that a filter compares between two readings of the clock.
 FILTER_ROWS = 128
-#: The base paths of RabbitMQ's API, and of what our pages read.
+#: The base paths of RabbitMQ's API, and of the API of our pages.
 API, PAGES = "/api", "/admin/v1"
-#: Names that our pages write with a ~ in front, because browsers resolve the parts . and .. of a path, even
-#: if encoded; and names that already begin so.
+#: Names that our pages write with a ~ in front: browsers resolve the parts . and .. of a path, even if they
+#: are encoded. Names that already look like that get a further ~.
 DOTS = re.compile(r"~+\.\.?")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request to the API, whose caller is known."""
+    """A request to the API with a known caller."""
 
     request: web.Request
     identity: Identity
@@ -69,7 +69,9 @@ class Call:
         return vhost
 
     def vhosts(self) -> list[VirtualHost]:
-        """The virtual hosts whose objects the caller's lists show, by name; the header X-Vhost picks one."""
+        """The virtual hosts whose objects the caller's lists show, by name. The header X-Vhost selects
+        one.
+        """
         only = self.request.headers.get("X-Vhost")
         names = sorted(self.state.broker.vhosts)
         return [
@@ -85,14 +87,14 @@ def _name(thing: Any) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """A list of things that are not documents yet.
+    """A list of objects that are not documents yet.
 
-    Filter and page apply to the things, so only those that are sent become documents.
+    Filter and page are applied to the objects, so documents are made only for those that are sent.
     """
 
     things: list[Any]
     document: Callable[[Any], Any]
-    #: The name of a thing, which the filter compares.
+    #: The name of an object, which the filter compares.
     name: Callable[[Any], str] = _name
     #: Functions by dotted column that give a sort value without making the document.
     quick: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
@@ -105,7 +107,7 @@ Handler: TypeAlias = Callable[[Call], Any]
 class Endpoint:
     """A path of the API, with a handler for each method that it takes; HEAD goes to that of GET.
 
-    The caller needs one of ``tags``; None lets everybody in, without a login.
+    The caller needs one of ``tags``; with None no login is needed.
     """
 
     path: str
@@ -131,15 +133,15 @@ class Endpoint:
 
     @property
     def allow(self) -> str:
-        """The methods it takes."""
+        """The allowed methods."""
         return ", ".join([*self.handlers, "OPTIONS"])
 
 
 def add_routes(app: web.Application, endpoints: Iterable[Endpoint], base: str = API) -> None:
-    """Register ``endpoints`` below ``base``, each with and without a slash at its end."""
+    """Register ``endpoints`` under ``base``, each with and without a slash at its end."""
     for endpoint in endpoints:
         answer = _answerer(endpoint)
-        # aiohttp's own pattern for a part of a path refuses braces, which names may have.
+        # aiohttp's default pattern for a part of a path refuses braces, which names may have.
         path = base + re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", endpoint.path)
         app.router.add_route("*", path, answer)
         app.router.add_route("*", path + "/", answer)
@@ -238,7 +240,7 @@ async def _sorted(wanted: query.Query, rows: Rows, things: list[Any], turns: Tur
         if quick is not None:
             keyed.append((query.order(quick(thing)), thing))
         else:
-            # The document is not kept: thousands of them would take long to free.
+            # The document is not kept, because freeing thousands of them takes long.
             keyed.append((query.sort_key(rows.document(thing), wanted.sort), thing))
         if count % 16 == 15:
             await turns.next()

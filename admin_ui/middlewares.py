@@ -1,6 +1,6 @@
-"""Applies to every reply: security headers, and an error of a handler ends only its own request.
+"""For every reply: adds security headers, and limits an error of a handler to its own request.
 
-Source: RabbitMQ's HTTP API (``vary``); OWASP's list of secure headers.
+Source: RabbitMQ's HTTP API (``vary``); OWASP Secure Headers Project.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from admin_ui.state import STATE
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: Nothing but our own files runs or is shown in our pages, and nobody frames them.
+#: Our pages run and show only our own files, and cannot be framed.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -34,16 +34,18 @@ VARY = "accept, accept-encoding, origin"
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Signal ``on_response_prepare``: reaches the replies that aiohttp makes as well."""
+    """Handler of the signal ``on_response_prepare``, which also gets the replies that aiohttp makes
+    itself.
+    """
     response.headers.update(HEADERS)
     response.headers.setdefault("Vary", VARY)
     if response.headers.get("Content-Length") == "0":
-        response.headers.pop("Content-Type", None)  # aiohttp names one for nothing, too
+        response.headers.pop("Content-Type", None)  # aiohttp sets it even without a body
 
 
 @web.middleware
 async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn refusals into their replies, and unexpected errors into a 500 that says where to look."""
+    """Turn refusals into replies, and unexpected errors into a 500 that points to the log."""
     try:
         return await handler(request)
     except ApiError as error:
@@ -62,7 +64,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPException:
         raise
     except ConnectionError:
-        raise  # the client went away: there is nobody to answer
+        raise  # the client has disconnected
     except Exception as error:
         request.app[STATE].broker.unexpected(f"{request.method} {request.path}", error)
         if request.writer.output_size > 0:

@@ -1,8 +1,8 @@
 """Proxies in front of the admin server, and the clients behind them.
 
-A proxy names its client in the header ``X-Forwarded-For``. Everybody can send that header, so it counts only
-from addresses that the option ``trusted_proxies`` names; of several names the last counts that is no such
-proxy's own.
+A proxy names its client in the header ``X-Forwarded-For``. Everybody can send that header, so it is used only
+from addresses in the option ``trusted_proxies``. Of several addresses in it, the last one that is not such a
+proxy is the client.
 
 Source: MDN, X-Forwarded-For, "Selecting an IP address".
 """
@@ -14,10 +14,10 @@ from collections.abc import Iterable
 
 
 class Proxies:
-    """The proxies that are trusted: addresses and networks."""
+    """The trusted proxies: addresses and networks."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """Read addresses (``10.0.0.7``) and networks (``10.0.0.0/8``).
+        """Parse addresses (``10.0.0.7``) and networks (``10.0.0.0/8``).
 
         Raises:
             ValueError: one is neither.
@@ -25,14 +25,14 @@ class Proxies:
         self._networks = [ipaddress.ip_network(name, strict=False) for name in names]
 
     def trust(self, address: str) -> bool:
-        """Whether ``address`` is that of a trusted proxy."""
+        """Whether ``address`` is a trusted proxy."""
         if not self._networks:
             return False
         parsed = _parse(address)
         return parsed is not None and any(parsed in network for network in self._networks)
 
     def client(self, peer: str, forwarded: Iterable[str]) -> str:
-        """The client's address: ``peer``, or if that is a proxy, the one in its ``X-Forwarded-For``."""
+        """The client's address: ``peer``, or if that is a trusted proxy, the one in ``X-Forwarded-For``."""
         if not self.trust(peer):
             return peer
         names = [name.strip() for header in forwarded for name in header.split(",")]

@@ -1,7 +1,7 @@
 """The query parameters that every list understands, and paging.
 
-Source: RabbitMQ's HTTP API, 3.10, as measured: the texts of errors, the limits of a page, which parameter is
-ignored when its companion is missing.
+Source: RabbitMQ's HTTP API 3.10, measured: error texts, the limits of a page, and which parameter is ignored
+without its companion.
 """
 
 from __future__ import annotations
@@ -17,33 +17,32 @@ from vhosts.patterns import LIMIT_S, Pattern, TooSlow, compile_pattern
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
-#: Longest filter (characters); nobody types a longer name. Memory that RE2 may use for one (bytes), which
-#: also bounds its time.
+#: Longest filter in characters; and the memory (bytes) of RE2 for it, which also bounds its time.
 NAME_MAX = 1000
 PATTERN_MEMORY_BYTES = 32 << 10
-#: Parameters that ask for samples, as <name>_age and <name>_incr in seconds.
+#: Names of the parameters for samples, <name>_age and <name>_incr, in seconds.
 SPANS = ("lengths", "msg_rates", "data_rates", "node_stats")
 #: Most steps of a span.
 STEPS_MAX = 500
 NO_SPANS: dict[str, Span] = {}
 
 
-#: Wanted columns by name: with those inside, or None for all of it.
+#: Wanted columns by name, each with the wanted columns inside of it, or None for all.
 Columns: TypeAlias = "dict[str, Columns | None]"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The part of a list that the request asks for."""
+    """The part of a list that the request wants."""
 
     number: int
     size: int
-    #: The text that names must contain, in lower case: the filter ignores case, as in RabbitMQ.
+    #: The text that names must contain, in lower case, because the filter ignores case as in RabbitMQ.
     name: str
     pattern: Pattern | None
 
     def admits(self, names: list[str]) -> list[bool]:
-        """For a few names: whether the filter accepts each.
+        """For each of a few names, whether the filter accepts it.
 
         Raises:
             ApiError: the expression takes too long to match (400).
@@ -64,7 +63,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a request asks of a reply."""
+    """The parameters of a request that shape the reply."""
 
     columns: Columns | None = None
     sort: list[str] | None = None
@@ -76,10 +75,10 @@ class Query:
 
 
 def parse(query: Mapping[str, str]) -> Query:
-    """The parameters of a request.
+    """Parse the parameters of a request.
 
     Raises:
-        ApiError: they make no sense (400).
+        ApiError: they are invalid (400).
     """
     columns = query.get("columns")
     sort = query.get("sort")
@@ -130,10 +129,10 @@ def _span(query: Mapping[str, str], name: str) -> Span | None:
 
 
 def cut(page: Page, rows: list[Any]) -> list[Any]:
-    """The rows of one page, of those that passed the filter.
+    """The rows of one page of the filtered list.
 
     Raises:
-        ApiError: the page lies behind the last one (400).
+        ApiError: the page is after the last one (400).
     """
     start = (page.number - 1) * page.size
     if start >= len(rows) and page.number > 1:
@@ -145,7 +144,7 @@ def cut(page: Page, rows: list[Any]) -> list[Any]:
 
 
 def envelope(page: Page, total: int, filtered: int, items: int) -> dict[str, Any]:
-    """The fields beside the items of a page."""
+    """The fields of a page other than its items."""
     return {
         "filtered_count": filtered,
         "item_count": items,
@@ -157,7 +156,7 @@ def envelope(page: Page, total: int, filtered: int, items: int) -> dict[str, Any
 
 
 def pick(document: dict[str, Any], columns: Columns) -> Any:
-    """The wanted columns of a document; ``[]`` if it has none of them, as RabbitMQ's encoder makes of it."""
+    """The wanted columns of a document; ``[]`` if it has none of them, as in RabbitMQ."""
     return _picked(document, columns) or []
 
 
@@ -181,7 +180,7 @@ def _columns(text: str) -> Columns:
         for name in outer:
             inner = level.setdefault(name, {})
             if inner is None:
-                break  # all of it is wanted already
+                break  # the whole of it is wanted already
             level = inner
         else:
             level[last] = None
@@ -189,7 +188,7 @@ def _columns(text: str) -> Columns:
 
 
 def sort_key(document: Any, path: list[str]) -> tuple[int, Any]:
-    """The sort key of a document. A missing value counts as 0; numbers come before texts."""
+    """The sort key of a document. A missing value counts as 0; numbers come before strings."""
     value: Any = document
     for name in path:
         value = value.get(name, 0) if isinstance(value, dict) else 0
@@ -197,7 +196,7 @@ def sort_key(document: Any, path: list[str]) -> tuple[int, Any]:
 
 
 def order(value: Any) -> tuple[int, Any]:
-    """A key that compares with every other: RabbitMQ sorts numbers, then words, then the rest."""
+    """A key that can be compared with every other: RabbitMQ sorts numbers, then words, then the rest."""
     if isinstance(value, bool) or value is None:
         return 1, str(value).lower()
     if isinstance(value, (int, float)):

@@ -1,9 +1,9 @@
-"""What goes back to a client: JSON bodies, errors in RabbitMQ's words, and large lists without stalling.
+"""Replies: JSON bodies, errors in RabbitMQ's words, and large lists without holding the event loop.
 
-RabbitMQ's two spellings are both real and clients look for both: ``not_authorized`` with a challenge when the
-login failed, ``not_authorised`` without one when the user may not.
+RabbitMQ uses two spellings, and clients look for both: ``not_authorized`` with a challenge after a failed
+login, and ``not_authorised`` without one if the user lacks a right.
 
-Source: RabbitMQ's HTTP API, 3.10, as measured.
+Source: RabbitMQ's HTTP API 3.10, measured.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ JSON = "application/json"
 CHALLENGE = 'Basic realm="RabbitMQ Management"'
 #: Smaller bodies are not compressed (bytes).
 COMPRESS_MIN = 1024
-#: Time that rows may be built before the event loop gets its turn.
+#: Seconds for building rows before the event loop gets its turn.
 TURN_S = 0.003
-#: Rows built between two looks at the clock.
+#: Rows built between two readings of the clock.
 TURN_ROWS = 16
-#: Bytes of a body that are made before the socket takes them. A longer body is sent as it is made, and made
-#: as the client reads it.
+#: Bytes of a body that are made before the socket takes them. A longer body is sent while it is made, and
+#: made only as fast as the client reads it.
 WRITE_BYTES = 64 << 10
 
 
 class ApiError(Exception):
-    """A reply that is no success; ``error`` None sends no body."""
+    """An error reply. With ``error`` None it has no body."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class Done:
 
 
 def not_found() -> ApiError:
-    """The path names something that is not there."""
+    """404: the object in the path does not exist."""
     return ApiError(404, "Object Not Found", "Not Found")
 
 
 def method_not_allowed(method: str, allow: str) -> ApiError:
-    """405: the path takes other methods only."""
-    reason = f"{method} is not served here, nothing was changed; what is: {allow}"
+    """405: the path has other methods only."""
+    reason = f"{method} is not served here, nothing was changed; allowed: {allow}"
     return ApiError(405, "method_not_allowed", reason, headers={"Allow": allow})
 
 
@@ -83,7 +83,7 @@ def login_failed(*, challenge: bool) -> ApiError:
 
 
 def not_authorised(reason: str) -> ApiError:
-    """401: the user is known and lacks the right."""
+    """401: the user is known but lacks the right."""
     return ApiError(401, "not_authorised", reason)
 
 
@@ -118,7 +118,7 @@ def _presentable(value: Any) -> Any:
 
 
 def text_of(octets: bytes) -> str:
-    """Octets as text, or what RabbitMQ says of those that are none."""
+    """Octets as text, or RabbitMQ's sentence for octets that are not UTF-8."""
     try:
         return octets.decode()
     except UnicodeDecodeError:
@@ -126,7 +126,7 @@ def text_of(octets: bytes) -> str:
 
 
 def takes_gzip(request: web.Request) -> bool:
-    """Whether the client named gzip among the encodings it takes, and did not refuse it."""
+    """Whether the client accepts gzip."""
     for part in request.headers.get("Accept-Encoding", "").lower().split(","):
         name, _, weight = part.partition(";")
         if name.strip() == "gzip":
@@ -135,7 +135,7 @@ def takes_gzip(request: web.Request) -> bool:
 
 
 class Turns:
-    """Gives the event loop its turn in long work: ``await turns.next()`` after each piece of it."""
+    """Gives the event loop its turn during long work: call ``await turns.next()`` after each piece of it."""
 
     def __init__(self) -> None:
         self._end = time.perf_counter() + TURN_S
@@ -148,14 +148,14 @@ class Turns:
 
 
 class Body:
-    """The JSON that answers a request with 200, compressed if the client takes that.
+    """The JSON body of a reply with status 200, compressed if the client accepts that.
 
-    A short body goes out at once. A long one is sent in pieces while it is made: what a client does not read
-    is not made either, and no long list is ever whole in memory.
+    A short body is sent at once. A long one is sent in pieces while it is made, and only as fast as the
+    client reads it. So no long list is ever completely in memory.
     """
 
     def __init__(self, request: web.Request, headers: dict[str, str]) -> None:
-        #: Bytes made and not yet sent.
+        #: Bytes that are made but not sent.
         self.size = 0
         self.compressed = False
         self._request = request
@@ -180,7 +180,7 @@ class Body:
             self.add(so_far)
 
     async def add_rows(self, rows: Iterable[Any], turns: Turns) -> None:
-        """Append a list; ``rows`` may build each document when it is asked for."""
+        """Append a list. ``rows`` may build each document when it is needed."""
         before = b"["
         some: list[Any] = []
         for row in rows:
@@ -195,7 +195,7 @@ class Body:
         self.add(before + dumps(some)[1:] if some else b"]" if before == b"," else b"[]")
 
     async def finish(self) -> web.StreamResponse:
-        """There is no more: send what is left."""
+        """End the body: send the rest."""
         if self.compressed:
             self._pieces.append(self._squeeze.flush())
         if self.response is None:

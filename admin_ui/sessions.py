@@ -1,13 +1,13 @@
 """Sessions of the pages: ``/admin/v1/session``.
 
-A login gives the browser a random number in a cookie that scripts cannot read and that other sites' pages
-cannot send. What it stands for is kept here: the user, a second random number that every call which changes
-something must repeat in a header (``X-CSRF-Token``), and when it ends. It ends after 30 minutes without a
-call (an open stream of events counts as calls), after 8 hours in any case, and at once when the user's
-password or tags change.
+A login gives the browser a random number in a cookie, which scripts cannot read and pages of other sites
+cannot send. The session is kept here: the user, a second random number that every changing call must repeat
+in a header (``X-CSRF-Token``), and its end. A session ends after 30 minutes without a call (an open stream of
+events counts as calls), after 8 hours in any case, and at once when the user's password or tags change.
 
-So that pages stay open over a restart of the broker, the sessions of the broker's own users are also kept in
-``admin-sessions.json`` in the data directory, as hashes: who reads the file can use none of them.
+The sessions of the broker's own users are also kept in ``admin-sessions.json`` in the data directory, so that
+pages stay logged in over a restart of the broker. The file has only hashes, so nobody who reads it can use a
+session.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from amqp_router.version import VERSION
 
 IDLE_S = 30 * 60.0
 LIFETIME_S = 8 * 3600.0
-#: Sessions at once; beyond, the one that was idle longest ends.
+#: Sessions at a time. Beyond it, the session that was idle for longest ends.
 SESSIONS_MAX = 1000
 BODY_BYTES_MAX = 4096
 FILE = "admin-sessions.json"
@@ -62,12 +62,12 @@ class Session:
     csrf_token: str
     created: float
     seen: float
-    #: What of the user must not change: a hash over password and tags; empty for users of other directories.
+    #: A hash of the user's password and tags, which must not change; empty for users of other directories.
     proof: str
 
 
 class Sessions:
-    """All sessions of this node, by the hash of what is in the cookie."""
+    """All sessions of this node, by the hash of the cookie."""
 
     def __init__(self, state: State, clock: Callable[[], float] = time.time) -> None:
         self._state = state
@@ -76,7 +76,7 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
 
     def open(self, user: User) -> tuple[str, Session]:
-        """Begin a session; returns what goes into the cookie."""
+        """Begin a session; returns the value of the cookie."""
         self._drop_ended()
         if len(self._sessions) >= SESSIONS_MAX:
             del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].seen)]
@@ -88,7 +88,7 @@ class Sessions:
         return number, session
 
     def find(self, number: str) -> Session | None:
-        """The session of a cookie, which is in use now; None if there is none any more."""
+        """The session of a cookie, which is marked as used now; None if there is none."""
         key = _hash(number)
         session = self._sessions.get(key)
         if session is None:
@@ -106,7 +106,7 @@ class Sessions:
             self._store()
 
     async def load(self, app: web.Application) -> None:
-        """Take over the sessions of the broker's last run; a file that is none of ours is left aside."""
+        """Load the sessions of the broker's last run. A file that cannot be read is ignored."""
         try:
             kept = json.loads(self._path.read_bytes())
             for each in kept["sessions"]:
@@ -124,7 +124,9 @@ class Sessions:
         self._drop_ended()
 
     def _store(self) -> None:
-        """Write the file anew. Losing it costs a login, so it is not synced, and an error is only told."""
+        """Write the file. If it is lost, users must log in again, so it is not synced, and an error is only
+        logged.
+        """
         kept = [
             {
                 "hash": key,
@@ -170,7 +172,7 @@ SESSIONS: web.AppKey[Sessions] = web.AppKey("sessions", Sessions)
 
 
 def add_routes(app: web.Application) -> None:
-    """Register the calls, and cookies as a way to authenticate."""
+    """Register the endpoints, and cookies as a way to authenticate."""
     sessions = app[SESSIONS] = Sessions(app[STATE])
     app.on_startup.append(sessions.load)
     app[SESSION] = identity
@@ -180,10 +182,10 @@ def add_routes(app: web.Application) -> None:
 
 
 async def identity(request: web.Request) -> Identity | None:
-    """Who the session of this request belongs to; None if it has none.
+    """The user of this request's session; None if it has none.
 
     Raises:
-        ApiError: it would change something, and does not show that one of our pages sent it (403).
+        ApiError: the request changes something, but does not prove that one of our pages sent it (403).
     """
     session = current(request)
     if session is None:
@@ -196,18 +198,20 @@ async def identity(request: web.Request) -> Identity | None:
 
 
 def current(request: web.Request) -> Session | None:
-    """The session whose cookie came with the request."""
+    """The session of the request's cookie."""
     number = request.cookies.get(cookie_name(request))
     return request.app[SESSIONS].find(number) if number else None
 
 
 def cookie_name(request: web.Request) -> str:
-    """Cookies do not know ports: two brokers on a machine must not take each other's."""
+    """The cookie's name has the port, because cookies of two brokers on one machine would replace each
+    other.
+    """
     return f"amqp-router-{request.app[STATE].address[1]}"
 
 
 async def _show(request: web.Request) -> web.Response:
-    """Who is logged in: not being so is an answer here, not an error."""
+    """The user who is logged in. If nobody is, that is an answer here, not an error."""
     session = current(request)
     return _answer({"name": None} if session is None else _document(request, session))
 
@@ -248,7 +252,7 @@ async def _read_login(request: web.Request) -> Login:
 
 
 def _document(request: web.Request, session: Session) -> dict[str, Any]:
-    """What the pages need to know before they show anything."""
+    """The data that the pages need before they show anything."""
     state = request.app[STATE]
     found = Identity(session.user)
     host, port = state.options.amqp_address

@@ -1,4 +1,4 @@
-"""What every handler of the admin server works with."""
+"""The state that all handlers of the admin server share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from admin_ui.proxies import Proxies
 from amqp_router.broker import Broker
 from amqp_router.metrics import Metrics
 
-#: Lists filtered and sorted at once.
+#: Lists that are filtered and sorted at a time.
 SORTS_MAX = 8
 #: Large bodies of requests read at once.
 LARGE_BODIES_MAX = 16
@@ -21,25 +21,25 @@ LARGE_BODIES_MAX = 16
 
 @dataclass(frozen=True)
 class AdminOptions:
-    """What the admin server needs to know."""
+    """Options of the admin server."""
 
     #: Address to listen on.
     bind: str
     #: Port to listen on; 0 picks a free one.
     port: int
-    #: Where AMQP clients are served: host, port.
+    #: Address of the AMQP listener: host, port.
     amqp_address: tuple[str, int]
-    #: Connections that AMQP clients may open.
+    #: Largest number of AMQP connections.
     connections_max: int
-    #: Connections that HTTP clients may open; more are refused.
+    #: Largest number of HTTP connections; further ones are refused.
     http_connections_max: int = 512
-    #: Addresses and networks of proxies whose X-Forwarded-For is believed.
+    #: Addresses and networks of proxies whose X-Forwarded-For is used.
     trusted_proxies: tuple[str, ...] = ()
 
 
 @dataclass
 class State:
-    """The node, as the handlers see it."""
+    """The node as the handlers see it."""
 
     options: AdminOptions
     broker: Broker
@@ -47,9 +47,9 @@ class State:
     logger: logging.Logger
     #: Host and port of the admin server itself.
     address: tuple[str, int]
-    #: Of the monotonic clock.
+    #: Start time on the monotonic clock.
     started_at: float = field(default_factory=time.monotonic)
-    #: At most so many lists are filtered and sorted at once: each needs a key for each object.
+    #: Limits the lists that are filtered and sorted at a time, because each needs a key for every object.
     sorting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SORTS_MAX))
     #: At most so many large bodies are read at once: each is held whole until its request is done.
     large_bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_BODIES_MAX))

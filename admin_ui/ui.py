@@ -1,9 +1,9 @@
 """The pages: one HTML document for every address under ``/ui/``, and the files it loads.
 
 There is no build step. The address of a file contains the hash of all files together
-(``/ui/static/<hash>/app.mjs``); modules import each other by relative path, so all stay under that hash and a
-browser may keep them for ever. Another version of the pages has other addresses. The document itself is asked
-for each time.
+(``/ui/static/<hash>/app.mjs``). Modules import each other by relative path, so all have that hash, and a
+browser may keep them for ever. Another version of the pages has other addresses. The HTML document is not
+cached.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-#: Smaller files, and fonts, which are compressed already, go out as they are.
+#: Smaller files are not compressed, and neither are fonts, which are compressed already.
 COMPRESS_BYTES_MIN = 512
 
 
@@ -44,7 +44,7 @@ class Asset:
 
 
 class Assets:
-    """All files of the pages by their path below ``static``; read once."""
+    """All files of the pages by their path in ``static``. They are read once."""
 
     def __init__(self, folder: Path) -> None:
         files = {
@@ -62,7 +62,7 @@ class Assets:
 
 @cache
 def assets() -> Assets:
-    """The files as they were when the first page was asked for."""
+    """The files, read when the first page is requested."""
     return Assets(STATIC)
 
 
@@ -92,7 +92,8 @@ async def _file(request: web.Request) -> web.StreamResponse:
     asset = known.files.get(request.match_info["path"])
     if asset is None:
         raise web.HTTPNotFound(text="There is no such file.\n")
-    # A page open while the broker was replaced asks with the old hash: it gets what there is, unkept.
+    # A page that was open while the broker was upgraded uses the old hash. It gets the current file,
+    # uncached.
     current = request.match_info["version"] == known.version
     return _answer(request, asset, "public, max-age=31536000, immutable" if current else "no-cache")
 

@@ -1,5 +1,7 @@
-"""The parts of the API, one module for each kind of object; ``ENDPOINTS`` has them all,
-``OBJECTS`` those that our pages read under addresses of their own."""
+"""The endpoints of the API, one module for each kind of object.
+
+``ENDPOINTS`` has all of them, ``OBJECTS`` those that our pages read under addresses of their own.
+"""
 
 from admin_ui.api import bindings, connections, exchanges, health, queues, users, whole
 from admin_ui.endpoints import Endpoint
@@ -14,8 +16,8 @@ ENDPOINTS: list[Endpoint] = [
     *health.ENDPOINTS,
 ]
 
-#: Single objects, whose names may be any; virtual hosts, which the API shows to administrators alone;
-#: connections by the names that clients give them.
+#: Single objects, whose names may have any characters; virtual hosts, which the API shows only to
+#: administrators; and connections by the names that clients give them.
 OBJECTS: list[Endpoint] = [
     Endpoint("/vhosts/{vhost}", users.one_vhost),
     Endpoint("/connections", connections.every_by_client),

@@ -1,4 +1,4 @@
-"""Connections, channels and consumers. Below monitoring, everybody sees the own ones alone."""
+"""Connections, channels and consumers. Without the tag monitoring, users see only their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amqp_router.channel.states import ChannelState
 
 
 def _seen(call: Call) -> list[Any]:
-    """The connections that the caller sees, of those that are open on a virtual host."""
+    """The connections with an open virtual host that the caller may see."""
     everything = call.identity.has(MONITORING)
     only = call.request.headers.get("X-Vhost")
     return [
@@ -42,7 +42,7 @@ def every(call: Call) -> Rows:
 
 
 def every_by_client(call: Call) -> Rows:
-    """All connections; the filter looks at the clients' own names for them as well."""
+    """All connections. The filter also compares the names that clients give their connections."""
 
     def names(transport: Any) -> str:
         return f"{connections.client_says(transport, 'connection_name')} {connections.name(transport)}"
@@ -58,7 +58,7 @@ def of_vhost(call: Call) -> Rows:
 
 
 def of_user(call: Call) -> Rows:
-    """The connections of one user, in brief."""
+    """The connections of one user, with few fields."""
     user, node = call.part("user"), call.state.node
     found = [transport for transport in _seen(call) if transport.machine.user.name == user]
     return Rows(found, lambda transport: connections.brief(transport, node), name=connections.name)
@@ -128,7 +128,7 @@ def one_channel(call: Call) -> dict[str, Any]:
             node = call.state.node
             found = connections.channel_document(channel, node, _stats(call))
             found["consumer_details"] = [queues.consumer(each, node) for each in channel.consumers.values()]
-            # Filled in RabbitMQ's rates_mode "detailed" only.
+            # RabbitMQ fills it only in rates_mode "detailed".
             found["deliveries"] = []
             found["publishes"] = []
             return found

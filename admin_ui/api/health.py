@@ -11,19 +11,19 @@ from amqp_router.protocol.errors import AccessRefused, AMQPError, NotAllowed
 from amqp_router.protocol.message import build_message
 
 QUEUE = "aliveness-test"
-#: Properties of a message that has none.
+#: The encoded properties of a message without any.
 NO_PROPERTIES = b"\x00\x00"
-#: What the listeners may be called.
+#: Names of protocols, and the listener of each.
 PROTOCOLS = {"amqp": "amqp", "amqp091": "amqp", "amqp0-9-1": "amqp", "http": "http"}
 
 
 def ok(call: Call) -> dict[str, Any]:
-    """A check that always passes, because this broker does not have what it checks."""
+    """A check that always passes, because this broker does not have the feature."""
     return {"status": "ok"}
 
 
 def alone(call: Call) -> dict[str, Any]:
-    """A check of replicas, on a node that has none."""
+    """A check of replicas, which always passes on a single node."""
     return {"status": "ok", "reason": "single node cluster"}
 
 
@@ -35,12 +35,12 @@ def failed(reason: str, **more: Any) -> ApiError:
 
 
 def alarms(call: Call) -> dict[str, Any]:
-    """Whether publishers wait because the node is low on something."""
+    """Whether an alarm of the node blocks publishers."""
     return _no_alarm(call, "in the cluster")
 
 
 def local_alarms(call: Call) -> dict[str, Any]:
-    """As ``alarms``, of this node: it is the whole cluster."""
+    """Whether an alarm blocks publishers on this node, which is the whole cluster."""
     return _no_alarm(call, "on the node")
 
 
@@ -53,14 +53,14 @@ def _no_alarm(call: Call, place: str) -> dict[str, Any]:
 
 
 def node_of_name(call: Call) -> dict[str, Any]:
-    """The old form of the check, of a node by name."""
+    """The old form of the check, for a node by name."""
     if call.part("node") != call.state.node:
         raise not_found()
     return ok(call)
 
 
 def virtual_hosts(call: Call) -> dict[str, Any]:
-    """Every virtual host serves; a queue that cannot is named."""
+    """Whether every virtual host works. Failed queues are named."""
     everything: list[Any] = [
         queue for vhost in call.state.broker.vhosts.values() for queue in vhost.queues.values()
     ]
@@ -96,7 +96,7 @@ def protocol_listener(call: Call) -> dict[str, Any]:
 
 
 def below_connection_limit(call: Call) -> dict[str, Any]:
-    """Whether another client would be let in."""
+    """Whether another client could connect."""
     connections, limit = len(call.state.broker.registry), call.state.options.connections_max
     if connections >= limit:
         raise failed("node connection limit is reached", connections=connections, limit=limit)
@@ -113,7 +113,7 @@ def certificate_expiration(call: Call) -> dict[str, Any]:
 
 
 def aliveness(call: Call) -> dict[str, Any]:
-    """Declare a queue, publish to it, get from it, as the caller may."""
+    """Declare a queue, publish to it and get from it, with the caller's permissions."""
     vhost = call.vhost()
     broker, user = call.state.broker, call.identity.user
     outcome: list[str] = []
@@ -155,7 +155,7 @@ ENDPOINTS = [
     Endpoint("/health/checks/port-listener/{port}", port_listener),
     Endpoint("/health/checks/protocol-listener/{protocol}", protocol_listener),
     Endpoint("/health/checks/certificate-expiration/{within}/{unit}", certificate_expiration),
-    # Of RabbitMQ 4.
+    # From RabbitMQ 4.
     Endpoint("/health/checks/is-in-service", ok),
     Endpoint("/health/checks/ready-to-serve-clients", ok),
     Endpoint("/health/checks/below-node-connection-limit", below_connection_limit),

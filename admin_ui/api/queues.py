@@ -47,13 +47,13 @@ def rows(call: Call, found: list[Any]) -> Rows:
         totals = query.enable_queue_totals
         return Rows(found, lambda queue: queues.brief(queue, node, totals=totals), quick=quick)
     if query.columns is not None and query.columns.keys() <= queues.BRIEF:
-        # `rabbitmqadmin list queues name messages`, and most who ask for columns.
+        # For `rabbitmqadmin list queues name messages` and most other requests with columns.
         return Rows(found, lambda queue: queues.brief(queue, node, totals=True), quick=quick)
     return Rows(found, lambda queue: queues.document(queue, node, stats), quick=quick)
 
 
 def _quick(stats: Stats) -> dict[str, Callable[[Any], Any]]:
-    """What the queues of a large broker are sorted by, without making a document of each."""
+    """The usual sort values of queues, for which no document is made."""
     metrics = stats.metrics
 
     def rate(columns: tuple[int, ...]) -> Callable[[Any], float]:
@@ -120,7 +120,7 @@ def _existing(call: Call) -> str:
 
 ENDPOINTS = [
     Endpoint("/queues", every),
-    # Flower leaves the name of virtual host "/" unescaped, which makes it empty.
+    # Flower does not escape the virtual host "/", so its part of the path is empty.
     Endpoint("/queues/{vhost:[^/]*}", of_vhost),
     Endpoint("/queues/{vhost}/{queue}", one, put=declare, delete=delete),
     Endpoint("/queues/{vhost}/{queue}/contents", delete=purge),

@@ -30,19 +30,19 @@ _NO_TRANSACTIONS: dict[str, Any] = {
 
 
 def details(machine: Any) -> dict[str, Any]:
-    """Which connection it is, as other documents name it."""
+    """The reference to a connection in other documents."""
     transport = machine.output.owner
     host, port = transport.peer_address
     return {"name": name(transport), "peer_host": host, "peer_port": port}
 
 
 def name(transport: Any) -> str:
-    """``peer -> server``, by which RabbitMQ knows a connection."""
+    """``peer -> server``, the name of a connection in RabbitMQ."""
     return f"{transport.machine.peer} -> {_address(transport.host_address)}"
 
 
 def client_says(transport: Any, what: str) -> str:
-    """A text of the client's properties, ``connection_name`` for one; empty if it gave none."""
+    """A string of the client's properties, for example ``connection_name``; empty if there is none."""
     tag, value = transport.machine.client_properties.get(what, ("V", None))
     return value.decode(errors="replace") if tag == "S" else ""
 
@@ -62,8 +62,8 @@ def state_of(machine: Any) -> str:
     if machine.state is not ConnectionState.RUNNING:
         return "closing"
     if machine.blocked:
-        return "blocked"  # it published while an alarm of the node is on
-    # Not read from until what it published is on disk: what RabbitMQ calls flow control.
+        return "blocked"  # it published during an alarm of the node
+    # The connection is not read until its messages are on disk. RabbitMQ calls this flow control.
     return "flow" if machine.inflow.over else "running"
 
 
@@ -106,7 +106,7 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
 
 
 def brief(transport: Any, node: str) -> dict[str, Any]:
-    """A connection in the list of one user's."""
+    """A connection in the list of one user's connections."""
     machine = transport.machine
     return {"name": name(transport), "vhost": machine.vhost.name, "user": machine.user.name, "node": node}
 

@@ -1,6 +1,7 @@
-"""The definitions as RabbitMQ exports them, to be imported by either broker.
+"""The definitions in RabbitMQ's export format, which both brokers can import.
 
-Left out, as there: exclusive queues, exchanges that every virtual host has, the default exchange's bindings.
+As in RabbitMQ, exclusive queues, the exchanges that every virtual host has, and the default exchange's
+bindings are left out.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from admin_ui.state import State
 from amqp_router.version import VERSION
 from vhosts.vhost import RESERVED_PREFIX, VirtualHost
 
-#: A section: a list, whose rows may be made when they are asked for, or a text.
+#: Sections by name: a list, whose rows may be made while it is sent, or a string.
 Sections = dict[str, Iterable[Any] | str]
 
 
 def document(state: State) -> Sections:
-    """Those of the whole broker, users with their password hashes included."""
+    """The definitions of the whole broker, including users with their password hashes."""
     broker = state.broker
     users, found = broker.users, list(broker.vhosts.values())
     return {
@@ -42,7 +43,7 @@ def document(state: State) -> Sections:
 
 
 def of_vhost(vhost: VirtualHost) -> Sections:
-    """Those of one virtual host; its items do not name it."""
+    """The definitions of one virtual host. The items do not have its name."""
     return {
         "rabbit_version": node.RABBITMQ_VERSION,
         "parameters": [],

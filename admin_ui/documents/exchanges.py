@@ -22,7 +22,7 @@ def document(exchange: Any, vhost: str, stats: Stats) -> dict[str, Any]:
         "internal": exchange.internal,
         "name": exchange.name,
         "type": exchange.type,
-        # The definitions do not say who declared it.
+        # The definitions do not record who declared it.
         "user_who_performed_action": "",
         "vhost": vhost,
     }
@@ -37,14 +37,14 @@ def document(exchange: Any, vhost: str, stats: Stats) -> dict[str, Any]:
 def single(exchange: Any, vhost: str, stats: Stats) -> dict[str, Any]:
     """An exchange asked for by name."""
     found = document(exchange, vhost, stats)
-    # Filled in RabbitMQ's rates_mode "detailed" only.
+    # RabbitMQ fills it only in rates_mode "detailed".
     found["incoming"] = []
     found["outgoing"] = []
     return found
 
 
 def flow(exchange: Any) -> dict[str, int]:
-    """What RabbitMQ's API does not tell: see `vhosts.counters.ExchangeCounters`."""
+    """The figures that RabbitMQ's API does not have: see `vhosts.counters.ExchangeCounters`."""
     counters = exchange.counters
     return {
         "unroutable": counters.unroutable,
@@ -72,7 +72,7 @@ def binding(binding: Binding, vhost: str) -> dict[str, Any]:
 
 
 def implicit_binding(queue: Any) -> dict[str, Any]:
-    """How the default exchange reaches a queue: there is no such binding, but RabbitMQ shows one."""
+    """The binding of a queue to the default exchange. It is not stored, but RabbitMQ shows one."""
     return {
         "source": "",
         "vhost": queue.vhost.name,
@@ -85,9 +85,10 @@ def implicit_binding(queue: Any) -> dict[str, Any]:
 
 
 def properties_key(routing_key: str, arguments: bytes) -> str:
-    """Names one of the bindings between two objects; clients hand it back as they got it.
+    """The key of a binding among those between two objects. Clients send it back unchanged.
 
-    RabbitMQ hashes the Erlang term of the arguments, which we do not have; any stable hash serves.
+    RabbitMQ hashes the Erlang term of the arguments, which does not exist here. Any stable hash is
+    sufficient.
     """
     key = quote_plus(routing_key, errors="surrogateescape").replace("~", "%7E")
     if arguments:

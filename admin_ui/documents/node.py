@@ -1,4 +1,4 @@
-"""The node and what it is made of."""
+"""The node and its parts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from amqp_router.metrics import CHURN, CONNECTION_CHURN, GLOBAL, NODE, NODE_COLU
 from amqp_router.version import VERSION
 from vhosts.exchanges.types import EXCHANGE_TYPES
 
-#: The version of RabbitMQ whose HTTP API and AMQP behaviour this broker has. Clients decide by it what to ask
-#: (Zabbix and Terraform parse it, rabbitmqadmin prints it), so it cannot be ours; ours is product_version.
+#: The version of RabbitMQ whose HTTP API and AMQP behaviour this broker has. Clients use it to decide what to
+#: request (Zabbix and Terraform parse it), so it cannot be our version, which is product_version.
 RABBITMQ_VERSION = "3.10.8"
 
-#: Figures of Mnesia, of RabbitMQ's message store, its file cache and its quorum queues.
+#: Figures without a counterpart: of Mnesia, and of RabbitMQ's message store, file cache and quorum queues.
 NO_COUNTERPART = (
     "gc_bytes_reclaimed",
     "io_seek_count",
@@ -33,11 +33,11 @@ NO_COUNTERPART = (
     "queue_index_write_count",
     "queue_index_read_count",
 )
-#: Means of times (ms) that nobody takes here.
+#: Mean times (ms) that are not measured here.
 NO_TIMES = ("io_read_avg_time", "io_write_avg_time", "io_sync_avg_time", "io_seek_avg_time")
-#: What a node has as counters with rates.
+#: A node's counters with rates.
 COUNTED = tuple(column for column in NODE_COLUMNS if column != "loop_lag_us")
-#: What RabbitMQ splits its memory into.
+#: The parts into which RabbitMQ divides its memory.
 MEMORY_PARTS = (
     "connection_readers",
     "connection_writers",
@@ -65,7 +65,7 @@ MEMORY_PARTS = (
     "allocated_unused",
     "reserved_unallocated",
 )
-#: And what it splits large binaries into.
+#: The parts into which RabbitMQ divides large binaries.
 BINARY_PARTS = (
     "connection_readers",
     "connection_writers",
@@ -83,7 +83,7 @@ BINARY_PARTS = (
     "msg_index",
     "other",
 )
-#: RabbitMQ's feature flags for what this broker does as well.
+#: RabbitMQ's feature flags for features that this broker has.
 FEATURES = {
     "drop_unroutable_metric": "Count unroutable publishes that are dropped",
     "empty_basic_get_metric": "Count basic.get on empty queues",
@@ -98,7 +98,7 @@ DESCRIPTIONS = {
 
 
 def exchange_types() -> list[dict[str, Any]]:
-    """The exchange types there are."""
+    """All exchange types."""
     return [
         {"name": name, "description": DESCRIPTIONS.get(name, f"exchange type {name}"), "enabled": True}
         for name in sorted(EXCHANGE_TYPES)
@@ -106,12 +106,12 @@ def exchange_types() -> list[dict[str, Any]]:
 
 
 def mechanisms() -> list[dict[str, Any]]:
-    """How clients may authenticate."""
+    """The authentication mechanisms."""
     return [{"name": name, "description": f"mechanism {name}", "enabled": True} for name in MECHANISMS]
 
 
 def listeners(state: State) -> list[dict[str, Any]]:
-    """Where clients are served; ports are numbers here."""
+    """The listeners. Ports are numbers here."""
     found = []
     for protocol, (host, port) in (("amqp", state.options.amqp_address), ("http", state.address)):
         found.append(
@@ -121,7 +121,7 @@ def listeners(state: State) -> list[dict[str, Any]]:
 
 
 def contexts(state: State) -> list[dict[str, Any]]:
-    """What is served over HTTP; ports are texts here, as in RabbitMQ."""
+    """The HTTP servers. Ports are strings here, as in RabbitMQ."""
     host, port = state.address
     return [
         {
@@ -137,7 +137,7 @@ def contexts(state: State) -> list[dict[str, Any]]:
 
 
 def runtime() -> str:
-    """What runs the broker, where RabbitMQ names its Erlang."""
+    """The broker's runtime, in the place of RabbitMQ's Erlang version."""
     return f"{platform.python_implementation()} {platform.python_version()}"
 
 
@@ -177,7 +177,7 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         "mem_calculation_strategy": "rss",
         "disk_free_limit": state.broker.disk_watch.mark,
         "disk_free_alarm": "disk" in state.broker.alarms,
-        # Erlang's processes there, threads here.
+        # The number of threads, in the place of Erlang's processes.
         "proc_total": usage.threads_total,
         "proc_used": _threads(),
         "proc_used_details": stats.zero("node_stats"),
@@ -195,7 +195,7 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         "db_dir": str(broker.settings.data_dir),
         "config_files": [],
         "net_ticktime": 0,
-        # What monitors look for before they use this API; it is not a plug-in here.
+        # Monitors look for this name before they use the API, although it is not a plug-in here.
         "enabled_plugins": ["rabbitmq_management"],
         "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
         "gc_num": sum([generation["collections"] for generation in gc.get_stats()]),
@@ -211,7 +211,7 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
             "node_node_deleted": 0,
             "channel_consumer_deleted": 0,
         },
-        # Ours: whether hot modules are compiled, and how late the event loop runs what is due.
+        # Our own fields: whether hot modules are compiled, and the event loop's delay.
         "compiled": compiled.build.whole,
         "loop_lag_ms": round(metrics.lag.last_s * 1000, 3),
         "loop_lag_highest_ms": round(metrics.lag.highest_s * 1000, 3),
@@ -237,7 +237,7 @@ def _threads() -> int:
 
 
 def memory(state: State) -> dict[str, Any]:
-    """Where the memory goes, as far as it is accounted for (bytes): waiting messages, and all else."""
+    """The memory in bytes by use: messages in queues, and everything else."""
     rss = state.metrics.node.last[NODE.fields["mem_used"][0]]
     messages = min(state.broker.budget.used, rss)
     parts = dict.fromkeys(MEMORY_PARTS, 0) | {"binary": messages, "other_system": rss - messages}
@@ -245,5 +245,5 @@ def memory(state: State) -> dict[str, Any]:
 
 
 def binary(state: State) -> dict[str, int]:
-    """Who holds contents of messages in memory (bytes): the queues."""
+    """The contents of messages in memory in bytes: all are held by queues."""
     return dict.fromkeys(BINARY_PARTS, 0) | {"queue_procs": state.broker.budget.used}

@@ -1,4 +1,4 @@
-"""The overview: totals of what the caller may see."""
+"""The overview: totals of the objects that the caller may see."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MESSAGES = ("messages", "messages_ready", "messages_unacknowledged")
 
 
 def policies(policy: Sequence[tuple[int, int]]) -> list[int]:
-    """How far back each step of a retention policy reaches (s)."""
+    """Seconds that each step of a retention policy covers."""
     return [reach for _, reach in policy]
 
 
 def document(call: Call) -> dict[str, Any]:
-    """What ``/overview`` says."""
+    """The document of ``/overview``."""
     state = call.state
     metrics, broker = state.metrics, state.broker
     stats = Stats(metrics, call.query.spans)
@@ -57,7 +57,7 @@ def document(call: Call) -> dict[str, Any]:
         "product_name": broker.options.product,
         "rabbitmq_version": node.RABBITMQ_VERSION,
         "cluster_name": state.node,
-        # No Erlang here: what runs us instead.
+        # There is no Erlang here, so this names our runtime.
         "erlang_version": "",
         "erlang_full_version": node.runtime(),
         "release_series_support_status": "supported",
@@ -89,10 +89,10 @@ def document(call: Call) -> dict[str, Any]:
 
     put("queue_totals", MESSAGES, "lengths")
     put("message_stats", (*PUBLISHED, *DELIVERED_FIELDS), "msg_rates")
-    # RabbitMQ counts reads and writes of messages; our log writes batches and counts no reads.
+    # RabbitMQ counts reads and writes of messages. Our log writes batches and does not count reads.
     for name in ("disk_reads", "disk_writes"):
         found["message_stats"] |= {name: 0, f"{name}_details": stats.zero("msg_rates")}
-    # RabbitMQ has samples of these if both are asked for.
+    # RabbitMQ has samples of these only if both spans are requested.
     churn = "msg_rates" if "lengths" in call.query.spans else ""
     put("churn_rates", CHURN, churn)
     opened = {

@@ -10,24 +10,24 @@ from admin_ui.documents.tables import table
 from amqp_router.metrics import QUEUE
 
 #: RabbitMQ's fields about its processes, policies, mirrors and single active consumers, which this broker
-#: does not have. All documents share them, and nobody changes them.
+#: does not have. All documents share them, so they must not be changed.
 _NEUTRAL: dict[str, Any] = {
     **NO_PROCESS,
     "effective_policy_definition": {},
-    # Would need a look into the first message's properties.
+    # Not supported: it would need the properties of the first message.
     "head_message_timestamp": None,
     "operator_policy": None,
     "policy": None,
     "recoverable_slaves": None,
     "single_active_consumer_tag": None,
-    # The log does not count bytes by the state of their messages.
+    # The log does not count bytes by the state of messages.
     "message_bytes": 0,
     "message_bytes_paged_out": 0,
     "message_bytes_persistent": 0,
     "message_bytes_ready": 0,
     "message_bytes_unacknowledged": 0,
 }
-#: Of RabbitMQ's classic queue process; 3.12 has no such thing any more.
+#: Fields of RabbitMQ's classic queue process, which 3.12 no longer has.
 _NO_BACKING: dict[str, Any] = {
     "avg_ack_egress_rate": 0.0,
     "avg_ack_ingress_rate": 0.0,
@@ -44,14 +44,14 @@ _NO_BACKING: dict[str, Any] = {
 }
 
 MESSAGES = ("messages", "messages_ready", "messages_unacknowledged")
-#: What `brief` has, messages included.
+#: The fields of `brief`, with the message counts.
 BRIEF = frozenset(
     ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "state", "type", "vhost", *MESSAGES)
 )
 
 
 def brief(queue: Any, node: str, *, totals: bool) -> dict[str, Any]:
-    """What ``disable_stats`` leaves; ``totals`` (``enable_queue_totals``) adds the messages."""
+    """A queue with ``disable_stats``; ``totals`` (``enable_queue_totals``) adds the message counts."""
     kind = queue.arguments.get("x-queue-type")
     document = {
         "arguments": table(queue.arguments),
@@ -60,7 +60,7 @@ def brief(queue: Any, node: str, *, totals: bool) -> dict[str, Any]:
         "exclusive": queue.exclusive_owner is not None,
         "name": queue.name,
         "node": node,
-        # A queue whose log cannot be trusted serves nobody until it is repaired.
+        # A queue with a damaged log does not work until it is repaired.
         "state": "crashed" if queue.error else "running",
         "type": kind[1].decode() if kind is not None and kind[0] == "S" else "classic",
         "vhost": queue.vhost.name,
@@ -94,10 +94,10 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     found["consumers"] = len(consumers)
     alone = next(iter(consumers)) if consumers and queue.exclusive_use else None
     found["exclusive_consumer_tag"] = alone.tag if alone is not None else None
-    # The window of messages in memory, objects included; the rest of a queue is in its log.
+    # The messages in memory, including their objects. The other messages are in the log.
     found["memory"] = found["message_bytes_ram"] = queue.ring_bytes
     found["messages_ram"] = found["messages_ready_ram"] = in_memory
-    found["messages_unacknowledged_ram"] = 0  # what is out keeps its place in the log, not its content
+    found["messages_unacknowledged_ram"] = 0  # only their offsets are kept, not their contents
     found["messages_paged_out"] = ready - in_memory
     found["messages_persistent"] = queue.log.live if queue.log is not None else 0
     message_stats = happened(
@@ -129,7 +129,7 @@ def single(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     """A queue asked for by name."""
     found = document(queue, node, stats)
     found["consumer_details"] = [consumer(each, node) for each in queue.consumers]
-    # Filled in RabbitMQ's rates_mode "detailed" only.
+    # RabbitMQ fills it only in rates_mode "detailed".
     found["deliveries"] = []
     found["incoming"] = []
     return found
@@ -161,7 +161,9 @@ def consumer(consumer: Any, node: str) -> dict[str, Any]:
 
 
 def _capacity(ready: int, consumers: list[Any]) -> float:
-    """Whether the queue could deliver at once, now. RabbitMQ says in which part of the time it could."""
+    """1 if the queue could deliver at once now, otherwise 0. RabbitMQ gives the part of the time in which it
+    could.
+    """
     if not consumers:
         return 0
     return 1.0 if not ready or any(consumer.ready() for consumer in consumers) else 0.0

@@ -1,7 +1,7 @@
 """Counters with their rates: ``publish`` and ``publish_details``.
 
-A key of ``message_stats`` is there once something of its family happened, as in RabbitMQ; an idle object has
-no ``message_stats`` at all.
+As in RabbitMQ, a key of ``message_stats`` exists when something of its family has happened. An idle object
+has no ``message_stats``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from amqp_router.metrics import (
 
 DELIVERED_FIELDS = ("deliver_get", *DELIVERED)
 
-#: What RabbitMQ tells of an object's Erlang process. Shared by documents and never changed.
+#: RabbitMQ's fields about an object's Erlang process. Documents share them, so they must not be changed.
 NO_PROCESS: dict[str, Any] = {
     "garbage_collection": {
         "fullsweep_after": 0,
@@ -39,7 +39,7 @@ NO_PROCESS: dict[str, Any] = {
 
 
 class Stats:
-    """Adds ``<field>`` and ``<field>_details`` to documents, as one request wants them."""
+    """Adds ``<field>`` and ``<field>_details`` to documents, in the form that a request wants."""
 
     def __init__(self, metrics: Metrics, spans: Mapping[str, Span]) -> None:
         self.metrics = metrics
@@ -48,7 +48,7 @@ class Stats:
     def details(
         self, history: History | None, columns: tuple[int, ...], span_name: str, policy: Policy = BASIC
     ) -> dict[str, Any]:
-        """``rate``, and ``samples``, ``avg`` and ``avg_rate`` if the request asks for them."""
+        """``rate``, and ``samples``, ``avg`` and ``avg_rate`` if the request wants them."""
         found: dict[str, Any] = {"rate": self.metrics.rate(history, columns)}
         span = self.spans.get(span_name)
         if span is not None:
@@ -63,7 +63,7 @@ class Stats:
         return found
 
     def zero(self, span_name: str) -> dict[str, Any]:
-        """Details of what there is none of."""
+        """Details of something that does not exist."""
         if span_name in self.spans:
             return {"rate": 0.0, "samples": [], "avg": 0.0, "avg_rate": 0.0}
         return {"rate": 0.0}
@@ -91,7 +91,7 @@ class Stats:
 
 
 def idle_since(history: History | None) -> str | None:
-    """When the newest change was seen, if that was not just now."""
+    """The time of the newest change, if it was not just now."""
     if history is None or history.changed == history.seen:
         return None
     moment = datetime.datetime.fromtimestamp(history.changed * INTERVAL_S, datetime.UTC)
@@ -99,7 +99,7 @@ def idle_since(history: History | None) -> str | None:
 
 
 def with_deliver_get(values: dict[str, int]) -> dict[str, int]:
-    """Add what was delivered by either method, with and without acknowledgement."""
+    """Add the sum of deliveries and gets, with and without acknowledgement."""
     values["deliver_get"] = sum([values[name] for name in DELIVER_GET])
     return values
 

@@ -1,7 +1,7 @@
 """AMQP field tables as JSON.
 
-Source: RabbitMQ's HTTP API, 3.10, as measured: void becomes "undefined", a timestamp its seconds, octets that
-are no text a sentence. (Its decimals come out wrong; ours are the number.)
+Source: RabbitMQ's HTTP API 3.10, measured: void becomes "undefined", a timestamp its seconds, octets that are
+not UTF-8 a sentence. Decimals are numbers here; in RabbitMQ they are wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from amqp_router.protocol.nested import nested_note
 
 
 def table(fields: Arguments) -> dict[str, Any]:
-    """A table as an object."""
+    """A table as a JSON object."""
     return {name: value(field) for name, field in fields.items()}
 
 

@@ -13,7 +13,7 @@ MESSAGES = ("messages", "messages_ready", "messages_unacknowledged")
 
 
 def document(vhost: VirtualHost, node: str, stats: Stats, row: Row) -> dict[str, Any]:
-    """A virtual host; ``row`` has its counters."""
+    """A virtual host. ``row`` has its counters."""
 
     def values(names: tuple[str, ...]) -> dict[str, int]:
         return {name: sum([row[column] for column in VHOST.fields[name]]) for name in names}
@@ -22,7 +22,7 @@ def document(vhost: VirtualHost, node: str, stats: Stats, row: Row) -> dict[str,
     found: dict[str, Any] = {
         "cluster_state": {node: "running"},
         "default_queue_type": "undefined",
-        # Virtual hosts have no description, tags or tracing here.
+        # Virtual hosts do not have these here.
         "description": "",
         "metadata": {"description": "", "tags": []},
         "name": vhost.name,
@@ -44,13 +44,13 @@ def user(row: UserRow) -> dict[str, Any]:
         "password_hash": row.password_hash,
         "hashing_algorithm": row.hashing_algorithm,
         "tags": list(row.tags),
-        # There are no limits of single users.
+        # Limits of single users are not supported.
         "limits": {},
     }
 
 
 def permission(row: PermissionRow) -> dict[str, Any]:
-    """What a user may do in a virtual host."""
+    """The permission of a user in a virtual host."""
     return {
         "user": row.user,
         "vhost": row.vhost,

@@ -1,12 +1,11 @@
-"""What the pages show, as it changes: server-sent events at ``/admin/v1/events?topics=overview,queues``.
+"""Live data for the pages: server-sent events at ``/admin/v1/events?topics=overview,queues``.
 
-Once a second each topic that anybody watches is read once, and what came out is shared by all who watch it; a
-topic without watchers costs nothing. A topic of one object is sent whole. A list is sent whole first and as
-changes afterwards. Nothing is queued for a viewer: one that is slow to read gets, when it has read, the
-newest state, of a list the whole one. When reading takes long (many thousands of queues), it is done less
-often.
+Once a second each watched topic is read once, and all its viewers share the result. A topic without viewers
+costs nothing. A topic of one object is sent as a whole. A list is first sent as a whole and then as changes.
+Nothing is queued for a viewer: a slow one gets the newest state when it has read, and lists as a whole. If
+reading takes long (many thousands of queues), it is done less often.
 
-Topics; names in them are percent-encoded, and each event is named after its topic:
+These are the topics. Names in them are percent-encoded, and each event has the name of its topic:
 
     overview            totals, counts, node, what needs attention; overview:VHOST of one virtual host
     queues exchanges connections                            lists

@@ -1,9 +1,9 @@
-"""What needs attention: found by looking over the whole node every few seconds while anybody watches.
+"""Finds what needs attention, by a search over the whole node every few seconds while somebody watches.
 
-A finding is a dict with ``kind`` and what its sentence needs; the pages have the words. The worst come first,
-in the order of `ORDER`; among those of one kind, the one with the most messages. `Attention.dated` adds
-``since``, when it began (milliseconds since 1970), as far as the histories reach back; ``longer`` says that
-it may have begun before.
+A finding is a dict with ``kind`` and the values for its sentence, which the pages write. Findings are sorted
+by `ORDER`, the worst first, and within a kind by the number of messages. `Attention.dated` adds ``since``,
+the time at which it began (milliseconds since 1970), as far as the histories reach back. ``longer`` means
+that it may have begun earlier.
 
     failed        a queue whose log cannot be trusted: vhost, name, reason
     disk memory files   near the limit, for those who watch the node
@@ -27,18 +27,18 @@ from admin_ui.live.work import Work
 from admin_ui.state import State
 from amqp_router.metrics import BASIC, GLOBAL, INTERVAL_S, NODE, QUEUE, VHOST, History
 
-#: How often everything is looked over (s).
+#: Seconds between two searches.
 PERIOD_S = 5.0
-#: A queue that grew by fewer messages in a minute is left in peace.
+#: A queue that grew by fewer messages in a minute is not reported.
 GROWTH_MIN = 100
-#: So is one that grew by a smaller part of itself, unless it is by `GROWTH_LARGE` messages.
+#: Neither is one that grew by a smaller part of its size, unless by at least `GROWTH_LARGE` messages.
 GROWTH_PART = 0.02
 GROWTH_LARGE = 1000
 MINUTE = 60 // INTERVAL_S
 THIRDS = (MINUTE, MINUTE * 2 // 3, MINUTE // 3, 0)
-#: Consumers that hold messages and do nothing for so many ticks are stuck.
+#: Consumers that hold messages and do nothing for this many ticks are stuck.
 STUCK_TICKS = MINUTE
-#: The disk's trend is that of the last 5 minutes; it is reported if it leads to a full disk within 6 hours.
+#: The disk's trend is taken over the last 5 minutes. It is reported if the disk would be full within 6 hours.
 TREND_TICKS = 5 * MINUTE
 FILLING_S = 6 * 3600
 MEMORY_PART = 0.9
@@ -56,7 +56,8 @@ ORDER = (
     "no_consumers",
     "blocked",
 )
-#: Findings shown at once, and of one kind while there are others: eight idle queues must not hide the rest.
+#: Findings shown at a time; and of one kind if there are others, so that eight idle queues do not hide the
+#: rest.
 SHOWN_MAX = 8
 SHOWN_OF_KIND = 3
 
@@ -79,7 +80,7 @@ class Attention:
         self.findings: list[Finding] = []
 
     async def refresh(self, now: float, work: Work) -> None:
-        """Look again, if it is time; ``now`` is a clock that only goes forward (s)."""
+        """Search again, if it is time. ``now`` is a monotonic clock in seconds."""
         if now - self._looked_at < PERIOD_S:
             return
         self._looked_at = now
@@ -97,7 +98,7 @@ class Attention:
         self.findings = found
 
     def dated(self, finding: Finding) -> Finding:
-        """The finding with ``since`` and ``longer``, if its history tells."""
+        """The finding with ``since`` and ``longer``, if its history has them."""
         was = _WAS.get(finding["kind"])
         vhost = self._state.broker.vhosts.get(finding.get("vhost", ""))
         if was is None or vhost is None:
@@ -172,7 +173,7 @@ class Attention:
 
 
 def shown(findings: list[Finding]) -> list[Finding]:
-    """The worst `SHOWN_MAX` findings; no more than `SHOWN_OF_KIND` of a kind as long as others are left."""
+    """The worst `SHOWN_MAX` findings, with at most `SHOWN_OF_KIND` of a kind if others are left."""
     if len(findings) <= SHOWN_MAX:
         return findings
     of_kind: dict[str, int] = {}
@@ -214,7 +215,7 @@ def is_growing(history: History | None, grown: int) -> bool:
 
 
 def seconds_to_full(node: History) -> int | None:
-    """Seconds until the disk is full at the rate of the last minutes; None if that is far away."""
+    """Seconds until the disk is full at the rate of the last minutes; None if that is far off."""
     then = max(node.first, node.seen - TREND_TICKS)
     if node.seen - then < MINUTE:
         return None
@@ -258,7 +259,7 @@ def _loses(history: History, tick: int) -> bool:
     return (history.at(tick, _UNROUTABLE, BASIC) or 0) > (before or 0) and tick > history.first
 
 
-#: Whether a finding of a kind was already there at a tick of its object's history.
+#: For each kind, whether the finding already existed at a tick of its object's history.
 _WAS: dict[str, Callable[[History, int], bool]] = {
     "stuck": _nothing_done,
     "growing": _grows,
@@ -268,7 +269,7 @@ _WAS: dict[str, Callable[[History, int], bool]] = {
 
 
 def _since(history: History | None, was: Callable[[History, int], bool]) -> Finding:
-    """When it began: the oldest tick from which on ``was`` holds; nothing without a history."""
+    """When it began: the oldest tick from which on ``was`` is true; empty without a history."""
     if history is None or history.rings is None:
         return {}
     (_, fine), (coarse_step, coarse) = ((every // INTERVAL_S, reach // INTERVAL_S) for every, reach in BASIC)

@@ -1,4 +1,4 @@
-"""Topics about one object, and the overview: what one event says."""
+"""The events of the overview, and of topics about one object."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _overview(
     if not watches_node:
         mine = [each for each in mine if each["kind"] != "blocked" or each["user"] == identity.name]
         mine = [each for each in mine if "vhost" in each]
-    # What is made of one viewer's request is shared: nothing in that request may narrow it.
+    # The event is shared by all viewers, so nothing in this viewer's request may narrow it.
     call = Call(request.clone(headers={}), identity, state, Query())
     document = _of_vhost(state, seen[0]) if only else overview.document(call)
     visible = shown(mine)
@@ -76,13 +76,13 @@ def _overview(
 
 
 def _not_shown(findings: list[Finding], visible: list[Finding]) -> dict[str, int]:
-    """How many findings of each kind are there besides those in ``visible``."""
+    """The number of findings of each kind that are not in ``visible``."""
     more = Counter([each["kind"] for each in findings])
     more.subtract([each["kind"] for each in visible])
     return {kind: number for kind, number in more.items() if number}
 
 
-#: What the overview page reads of RabbitMQ's documents.
+#: The fields of RabbitMQ's documents that the overview page uses.
 SHOWN = (
     "message_stats",
     "queue_totals",
@@ -186,7 +186,7 @@ def _connection(
 
 
 def _consumers(machine: Any) -> Event:
-    """What a connection consumes from which queue; the first `CONSUMERS_MAX` of many."""
+    """The consumers of a connection with their queues, at most `CONSUMERS_MAX`."""
     every = [
         consumer for _, channel in sorted(machine.channels.items()) for consumer in channel.consumers.values()
     ]

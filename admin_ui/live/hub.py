@@ -1,4 +1,4 @@
-"""Reads each watched topic once for all viewers, and tells them when it has changed."""
+"""Reads each watched topic once for all viewers, and notifies them of changes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from admin_ui.sessions import current
 from admin_ui.state import STATE, State
 
 PERIOD_S = 1.0
-#: Share of the event loop's time for reading: if reading takes more, the period grows.
+#: Largest share of the event loop's time for reading. If reading takes longer, it is done less often.
 SHARE = 0.02
-#: Rows read between two looks at the clock.
+#: Rows read between two readings of the clock.
 SLICE_ROWS = 64
 
 
 class Viewer:
-    """One stream: its topics, and which version of each list it has been sent."""
+    """One stream: its topics, and the version of each list that was sent."""
 
     def __init__(self, request: web.Request, identity: Identity, topics: list[str]) -> None:
         self.request = request
         self.identity = identity
         self.topics = topics
         self.sent: dict[str, int] = {}
-        #: Topics with something new.
+        #: Topics with news.
         self.news: dict[str, None] = {}
         self.wake = asyncio.Event()
         self.ended = False
@@ -41,7 +41,7 @@ class Viewer:
         self._generation = self._users_generation()
 
     def sees(self, topic: str) -> Callable[[Row], bool] | None:
-        """Which rows of a list it may see; None: all."""
+        """The rows of a list that the viewer may see; None: all."""
         identity = self.identity
         if topic == "connections":
             if identity.has(MONITORING):
@@ -52,17 +52,17 @@ class Viewer:
         return None if len(seen) == len(vhosts) else (lambda row: row[1] in seen)
 
     def tell(self, topic: str) -> None:
-        """There is something new in a topic."""
+        """Note that a topic has news."""
         self.news[topic] = None
         self.wake.set()
 
     def end(self) -> None:
-        """Close the stream; a page comes back and is asked again who it is."""
+        """Close the stream. The page opens another one and is authenticated again."""
         self.ended = True
         self.wake.set()
 
     def is_welcome(self) -> bool:
-        """Whether the viewer may still watch. Also keeps its session from ending for idleness."""
+        """Whether the viewer may still watch. The call also keeps its session alive."""
         if self._generation != self._users_generation():
             return False
         return not self._by_session or current(self.request) is not None
@@ -72,24 +72,24 @@ class Viewer:
 
 
 class Hub:
-    """All viewers of a node, and the state of what they watch."""
+    """All viewers of a node, and the state of their topics."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._viewers: set[Viewer] = set()
         self._lists: dict[str, Rows] = {}
-        #: Events of this period by (topic, who may see it so).
+        #: Events of this period by topic and user (one entry for all users who see everything).
         self._events: dict[tuple[str, str], bytes] = {}
         self._attention = Attention(state)
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
     def count(self, name: str) -> int:
-        """Streams of a user."""
+        """The number of a user's streams."""
         return sum([viewer.identity.name == name for viewer in self._viewers])
 
     def add(self, viewer: Viewer) -> None:
-        """Tell ``viewer`` of its topics from now on."""
+        """Notify ``viewer`` of its topics from now on."""
         self._viewers.add(viewer)
         self._hurry.set()
         if self._task is None:
@@ -100,14 +100,14 @@ class Hub:
         self._viewers.discard(viewer)
 
     async def close(self, app: web.Application) -> None:
-        """End every stream, as the server stops."""
+        """End every stream, because the server stops."""
         for viewer in self._viewers:
             viewer.end()
         if self._task is not None:
             self._task.cancel()
 
     def message(self, viewer: Viewer, topic: str) -> bytes | None:
-        """The event of a topic that ``viewer`` is to be sent now; None if it has everything."""
+        """The next event of a topic for ``viewer``; None if it has everything."""
         rows = self._lists.get(topic)
         if rows is not None:
             sent = viewer.sent.get(topic)
@@ -116,7 +116,7 @@ class Hub:
             viewer.sent[topic] = rows.version
             sees = viewer.sees(topic)
             return rows.patch(sees) if sent == rows.version - 1 else rows.whole(sees)
-        # Those who see everything share one text, others have one for each user.
+        # Viewers who see everything share one event. Others have one for each user.
         identity = viewer.identity
         key = topic, "" if identity.has(ADMINISTRATOR) else identity.name
         if key not in self._events:
@@ -143,7 +143,7 @@ class Hub:
             self._events.clear()
 
     async def _read(self) -> float:
-        """Read every watched topic; returns the time that took (s)."""
+        """Read every watched topic; returns the seconds that it took."""
         work = Work()
         watched: dict[str, list[Viewer]] = {}
         for viewer in self._viewers:

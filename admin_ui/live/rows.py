@@ -1,4 +1,4 @@
-"""Lists as their pages show them: one short row for each object, and what changed since the time before."""
+"""The lists of the pages: one short row for each object, and the changes since the last version."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from admin_ui.replies import dumps
 from admin_ui.state import State
 from amqp_router.metrics import CONNECTION, EXCHANGE, INTERVAL_S, QUEUE, History
 
-#: A queue in which nothing happened for so many samples is called idle.
+#: A queue without any change for this many samples is called idle.
 IDLE_TICKS = 60 // INTERVAL_S
 
 Row: TypeAlias = tuple[Any, ...]
 
 
 class Rows:
-    """The state of a list: rows by key, and what changed since the version before."""
+    """The state of a list: rows by key, and the changes since the version before."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -31,7 +31,7 @@ class Rows:
         self._whole: bytes | None = None
 
     def replace(self, rows: dict[str, Row], at: int) -> None:
-        """The list as it is now."""
+        """Set the current rows."""
         before = self.rows
         self.changed = [row for key, row in rows.items() if before.get(key) != row]
         self.gone = [row for key, row in before.items() if key not in rows]
@@ -50,7 +50,7 @@ class Rows:
         return self._whole
 
     def patch(self, sees: Callable[[Row], bool] | None) -> bytes:
-        """What changed since the version before."""
+        """The changes since the version before."""
         if sees is not None:
             gone = [row for row in self.gone if sees(row)]
             return self._encode(False, [row for row in self.changed if sees(row)], gone)
@@ -100,7 +100,7 @@ EXCHANGE_COLUMNS = (
     "auto_delete",
     "alternate",
 )
-#: The counters behind "in" to "unroutable".
+#: The counters of the columns "in" to "unroutable".
 EXCHANGE_COUNTERS = ("publish_in", "publish_out", "inner_in", "inner_out", "unroutable")
 CONNECTION_COLUMNS = (
     "key",
@@ -125,7 +125,7 @@ def _key(vhost: str, name: str) -> str:
 
 
 def state_of(queue: Any, history: History | None) -> str:
-    """What the pages call a queue: RabbitMQ's ``crashed`` and ``running``, and ``stuck`` and ``idle``."""
+    """The state of a queue on the pages: RabbitMQ's ``crashed`` and ``running``, or ``stuck`` or ``idle``."""
     if queue.error:
         return "crashed"
     if is_stuck(queue, history):

@@ -1,4 +1,4 @@
-"""The calls: the stream of events, and the sparklines of a page of queues."""
+"""The endpoints: the stream of events, and the sparklines of a page of queues."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from admin_ui.replies import ApiError, bad_request, dumps
 from admin_ui.state import STATE
 from amqp_router.metrics import BASIC, QUEUE, Span
 
-#: Without an event for so long a viewer gets a heartbeat (s), by which it knows that the stream is alive.
+#: Seconds without an event after which a viewer gets a heartbeat, so that it knows that the stream is alive.
 HEARTBEAT_S = 5.0
-#: Streams of one user at once, and topics of one stream.
+#: Limits: streams of one user at a time, and topics of one stream.
 STREAMS_MAX = 24
 TOPICS_MAX = 64
-#: Handed to the socket at once (bytes).
+#: Bytes handed to the socket at a time.
 WRITE_BYTES = 64 << 10
-#: Queues one call may ask for, and their history: ten minutes in 30 steps.
+#: Queues in one call, and their history: ten minutes in 30 steps.
 SPARKLINES_MAX = 100
 SPARKLINE = Span(600, 20)
 BODY_BYTES_MAX = 256 << 10
@@ -36,7 +36,7 @@ HUB: web.AppKey[Hub] = web.AppKey("hub", Hub)
 
 
 def add_routes(app: web.Application) -> None:
-    """Register the calls."""
+    """Register the endpoints."""
     hub = app[HUB] = Hub(app[STATE])
     app.on_shutdown.append(hub.close)
     app.router.add_get("/admin/v1/events", _events, allow_head=False)
@@ -86,7 +86,7 @@ async def _serve(hub: Hub, viewer: Viewer, response: web.StreamResponse) -> None
             continue
         viewer.wake.clear()
         while viewer.news and not viewer.ended:
-            # What came up while the last piece was written is read anew: the viewer gets the newest state.
+            # The event is made now and not when the news came, so the viewer gets the newest state.
             topic, _ = viewer.news.popitem()
             message = hub.message(viewer, topic)
             if message is not None:
@@ -99,7 +99,7 @@ async def _write(response: web.StreamResponse, data: bytes) -> None:
 
 
 async def _sparklines(request: web.Request) -> web.Response:
-    """Messages in each of the queues named in the body, oldest first; null before anything is known."""
+    """Messages in each of the queues named in the body, oldest first; null for unknown times."""
     identity = await authenticate(request)
     identity.require(MANAGEMENT)
     state = request.app[STATE]

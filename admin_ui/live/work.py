@@ -10,15 +10,15 @@ SLICE_S = 0.004
 
 
 class Work:
-    """Lets others have their turn (``await work.pause()``), and knows how long this work itself took."""
+    """Divides work into slices (``await work.pause()``) and measures the time of the work itself."""
 
     def __init__(self) -> None:
-        #: Time taken in slices that are over (s).
+        #: Seconds of the finished slices.
         self.busy_s = 0.0
         self._began = time.perf_counter()
 
     async def pause(self) -> None:
-        """Give others their turn if this slice has lasted long enough."""
+        """Give the event loop its turn if this slice has lasted long enough."""
         taken = time.perf_counter() - self._began
         if taken > SLICE_S:
             self.busy_s += taken
@@ -26,6 +26,6 @@ class Work:
             self._began = time.perf_counter()
 
     def end(self) -> float:
-        """The work is done; returns the time it took (s)."""
+        """End the work; returns its seconds."""
         self.busy_s += time.perf_counter() - self._began
         return self.busy_s

@@ -3,7 +3,7 @@
 The first backend that knows the user and accepts the proof decides, and its answers hold for the permissions
 too. The broker's own directory is the backend ``internal``; ``register_backend`` adds others.
 
-Source: RabbitMQ's access control guide; semantics 2.1 (texts).
+Source: RabbitMQ, "Access Control". The texts are those of RabbitMQ 3.10.
 """
 
 from __future__ import annotations

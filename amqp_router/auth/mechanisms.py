@@ -4,7 +4,7 @@ A mechanism is a function from the response to credentials; ``MECHANISMS`` has t
 which connection.start offers them. Texts never repeat the response, since it holds a password and texts are
 logged.
 
-Source: RFC 4616 (PLAIN); RabbitMQ's errata, section 6 (AMQPLAIN); semantics 2.1.
+Source: RFC 4616 (PLAIN); RabbitMQ, "AMQP 0-9-1 Errata", section 6 (AMQPLAIN).
 """
 
 from __future__ import annotations

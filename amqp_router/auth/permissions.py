@@ -1,12 +1,13 @@
 """What a user may do in a virtual host: three regular expressions over the names of exchanges and queues.
 
 ``configure`` covers declaring and deleting, ``write`` publishing and being bound, ``read`` consuming and
-being bound from. Which operation needs what on which object is a table of semantics 2.13; the channel asks.
+being bound from. RabbitMQ's "Access Control" has a table of what each operation needs; the caller asks
+accordingly.
 
 A pattern is searched in the octets of a name, unanchored; the empty one matches only the empty name. One
 that takes too long to match grants nothing.
 
-Source: RabbitMQ's access control guide; semantics 2.13 (texts).
+Source: RabbitMQ, "Access Control". The texts are those of RabbitMQ 3.10.
 """
 
 from __future__ import annotations

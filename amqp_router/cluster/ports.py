@@ -11,7 +11,7 @@ write). To repeat the write is no cure: the repetition of a success is a conflic
 
 Answers come by callback on the event loop, after the call has returned.
 
-Source: DESIGN 7; the three outcomes are those of ZooKeeper's clients.
+Source: the three outcomes are those of ZooKeeper's clients (ZooKeeper Programmer's Guide).
 """
 
 from __future__ import annotations

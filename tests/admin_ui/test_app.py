@@ -1,4 +1,4 @@
-"""The admin server as a listener: its address, its cap, its end; and what reaches it that is no HTTP."""
+"""The admin server as a listener: its address, its limit, its end; and input that is not HTTP."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ async def test_a_refused_method_does_not_look_like_success(node: World, method: 
     reply = await node.call(method, path)
     assert reply.status == 405
     assert reply.json["error"] == "method_not_allowed"
-    assert reply.json["reason"].startswith(f"{method} is not served here, nothing was changed; what is: ")
+    assert reply.json["reason"].startswith(f"{method} is not served here, nothing was changed; allowed: ")
     assert reply.headers["allow"] in reply.json["reason"]
 
 

@@ -1,4 +1,4 @@
-"""Login. Semantics 2.1."""
+"""Login, and the backends that decide about it."""
 
 from __future__ import annotations
 

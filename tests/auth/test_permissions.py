@@ -1,4 +1,4 @@
-"""Verdicts on exchanges and queues. Semantics 2.13."""
+"""Permissions on exchanges and queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publisher confirms: any order of settles, and what the publisher hears of it."""
+"""Publisher confirms: settles in any order, and the acks and nacks that the publisher gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""basic.qos, consume, get, cancel and recover, over the whole connection. Semantics 2.7."""
+"""basic.qos, consume, get, cancel and recover, over the whole connection."""
 
 from __future__ import annotations
 

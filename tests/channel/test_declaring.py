@@ -192,7 +192,7 @@ def test_line_ends_are_taken_out_of_names(channel: FakeChannel) -> None:
     assert [each.key[:4] for each in channel.vhost.bindings] == [("x", "q", "queue", "k\n")]
 
 
-# -- refusals: semantics 2.2 and 2.3, measured on RabbitMQ 3.10.8 -----------------------------------
+# -- refusals, measured on RabbitMQ 3.10.8 ----------------------------------------------------------
 
 DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
 
@@ -318,7 +318,7 @@ def test_a_queue_of_another_connection(channel: FakeChannel, method: Method) -> 
     assert same_connection.call(methods.QueueDelete("q")) == methods.QueueDeleteOk(0)
 
 
-# -- permissions: semantics 2.13 --------------------------------------------------------------------
+# -- permissions: RabbitMQ, "Access Control" --------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""Publishing: runs that wait for logs, confirms, returns, what is checked and what is taken out.
-
-Semantics 2.5 and 2.6; DESIGN 4.5.
-"""
+"""Publishing: runs that wait for logs, confirms, returns, checks of properties, and the removal of BCC."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A reply that waits for the definitions holds back all that follows on its channel, and nothing else.
+"""A reply that waits for the definitions holds back all later output of its channel, and nothing else.
 
-DESIGN 6: memory changes at once, the reply leaves when the change is stored.
+Memory changes at once, and the reply leaves when the change is stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the protocol header to an open connection, and every way not to get there. Semantics 2.1."""
+"""From the protocol header to an open connection, and every way to fail, as in RabbitMQ."""
 
 from __future__ import annotations
 

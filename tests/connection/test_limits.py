@@ -1,4 +1,4 @@
-"""Work in slices: one chunk, one client, one queue cannot hold the loop. DESIGN 4.8."""
+"""Work in slices: one chunk, one client or one queue cannot hold the event loop."""
 
 from __future__ import annotations
 

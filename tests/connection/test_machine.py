@@ -41,7 +41,7 @@ def names(client: Client) -> list[str]:
     return [received.method.NAME for received in client.take()]
 
 
-# -- frames that are wrong: semantics 2.2, 501 and 505 -----------------------------------------------
+# -- wrong frames: 501 and 505 as in RabbitMQ ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(

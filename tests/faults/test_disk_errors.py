@@ -1,4 +1,4 @@
-"""The disk says no, for one queue's log: nothing that it refused is confirmed, and everybody else goes on.
+"""Disk errors on one queue's log: nothing that was not written is confirmed, and all other queues go on.
 
 strace makes the system calls on that one file fail; the broker is the real one.
 """

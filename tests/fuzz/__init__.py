@@ -1,5 +1,5 @@
 """Fuzzers: AMQP and HTTP against a broker process, every kind of file against a start.
 
-``make fuzz`` runs them. A case follows from the seed and its number alone. A finding is made as small as it
-gets and saved with what replays it.
+``make fuzz`` runs them. The seed and its number determine a case. A finding is made as small as possible and
+saved with all that is needed to replay it.
 """

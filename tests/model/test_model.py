@@ -207,7 +207,7 @@ def test_long_walks(moves: Counter[str]) -> None:
 
 @pytest.mark.parametrize("point", CRASH_POINTS)
 def test_power_fails(point: str, moves: Counter[str]) -> None:
-    """Each point of DESIGN 5's table is reached, and survived, a few times."""
+    """Each point of ``CRASH_POINTS`` is reached, and survived, a few times."""
     reached = 0
     for seed in range(60):
         random = Random(seed)

@@ -45,7 +45,7 @@ MEMORY_BYTES = 6000
 #: Of a message that is never joined into one piece.
 LARGE = JOINED_BYTES_MAX + 10
 
-#: Where the power fails: the operation before which it does, and a part of the path. DESIGN 5's table.
+#: Where the power fails: the operation before which it does, and a part of the path.
 CRASH_POINTS: dict[str, tuple[str, str]] = {
     "before a batch is written": ("write", ".log"),
     "between write and sync": ("sync", ".log"),

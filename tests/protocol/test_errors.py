@@ -1,4 +1,4 @@
-"""Error classes and the texts of the frame layer, as RabbitMQ sends them (semantics 2.2)."""
+"""Error classes and the texts of the frame layer, as RabbitMQ sends them."""
 
 from __future__ import annotations
 

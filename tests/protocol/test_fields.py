@@ -1,4 +1,4 @@
-"""Field tables. AMQP 0-9-1, section 4.2.5.5, with RabbitMQ's types (semantics 2.1)."""
+"""Field tables. AMQP 0-9-1, section 4.2.5.5, with RabbitMQ's types."""
 
 from __future__ import annotations
 

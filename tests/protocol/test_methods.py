@@ -1,4 +1,6 @@
-"""Methods as octets. AMQP 0-9-1, section 4.2.4; ids in semantics 2.2."""
+"""Methods as octets. AMQP 0-9-1, section 4.2.4; the ids are those of the XML grammar and of RabbitMQ's
+extensions.
+"""
 
 from __future__ import annotations
 

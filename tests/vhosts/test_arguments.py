@@ -31,7 +31,7 @@ def refusal(values: dict[str, Any], **flags: bool) -> str:
 
 QUEUE = "queue 'q.ttl' in vhost '/'"
 
-# semantics 2.3, measured on RabbitMQ 3.10.8.
+# Measured on RabbitMQ 3.10.8.
 MEASURED = [
     ({"x-message-ttl": "100"}, f"invalid arg 'x-message-ttl' for {QUEUE}: \"expected integer, got longstr\""),
     ({"x-message-ttl": -1}, f"invalid arg 'x-message-ttl' for {QUEUE}: {{value_negative,-1}}"),

@@ -117,7 +117,7 @@ export function Palette({ takeEarly, onClose }) {
     </ul>
     ${more > 0 && html`<p class="palette-none" role="status">${plural(more, "further name")} match. Type more of the name.</p>`}
     ${error
-      ? html`<p class="palette-none problem" role="alert"><${Icon} name="alert" />${error} What is listed is incomplete.</p>`
-      : !entries.length && html`<p class="palette-none" role="status">Nothing has “${text}” in its name.</p>`}
+      ? html`<p class="palette-none problem" role="alert"><${Icon} name="alert" />${error} The list is incomplete.</p>`
+      : !entries.length && html`<p class="palette-none" role="status">No name contains “${text}”.</p>`}
   </dialog>`;
 }

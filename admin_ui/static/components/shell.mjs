@@ -61,7 +61,7 @@ export function Shell({ route, me, onLogout, children }) {
         <button type="button" class="side-row" onClick=${onLogout}><${Icon} name="out" />Log out ${me.name}</button>
         <p class="build">
           <span class="num">${me.version}</span>
-          ${me.compiled ? html`<${Pill}>compiled<//>` : html`<${Pill} kind="warn" title="The hot modules run from their source, many times slower. A C compiler and a new installation change that.">uncompiled<//>`}
+          ${me.compiled ? html`<${Pill}>compiled<//>` : html`<${Pill} kind="warn" title="The hot modules run uncompiled, which is many times slower. Install a C compiler and install again.">uncompiled<//>`}
           <span class="node" title=${me.node}>${me.node}</span>
         </p>
       </div>

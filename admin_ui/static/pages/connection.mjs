@@ -56,10 +56,10 @@ export function Connection({ route }) {
           ["User", connection.user],
           ["Virtual host", connection.vhost],
           ["Since", clock(connection.connected_at, { day: true })],
-          ["Logged in with", connection.auth_mechanism],
+          ["Authentication", connection.auth_mechanism],
           ["Heartbeat", connection.timeout ? `${connection.timeout} s` : "none"],
           ["Largest frame", bytes(connection.frame_max)],
-          ["Channels at most", count(connection.channel_max)],
+          ["Channel limit", count(connection.channel_max)],
           ["Received", `${bytes(connection.recv_oct)} in ${count(connection.recv_cnt)} reads`],
           ["Sent", `${bytes(connection.send_oct)} in ${count(connection.send_cnt)} writes`],
         ]} />
@@ -106,7 +106,7 @@ function Consumers({ consumers, total, vhost }) {
   return html`<${Card} title="Consumers" id="consumers" extra=${html`<${Pill}>${count(total)}<//>`}>
     ${consumers.length
       ? html`<${Table} columns=${columns} rows=${consumers} caption="Consumers" rowKey=${(row) => `${row.channel}/${row.tag}`} />`
-      : html`<p class="none">It consumes from no queue.</p>`}
+      : html`<p class="none">This connection has no consumers.</p>`}
     ${total > consumers.length && html`<p class="note">The first ${consumers.length} are shown.</p>`}
   <//>`;
 }

@@ -17,7 +17,7 @@ const SERIES = [
   { label: "copies to queues", colour: "violet" },
   { label: "unroutable", colour: "red" },
   { label: "from other exchanges", colour: "teal" },
-  { label: "passed on of these", colour: "amber", dash: true },
+  { label: "passed on from other exchanges", colour: "amber", dash: true },
 ];
 
 export function Exchange({ route }) {
@@ -56,10 +56,10 @@ export function Exchange({ route }) {
     <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${SHORT} path=${exchangePath(vhost, name)} /></div>
     <${Chart} id="exchange-rates" title="Rates" unit="per second" series=${SERIES} data=${points.rates} span=${points.span} format=${rate} />
     <div class="two">
-      <${Bindings} id="from" title="Bindings from it" side="destination" bindings=${from.data} error=${from.error}
-        none="Nothing is bound: what is published here reaches no queue." />
-      ${!isDefault && html`<${Bindings} id="to" title="Bindings to it" side="source" bindings=${to.data} error=${to.error}
-        none=${event.fed_by.length ? "No other exchange is bound to it." : "No other exchange sends to it."} />`}
+      <${Bindings} id="from" title="Bindings from this exchange" side="destination" bindings=${from.data} error=${from.error}
+        none="There are no bindings: messages published here reach no queue." />
+      ${!isDefault && html`<${Bindings} id="to" title="Bindings to this exchange" side="source" bindings=${to.data} error=${to.error}
+        none=${event.fed_by.length ? "This exchange is bound to no other exchange." : "No other exchange sends messages to this one."} />`}
     </div>
     ${event.fed_by.length > 0 && html`<p class="note">It is the alternate exchange of ${event.fed_by.map((source, index) => html`${index ? ", " : ""}<a href=${href(exchangePath(vhost, source))}>${source}</a>`)}: messages that match no binding there come here.</p>`}
     <${Unroutable} keys=${event.unroutable_keys} total=${event.flow.unroutable} />
@@ -83,7 +83,7 @@ function Unroutable({ keys, total }) {
   if (!keys.length) return null;
   const columns = [
     { label: "Routing key", class: "whole", cell: ([key]) => (key === "" ? html`<span class="muted">(empty)</span>` : html`<code>${key}</code>`) },
-    { label: "Messages", title: "Since the key was first among the last ones", numeric: true, class: "n", cell: ([, number]) => count(number) },
+    { label: "Messages", title: "Counted since the key came onto this list", numeric: true, class: "n", cell: ([, number]) => count(number) },
   ];
   return html`<${Card} title="Last unroutable" id="unroutable" extra=${html`<${Pill} kind="warn">${count(total)}<//>`}>
     <${Table} columns=${columns} rows=${keys} caption="Routing keys that reached no queue, the newest first" rowKey=${([key]) => key} />

@@ -65,7 +65,7 @@ export function Exchanges({ me }) {
       cell: (row) => html`<span class=${row.unroutable > 0 ? "warn-text" : ""}>${rate(row.unroutable)}</span>`,
     },
   ];
-  const empty = html`<${Empty} title="No exchanges here"><p>This virtual host shows none to you.</p><//>`;
+  const empty = html`<${Empty} title="No exchanges here"><p>There is no exchange that you may see.</p><//>`;
   return html`<${ListPage} topic="exchanges" noun="exchange" columns=${columns} fields=${FIELDS} examples=${EXAMPLES}
     empty=${empty} initialSort="name" />`;
 }

@@ -38,10 +38,10 @@ export function Login({ onLogin }) {
       <div class="login-problem" role="alert">
         ${error
           ? html`<p class="problem"><${Icon} name="alert" />${explain(error, wait)}</p>`
-          : param("ended") && html`<p>The session has ended. Log in to go on.</p>`}
+          : param("ended") && html`<p>The session has ended. Please log in again.</p>`}
       </div>
       <button type="submit" class="primary" disabled=${busy || wait > 0}>${wait > 0 ? `Wait ${wait} s` : "Log in"}</button>
-      <p class="hint">A new broker knows the user <code>guest</code> with the password <code>guest</code>, from this machine only.</p>
+      <p class="hint">A new broker has the user <code>guest</code> with the password <code>guest</code>, who can log in from this machine only.</p>
     </form>
   </main>`;
 }

@@ -122,7 +122,7 @@ function Welcome({ port }) {
   return html`<section class="card welcome">
     <div>
       <h2>The broker is ready, and nothing is connected yet</h2>
-      <p>Any AMQP 0-9-1 client will do. This one declares a queue, publishes a message and takes it back; run it, and this page moves.</p>
+      <p>Any AMQP 0-9-1 client works. This one declares a queue, publishes a message and gets it back. Run it and watch this page.</p>
       <p><code>pip install pika</code>, then:</p>
     </div>
     <${Snippet} text=${firstSteps(port)} label="A first program with pika" />

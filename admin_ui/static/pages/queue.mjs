@@ -64,8 +64,8 @@ export function Queue({ route }) {
       <${Chart} id="queue-rates" title="Rates" unit="per second" series=${RATE_SERIES} data=${points.rates} span=${points.span} format=${rate} group=${topic} />
     </div>
     <${Consumers} queue=${queue} clients=${event.clients} />
-    <${Bindings} id="bindings" title="Bindings to it" side="source" bindings=${bindings.data} error=${bindings.error}
-      none="No exchange is bound to it." />
+    <${Bindings} id="bindings" title="Bindings to this queue" side="source" bindings=${bindings.data} error=${bindings.error}
+      none="This queue is bound to no exchange." />
     <${Settings} queue=${queue} />
   </div>`;
 }

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from vhosts.exchanges.topic_trie import TopicTrie
 
-# semantics 2.5, measured on RabbitMQ 3.10.8: which of KEYS each pattern matches.
+# Measured on RabbitMQ 3.10.8: which of KEYS each pattern matches.
 KEYS = ["", "a", "a.b", "a.b.c", ".", "a.", ".a", "..", "a..b", "a.."]
 MEASURED = {
     "": "1000000000",

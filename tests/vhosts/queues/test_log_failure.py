@@ -1,4 +1,4 @@
-"""A queue whose log fails: it stands still and says why; nothing that was confirmed is touched. DESIGN 5."""
+"""A queue whose log fails: it stops and says why, and nothing that was confirmed is changed."""
 
 from __future__ import annotations
 
