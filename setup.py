@@ -50,6 +50,7 @@ COMPILED = [
     "vhosts.exchanges.walk",
     "vhosts.exchanges.router",
     "amqp_router.channel.confirms",
+    "amqp_router.channel.older",
     "amqp_router.channel.delivery",
     "amqp_router.channel.publishing",
     "amqp_router.connection.alarms",

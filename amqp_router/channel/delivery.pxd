@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.channel.older cimport OlderDeliveries
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
 from vhosts.queues.consumers cimport Consumer, Credit
@@ -29,6 +30,7 @@ cdef class Delivery:
     cdef public list owners
     cdef public unsigned long long base
     cdef public unsigned long long next_tag
+    cdef public OlderDeliveries older
     cdef public long long outstanding
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total
@@ -39,7 +41,12 @@ cdef class Delivery:
     cdef public unsigned long long ack_total
     @cython.locals(tag="unsigned long long", size=Py_ssize_t, index=Py_ssize_t)
     cpdef unsigned long long add(self, Message message, ChannelConsumer owner) except? 0
+    @cython.locals(tag="unsigned long long")
     cpdef void skip_tag(self)
+    @cython.locals(size=Py_ssize_t)
+    cdef void _make_room(self)
+    @cython.locals(size=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
+    cdef void _move_lowest(self)
     @cython.locals(tag="unsigned long long", size=Py_ssize_t)
     cdef void _grow(self)
     cpdef void check(self, unsigned long long tag, bint multiple)
@@ -48,16 +55,22 @@ cdef class Delivery:
     @cython.locals(before="long long", last="unsigned long long")
     cdef long long _settle(self, unsigned long long tag, bint multiple, int kind) except -1
     cpdef bint settle_some(self, unsigned long long last, int kind) except -1
-    @cython.locals(done="long long", current="unsigned long long", limit="long long")
+    @cython.locals(done="long long", current="unsigned long long", limit="long long", taken=tuple)
     cdef long long _settle_range(self, unsigned long long last, int kind) except -1
-    @cython.locals(index=Py_ssize_t, message=Message, owner=ChannelConsumer, queue=Queue)
+    @cython.locals(index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef void _settle_one(self, unsigned long long tag, int kind)
+    cdef void _settle_older(self, tuple taken, int kind)
+    @cython.locals(queue=Queue)
+    cdef void _settle_taken(self, Message message, ChannelConsumer owner, int kind)
     cdef void _give_back(self, ChannelConsumer owner)
     @cython.locals(mask=Py_ssize_t, base="unsigned long long")
     cdef void _advance(self)
     @cython.locals(last="unsigned long long", before="long long")
     cpdef long long requeue(self, unsigned long long tag, bint multiple) except -1
-    @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer, queue=Queue)
+    @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit) except -1
+    cdef void _requeue_older(self, tuple taken)
+    cdef void _requeue_taken(self, Message message, ChannelConsumer owner)
+    @cython.locals(done="long long", taken=tuple)
     cpdef long long requeue_some(self, unsigned long long last, long long limit) except -1
     cpdef void on_cancelled(self, ChannelConsumer consumer)

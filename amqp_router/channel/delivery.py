@@ -2,7 +2,11 @@
 
 Tags count from 1 and are shared by deliveries and ``basic.get``. Outstanding deliveries are in a ring indexed
 by ``tag & mask``: ``messages`` and, parallel to it, the ``owners`` that took them. A settled tag leaves a
-hole (None). ``base`` is the lowest tag that may be outstanding; it moves over holes.
+hole (None). ``base`` is the lowest tag of the ring that may be outstanding; it moves over holes.
+
+The ring grows while it is well filled, up to ``RING_PLACES_MAX``. Otherwise its lowest tags make room: those
+that are outstanding go to ``older``, and ``base`` moves up. A delivery that is never acknowledged therefore
+keeps no places for those behind it, and neither growing nor moving over holes takes long.
 
 If the log has a message's content too, only the offset is kept here.
 
@@ -14,6 +18,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from amqp_router.channel.older import OlderDeliveries
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
@@ -29,6 +34,9 @@ SETTLE_SLICE = 4096
 RETURN_SLICE = 500
 #: Cost of returning a message to its queue, in acknowledgements.
 RETURN_UNITS = 4
+#: Places of the largest ring, and tags that leave a full one together; powers of two.
+RING_PLACES_MAX = 65536
+BLOCK_TAGS = 4096
 
 
 class ChannelConsumer(Consumer):
@@ -88,6 +96,7 @@ class Delivery:
         "messages",
         "next_tag",
         "number",
+        "older",
         "out",
         "outstanding",
         "owners",
@@ -106,7 +115,9 @@ class Delivery:
         self.owners: list[Any] = [None] * 16
         self.base = 1
         self.next_tag = 1
-        #: Deliveries not settled.
+        #: What is outstanding below ``base``.
+        self.older = OlderDeliveries()
+        #: Deliveries not settled, in the ring and in ``older``.
         self.outstanding = 0
         #: With and without acknowledgement, to consumers and by basic.get.
         self.deliver_total = 0
@@ -122,7 +133,7 @@ class Delivery:
         tag = self.next_tag
         size = len(self.messages)
         if tag - self.base >= size:
-            self._grow()
+            self._make_room()
             size = len(self.messages)
         index = tag & (size - 1)
         self.messages[index] = message
@@ -134,11 +145,30 @@ class Delivery:
 
     def skip_tag(self) -> None:
         """Use up a tag for a delivery that needs no acknowledgement."""
-        if self.base == self.next_tag:
-            self.base += 1
-        elif self.next_tag - self.base >= len(self.messages):
+        tag = self.next_tag
+        if tag - self.base >= len(self.messages):
+            self._make_room()
+        if self.base == tag:
+            self.base = tag + 1
+        self.next_tag = tag + 1
+
+    def _make_room(self) -> None:
+        size = len(self.messages)
+        is_sparse = (self.outstanding - self.older.count) * 4 <= size
+        if size >= RING_PLACES_MAX or (size > BLOCK_TAGS and is_sparse):
+            self._move_lowest()
+        else:
             self._grow()
-        self.next_tag += 1
+
+    def _move_lowest(self) -> None:
+        """Let the lowest tags leave the ring, as many as stand beside each other in it up to a block."""
+        size = len(self.messages)
+        start = self.base & (size - 1)
+        end = min(start + BLOCK_TAGS, size)
+        self.older.add(self.base, self.messages[start:end], self.owners[start:end])
+        self.messages[start:end] = self.owners[start:end] = [None] * (end - start)
+        self.base += end - start
+        self._advance()
 
     def _grow(self) -> None:
         old_messages = self.messages
@@ -160,8 +190,12 @@ class Delivery:
         """
         if tag == 0 and multiple:
             return
-        if tag < self.base or tag >= self.next_tag or self.messages[tag & (len(self.messages) - 1)] is None:
-            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        if tag < self.base:
+            if self.older.count > 0 and self.older.holds(tag):
+                return
+        elif tag < self.next_tag and self.messages[tag & (len(self.messages) - 1)] is not None:
+            return
+        raise PreconditionFailed(f"unknown delivery tag {tag}")
 
     def ack(self, tag: int, multiple: bool) -> int:
         """Settle ``tag``, or all up to it (all outstanding ones if it is 0); returns how many.
@@ -181,11 +215,14 @@ class Delivery:
     def _settle(self, tag: int, multiple: bool, kind: int) -> int:
         self.check(tag, multiple)
         if not multiple:
-            self._settle_one(tag, kind)
-            self._advance()
+            if tag < self.base:
+                self._settle_older(self.older.take(tag), kind)
+            else:
+                self._settle_one(tag, kind)
+                self._advance()
             return 1
         last = self.next_tag - 1 if tag == 0 else tag
-        if last < self.base + SETTLE_SLICE:
+        if self.outstanding <= SETTLE_SLICE or (self.older.count == 0 and last < self.base + SETTLE_SLICE):
             return self._settle_range(last, kind)
         before = self.outstanding
         self.listener.in_slices(partial(self.settle_some, last, kind))
@@ -193,11 +230,16 @@ class Delivery:
 
     def settle_some(self, last: int, kind: int) -> bool:
         """Settle a slice of the outstanding tags up to ``last``, lowest first; True if none is left."""
-        self._settle_range(last, kind)
-        return self.base > last
+        return self._settle_range(last, kind) < SETTLE_SLICE
 
     def _settle_range(self, last: int, kind: int) -> int:
         done = 0
+        while self.older.count > 0 and done < SETTLE_SLICE:
+            taken = self.older.take_lowest(last)
+            if taken is None:
+                return done
+            self._settle_older(taken, kind)
+            done += 1
         current = self.base
         while current <= last and done < SETTLE_SLICE:
             if self.messages[current & (len(self.messages) - 1)] is not None:
@@ -214,6 +256,12 @@ class Delivery:
         owner = self.owners[index]
         self.messages[index] = None
         self.owners[index] = None
+        self._settle_taken(message, owner, kind)
+
+    def _settle_older(self, taken: tuple[Message, ChannelConsumer], kind: int) -> None:
+        self._settle_taken(taken[0], taken[1], kind)
+
+    def _settle_taken(self, message: Message, owner: ChannelConsumer, kind: int) -> None:
         self.outstanding -= 1
         if kind == _ACK:
             self.ack_total += 1
@@ -252,13 +300,27 @@ class Delivery:
         """
         self.check(tag, multiple)
         if not multiple:
+            if tag < self.base:
+                self._requeue_older(self.older.take(tag))
+                return 1
             return self._requeue_range(tag, tag, 1)
         last = self.next_tag - 1 if tag == 0 else tag
-        if last < self.base + RETURN_SLICE:
-            return self._requeue_range(self.base, last, RETURN_SLICE)
+        if self.outstanding <= RETURN_SLICE or (self.older.count == 0 and last < self.base + RETURN_SLICE):
+            return self.requeue_some(last, RETURN_SLICE)
         before = self.outstanding
         self.listener.in_slices(partial(self._requeue_slice, last))
         return before - self.outstanding
+
+    def requeue_some(self, last: int, limit: int) -> int:
+        """Requeue up to ``limit`` of the outstanding tags up to ``last``, lowest first; returns how many."""
+        done = 0
+        while self.older.count > 0 and done < limit:
+            taken = self.older.take_lowest(last)
+            if taken is None:
+                return done
+            self._requeue_older(taken)
+            done += 1
+        return done + self._requeue_range(self.base, last, limit - done)
 
     def _requeue_range(self, first: int, last: int, limit: int) -> int:
         done = 0
@@ -271,17 +333,19 @@ class Delivery:
                 owner = self.owners[index]
                 self.messages[index] = None
                 self.owners[index] = None
-                self.outstanding -= 1
                 done += 1
-                self._give_back(owner)
-                owner.queue.requeue(message)
+                self._requeue_taken(message, owner)
             tag += 1
         self._advance()
         return done
 
-    def requeue_some(self, last: int, limit: int) -> int:
-        """Requeue up to ``limit`` of the outstanding tags up to ``last``, lowest first; returns how many."""
-        return self._requeue_range(self.base, last, limit)
+    def _requeue_older(self, taken: tuple[Message, ChannelConsumer]) -> None:
+        self._requeue_taken(taken[0], taken[1])
+
+    def _requeue_taken(self, message: Message, owner: ChannelConsumer) -> None:
+        self.outstanding -= 1
+        self._give_back(owner)
+        owner.queue.requeue(message)
 
     def _requeue_slice(self, last: int) -> bool:
         return self.requeue_some(last, RETURN_SLICE) < RETURN_SLICE

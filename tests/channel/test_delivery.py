@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from amqp_router.channel import delivery as delivery_module
 from amqp_router.channel.delivery import ChannelConsumer, Delivery, consumer_prefix, getter
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import PreconditionFailed
@@ -226,6 +228,75 @@ def test_ring_grows_under_deliveries_that_need_no_acknowledgement(channel: Chann
     assert channel.delivery.outstanding == 0
 
 
+@pytest.mark.parametrize("no_ack", [False, True], ids=["acknowledged", "no-ack"])
+def test_one_old_delivery_keeps_no_places_for_those_behind_it(channel: Channel, no_ack: bool) -> None:
+    queue = channel.queue(count=1)
+    owner = channel.consume(queue)
+    queue.pump(1)
+    delivery = channel.delivery
+    last = 300_000
+    while delivery.next_tag <= last:
+        if no_ack:
+            delivery.skip_tag()
+        else:
+            queue.unacked_count += 1
+            queue.budget.used += 1000
+            delivery.ack(delivery.add(message("later"), owner), False)
+    assert delivery.outstanding == 1
+    assert len(delivery.messages) == len(delivery.owners) <= 2 * delivery_module.BLOCK_TAGS
+    assert places(delivery) <= 16
+    for wrong in (2, last // 2, last):
+        with pytest.raises(PreconditionFailed):
+            delivery.ack(wrong, False)
+    delivery.requeue(1, False)
+    queue.pump(10)
+    assert [text for _, text, _ in channel.texts()] == ["q0", "q0"]
+    assert delivery.ack(0, True) == 1
+    assert not delivery.older.blocks
+
+
+def places(delivery: Delivery) -> int:
+    """Places of the deliveries that left the ring."""
+    return sum(len(block.messages) for block in delivery.older.blocks)
+
+
+@pytest.mark.parametrize("how", ["ack", "requeue"])
+def test_very_many_outstanding_are_settled_in_slices(channel: Channel, how: str) -> None:
+    count = 150_000
+    queue = channel.queue(count=count)
+    channel.consume(queue)
+    while queue.pump(4096):
+        channel.received()
+    delivery = channel.delivery
+    assert delivery.outstanding == count
+    assert len(delivery.messages) == delivery_module.RING_PLACES_MAX
+    slices: list[int] = []
+
+    def in_slices(step: Callable[[], bool]) -> None:
+        done = False
+        while not done:
+            before = delivery.outstanding
+            done = step()
+            slices.append(before - delivery.outstanding)
+
+    channel.listener.in_slices = in_slices  # type: ignore[method-assign]
+    last = count - 10_000
+    getattr(delivery, how)(last, True)
+    assert sum(slices) == last
+    assert max(slices) == (delivery_module.SETTLE_SLICE if how == "ack" else delivery_module.RETURN_SLICE)
+    assert delivery.outstanding == queue.unacked_count == 10_000
+    assert queue.message_count() == (0 if how == "ack" else last)
+    assert [tag for tag in (1, last, last + 1, count) if is_outstanding(delivery, tag)] == [last + 1, count]
+
+
+def is_outstanding(delivery: Delivery, tag: int) -> bool:
+    try:
+        delivery.check(tag, False)
+    except PreconditionFailed:
+        return False
+    return True
+
+
 def test_requeue_puts_each_in_its_place(channel: Channel) -> None:
     queue = channel.queue(count=5)
     consumer = channel.consume(queue, prefetch=5)
@@ -345,6 +416,9 @@ def test_settling_of_a_deleted_queue_does_not_touch_it(channel: Channel) -> None
 # -- against a dictionary ---------------------------------------------------------------------------
 
 
+PREFETCH = 60
+
+
 class RingMachine(RuleBasedStateMachine):
     """Two queues; what is ready is a sorted list each, what is out a dictionary by tag."""
 
@@ -358,7 +432,7 @@ class RingMachine(RuleBasedStateMachine):
         self.next_tag = 1
         self.returned: set[int] = set()
         self.consumers = [
-            self.channel.consume(self.queues[0], "0", prefetch=20),
+            self.channel.consume(self.queues[0], "0", prefetch=PREFETCH),
             self.channel.consume(self.queues[1], "1", no_ack=True),
         ]
 
@@ -371,7 +445,7 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule(queue=st.integers(0, 1), count=st.integers(1, 25))
     def pump(self, queue: int, count: int) -> None:
-        room = count if queue else 20 - self.mine()
+        room = count if queue else PREFETCH - self.mine()
         expected: list[int] = []
         units = 0
         while self.ready[queue] and units < count and len(expected) < room:
@@ -404,6 +478,51 @@ class RingMachine(RuleBasedStateMachine):
         self.out[tag] = (queue, serial, False)
         self.next_tag += 1
 
+    @rule(number=st.integers(0, 200), how=st.sampled_from(["ack", "ack", "reject", "requeue"]))
+    def settle_any(self, number: int, how: str) -> None:
+        """One of those outstanding, however old."""
+        if self.out:
+            tag = sorted(self.out)[number % len(self.out)]
+            self.settle(self.next_tag - 1 - tag, False, how)
+
+    @rule(number=st.integers(0, 200), how=st.sampled_from(["ack", "reject", "requeue"]))
+    def settle_up_to_any(self, number: int, how: str) -> None:
+        if self.out:
+            tag = sorted(self.out)[number % len(self.out)]
+            self.settle(self.next_tag - 1 - tag, True, how)
+
+    @rule(number=st.integers(0, 100))
+    def settle_all_but_one(self, number: int) -> None:
+        """One by one, so that a single delivery stays behind."""
+        tags = sorted(self.out)
+        if tags:
+            del tags[number % len(tags)]
+        for tag in tags:
+            self.settle(self.next_tag - 1 - tag, False, "ack")
+
+    @rule()
+    def recover(self) -> None:
+        self.settle(self.next_tag - 1, True, "requeue")
+
+    @rule(serial=st.integers(1, 5000))
+    def unknown(self, serial: int) -> None:
+        tag = serial % (self.next_tag + 10)
+        if tag not in self.out:
+            self.settle(self.next_tag - 1 - tag, False, "ack")
+
+    @rule()
+    def cancel(self) -> None:
+        """Another consumer takes the place of the first; what that one has stays outstanding."""
+        self.queues[0].remove_consumer(self.consumers[0])
+        self.out = {tag: (queue, serial, False) for tag, (queue, serial, _) in self.out.items()}
+        self.consumers[0] = self.channel.consume(self.queues[0], "0", prefetch=PREFETCH)
+
+    @rule(limit=st.integers(1, 30))
+    def close(self, limit: int) -> None:
+        """The channel closes; the next one goes on with the same queues and the tags behind."""
+        while self.out:
+            self.release(limit)
+
     def _covered(self, tag: int, multiple: bool) -> list[int] | None:
         """The tags that a method names; None if it must fail."""
         if multiple and tag == 0:
@@ -421,7 +540,8 @@ class RingMachine(RuleBasedStateMachine):
             with pytest.raises(PreconditionFailed):
                 method(tag, multiple)
             return
-        assert method(tag, multiple) == len(covered)
+        before = self.channel.delivery.outstanding
+        assert method(tag, multiple) == len(covered) == before - self.channel.delivery.outstanding
         for each in covered:
             queue, serial, _ = self.out.pop(each)
             if how == "requeue":
@@ -442,19 +562,76 @@ class RingMachine(RuleBasedStateMachine):
         delivery = self.channel.delivery
         assert delivery.outstanding == len(self.out)
         assert delivery.next_tag == self.next_tag
-        assert delivery.base == min(self.out, default=self.next_tag)
+        assert delivery.base == min((tag for tag in self.out if tag >= delivery.base), default=self.next_tag)
+        assert delivery.older.count == sum(tag < delivery.base for tag in self.out)
+        assert [block.first for block in delivery.older.blocks] == delivery.older.firsts
+        for block in delivery.older.blocks:
+            assert 0 < block.live == sum(each is not None for each in block.messages)
+            assert len(block.messages) == len(block.owners) <= max(16, 4 * block.live)
+        assert len(delivery.messages) == len(delivery.owners) <= delivery_module.RING_PLACES_MAX
         per_queue = Counter(queue for queue, _, _ in self.out.values())
         for number, queue in enumerate(self.queues):
             assert queue.message_count() == len(self.ready[number])
             assert queue.unacked_count == per_queue[number]
         assert self.consumers[0].unacked == self.mine()
-        assert self.consumers[0].credit == 20 - self.mine()
+        assert self.consumers[0].credit == PREFETCH - self.mine()
 
 
-def test_ring_against_a_dictionary() -> None:
+def make_small(monkeypatch: pytest.MonkeyPatch, ring: int, block: int) -> None:
+    monkeypatch.setattr(delivery_module, "RING_PLACES_MAX", ring)
+    monkeypatch.setattr(delivery_module, "BLOCK_TAGS", block)
+    monkeypatch.setattr(delivery_module, "SETTLE_SLICE", 7)
+    monkeypatch.setattr(delivery_module, "RETURN_SLICE", 5)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_ring_against_a_dictionary(monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
+    if small:
+        make_small(monkeypatch, 16, 4)
     run_state_machine_as_test(
         RingMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
     )
+
+
+@pytest.mark.parametrize(
+    ("ring", "block"), [(16, 4), (16, 16), (32, 2), (64, 16), (64, 32), (128, 64)], ids=str
+)
+def test_old_deliveries_against_a_dictionary(monkeypatch: pytest.MonkeyPatch, ring: int, block: int) -> None:
+    """Long walks that leave old deliveries behind, one here and there or all of them."""
+    make_small(monkeypatch, ring, block)
+    older = moved_together = 0
+    for seed in range(16):
+        choose = random.Random(seed)
+        machine = RingMachine()
+        acks = choose.choice([2, 8, 16])
+        for _ in range(250):
+            step = choose.choices(_STEPS, [10, 10, 6, acks, 1, 0.5, 0.3, 0.3, 0.1, 0.1, 0.3])[0]
+            step(machine, choose)
+            machine.counts_agree()
+            blocks = machine.channel.delivery.older.blocks
+            older += len(blocks)
+            moved_together += sum(block.tags is not None for block in blocks)
+    assert older > 200
+    assert moved_together > 200 or block <= 16
+
+
+def _any_how(choose: random.Random) -> str:
+    return choose.choice(["ack", "ack", "ack", "reject", "requeue"])
+
+
+_STEPS: list[Callable[[RingMachine, random.Random], None]] = [
+    lambda machine, choose: machine.publish(choose.randrange(2), choose.randint(1, 20)),
+    lambda machine, choose: machine.pump(choose.randrange(2), choose.randint(1, 25)),
+    lambda machine, choose: machine.get(choose.randrange(2)),
+    lambda machine, choose: machine.settle_any(choose.randrange(1000), _any_how(choose)),
+    lambda machine, choose: machine.unknown(choose.randrange(1, 100_000)),
+    lambda machine, choose: machine.settle_up_to_any(choose.randrange(1000), _any_how(choose)),
+    lambda machine, choose: machine.settle_all_but_one(choose.randrange(1000)),
+    lambda machine, choose: machine.release(choose.randint(1, 30)),
+    lambda machine, choose: machine.recover(),
+    lambda machine, choose: machine.close(choose.randint(1, 30)),
+    lambda machine, choose: machine.cancel(),
+]
 
 
 @given(st.integers(1, 300), st.integers(1, 70))

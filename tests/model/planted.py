@@ -92,8 +92,15 @@ PLANTED = [
     Planted(
         "an acknowledgement of a settled tag is taken for another's",
         DELIVERY,
-        "        if tag < self.base or tag >= self.next_tag or",
-        "        if tag >= self.next_tag or",
+        "        elif tag < self.next_tag and self.messages[",
+        "        if tag < self.next_tag and self.messages[",
+        "tests/channel/test_delivery.py",
+    ),
+    Planted(
+        "multiple passes over what is old",
+        DELIVERY,
+        "        while self.older.count > 0 and done < SETTLE_SLICE:\n",
+        "        while False:\n",
         "tests/channel/test_delivery.py",
     ),
     Planted(

@@ -275,7 +275,9 @@ class World:
         messages = [entry[1] for name in self.queues for entry in self.node.queue(name).requeued]
         for peer in self.peers:
             for channel in peer.client.machine.channels.values():
-                messages += [message for message in channel.delivery.messages if message is not None]
+                delivery = channel.delivery
+                rings = [delivery.messages, *(block.messages for block in delivery.older.blocks)]
+                messages += [message for ring in rings for message in ring if message is not None]
         return sum(message.size() for message in messages if message.flags & SPILLED)
 
     # -- declarations ---------------------------------------------------------------------------------
