@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import pytest
 
-from amqp_router import metrics
 from amqp_router.channel.states import ChannelState
 from amqp_router.metrics import (
     BASIC,
@@ -21,12 +20,15 @@ from amqp_router.metrics import (
     OVERVIEW,
     QUEUE,
     SLICE_OBJECTS,
+    SLICE_S,
     VHOST,
     History,
     Kind,
     Metrics,
+    Policy,
     Span,
     Usage,
+    sampler,
 )
 from vhosts.counters import Counters
 from vhosts.vhost import VirtualHost
@@ -116,7 +118,7 @@ class Node:
         )
         lag = SimpleNamespace(last_s=0.002)
         self.metrics = Metrics(self.broker, self.clock, lag)  # type: ignore[arg-type]
-        with patch.object(metrics.time, "time", return_value=1_700_000_000.0):
+        with patch.object(sampler.time, "time", return_value=1_700_000_000.0):
             self.metrics.start()
         self.clock.now += 1  # a sleep of five seconds crosses one tick
 
@@ -222,7 +224,7 @@ def test_history_begins_with_what_was_before_the_first_change() -> None:
 
 
 @pytest.mark.parametrize("policy", [BASIC, GLOBAL])
-def test_every_ring_against_a_list(policy: metrics.Policy) -> None:
+def test_every_ring_against_a_list(policy: Policy) -> None:
     """Two hours of a counter, ticks left out now and then; each ring must say what the list says."""
     start = 340_000_000
     history = History(start, (0,))
@@ -380,7 +382,7 @@ def test_virtual_hosts_added_up() -> None:
 
 
 def test_large_node_is_not_counted_for_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "COUNTED_ANEW_MAX", 1)
+    monkeypatch.setattr(sampler, "COUNTED_ANEW_MAX", 1)
     node = Node(a=SomeQueue(1), b=SomeQueue(1))
     node.clock.sleep(5)
     node.vhost.queues["a"].ready = 100
@@ -394,7 +396,7 @@ def test_large_node_is_not_counted_for_each_question(monkeypatch: pytest.MonkeyP
 
 
 def test_many_queues_are_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "SLICE_S", 0.0)
+    monkeypatch.setattr(sampler, "SLICE_S", 0.0)
     node = Node(**{f"q{number}": SomeQueue() for number in range(SLICE_OBJECTS * 10)})
     clock = node.clock
     clock.now, begin = clock.timers.pop(0)
@@ -423,7 +425,7 @@ def test_fault_of_a_tick_is_reported_and_the_next_goes_on() -> None:
 
 
 def test_tick_that_is_not_through_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "SLICE_S", 0.0)
+    monkeypatch.setattr(sampler, "SLICE_S", 0.0)
     node = Node(**{f"q{number}": SomeQueue() for number in range(SLICE_OBJECTS * 2)})
     clock, work = node.clock, node.metrics
     before = work.tick
@@ -454,17 +456,17 @@ async def test_ten_thousand_queues_are_read_in_slices() -> None:
     looks = count()
     calls = [call]
     # Every look at the clock finds 0.6 of a slice gone: after the second one it is over.
-    with patch.object(metrics.time, "perf_counter", lambda: next(looks) * 0.6 * metrics.SLICE_S):
+    with patch.object(sampler.time, "perf_counter", lambda: next(looks) * 0.6 * SLICE_S):
         while calls:
             read.append(0)
             calls.pop()()
             calls, clock.soon = clock.soon, []
     assert sum(read) == 10_000
-    assert max(read) <= 2 * metrics.SLICE_OBJECTS
+    assert max(read) <= 2 * SLICE_OBJECTS
 
 
 async def test_timer_on_a_real_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "INTERVAL_S", 1)
+    monkeypatch.setattr(sampler, "INTERVAL_S", 1)
     node = Node(q=SomeQueue())
     work = Metrics(node.broker, asyncio.get_running_loop(), node.metrics.lag)  # type: ignore[arg-type]
     work.start()

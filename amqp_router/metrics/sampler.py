@@ -13,26 +13,32 @@ Source: RabbitMQ's sample retention policies (design of the HTTP API: 600 s in s
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from amqp_router.broker import Broker
 from amqp_router.channel.states import ChannelState
-from amqp_router.machine_memory import memory_total
+from amqp_router.metrics.columns import (
+    CHANNEL,
+    EXCHANGE,
+    NODE,
+    OVERVIEW,
+    QUEUE,
+    VHOST,
+    Kind,
+    read_channel,
+    read_churn,
+    read_connection,
+    read_queue,
+    read_totals,
+)
+from amqp_router.metrics.history import BASIC, GLOBAL, INTERVAL_S, History, Policy, Row, Span
+from amqp_router.metrics.usage import Usage
 from amqp_router.process import LoopLag
 from vhosts.vhost import VirtualHost
 
-INTERVAL_S = 5
-#: Seconds between samples, and how far back they reach.
-Policy: TypeAlias = tuple[tuple[int, int], ...]
-GLOBAL: Policy = ((5, 600), (60, 3600), (600, 28800), (1800, 86400))
-BASIC: Policy = ((5, 600), (60, 3600))
 #: Memory for the histories of queues, exchanges, channels and connections, all together.
 HISTORY_BYTES_MAX = 32 << 20
 #: Time one slice of a tick may hold the event loop.
@@ -41,269 +47,6 @@ SLICE_S = 0.002
 SLICE_OBJECTS = 64
 #: A node with so many queues and channels is not counted anew for each question: the last tick answers.
 COUNTED_ANEW_MAX = 1000
-
-Row: TypeAlias = tuple[int, ...]
-
-
-class Kind:
-    """What is sampled of one sort of object: columns, and fields that are sums of columns."""
-
-    def __init__(self, read: Callable[[Any], Row], columns: Sequence[str], **sums: Sequence[str]) -> None:
-        self.read = read
-        self.width = len(columns)
-        #: Positions of the columns that a field adds up.
-        self.fields: dict[str, tuple[int, ...]] = {name: (i,) for i, name in enumerate(columns)}
-        for name, parts in sums.items():
-            self.fields[name] = tuple(columns.index(part) for part in parts)
-
-
-class History:
-    """What was sampled of one object.
-
-    Ticks count ``INTERVAL_S`` since 1970. A ring has a row of ``width`` integers per slot; the row of a tick
-    stands in slot ``tick // step % slots``.
-    """
-
-    __slots__ = ("changed", "first", "last", "previous", "rings", "seen")
-
-    def __init__(self, tick: int, row: Row) -> None:
-        #: The tick this object was first seen at; there is nothing before.
-        self.first = tick
-        #: The newest tick.
-        self.seen = tick
-        #: The newest tick at which something had changed.
-        self.changed = tick
-        self.last = row
-        #: The row of the tick before.
-        self.previous = row
-        self.rings: list[array[int]] | None = None
-
-    def record(self, tick: int, row: Row, policy: Policy) -> None:
-        """Take the row of ``tick``, which is newer than all before; skipped ticks repeat the row before."""
-        rings = self.rings
-        if rings is not None:
-            width = len(row)
-            seen = self.seen
-            for (interval, reach), ring in zip(policy, rings, strict=True):
-                step, slots = interval // INTERVAL_S, reach // interval + 1
-                now, last = tick // step, self.last
-                for missed in range(max(seen // step + 1, now - slots + 1), now):
-                    at = missed % slots * width
-                    ring[at : at + width] = array("q", last)
-                if tick % step == 0:
-                    at = now % slots * width
-                    ring[at : at + width] = array("q", row)
-                elif seen // step != now:  # the tick that this slot belongs to was skipped
-                    at = now % slots * width
-                    ring[at : at + width] = array("q", last)
-        self.previous = self.last
-        if row != self.last:
-            self.changed = tick
-            self.last = row
-        self.seen = tick
-
-    def keep(self, policy: Policy) -> int:
-        """Begin to keep rows; returns the bytes that takes. All slots hold what was true until now."""
-        self.rings = [array("q", self.last) * (reach // interval + 1) for interval, reach in policy]
-        return sum(ring.itemsize * len(ring) for ring in self.rings)
-
-    def bytes_kept(self) -> int:
-        """Memory of the rings."""
-        return sum(ring.itemsize * len(ring) for ring in self.rings) if self.rings is not None else 0
-
-    def value(self, columns: tuple[int, ...]) -> int:
-        """A field at the newest tick."""
-        return sum([self.last[column] for column in columns])
-
-    def change(self, columns: tuple[int, ...]) -> int:
-        """How much a field grew since the tick before."""
-        last, previous = self.last, self.previous
-        if last is previous:
-            return 0
-        return sum([last[column] - previous[column] for column in columns])
-
-    def at(self, tick: int, columns: tuple[int, ...], policy: Policy) -> int | None:
-        """A field at ``tick``, from the finest ring that reaches there; None before there was anything."""
-        if tick < self.first or tick > self.seen:
-            return None
-        if tick == self.seen or self.rings is None:
-            return self.value(columns)
-        width = len(self.last)
-        for (interval, reach), ring in zip(policy, self.rings, strict=True):
-            if (self.seen - tick) * INTERVAL_S <= reach:
-                slots = reach // interval + 1
-                at = tick // (interval // INTERVAL_S) % slots * width
-                return sum([ring[at + column] for column in columns])
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Which samples are wanted: how far back, and how far apart, in seconds."""
-
-    age_s: int
-    step_s: int
-
-
-MESSAGES = ("messages_ready", "messages_unacknowledged")
-PUBLISHED = ("publish", "confirm", "return_unroutable", "drop_unroutable")
-DELIVERED = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack")
-DELIVER_GET = ("deliver", "deliver_no_ack", "get", "get_no_ack")
-OCTETS = ("recv_oct", "send_oct")
-CHURN = ("queue_declared", "queue_created", "queue_deleted", "channel_created", "channel_closed")
-CONNECTION_CHURN = ("connection_created", "connection_closed")
-NODE_COLUMNS = (
-    "mem_used",
-    "fd_used",
-    "sockets_used",
-    "disk_free",
-    "context_switches",
-    "io_read_count",
-    "io_read_bytes",
-    "io_write_count",
-    "io_write_bytes",
-    "cpu_us",
-    "loop_lag_us",
-)
-
-_queue_columns = attrgetter(
-    "unacked_count",
-    "publish_total",
-    "deliver_total",
-    "deliver_no_ack_total",
-    "get_total",
-    "get_no_ack_total",
-    "get_empty_total",
-    "redeliver_total",
-    "ack_total",
-)
-_delivered = attrgetter(
-    "deliver_total",
-    "deliver_no_ack_total",
-    "get_total",
-    "get_no_ack_total",
-    "get_empty_total",
-    "redeliver_total",
-    "ack_total",
-)
-_totals = attrgetter(*PUBLISHED, *DELIVERED)
-EXCHANGE_COLUMNS = ("publish_in", "publish_out", "unroutable", "inner_in", "inner_out")
-_exchange_columns = attrgetter(*EXCHANGE_COLUMNS)
-_octets = attrgetter(*OCTETS)
-_churn = attrgetter(*CHURN)
-
-
-def _read_queue(queue: Any) -> Row:
-    return (queue.message_count(), *_queue_columns(queue))
-
-
-def _read_exchange(exchange: Any) -> Row:
-    row: Row = _exchange_columns(exchange.counters)
-    return row
-
-
-def _read_channel(channel: Any) -> Row:
-    publishing, confirms = channel.publishing, channel.confirms
-    return (
-        publishing.publish_total,
-        confirms.confirm_total if confirms is not None else 0,
-        publishing.return_total,
-        publishing.drop_total,
-        *_delivered(channel.delivery),
-    )
-
-
-def _read_connection(transport: Any) -> Row:
-    row: Row = _octets(transport)
-    return row
-
-
-def _read_nothing(thing: Any) -> Row:
-    raise AssertionError("put together from others, not read")
-
-
-QUEUE = Kind(_read_queue, (*MESSAGES, "publish", *DELIVERED), messages=MESSAGES, deliver_get=DELIVER_GET)
-EXCHANGE = Kind(_read_exchange, EXCHANGE_COLUMNS)
-CHANNEL = Kind(_read_channel, (*PUBLISHED, *DELIVERED), deliver_get=DELIVER_GET)
-CONNECTION = Kind(_read_connection, OCTETS)
-_SUMMED = (*MESSAGES, *PUBLISHED, *DELIVERED, *CHURN, *OCTETS)
-VHOST = Kind(_read_nothing, _SUMMED, messages=MESSAGES, deliver_get=DELIVER_GET)
-OVERVIEW = Kind(_read_nothing, (*_SUMMED, *CONNECTION_CHURN), messages=MESSAGES, deliver_get=DELIVER_GET)
-NODE = Kind(_read_nothing, NODE_COLUMNS)
-
-
-class Usage:
-    """What this process takes of the machine, read from ``/proc`` and the file system of the data."""
-
-    def __init__(self, data_dir: str) -> None:
-        self._data_dir = data_dir
-        self._page = resource.getpagesize()
-        #: Descriptors that may be open.
-        self.fd_total = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        #: Threads that this user may have.
-        self.threads_total = _threads_limit()
-        #: Memory of the machine, or what the control group leaves of it.
-        self.mem_total = memory_total()
-
-    def read(self, sockets: int, lag_s: float) -> Row:
-        """A row of `NODE`; a few system calls."""
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        io = self._io()
-        return (
-            self._resident(),
-            _open_files(),
-            sockets,
-            self.disk_free(),
-            used.ru_nvcsw + used.ru_nivcsw,
-            io.get("syscr", 0),
-            io.get("rchar", 0),
-            io.get("syscw", 0),
-            io.get("wchar", 0),
-            int((used.ru_utime + used.ru_stime) * 1e6),
-            int(lag_s * 1e6),
-        )
-
-    def disk_free(self) -> int:
-        """Bytes that may still be written where the data is."""
-        try:
-            found = os.statvfs(self._data_dir)
-        except OSError:
-            return 0
-        return found.f_bavail * found.f_frsize
-
-    def _resident(self) -> int:
-        try:
-            with open("/proc/self/statm", "rb") as file:
-                return int(file.read().split()[1]) * self._page
-        except (OSError, IndexError, ValueError):
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-    @staticmethod
-    def _io() -> dict[str, int]:
-        try:
-            with open("/proc/self/io") as file:
-                return {name: int(value) for name, value in (line.split(": ") for line in file)}
-        except (OSError, ValueError):
-            return {}
-
-
-def _open_files() -> int:
-    try:
-        # Linux 6.2 and later say it as the size; counting tens of thousands of names would hold the loop.
-        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
-    except OSError:
-        return 0
-
-
-def _threads_limit() -> int:
-    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    if limit != resource.RLIM_INFINITY:
-        return limit
-    try:
-        with open("/proc/sys/kernel/threads-max") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 1 << 22  # the kernel's own limit
 
 
 class _Sums:
@@ -394,13 +137,13 @@ class Metrics:
         sums = {vhost: _Sums() for vhost in vhosts}
         for vhost, found in sums.items():
             for queue in vhost.queues.values():
-                found.add_messages(_read_queue(queue))
+                found.add_messages(read_queue(queue))
         for transport in transports:
             if transport.machine.vhost in sums:
                 found = sums[transport.machine.vhost]
-                found.add_octets(_read_connection(transport))
+                found.add_octets(read_connection(transport))
                 for channel in transport.machine.channels.values():
-                    found.add_channel(channel, _read_channel(channel))
+                    found.add_channel(channel, read_channel(channel))
         return {vhost: self._vhost_row(vhost, found) for vhost, found in sums.items()}
 
     def answers_from_tick(self) -> bool:
@@ -524,11 +267,11 @@ class Metrics:
             found = sums.get(machine.vhost)
             if found is None:
                 continue  # in its handshake, or of a virtual host made meanwhile
-            row = _read_connection(transport)
+            row = read_connection(transport)
             self._record(transport, tick, row)
             found.add_octets(row)
             for channel in list(machine.channels.values()):
-                row = _read_channel(channel)
+                row = read_channel(channel)
                 self._record(channel, tick, row)
                 found.add_channel(channel, row)
                 done += 1
@@ -545,12 +288,12 @@ class Metrics:
             if channel.state is not ChannelState.OPEN:
                 # It closed since it was read, and counts among the closed ones now.
                 channels = [one - other for one, other in zip(channels, row, strict=True)]
-        closed = _totals(counters.closed)
+        closed = read_totals(counters.closed)
         octets = self._broker.registry.closed_octets.get(vhost.name, (0, 0))
         return (
             *found.messages,
             *[one + other for one, other in zip(channels, closed, strict=True)],
-            *_churn(counters),
+            *read_churn(counters),
             found.octets[0] + octets[0],
             found.octets[1] + octets[1],
         )
