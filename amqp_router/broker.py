@@ -33,6 +33,7 @@ from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.ticker import Ticker
 from amqp_router.connection.transport import Transport
 from amqp_router.disk_watch import DiskWatch
+from amqp_router.log_rows import refuse_misplaced
 from amqp_router.machine_memory import memory_limit
 from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.fields import Table
@@ -202,6 +203,7 @@ class Broker:
             snapshot = first_definitions(os.urandom)
             self.definitions.submit([Put(row) for row in snapshot.rows()])
         self.users.load(snapshot.users, snapshot.permissions)
+        refuse_misplaced(RealDisk(), self._data_dir, self.catalog, snapshot.queues, self.definitions.was_put)
         self.catalog.start()
         for vhost_row in snapshot.vhosts:
             vhost = self._make_vhost(vhost_row)
@@ -246,7 +248,8 @@ class Broker:
         if names:
             raise LogsWithoutDefinitions(
                 f"{self.definitions.path}: holds no definitions, but {self._data_dir}/queues has the logs of "
-                f"{len(names)} queues; restore definitions.sqlite (and its -wal, if any) from a backup, "
+                f"{len(names)} queues; restore definitions.sqlite (and its -wal, if any) from a backup, or "
+                f"let `amqp-router log adopt --data-dir {self._data_dir}` make definitions of the logs, "
                 "or move the folders from queues/ into quarantine/ to begin without them"
             )
 
@@ -329,11 +332,15 @@ class Broker:
         if not incarnation:
             queue.incarnation = uuid4().hex
             self.commits.queue_declared(queue)
-            log = self.catalog.create(queue.incarnation, vhost, queue.name, queue.arguments)
+            log = self.catalog.create(
+                queue.incarnation, vhost, queue.name, queue.arguments, auto_delete=queue.auto_delete
+            )
         else:
             queue.incarnation = incarnation
             try:
-                log = self.catalog.open(incarnation, vhost, queue.name, queue.arguments)
+                log = self.catalog.open(
+                    incarnation, vhost, queue.name, queue.arguments, auto_delete=queue.auto_delete
+                )
             except (PersistenceError, OSError) as error:
                 # That queue alone stands still; what is on disk is left as it is.
                 queue.error = queue.refusing = f"its log cannot be read: {error}"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from amqp_router import compiled, config, log_command, log_inspect, log_salvage, logs, process
+from amqp_router import compiled, config, log_adopt, log_command, log_inspect, log_salvage, logs, process
 from amqp_router.datadir import DataDirectory, DataDirError
 from amqp_router.log_text import LogDirectoryError
 from amqp_router.outlet import descriptor
@@ -90,6 +90,11 @@ examples:
   amqp-router log salvage 1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed orders.jsonl
 
 exit code 0 if every message is there, 1 if some are missing, 2 if there is no such log, or FILE exists""",
+    "adopt": """\
+example:
+  amqp-router log adopt --data-dir /var/lib/amqp-router
+
+exit code 0 if every log belongs to a queue afterwards, 1 if some are left, 3 if a broker runs on it""",
 }
 
 #: Connections to the HTTP API and the pages: a page holds one and uses up to six.
@@ -200,11 +205,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     options_parser.set_defaults(run=list_options)
 
-    log_help = "look into the logs of a data directory; changes nothing"
+    log_help = "look into the logs of a data directory; only adopt changes anything, the definitions"
     log_parser = commands.add_parser(
         "log",
         help=log_help,
-        description="Look into the logs of a data directory. Nothing is changed, and the broker may run.",
+        description="Look into the logs of a data directory. No log is changed, and the broker may run. Only "
+        "`adopt` writes something, the definitions of a stopped broker.",
         epilog="examples:\n  amqp-router log inspect\n  amqp-router log verify --data-dir DIR",
         formatter_class=raw,
     )
@@ -245,6 +251,7 @@ def _parser() -> argparse.ArgumentParser:
             )
 
     _add_salvage(log_commands)
+    _add_adopt(log_commands)
     analytics.add_commands(commands)
     return parser
 
@@ -281,6 +288,20 @@ def _add_salvage(log_commands: Any) -> None:
     parser.add_argument("out", metavar="FILE", type=Path, help="a new file")
     parser.add_argument("--vhost", metavar="NAME", default="/", help="the queue's virtual host (default: /)")
     parser.set_defaults(run=salvage_log)
+
+
+def _add_adopt(log_commands: Any) -> None:
+    text = "define the queues of logs that no definition names, from what each log says of itself"
+    parser = log_commands.add_parser(
+        "adopt",
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}. For a lost definitions.sqlite, or one that names a wrong "
+        "folder. The broker must be stopped. Writes definitions.sqlite alone; no log is changed.",
+        epilog=LOG_EXAMPLES["adopt"],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_data_dir(parser)
+    parser.set_defaults(run=adopt_logs)
 
 
 def version_text() -> str:
@@ -324,6 +345,16 @@ def verify_logs(args: argparse.Namespace) -> int:
 def salvage_log(args: argparse.Namespace) -> int:
     """Write what is readable of a log, print what is missing; 1 if something is."""
     lines, whole = log_salvage.salvage(_data_dir(args), args.queue, args.vhost, args.out, _progress)
+    print(*lines, sep="\n")
+    return OK if whole else FAILED
+
+
+def adopt_logs(args: argparse.Namespace) -> int:
+    """Define queues for the logs without one, print which; 1 if some logs are left."""
+    try:
+        lines, whole = log_adopt.adopt(_data_dir(args))
+    except PersistenceError as error:
+        raise DataDirError(str(error)) from error
     print(*lines, sep="\n")
     return OK if whole else FAILED
 

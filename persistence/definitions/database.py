@@ -22,7 +22,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 from persistence.definitions import migrations, statements
 from persistence.definitions.codec import decode_record, join_record
 from persistence.definitions.errors import NotADefinitionStore, RevTrimmed, StoreFailed
-from persistence.definitions.records import ROW_TYPES, Change, Snapshot
+from persistence.definitions.records import ROW_TYPES, Change, Put, Row, Snapshot
 
 #: How long a transaction waits for another process that holds the file, for instance an operator's SQLite
 #: shell.
@@ -136,6 +136,16 @@ class Database:
                 "SELECT changes FROM changes WHERE last_rev > ? ORDER BY last_rev", (rev,)
             ).scalars()
             return [each for record in records for each in decode_record(record) if each[0] > rev]
+
+    def was_put(self, row: Row) -> bool:
+        """Whether the change log has stored just this ``row``."""
+        wanted = Put(row)
+        with self._errors(), self._reader() as connection:
+            records = connection.exec_driver_sql("SELECT changes FROM changes ORDER BY last_rev DESC")
+            for record in records.scalars():
+                if any(wanted in changes for _, changes in decode_record(record)):
+                    return True
+        return False
 
     def close(self) -> None:
         """Close the file; SQLite copies the WAL back and removes it."""

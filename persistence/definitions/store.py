@@ -26,7 +26,7 @@ from persistence.definitions import statements
 from persistence.definitions.codec import encode_changes
 from persistence.definitions.database import Database, Submission
 from persistence.definitions.errors import DefinitionsError, StoreFailed, StoreStopped
-from persistence.definitions.records import Change, Snapshot
+from persistence.definitions.records import Change, Row, Snapshot
 from persistence.log.memory import MemoryBudget
 
 #: Runs a callable soon on the event loop's thread. It can be called from any thread.
@@ -121,6 +121,10 @@ class DefinitionStore:
             RevTrimmed: some are no longer kept; take a snapshot.
         """
         return self._database.since(rev)
+
+    def was_put(self, row: Row) -> bool:
+        """Whether the changes that are still kept have stored just this ``row``. Reads the file."""
+        return self._database.was_put(row)
 
     def submit(self, changes: Sequence[Change]) -> int:
         """Add ``changes`` (all or none) after those submitted before; returns their rev.

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from amqp_router.protocol.kept_table import encoded
+
 from ..errors import CorruptLog
 from ..files import Disk, FileCache, FileSystem, join
 from ..options import LogOptions
@@ -168,9 +170,11 @@ class Catalog:
             join(self._queues_dir, incarnation)
         )
 
-    def create(self, incarnation: str, vhost: str, name: str, arguments: Any = None) -> QueueLog:
+    def create(
+        self, incarnation: str, vhost: str, name: str, arguments: Any = None, *, auto_delete: bool = False
+    ) -> QueueLog:
         """Make a log for a new queue. Nothing is written before its first batch."""
-        log = self._create(incarnation, _describe(incarnation, vhost, name, arguments))
+        log = self._create(incarnation, _describe(incarnation, vhost, name, arguments, auto_delete))
         self.logs[incarnation] = log
         return log
 
@@ -180,7 +184,15 @@ class Catalog:
         log.begin(LogState(incarnation, 0), unclean=False)
         return log
 
-    def open(self, incarnation: str, vhost: str = "", name: str = "", arguments: Any = None) -> QueueLog:
+    def open(
+        self,
+        incarnation: str,
+        vhost: str = "",
+        name: str = "",
+        arguments: Any = None,
+        *,
+        auto_delete: bool = False,
+    ) -> QueueLog:
         """Open the log of a stored queue. One that never had a batch is made as by ``create``.
 
         Raises:
@@ -190,7 +202,7 @@ class Catalog:
         log = self.logs.get(incarnation)
         if log is None:
             try:
-                log = self._open(incarnation, _describe(incarnation, vhost, name, arguments))
+                log = self._open(incarnation, _describe(incarnation, vhost, name, arguments, auto_delete))
             except (CorruptLog, OSError):
                 mark = self._promised.get((log_id(incarnation), 0))
                 if mark is not None:
@@ -405,7 +417,9 @@ def _tell_cut(report: Report) -> None:
     )
 
 
-def _describe(incarnation: str, vhost: str, name: str, arguments: Any) -> dict[str, Any]:
+def _describe(
+    incarnation: str, vhost: str, name: str, arguments: Any, auto_delete: bool = False
+) -> dict[str, Any]:
     return {
         "version": 0,
         "incarnation": incarnation,
@@ -413,6 +427,9 @@ def _describe(incarnation: str, vhost: str, name: str, arguments: Any) -> dict[s
         "name": name,
         # A large table (kept as octets) is left out, because converting it to JSON would hold the event loop.
         "arguments": _plain(arguments) if isinstance(arguments, dict) else {},
+        # Shared with the queue, and Base64 in the file: all that it takes to define the queue anew.
+        "arguments_table": encoded(arguments or {}),
+        "auto_delete": auto_delete,
         "partitions": 1,
     }
 

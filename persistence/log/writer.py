@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Sequence
@@ -37,6 +38,10 @@ def read_description(disk: Disk, directory: str) -> dict[str, Any] | None:
     if version != 0:
         raise CorruptLog(path, 0, f"format version {version}, not 0")
     return description
+
+
+def _base64(octets: bytes) -> str:
+    return base64.b64encode(octets).decode()
 
 
 class PartitionWriter:
@@ -97,7 +102,7 @@ class PartitionWriter:
         queue_directory = parent(self.directory)
         disk.make_directory(queue_directory)
         disk.make_directory(self.directory)
-        data = json.dumps(self._description, sort_keys=True).encode()
+        data = json.dumps(self._description, sort_keys=True, default=_base64).encode()
         replace_file(disk, join(queue_directory, _DESCRIPTION), data, durable=False)
         self.created = self._is_new = self.dirty = True
 
