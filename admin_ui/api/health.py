@@ -74,6 +74,14 @@ def virtual_hosts(call: Call) -> dict[str, Any]:
     return ok(call)
 
 
+def definitions(call: Call) -> dict[str, Any]:
+    """Whether definitions can be stored."""
+    reason = call.state.broker.commits.failed
+    if reason is not None:
+        raise failed(str(reason))
+    return ok(call)
+
+
 def port_listener(call: Call) -> dict[str, Any]:
     """Whether something listens on a port."""
     try:
@@ -160,5 +168,5 @@ ENDPOINTS = [
     Endpoint("/health/checks/ready-to-serve-clients", ok),
     Endpoint("/health/checks/below-node-connection-limit", below_connection_limit),
     Endpoint("/health/checks/reached-target-cluster-size", ok),
-    Endpoint("/health/checks/metadata-store/initialized", ok),
+    Endpoint("/health/checks/metadata-store/initialized", definitions),
 ]

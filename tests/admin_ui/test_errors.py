@@ -157,6 +157,16 @@ async def test_wrong_health_check(node: World, path: str, reason: str) -> None:
     assert (reply.status, reply.json) == (400, {"error": "bad_request", "reason": reason})
 
 
+async def test_health_check_of_definitions(node: World) -> None:
+    path = "/api/health/checks/metadata-store/initialized"
+    assert (await node.call("GET", path)).json == {"status": "ok"}
+    node.broker.commits.fail(RuntimeError("the disk is full"))
+    reply = await node.call("GET", path)
+    assert (reply.status, reply.json) == (503, {"status": "failed", "reason": "the disk is full"})
+    node.broker.commits.recover()
+    assert (await node.call("GET", path)).status == 200
+
+
 @pytest.mark.parametrize(("path", "place"), [("alarms", "in the cluster"), ("local-alarms", "on the node")])
 async def test_health_check_of_alarms(node: World, path: str, place: str) -> None:
     path = f"/api/health/checks/{path}"
