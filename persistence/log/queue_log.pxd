@@ -49,6 +49,8 @@ cdef class QueueLog:
     cdef Tail _tail
     cdef list _outbox
     cdef list _unremoved
+    cdef bint _is_truncating
+    cdef unsigned long long _held_written
     cdef LogReader _reader
 
     @cython.locals(builder=MessagesBuilder, size=cython.ulonglong, offset=cython.ulonglong)

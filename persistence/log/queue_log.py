@@ -119,6 +119,9 @@ class QueueLog:
         self._outbox: list[Batch] = []
         #: Segments that were removed from the list for a checkpoint that could then not be written.
         self._unremoved: list[Segment] = []
+        #: Whether a truncation waits for the round under way, and where that ends if it succeeds.
+        self._is_truncating = False
+        self._held_written = 0
         self._reader = LogReader(self, self._tail)
 
     # -- appending ------------------------------------------------------------------------------------
@@ -425,6 +428,9 @@ class QueueLog:
         """A round has made everything below ``end`` durable. Ignored if the log was truncated since."""
         if generation != self.generation or self.failed is not None:
             return
+        if self._is_truncating:
+            self._held_written = end
+            return
         self._tail.written(end)
         self.durable = end
         self.advance_high_watermark(end)
@@ -530,12 +536,8 @@ class QueueLog:
             LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone
                 (nothing has changed); or the cut could not be made (the log is fenced).
         """
+        self._settle_down_for(end)
         self.generation += 1
-        self._sync.settle_down()
-        if self.checkpoint_unsure:
-            raise LogFailed("a checkpoint could not be written yet")
-        if end < self.checkpoint_offset:
-            raise LogFailed(f"offset {end} lies below the checkpoint at {self.checkpoint_offset}")
         self._tail.clear()
         self._outbox = []
         self._builder = MessagesBuilder()
@@ -545,11 +547,34 @@ class QueueLog:
         try:
             self._sync.truncate(self, end, keep_as_orphan)
         except (OSError, CorruptLog) as error:
-            failure = LogFailed(
-                str(error)
-            )  # without an error number, because a half cut log must not continue
+            # Without an error number, because a half cut log must not continue.
+            failure = LogFailed(str(error))
             self.fail(failure)
             raise failure from error
+
+    def _settle_down_for(self, end: int) -> None:
+        """Wait for the round under way; its batches count only if the truncation to ``end`` is refused.
+
+        Raises:
+            LogFailed: it is.
+        """
+        self._held_written = self.durable
+        self._is_truncating = True
+        try:
+            self._sync.settle_down()
+        finally:
+            self._is_truncating = False
+        refusal = ""
+        if self.checkpoint_unsure:
+            refusal = "a checkpoint could not be written yet"
+        elif end < self.checkpoint_offset:
+            refusal = f"offset {end} lies below the checkpoint at {self.checkpoint_offset}"
+        if refusal:
+            if self._held_written > self.durable:
+                # Not counted, they would be written again after an error, into segments that may be gone.
+                self.written(self._held_written, self.generation)
+                self._sync.marks.set(self)
+            raise LogFailed(refusal)
 
     # -- begin and end -------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from persistence.log.record import ACK, RETURN
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import Node, bodies, fill, message
+from tests.persistence.log.world import World
 
 
 class Ears:
@@ -203,3 +204,24 @@ def test_a_deleted_log_is_not_read() -> None:
     for read in reads:
         with pytest.raises(LogFailed):
             read()
+
+
+def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> None:
+    """Otherwise its batches are written again after an error, into segments that may be gone by then."""
+    world = World()
+    world.append(0, 5, 30)
+    log = world.shadows[0].log
+    assert log is not None
+    world.tick()
+    log.checkpoint_unsure = True
+    with pytest.raises(LogFailed, match="a checkpoint could not be written yet"):
+        log.truncate(2)
+    assert log.durable == log.high_watermark == log.end
+    assert world.shadows[0].confirmed_below == log.end
+    # One that is not refused confirms nothing of what it cuts.
+    world.append(0, 5, 30)
+    world.tick()
+    log.checkpoint_unsure = False
+    below = log.durable
+    log.truncate(log.end - 1)
+    assert log.durable == log.end == below

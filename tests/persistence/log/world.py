@@ -610,7 +610,7 @@ MIXES = [
     | {"reserve": 1, "settle_down": 1, "crash": 3, "purge": 0, "delete": 0, "fail": 0.1, "restart": 0.1}
     | {"crash_in_worker": 0.2, "crash_at_start": 0, "truncate": 0, "kill": 0.1},
     USUAL | {"reserve": 15, "append": 15, "restart": 4},
-    USUAL | {"truncate": 4, "delete": 0, "crash": 3},
+    USUAL | {"truncate": 5, "lack": 5, "delete": 0, "crash": 3},
     USUAL | {"lack": 8, "crash": 3, "kill": 3, "restart": 2},
     {
         "append_small": 30,
