@@ -22,6 +22,8 @@ from .file_system import open_file_system
 #: Limits of one ``pwritev``: buffers, and bytes. Larger writes stall (4 MiB once took 12 ms).
 _IOVEC_MAX = 512
 _WRITE_BYTES_MAX = 1 << 20
+#: Files that make room in a full cache: so many, if that is not more than half of it, and at least an eighth.
+_CLOSED_AT_ONCE = 16
 
 
 class File(Protocol):
@@ -353,7 +355,9 @@ class FileCache:
             self._files.move_to_end(path)
             return file
         if len(self._files) >= self._limit:
-            self._make_room(max(self._limit // 8, len(self._files) - self._limit + 1))
+            # Many at once, for one sync of all of them.
+            many = max(self._limit // 8, min(self._limit // 2, _CLOSED_AT_ONCE))
+            self._make_room(max(many, len(self._files) - self._limit + 1))
         file = self._open(path, write=self._write, create=create)
         self._files[path] = file
         return file

@@ -26,7 +26,7 @@ class LogOptions:
     logs_per_round_max: int = 64
     #: Deleted logs removed by one job of the worker.
     removals_per_job: int = 4
-    #: If at least this many recovered logs are not known to be durable, their whole file system is synced.
+    #: If a start or an old journal file has so many logs to sync, one sync of their file system does it.
     sync_all_logs_min: int = 32
     #: Bytes of one read of a segment.
     read_bytes: int = 256 * 1024

@@ -13,7 +13,7 @@ from typing import Any
 from amqp_router.protocol.kept_table import encoded
 
 from ..errors import CorruptLog
-from ..files import Disk, FileCache, FileSystem, join
+from ..files import Disk, FileCache, join
 from ..options import LogOptions
 from .checkpoint import (
     FILE_NAME,
@@ -84,7 +84,6 @@ class Catalog:
         self._journal_damaged: set[str] = set()
         #: The marks of the last process (how far each log was durable), by id and partition.
         self._promised: dict[tuple[bytes, int], Mark] = {}
-        self._file_system: FileSystem | None = None
         #: Recovered logs that are not known to be durable yet.
         self._unsynced: list[QueueLog] = []
         #: Logs that begin empty because the operator has moved their directories into quarantine.
@@ -102,7 +101,7 @@ class Catalog:
         disk.remove_tree(self._paging_dir)
         disk.sync_directory(self._data_dir)
         # Opened before anything is written, because ``syncfs`` reports only the errors since then.
-        self._file_system = disk.file_system(self._queues_dir)
+        self.sync.committer.together.open(self._queues_dir)
         for name in disk.list(self._queues_dir):
             if name.endswith(DELETED_SUFFIX):
                 disk.remove_tree(join(self._queues_dir, name))
@@ -241,10 +240,10 @@ class Catalog:
         """
         logs, self._unsynced = self._unsynced, []
         if len(logs) >= self.options.sync_all_logs_min:
-            logs = self._sync_at_once(logs)
+            self.sync.committer.together.sync([log.writer for log in logs])
         for log in logs:
             try:
-                log.writer.sync()
+                log.writer.sync()  # nothing to do after one sync of all
             except OSError as error:
                 # The replayed batches are durable only in the journal, which must be kept.
                 self._journal.setdefault(log.incarnation, [])
@@ -254,28 +253,6 @@ class Catalog:
                 log.fail(error)
             else:
                 self.sync.recovered(log)
-
-    def _sync_at_once(self, logs: list[QueueLog]) -> list[QueueLog]:
-        """Sync the file system of the logs; returns the logs that still need a sync of their own.
-
-        An error does not tell which log failed; in that case all logs are synced one by one.
-        """
-        if self._file_system is None:
-            self._disk.flush_all()
-            return logs
-        try:
-            self._file_system.sync()
-        except OSError as error:
-            logger.warning("logs are synced one by one: %s", error)
-            return logs
-        left = []
-        for log in logs:
-            if self._file_system.holds(log.partition.directory):
-                log.writer.synced()
-                self.sync.recovered(log)
-            else:
-                left.append(log)
-        return left
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
         directory = join(self._queues_dir, incarnation, "0")
@@ -327,9 +304,6 @@ class Catalog:
         now, unless one of its logs could not be opened. From here on outside readers see the new marks.
         """
         self._sync_recovered()
-        if self._file_system is not None:
-            self._file_system.close()
-            self._file_system = None
         self.sync.marks.publish()
         wanted = set(known)
         moved = [name for name in self.incarnations() if name not in wanted]

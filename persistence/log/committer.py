@@ -16,14 +16,15 @@ from .checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
 from .journal import CommitJournal
 from .queue_log import QueueLog
 from .round import Round, Submission
+from .together import SyncTogether
 from .writer import PartitionWriter
 
 logger = logging.getLogger(__name__)
 
 #: Suffix of the directory name of a deleted log until it is removed.
 DELETED_SUFFIX = ".deleted"
-#: If at least this many files are to be synced and closed, write-back of everything is started first.
-_FLUSH_ALL_MIN = 8
+#: From so many files on that are to be synced and closed, one sync does it for all.
+_TOGETHER_MIN = 8
 
 
 class Committer:
@@ -40,7 +41,10 @@ class Committer:
             before_close=self._before_close,
             before_closing=self._before_closing,
         )
-        self.journal = CommitJournal(disk, data_dir, options.journal_bytes_max)
+        self.together = SyncTogether(disk)
+        self.journal = CommitJournal(
+            disk, data_dir, options.journal_bytes_max, self.together, options.sync_all_logs_min
+        )
         self._writers: dict[str, PartitionWriter] = {}
         self._failures: list[tuple[QueueLog, Exception]] = []
 
@@ -133,6 +137,7 @@ class Committer:
 
     def close(self) -> None:
         self.files.close()
+        self.together.close()
 
     def remove(self, logs: Sequence[QueueLog]) -> None:
         """Remove deleted logs. They are renamed first, so that a half removed one is never taken for a
@@ -169,12 +174,13 @@ class Committer:
             logger.warning("cannot sync %s: %s", directory, error)
 
     def _before_closing(self, paths: list[str]) -> None:
-        dirty = 0
+        dirty = []
         for path in paths:
             writer = self._writers.get(path)
-            dirty += writer is not None and writer.path == path and writer.dirty
-        if dirty >= _FLUSH_ALL_MIN:
-            self.disk.flush_all()
+            if writer is not None and writer.path == path and writer.dirty:
+                dirty.append(writer)
+        if len(dirty) >= _TOGETHER_MIN:
+            self.together.sync(dirty)
 
     def _before_close(self, path: str, file: File) -> None:
         writer = self._writers.pop(path, None)

@@ -14,14 +14,13 @@ from ..files import Disk, File, join, read_file
 from .marks import sync_marks
 from .record import HEADER_SIZE, BatchHeader, parse_header
 from .round import Submission
+from .together import SyncTogether
 from .writer import PartitionWriter
 
 logger = logging.getLogger(__name__)
 
 _MAGIC = b"ARLJ"
 _ENTRY = Struct("<4sIIHHI")
-#: If at least this many logs are to be synced one by one, write-back of everything is started first.
-_FLUSH_ALL_MIN = 32
 _PREFIX, _SUFFIX = "commit-", ".journal"
 
 
@@ -39,7 +38,7 @@ def _number(name: str) -> int:
 
 
 class _JournalFile:
-    __slots__ = ("covered", "is_kept", "path")
+    __slots__ = ("covered", "is_kept", "path", "was_synced_together")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -47,15 +46,21 @@ class _JournalFile:
         self.covered: dict[PartitionWriter, None] = {}
         #: A log could not be synced. Only this file has its confirmed batches; it is kept for the next start.
         self.is_kept = False
+        #: One sync for all of them was tried. What it left is synced log by log.
+        self.was_synced_together = False
 
 
 class CommitJournal:
     """Used by the worker thread alone."""
 
-    def __init__(self, disk: Disk, directory: str, bytes_max: int) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, bytes_max: int, together: SyncTogether, together_min: int
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._bytes_max = bytes_max
+        self._together = together
+        self._together_min = together_min
         self._next_number = 0
         self._current: _JournalFile | None = None
         self._file: File | None = None
@@ -137,11 +142,13 @@ class CommitJournal:
     def drain(self, syncs_max: int | None) -> Iterator[tuple[PartitionWriter, OSError]]:
         """Sync up to ``syncs_max`` logs of old files (all if None), and remove the files that are done.
 
+        Many logs are synced at once instead, if the file system is known to allow it: syncs of their own
+        would be most of what many busy logs cost.
+
         Yields the writers that failed. The caller fences their logs, and the file stays for the next start.
         """
         done = 0
-        if syncs_max is None and sum(len(file.covered) for file in self._old) > _FLUSH_ALL_MIN:
-            self._disk.flush_all()
+        self._sync_together(is_last=syncs_max is None)
         while self._old:
             oldest = self._old[0]
             while oldest.covered:
@@ -168,6 +175,21 @@ class CommitJournal:
                 except OSError as error:
                     # Its logs have all of it. The next start reads and removes the file.
                     logger.warning("cannot remove a commit journal: %s", error)
+
+    def _sync_together(self, *, is_last: bool) -> None:
+        """Sync the logs of old files by one sync, if they are many."""
+        files = [file for file in self._old if not file.was_synced_together]
+        if not files or not (self._together.is_available or is_last):
+            return
+        dirty = {writer: None for file in files for writer in file.covered if writer.dirty}
+        if len(dirty) < self._together_min:
+            return
+        for file in files:
+            file.was_synced_together = True
+        if self._current is not None:
+            # Already synced then, when its turn comes, unless they go on.
+            dirty |= {writer: None for writer in self._current.covered if writer.dirty}
+        self._together.sync(list(dirty))
 
     def forget(self, writer: PartitionWriter) -> None:
         """Forget ``writer``, whose log is deleted."""

@@ -68,6 +68,24 @@ PLANTED = [
         "                elif False:",
     ),
     Planted(
+        "a sync of the file system is only said to be done",
+        LOG + "together.py",
+        "            self._file_system.sync()\n",
+        "",
+    ),
+    Planted(
+        "logs whose file system reported an error count as synced",
+        LOG + "together.py",
+        """            self._file_system.sync()
+""",
+        """            try:
+                self._file_system.sync()
+            except OSError:
+                pass
+""",
+        test="tests/persistence/log/test_together.py",
+    ),
+    Planted(
         "the journal of a log that failed is removed",
         LOG + "journal.py",
         "            if not oldest.is_kept:",

@@ -54,7 +54,7 @@ ROOMY = replace(
 )
 LOGS = 4
 #: Operations that may fail.
-FAULTS = ("sync", "write", "create", "rename", "unlink", "sync_directory")
+FAULTS = ("sync", "write", "create", "rename", "unlink", "sync_directory", "sync_file_system")
 
 
 class Entry:
