@@ -320,6 +320,7 @@ class Broker:
         queue.on_resumed = self._queue_resumed
         queue.on_stalled = self._queue_stalled
         queue.discard = self._discard
+        queue.in_slices = self.in_slices
         if durable:
             self._open_log(queue, incarnation)
         queue.incarnation = queue.incarnation or uuid4().hex

@@ -343,6 +343,7 @@ class SimNode:
         queue.tick = self.tick
         queue.budget = self.budget
         queue.spill = self.spill
+        queue.in_slices = self.in_slices
         queue.on_deleted = self._queue_deleted
         queue.on_failed = lambda queue: self.event(40, "queue failed", queue=queue.name, reason=queue.error)
         self.names += 1

@@ -420,10 +420,11 @@ class VirtualHost:
     def remove_exclusive_queues(self, owner: Any, limit: int) -> bool:
         """Remove up to ``limit`` of the queues that are exclusive to ``owner``; True if some are left.
 
-        Removes fewer if they have many bindings.
+        Removes fewer if they have many bindings or consumers.
         """
         spent = 0
         for queue in list(islice(self._owned.get(owner, ()), limit)):
+            spent += queue.consumer_count()
             self.remove_queue(queue)
             spent += self._removals.spent
             if spent >= SLICE:

@@ -33,6 +33,7 @@ from amqp_router.protocol.output import Output
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.consumers import Credit
+from vhosts.queues.handle import QueueHandle
 from vhosts.queues.queue import Queue
 
 #: Messages or consumers that a closed channel gives back per turn of the event loop.
@@ -154,7 +155,8 @@ class Channel:
         if method is None:
             return
         data = methods.frame(self.number, method)
-        if rev <= self.connection.commits.committed:
+        pending = self.pending
+        if rev <= self.connection.commits.committed or (pending and rev <= pending[len(pending) - 1][0]):
             self.out.buf.put(data)
             self.out.touch()
             return
@@ -200,10 +202,13 @@ class Channel:
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue was deleted or failed: tell the client, if it has the capability."""
-        self.consumers.pop(consumer.tag, None)
-        if self.state is not ChannelState.OPEN or not self.connection.consumer_cancel_notify:
+        if self.consumers.get(consumer.tag) is not consumer:
+            return  # the client has cancelled it meanwhile, and may have used its tag again
+        del self.consumers[consumer.tag]
+        connection = self.connection
+        if self.state is not ChannelState.OPEN or connection.stopped or not connection.consumer_cancel_notify:
             return
-        held = self.connection.held_cancels
+        held = connection.held_cancels
         if held is not None:
             held.append((self, consumer.tag))
         else:
@@ -319,15 +324,28 @@ def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
     # does).
     held: list[tuple[Channel, str]] = []
     connection = channel.connection
+    queue = declaring.queue_named(channel, method.queue)
     connection.held_cancels = held
     try:
         declaring.delete_queue(channel, method)
     finally:
+        # The cancels wait for the same revision as the reply.
+        rev = channel.pending[len(channel.pending) - 1][0] if channel.pending else 0
+        connection.in_slices(partial(_tell_cancelled, connection, queue, held, rev))
+
+
+def _tell_cancelled(
+    connection: Connection, queue: QueueHandle | None, held: list[tuple[Channel, str]], rev: int
+) -> bool:
+    """Write cancels of a queue that ``connection`` has deleted; True when its consumers have all heard."""
+    done = queue is None or queue.has_told_consumers()
+    for channel, tag in held:
+        if not connection.stopped and channel.state is ChannelState.OPEN:
+            channel.reply(methods.BasicCancel(tag, True), rev)
+    held.clear()
+    if done:
         connection.held_cancels = None
-    # The cancels wait for the same revision as the reply.
-    rev = channel.pending[len(channel.pending) - 1][0] if channel.pending else 0
-    for consuming_channel, tag in held:
-        consuming_channel.reply(methods.BasicCancel(tag, True), rev)
+    return done
 
 
 def _tx_select(channel: Channel, method: methods.TxSelect) -> None:

@@ -35,8 +35,9 @@ from amqp_router.protocol.methods import (
     QueueUnbindOk,
 )
 from vhosts import declarations
-from vhosts.declarations import Caller
+from vhosts.declarations import Caller, stripped
 from vhosts.errors import no_previous_queue
+from vhosts.queues.handle import QueueHandle
 
 
 class DeclaringChannel(Caller, Protocol):
@@ -140,6 +141,11 @@ def unbind_queue(channel: DeclaringChannel, method: QueueUnbind) -> None:
     queue, routing_key = _queue_and_key(channel, method)
     rev = declarations.unbind_queue(channel, queue, method.exchange, routing_key, method.arguments)
     _reply(channel, False, QueueUnbindOk(), rev)
+
+
+def queue_named(channel: DeclaringChannel, name: str) -> QueueHandle | None:
+    """The queue that a method means by ``name``, None if there is none."""
+    return channel.vhost.queues.get(stripped(name or channel.last_queue))
 
 
 def queue_name(channel: DeclaringChannel, name: str) -> str:

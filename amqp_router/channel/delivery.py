@@ -352,7 +352,8 @@ class Delivery:
 
     def on_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue dropped the consumer."""
-        self.listener.consumer_cancelled(consumer)
+        if self.listener is not None:  # else the channel is gone, too
+            self.listener.consumer_cancelled(consumer)
 
 
 def consumer_prefix(number: int, tag: str) -> bytes:

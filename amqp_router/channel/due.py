@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from amqp_router.channel.declaring import queue_named
 from amqp_router.protocol import methods
 from vhosts.queues.handle import QueueHandle
 
@@ -26,8 +27,7 @@ def queue_due(channel: Channel, method: methods.Method) -> QueueHandle | None:
 
 
 def _named(channel: Channel, method: Any) -> QueueHandle | None:
-    found: QueueHandle | None = channel.vhost.queues.get(method.queue or channel.last_queue)
-    return found
+    return queue_named(channel, method.queue)
 
 
 def _consumed(channel: Channel, method: methods.BasicCancel) -> QueueHandle | None:

