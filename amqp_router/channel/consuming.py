@@ -5,10 +5,12 @@ Source: AMQP 0-9-1, class basic; RabbitMQ, "Consumer Prefetch".
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix, getter
+from amqp_router.channel.due import Due, all_of
 from amqp_router.channel.publishing import DIRECT_REPLY
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
@@ -182,6 +184,12 @@ def recover(channel: Channel, method: methods.BasicRecover | methods.BasicRecove
     """Requeue everything the channel has unacknowledged."""
     if not method.requeue:
         raise NotImplementedByServer("requeue=false")
-    _reject(channel, 0, True, True)
+    delivery, connection = channel.delivery, channel.connection
+    # What is due is delivered first, and is not among what comes back.
+    last, before = delivery.next_tag - 1, delivery.outstanding
+    due = Due(all_of(channel, method))
+    connection.in_slices(due.go_on)
+    connection.in_slices(partial(delivery.requeue_slice, last))
+    connection.charge(due.spent + RETURN_UNITS * max(0, before - delivery.outstanding))
     if isinstance(method, methods.BasicRecover):
         channel.reply_after_slices(methods.BasicRecoverOk())

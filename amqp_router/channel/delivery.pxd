@@ -32,6 +32,7 @@ cdef class Delivery:
     cdef public unsigned long long next_tag
     cdef public OlderDeliveries older
     cdef public long long outstanding
+    cdef public dict returning
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total
     cdef public unsigned long long get_total
@@ -67,10 +68,13 @@ cdef class Delivery:
     cdef void _advance(self)
     @cython.locals(last="unsigned long long", before="long long")
     cpdef long long requeue(self, unsigned long long tag, bint multiple) except -1
-    @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer)
-    cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit) except -1
-    cdef void _requeue_older(self, tuple taken)
-    cdef void _requeue_taken(self, Message message, ChannelConsumer owner)
     @cython.locals(done="long long", taken=tuple)
+    cdef long long _requeue_up_to(self, unsigned long long last, long long limit, bint is_slice) except -1
+    @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer)
+    cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit, bint is_slice) except -1
+    cdef void _requeue_older(self, tuple taken, bint is_slice)
+    @cython.locals(queue=Queue)
+    cdef void _requeue_taken(self, Message message, ChannelConsumer owner, bint is_slice)
+    @cython.locals(done="long long", left="long long", queue=Queue)
     cpdef long long requeue_some(self, unsigned long long last, long long limit) except -1
     cpdef void on_cancelled(self, ChannelConsumer consumer)

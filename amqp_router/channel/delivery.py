@@ -101,6 +101,7 @@ class Delivery:
         "outstanding",
         "owners",
         "redeliver_total",
+        "returning",
     )
 
     def __init__(self) -> None:
@@ -119,6 +120,8 @@ class Delivery:
         self.older = OlderDeliveries()
         #: Deliveries not settled, in the ring and in ``older``.
         self.outstanding = 0
+        #: Queues that get messages back in slices and have not got all of them.
+        self.returning: dict[Queue, None] = {}
         #: With and without acknowledgement, to consumers and by basic.get.
         self.deliver_total = 0
         self.deliver_no_ack_total = 0
@@ -196,6 +199,13 @@ class Delivery:
         elif tag < self.next_tag and self.messages[tag & (len(self.messages) - 1)] is not None:
             return
         raise PreconditionFailed(f"unknown delivery tag {tag}")
+
+    def owner_of(self, tag: int) -> ChannelConsumer | None:
+        """Who took what is outstanding as ``tag``; None if nothing is, or if it is in ``older``."""
+        if tag < self.base or tag >= self.next_tag:
+            return None
+        found: ChannelConsumer | None = self.owners[tag & (len(self.owners) - 1)]
+        return found
 
     def ack(self, tag: int, multiple: bool) -> int:
         """Settle ``tag``, or all up to it (all outstanding ones if it is 0); returns how many.
@@ -301,28 +311,27 @@ class Delivery:
         self.check(tag, multiple)
         if not multiple:
             if tag < self.base:
-                self._requeue_older(self.older.take(tag))
+                self._requeue_older(self.older.take(tag), False)
                 return 1
-            return self._requeue_range(tag, tag, 1)
+            return self._requeue_range(tag, tag, 1, False)
         last = self.next_tag - 1 if tag == 0 else tag
         if self.outstanding <= RETURN_SLICE or (self.older.count == 0 and last < self.base + RETURN_SLICE):
-            return self.requeue_some(last, RETURN_SLICE)
+            return self._requeue_up_to(last, RETURN_SLICE, False)
         before = self.outstanding
-        self.listener.in_slices(partial(self._requeue_slice, last))
+        self.listener.in_slices(partial(self.requeue_slice, last))
         return before - self.outstanding
 
-    def requeue_some(self, last: int, limit: int) -> int:
-        """Requeue up to ``limit`` of the outstanding tags up to ``last``, lowest first; returns how many."""
+    def _requeue_up_to(self, last: int, limit: int, is_slice: bool) -> int:
         done = 0
         while self.older.count > 0 and done < limit:
             taken = self.older.take_lowest(last)
             if taken is None:
                 return done
-            self._requeue_older(taken)
+            self._requeue_older(taken, is_slice)
             done += 1
-        return done + self._requeue_range(self.base, last, limit - done)
+        return done + self._requeue_range(self.base, last, limit - done, is_slice)
 
-    def _requeue_range(self, first: int, last: int, limit: int) -> int:
+    def _requeue_range(self, first: int, last: int, limit: int, is_slice: bool) -> int:
         done = 0
         mask = len(self.messages) - 1
         tag = first
@@ -334,20 +343,38 @@ class Delivery:
                 self.messages[index] = None
                 self.owners[index] = None
                 done += 1
-                self._requeue_taken(message, owner)
+                self._requeue_taken(message, owner, is_slice)
             tag += 1
         self._advance()
         return done
 
-    def _requeue_older(self, taken: tuple[Message, ChannelConsumer]) -> None:
-        self._requeue_taken(taken[0], taken[1])
+    def _requeue_older(self, taken: tuple[Message, ChannelConsumer], is_slice: bool) -> None:
+        self._requeue_taken(taken[0], taken[1], is_slice)
 
-    def _requeue_taken(self, message: Message, owner: ChannelConsumer) -> None:
+    def _requeue_taken(self, message: Message, owner: ChannelConsumer, is_slice: bool) -> None:
         self.outstanding -= 1
         self._give_back(owner)
-        owner.queue.requeue(message)
+        queue = owner.queue
+        if is_slice and queue not in self.returning:
+            self.returning[queue] = None
+            queue.begin_return()
+        queue.requeue(message)
 
-    def _requeue_slice(self, last: int) -> bool:
+    def requeue_some(self, last: int, limit: int) -> int:
+        """Requeue up to ``limit`` of the outstanding tags up to ``last``, lowest first.
+
+        Returns how many. If it returns ``limit``, there may be more, and the next slice must follow.
+        """
+        done = self._requeue_up_to(last, limit, True)
+        left = limit - done
+        while left > 0 and self.returning:
+            left -= 1
+            queue = self.returning.popitem()[0]
+            queue.end_return()
+        return limit if self.returning else done
+
+    def requeue_slice(self, last: int) -> bool:
+        """A step of ``listener.in_slices``: return some of what is out up to ``last``; True at the end."""
         return self.requeue_some(last, RETURN_SLICE) < RETURN_SLICE
 
     def on_cancelled(self, consumer: ChannelConsumer) -> None:

@@ -1,45 +1,136 @@
-"""The methods that wait until a queue has delivered what is due.
+"""The methods that wait until queues have delivered what is due.
 
 Queues deliver at the end of a turn. But for every later method, a message published to a queue with a ready
 consumer must count as delivered, as in RabbitMQ: ``basic.get`` must not take it from the consumer,
-``queue.purge`` must not drop it, ``queue.declare`` must not count it, and ``basic.cancel`` must not hold it
-back.
+``queue.purge`` must not drop it, ``queue.declare`` must not count it, ``basic.cancel`` and a limit by
+``basic.qos`` must not hold it back, and an older message that ``basic.nack`` returns comes after it.
+
+``basic.ack`` does not wait, nor does a reject without requeue. They change only which of two consumers gets
+the message, which AMQP leaves open, and waiting would make each acknowledgement slower. ``basic.recover``
+lets queues deliver by itself (``consuming.recover``).
+
+Source: RabbitMQ 3.10.8, observed: publish and method on one channel, in one write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from amqp_router.channel.declaring import queue_named
 from amqp_router.protocol import methods
 from vhosts.queues.handle import QueueHandle
+from vhosts.queues.queue import REDELIVERY_UNITS
 
 if TYPE_CHECKING:
     from amqp_router.channel.channel import Channel
 
-
-def queue_due(channel: Channel, method: methods.Method) -> QueueHandle | None:
-    """The queue that ``method`` depends on, if it has consumers; None for other methods."""
-    find = _QUEUES.get(type(method))
-    queue = find(channel, method) if find is not None else None
-    return queue if queue is not None and not queue.is_unused() else None
-
-
-def _named(channel: Channel, method: Any) -> QueueHandle | None:
-    return queue_named(channel, method.queue)
+#: Deliveries per turn of the loop that a method waits for.
+DUE_SLICE = 512
+#: Consumers looked at, to the power of 2, that cost as much as an enqueue.
+LOOKS_SHIFT = 2
+_NONE: Sequence[QueueHandle] = ()
 
 
-def _consumed(channel: Channel, method: methods.BasicCancel) -> QueueHandle | None:
+class Due:
+    """What a method waits for: deliveries of ``queues``, in as many turns as they take.
+
+    No more of a queue than is there now, or publishers elsewhere could keep the method waiting for ever. Who
+    looks at what is ready (``whole``) also waits until messages that return in slices are all back.
+    """
+
+    def __init__(self, queues: Sequence[QueueHandle], *, whole: bool = False) -> None:
+        #: Units that the last turn has used.
+        self.spent = 0
+        self._queues = list(queues)
+        self._whole = whole
+        #: Units that the last queue may still use; None before its first turn.
+        self._left: int | None = None
+
+    def go_on(self) -> bool:
+        """Deliver a slice; True when nothing is left to wait for."""
+        self.spent = 0
+        queues = self._queues
+        while queues:
+            if self.spent >= DUE_SLICE:
+                return False
+            queue = queues[-1]
+            if self._left is None:
+                self._left = (queue.message_count() + queue.unacked_count) * REDELIVERY_UNITS
+            budget = DUE_SLICE - self.spent
+            done = queue.deliver_due(budget)
+            self.spent += done + 1
+            self._left -= max(done, 1)
+            if self._left > 0:
+                if self._whole and queue.is_returning():
+                    self._left -= DUE_SLICE
+                    return False
+                if done >= budget:
+                    continue
+            queues.pop()
+            self._left = None
+        return True
+
+
+def due_before(channel: Channel, method: methods.Method) -> Due | None:
+    """What must be delivered before ``method``; None if that is nothing."""
+    kind = type(method)
+    find = _QUEUES.get(kind)
+    queues = _NONE if find is None else find(channel, method)
+    return Due(queues, whole=kind in _LOOKING) if queues else None
+
+
+def _looked_into(channel: Channel, method: Any) -> Sequence[QueueHandle]:
+    queue = queue_named(channel, method.queue)
+    return _NONE if queue is None or (queue.is_unused() and not queue.is_returning()) else (queue,)
+
+
+def _to_consume(channel: Channel, method: methods.BasicConsume) -> Sequence[QueueHandle]:
+    queue = queue_named(channel, method.queue)
+    return _NONE if queue is None or queue.is_unused() else (queue,)
+
+
+def _consumed(channel: Channel, method: methods.BasicCancel) -> Sequence[QueueHandle]:
     consumer = channel.consumers.get(method.consumer_tag)
-    return consumer.queue if consumer is not None else None
+    return _NONE if consumer is None else (consumer.queue,)
 
 
-_QUEUES: dict[type[methods.Method], Callable[[Channel, Any], QueueHandle | None]] = {
-    methods.BasicGet: _named,
-    methods.BasicConsume: _named,
+def _returned(channel: Channel, method: methods.BasicNack | methods.BasicReject) -> Sequence[QueueHandle]:
+    if not method.requeue:
+        return _NONE
+    if isinstance(method, methods.BasicNack) and method.multiple:
+        return all_of(channel, method)
+    owner = channel.delivery.owner_of(method.delivery_tag)
+    if owner is None:  # an old delivery
+        return all_of(channel, method)
+    return (owner.queue,) if owner.queue.has_new() else _NONE
+
+
+def _limited(channel: Channel, method: methods.BasicQos) -> Sequence[QueueHandle]:
+    return all_of(channel, method) if method.is_global else _NONE
+
+
+def all_of(channel: Channel, method: methods.Method) -> Sequence[QueueHandle]:
+    """The queues from which the channel gets messages, as far as there are new ones."""
+    if not channel.connection.tick.scheduled:
+        return _NONE
+    channel.connection.charge(len(channel.consumers) >> LOOKS_SHIFT)
+    queues = {consumer.queue: None for consumer in channel.consumers.values()}
+    queues.update(dict.fromkeys(channel.getters))
+    return [queue for queue in queues if queue.has_new()]
+
+
+#: Methods that see what is ready.
+_LOOKING = frozenset((methods.BasicGet, methods.QueueDeclare, methods.QueuePurge, methods.QueueDelete))
+_QUEUES: dict[type[methods.Method], Callable[[Channel, Any], Sequence[QueueHandle]]] = {
+    methods.BasicGet: _looked_into,
+    methods.BasicConsume: _to_consume,
     methods.BasicCancel: _consumed,
-    methods.QueueDeclare: _named,
-    methods.QueuePurge: _named,
-    methods.QueueDelete: _named,
+    methods.BasicNack: _returned,
+    methods.BasicReject: _returned,
+    methods.BasicQos: _limited,
+    methods.QueueDeclare: _looked_into,
+    methods.QueuePurge: _looked_into,
+    methods.QueueDelete: _looked_into,
+    methods.ChannelClose: all_of,
 }

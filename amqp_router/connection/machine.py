@@ -27,7 +27,7 @@ from typing import Any
 from amqp_router.channel.channel import RELEASE_SLICE, Channel, release_some
 from amqp_router.channel.content import Intake
 from amqp_router.channel.delivery import RETURN_UNITS, Delivery
-from amqp_router.channel.due import queue_due
+from amqp_router.channel.due import Due, due_before
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.connection import handshake
@@ -47,8 +47,6 @@ from amqp_router.protocol.frames import ContentScan
 from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.methods import Method, check_texts, decode_method
 from amqp_router.protocol.output import Output
-from vhosts.queues.handle import QueueHandle
-from vhosts.queues.queue import REDELIVERY_UNITS
 
 #: Enqueues and settles one chunk may cause before the loop gets its turn; about a millisecond.
 CHUNK_UNITS = 2048
@@ -62,8 +60,6 @@ METHOD_UNITS = 64
 ARGUMENT_SHIFT = 4
 #: Exclusive queues removed per turn of the loop when their connection ends.
 EXCLUSIVE_SLICE = 200
-#: Deliveries per turn of the loop while a method waits for them.
-DUE_SLICE = 512
 
 # C integers where compiled (see machine.pxd).
 _CHUNK_UNITS = 2048
@@ -472,36 +468,33 @@ class Machine:
         if isinstance(method, methods.ChannelOpen):
             raise ChannelError("second 'channel.open' seen")
         self.units += METHOD_UNITS + (len(payload) >> ARGUMENT_SHIFT)
-        if isinstance(method, methods.ChannelClose):
-            self._leave_channel(channel)
-            self.in_slices(partial(self._forget_channel, number, channel))
-            return
-        check_texts(method)
-        queue = queue_due(channel, method)
-        if queue is None or self._delivers(queue):
-            channel.receive(method)
-
-    def _delivers(self, queue: QueueHandle) -> bool:
-        """Let ``queue`` deliver what is due; False if that takes more turns: the frame is then handled
-        again.
-        """
+        is_close = isinstance(method, methods.ChannelClose)
+        if not is_close:
+            check_texts(method)
         if self.delivered:
             self.delivered = False
+        else:
+            due = due_before(channel, method)
+            if due is not None and not self._deliver(due):
+                return
+        if is_close:
+            self._leave_channel(channel)
+            self.in_slices(partial(self._forget_channel, number, channel))
+        else:
+            channel.receive(method)
+
+    def _deliver(self, due: Due) -> bool:
+        """Let queues deliver what is due; False when that takes more turns: then the frame comes again."""
+        if self._deliver_some(due):
+            self.delivered = False
             return True
-        done = queue.deliver_due(DUE_SLICE)
-        self.units += done
-        if done < DUE_SLICE:
-            return True
-        # Only the messages there now: otherwise other publishers could keep the method waiting for ever.
-        self.in_slices(partial(self._deliver_rest, queue, [queue.message_count() * REDELIVERY_UNITS]))
+        self.in_slices(partial(self._deliver_some, due))
         self.again = True
         return False
 
-    def _deliver_rest(self, queue: QueueHandle, left: list[int]) -> bool:
-        done = queue.deliver_due(DUE_SLICE)
-        self.units += done
-        left[0] -= done
-        self.delivered = done < DUE_SLICE or left[0] <= 0
+    def _deliver_some(self, due: Due) -> bool:
+        self.delivered = due.go_on()
+        self.units += due.spent
         return self.delivered
 
     def _closing_channel(self, kind: int, number: int, channel: Channel) -> None:

@@ -87,6 +87,82 @@ def test_consumer_of_another_connection() -> None:
     assert len(consumer.take()) == 2
 
 
+def behind(node: SimNode, client: Client, *sent: m.Method) -> list[Any]:
+    """Publish "new" to ``q`` and send methods behind it, in one write; methods and bodies that come."""
+    frames = publish_frames(1, m.BasicPublish("", "q"), TRANSIENT, b"new")
+    client.feed(b"".join([*frames, *[m.frame(1, method) for method in sent]]))
+    node.settle()
+    return [received.body.decode() or received.method for received in client.take()]
+
+
+@pytest.mark.parametrize("prefetch", [0, 5])
+@pytest.mark.parametrize(
+    "method",
+    [
+        m.BasicNack(2, True, True),
+        m.BasicNack(1, False, True),
+        m.BasicReject(1, True),
+        m.BasicRecover(True),
+        m.BasicRecoverAsync(True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_returned_comes_behind_what_was_published_before(method: m.Method, prefetch: int) -> None:
+    node = SimNode()
+    client = Client(node).open(1)
+    client.declare("q")
+    for number in range(2):
+        client.publish(b"%d" % number, "q")
+        client.call(m.BasicGet("q"), m.BasicGetOk)
+    client.send(m.BasicQos(prefetch_count=prefetch), m.BasicConsume("q", "t"))
+    node.settle()
+    client.take()
+    heard = [each for each in behind(node, client, method) if isinstance(each, str)]
+    single = isinstance(method, m.BasicReject) or method == m.BasicNack(1, False, True)
+    assert heard == (["new", "0"] if single else ["new", "0", "1"])
+
+
+def test_messages_of_a_cancelled_consumer_come_behind_too() -> None:
+    node = SimNode()
+    client = consuming(node)
+    client.publish(b"old", "q")
+    client.send(m.BasicCancel("t"), m.BasicConsume("q", "second"))
+    node.settle()
+    client.take()
+    assert behind(node, client, m.BasicNack(1, False, True)) == ["new", "old"]
+
+
+def test_a_limit_does_not_keep_back_what_was_published_before() -> None:
+    node = SimNode()
+    client = consuming(node)
+    client.publish(b"old", "q")
+    node.settle()
+    client.take()
+    limit = m.BasicQos(prefetch_count=1, is_global=True)
+    assert behind(node, client, limit) == ["new", m.BasicQosOk()]
+    assert behind(node, client) == []
+
+
+def test_a_channel_gets_what_was_published_before_its_close() -> None:
+    node = SimNode()
+    client = consuming(node)
+    assert behind(node, client, m.ChannelClose(200, "", 0, 0)) == ["new", m.ChannelCloseOk()]
+    queue = node.queue("q")
+    assert (queue.message_count(), queue.unacked_count, len(queue.requeued)) == (1, 0, 1)
+
+
+def test_a_return_alone_is_no_reason_to_deliver_at_once() -> None:
+    """Returns one by one are delivered together, as the content of each is read with that of the next."""
+    node = SimNode()
+    client = consuming(node, durable=True)
+    for number in range(4):
+        client.publish(b"%d" % number, "q", properties=PERSISTENT)
+    node.settle()
+    client.take()
+    client.feed(b"".join(m.frame(1, m.BasicNack(tag, False, True)) for tag in (3, 2, 1)))
+    assert [received.body for received in client.take()] == [b"0", b"1", b"2"]
+
+
 def test_very_many_are_delivered_in_slices_before_the_method() -> None:
     """The method comes when all is delivered, and what is behind it comes after it."""
     node = SimNode()

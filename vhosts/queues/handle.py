@@ -99,6 +99,14 @@ class QueueHandle:
         """
         return 0
 
+    def has_new(self) -> bool:
+        """Whether messages were published that its consumers have not been offered yet."""
+        return False
+
+    def is_returning(self) -> bool:
+        """Whether messages come back in slices (``Queue.begin_return``) and newer ones wait for them."""
+        return False
+
     def settle(self, message: Message, kind: int) -> None:
         """Settle a delivered message: it was acknowledged, or rejected without requeue."""
         raise AssertionError("a queue must take acknowledgements")

@@ -44,6 +44,9 @@ cdef class Queue(QueueHandle):
     cdef public Consumer turn
     cdef public bint exclusive_use
     cdef public bint dirty
+    cdef public unsigned long long pumped_at
+    cdef public long returning
+    cdef public long long return_left
     cdef public object waiting
     cdef public str error
     cdef public str refusing
@@ -66,6 +69,10 @@ cdef class Queue(QueueHandle):
     cdef bint _page(self, Message message) except -1
     cpdef void await_durable(self, Run run)
     cpdef void touch(self)
+    cpdef bint has_new(self)
+    cpdef void begin_return(self)
+    cpdef void end_return(self)
+    cpdef bint is_returning(self)
     @cython.locals(done=Py_ssize_t, parked=int, consumer=Consumer, message=Message)
     cpdef Py_ssize_t pump(self, Py_ssize_t budget) except -1
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1

@@ -12,6 +12,10 @@ offset is below ``cursor``. A message joins the ring only while the backlog is e
 
 Messages are delivered as soon as they are published, also before their log is synced. Publishers are answered
 through ``await_durable`` when the log's high watermark has passed what they published.
+
+A consumer may return a million messages at once, which takes many turns of the loop. Until all of them are
+back, the queue delivers only those that are back, lowest offset first, and nothing of the ring. Otherwise
+other consumers would get newer messages before the older ones that are still on their way.
 """
 
 from __future__ import annotations
@@ -84,10 +88,13 @@ class Queue(QueueHandle):
         "open_pager",
         "pager",
         "publish_total",
+        "pumped_at",
         "redeliver_total",
         "refusing",
         "requeued",
         "reread",
+        "return_left",
+        "returning",
         "ring",
         "ring_bytes",
         "ring_count",
@@ -139,6 +146,11 @@ class Queue(QueueHandle):
         #: Whether the only consumer is an exclusive one.
         self.exclusive_use = False
         self.dirty = False
+        #: ``publish_total`` when consumers were last offered all there was.
+        self.pumped_at = 0
+        #: Returns in slices that go on, and how many messages they may bring while newer ones wait.
+        self.returning = 0
+        self.return_left = 0
         self.waiting: deque[tuple[int, Run]] = deque()
         #: Why the queue has failed, or "".
         self.error = ""
@@ -385,11 +397,35 @@ class Queue(QueueHandle):
                     message.content = None
                 elif self.budget.used >= self.budget.limit:
                     self.put_aside(message)
+        if done < budget:
+            self.pumped_at = self.publish_total
         return done
 
     def deliver_due(self, budget: int) -> int:
         # Only a queue on the agenda has anything due. It stays on the agenda, which costs next to nothing.
         return self.pump(budget) if self.dirty else 0
+
+    def has_new(self) -> bool:
+        return self.dirty and self.publish_total != self.pumped_at
+
+    def begin_return(self) -> None:
+        """Messages come back in slices from now on, lowest first; ``end_return`` must follow.
+
+        Meanwhile only those are delivered that are back: newer ones wait, but for no more than as many as are
+        unacknowledged now, or clients that never cease to return messages could hold up all the others.
+        """
+        if self.returning == 0:
+            self.return_left = self.unacked_count
+        self.returning += 1
+
+    def end_return(self) -> None:
+        """All of them are back."""
+        self.returning -= 1
+        if self.returning == 0 and len(self.consumers) > 0:
+            self.touch()
+
+    def is_returning(self) -> bool:
+        return self.returning > 0 and self.return_left > 0
 
     def put_aside(self, message: Message) -> None:
         """Move the content of a delivered transient message to disk if memory is short."""
@@ -421,6 +457,8 @@ class Queue(QueueHandle):
         """The ready message with the lowest offset, with its content; None when there is none."""
         if len(self.requeued) > 0:
             return self._pop_requeued()
+        if self.returning > 0 and self.return_left > 0:
+            return None
         if self.ring_count == 0:
             if self.backlog == 0:
                 return None
@@ -561,6 +599,7 @@ class Queue(QueueHandle):
     def requeue(self, message: Message) -> None:
         """Return a delivered message to its place and mark it as redelivered."""
         self.unacked_count -= 1
+        self.return_left -= 1
         if self.deleted:
             if not message.flags & _LOGGED:
                 self.budget.used -= self._charged(message)

@@ -1,0 +1,161 @@
+"""A return of very many messages takes many turns; it must look as if it took one, as in RabbitMQ.
+
+Between its slices other consumers may be ready, and the queue may have newer messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_router.channel.delivery import RETURN_SLICE
+from amqp_router.protocol import methods as m
+from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
+
+COUNT = 4 * RETURN_SLICE
+#: Ways to return all that channel 1 has.
+RETURNS = {
+    "nack": [m.BasicNack(COUNT, True, True)],
+    "recover": [m.BasicRecover(True)],
+    "close": [m.ChannelClose(200, "", 0, 0)],
+    "end": [],
+}
+
+
+def publish(client: Client, count: int, first: int = 0, *, durable: bool = False, queue: str = "q") -> None:
+    properties = PERSISTENT if durable else TRANSIENT
+    client.feed(
+        b"".join(
+            frame
+            for number in range(first, first + count)
+            for frame in publish_frames(2, m.BasicPublish("", queue), properties, b"%d" % number)
+        )
+    )
+
+
+def holding(node: SimNode, *, durable: bool = False, newer: int = 0) -> Client:
+    """A client with ``COUNT`` messages of ``q`` unacknowledged on channel 1, and ``newer`` ones ready."""
+    client = Client(node).open(1, 2)
+    client.declare("q", durable=durable)
+    client.send(m.BasicConsume("q", "t"))
+    publish(client, COUNT, durable=durable)
+    node.settle()
+    client.send(m.BasicCancel("t"))
+    publish(client, newer, COUNT, durable=durable)
+    node.settle()
+    client.take()
+    return client
+
+
+def bodies(client: Client) -> list[int]:
+    return [int(received.body) for received in client.take() if received.body]
+
+
+@pytest.mark.parametrize("way", list(RETURNS))
+@pytest.mark.parametrize("durable", [False, True])
+def test_consumer_that_waits_gets_them_in_order(durable: bool, way: str) -> None:
+    node = SimNode()
+    client = holding(node, durable=durable)
+    other = Client(node).open(1, 2)
+    other.send(m.BasicConsume("q", "u"))
+    if way == "end":
+        client.drop()
+    else:
+        client.send(*RETURNS[way])
+    heard = []
+    later = 0
+    while node.ready:
+        publish(other, 3, COUNT + later, durable=durable)
+        later += 3
+        node.turn()
+        heard += bodies(other)
+    node.settle()
+    heard += bodies(other)
+    assert later >= 6
+    assert heard == list(range(COUNT + later))
+    assert not node.queue("q").returning
+
+
+def test_newer_ones_wait_and_older_ones_do_not() -> None:
+    """Each turn brings what it has returned."""
+    node = SimNode()
+    client = holding(node, newer=10)
+    other = Client(node).open(1)
+    client.feed(m.frame(1, m.BasicNack(COUNT, True, True)) + m.frame(1, m.BasicConsume("q", "u")))
+    other.send(m.BasicConsume("q", "v"))
+    turns = 0
+    got: list[int] = []
+    while node.ready:
+        node.turn()
+        turns += 1
+        got += bodies(other)
+        if turns == 2:
+            assert got
+            assert max(got) < COUNT
+    assert turns < COUNT // RETURN_SLICE + 8
+    assert sorted(got + bodies(client)) == list(range(COUNT + 10))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [m.BasicGet("q"), m.QueuePurge("q"), m.QueueDeclare("q", passive=True), m.QueueDelete("q")],
+    ids=lambda method: type(method).__name__,
+)
+def test_methods_of_others_see_none_or_all(method: m.Method) -> None:
+    node = SimNode()
+    client = holding(node, newer=1)
+    other = Client(node).open(1)
+    client.feed(m.frame(1, m.BasicNack(COUNT, True, True)))
+    other.feed(m.frame(1, method))
+    node.settle()
+    (received,) = other.take()
+    answer: Any = received.method
+    if isinstance(answer, m.BasicGetOk):
+        assert (received.body, answer.message_count) == (b"0", COUNT)
+    else:
+        assert answer.message_count == COUNT + 1
+
+
+def test_clients_that_never_cease_to_return() -> None:
+    """They hold up newer messages for no more than was unacknowledged when they began."""
+    node = SimNode()
+    clients = [holding(node)]
+    queue = node.queue("q")
+    second = Client(node).open(1, 2)
+    second.send(m.BasicConsume("q", "t"))
+    publish(second, COUNT, COUNT)
+    node.settle()
+    second.send(m.BasicCancel("t"))
+    clients.append(second)
+    for client in clients:
+        client.take()
+    publish(second, 1, 2 * COUNT)
+    reader = Client(node).open(1)
+    reader.send(m.BasicConsume("q", "r"))
+    queue.begin_return()  # as of another return that goes on and on
+    for client in clients:
+        client.send(m.BasicNack(0, True, True))
+    node.settle()
+    assert 2 * COUNT in bodies(reader) or not queue.is_returning()
+    assert queue.message_count() == 0
+    assert reader.machine.channels[1].delivery.outstanding == 2 * COUNT + 1
+    queue.end_return()
+    assert not queue.returning
+
+
+def test_a_queue_is_let_go_when_its_messages_are_back() -> None:
+    """Also if the channel that returns them had messages of many queues."""
+    node = SimNode()
+    client = Client(node).open(1, 2)
+    queues = [client.declare(f"q{number}") for number in range(RETURN_SLICE + 50)]
+    for queue in queues:
+        client.send(m.BasicConsume(queue.name, nowait=True))
+    for queue in queues:
+        publish(client, 3, queue=queue.name)
+    node.settle()
+    client.send(m.BasicRecover(True))
+    node.settle()
+    assert not any(queue.returning for queue in queues)
+    assert not client.machine.channels[1].delivery.returning
+    assert client.machine.channels[1].delivery.outstanding == 3 * len(queues)
