@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from admin_ui import body
 from admin_ui.endpoints import Call
 from admin_ui.replies import ApiError, Done, bad_request, not_authorised
+from amqp_router.channel.due import Due
 from amqp_router.protocol.errors import (
     AccessRefused,
     AMQPError,
@@ -27,6 +28,7 @@ from amqp_router.protocol.errors import (
 )
 from amqp_router.protocol.fields import Field, Table, encode_table
 from vhosts.ports import Permissions
+from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
 
 T = TypeVar("T")
@@ -229,6 +231,17 @@ async def change(call: Call, act: Callable[[], tuple[T, int]]) -> T:
     result, rev = outcome[0]
     await _stored(call, rev)
     return result
+
+
+async def delivered(call: Call, queue: QueueHandle) -> None:
+    """Let ``queue`` deliver what was published before, as for a method of AMQP that looks into a queue."""
+    due = Due((queue,), whole=True)
+    done: list[bool] = []
+    while True:
+        call.state.broker.enter(lambda: done.append(due.go_on()))
+        if done[-1]:
+            return
+        await asyncio.sleep(0)
 
 
 def refusal(error: AMQPError) -> ApiError:

@@ -9,7 +9,18 @@ from admin_ui.documents import queues
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
 from admin_ui.replies import Done, bad_request, not_found
-from admin_ui.writing import DELETED, arguments, boolean, caller, change, created, flag, new_name, read_object
+from admin_ui.writing import (
+    DELETED,
+    arguments,
+    boolean,
+    caller,
+    change,
+    created,
+    delivered,
+    flag,
+    new_name,
+    read_object,
+)
 from amqp_router.metrics import QUEUE
 from vhosts import declarations
 
@@ -100,6 +111,8 @@ async def delete(call: Call) -> Done:
     """Delete the queue; with ``if-empty=true`` or ``if-unused=true`` only if it is so."""
     if_empty, if_unused = flag(call, "if-empty"), flag(call, "if-unused")
     who, name = caller(call), _existing(call)
+    if if_empty:
+        await delivered(call, who.vhost.queues[name])
     await change(call, lambda: declarations.delete_queue(who, name, if_unused=if_unused, if_empty=if_empty))
     return DELETED
 
@@ -107,6 +120,7 @@ async def delete(call: Call) -> Done:
 async def purge(call: Call) -> Done:
     """Remove the messages that are ready in the queue."""
     who, name = caller(call), _existing(call)
+    await delivered(call, who.vhost.queues[name])
     await change(call, lambda: (declarations.purge_queue(who, name), 0))
     return DELETED
 

@@ -111,6 +111,7 @@ class Channel:
         self.publishing.out = self.out
         self.publishing.inflow = inflow
         self.publishing.open_runs = open_runs
+        self.publishing.listener = self
         self.vhost.counters.channel_created += 1
 
     # -- methods ------------------------------------------------------------------------------------
@@ -290,7 +291,7 @@ class Channel:
         delivery = self.delivery
         spent += delivery.requeue_some(delivery.next_tag - 1, limit - spent)
         if spent < limit:
-            delivery.listener = None  # breaks the reference cycle of the two
+            delivery.listener = self.publishing.listener = None  # breaks reference cycles
         return spent
 
 

@@ -13,6 +13,7 @@ from vhosts.queues.handle cimport QueueHandle, Run
 
 cdef unsigned char _PERSISTENT
 cdef unsigned char _MANDATORY
+cdef Py_ssize_t _SPREAD_SLICE
 cdef int _ANSWER_SHIFT
 cdef unsigned int _NOTED_PERSISTENT
 cdef unsigned int _NOTED_MANDATORY
@@ -36,6 +37,18 @@ cdef class Inflow:
     cpdef void remove(self, long long size)
 
 
+cdef class Spread:
+    cdef public Publishing publishing
+    cdef public Route route
+    cdef public Message message
+    cdef public unsigned int flags
+    cdef public Py_ssize_t position
+    cdef public bint taken
+    cdef public Run run
+    @cython.locals(queues=list, end=Py_ssize_t, run=Run, index=Py_ssize_t, queue=QueueHandle)
+    cpdef bint go_on(self) except -1
+
+
 cdef class Publishing:
     cdef public unsigned int number
     cdef public RouteCache cache
@@ -45,6 +58,7 @@ cdef class Publishing:
     cdef public Inflow inflow
     cdef public Confirms confirms
     cdef public bint confirming
+    cdef public object listener
     cdef public unsigned long long next_sequence
     cdef public bytes last_args
     cdef public Route last_route
@@ -57,9 +71,14 @@ cdef class Publishing:
     cdef public unsigned long long drop_total
     @cython.locals(route=Route, units=Py_ssize_t, message=Message, flags="unsigned int")
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
-    @cython.locals(persistent=bint, size="long long", taken=bint, units=Py_ssize_t, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t,
-                   entry=RouteEntry, inner=Py_ssize_t)
+    @cython.locals(persistent=bint, size="long long", taken=bint, units=Py_ssize_t, queue=QueueHandle, queues=list, count=Py_ssize_t, index=Py_ssize_t)
     cdef Py_ssize_t _distribute(self, Route route, Message message, unsigned int flags) except -1
+    @cython.locals(entry=RouteEntry)
+    cdef int _note(self, Route route, long long size, Py_ssize_t count, unsigned int flags) except -1
+    @cython.locals(spread=Spread, run=Run)
+    cdef Py_ssize_t _spread(self, Route route, Message message, unsigned int flags) except -1
+    @cython.locals(message=Message, flags="unsigned int", run=Run)
+    cpdef spread_done(self, Spread spread)
     @cython.locals(original=Message, message=Message)
     cdef Py_ssize_t _publish_without_bcc(self, Route route, object content, ContentScan scan, unsigned int flags) except -1
     @cython.locals(run=Run)

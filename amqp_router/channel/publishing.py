@@ -23,9 +23,13 @@ from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.exchanges.walk import Walk
 from vhosts.queues.handle import QueueHandle, Run
 
+#: Queues that get a message in one turn of the event loop; some two milliseconds if they are durable.
+SPREAD_SLICE = 2048
+
 # C integers where compiled (see publishing.pxd).
 _PERSISTENT = 1
 _MANDATORY = 1
+_SPREAD_SLICE = SPREAD_SLICE
 _ANSWER_SHIFT = ANSWER_SHIFT
 # Flags of a record in the routing log (persistence/log/FORMAT.md).
 _NOTED_PERSISTENT = 1
@@ -73,6 +77,48 @@ class Inflow:
                 self.resume()
 
 
+class Spread:
+    """A message on its way to very many queues, some in each turn of the event loop.
+
+    Its publisher's later frames wait meanwhile. Others may publish to the same queues between two slices, or
+    delete queues.
+    """
+
+    __slots__ = ("flags", "message", "position", "publishing", "route", "run", "taken")
+
+    def __init__(self) -> None:
+        self.publishing: Publishing
+        self.route: Route
+        self.message: Message
+        #: Those of the publish in the routing log.
+        self.flags = 0
+        #: How many of the route's queues have had their turn.
+        self.position = 0
+        #: Whether none has refused the message.
+        self.taken = True
+        #: Waits for the logs; None if the message waits for none.
+        self.run: Run | None = None
+
+    def go_on(self) -> bool:
+        """A step of ``listener.in_slices``: the next slice; True at the end."""
+        queues = self.route.queues
+        end = min(self.position + _SPREAD_SLICE, len(queues))
+        run = self.run
+        for index in range(self.position, end):
+            queue = queues[index]
+            if queue.deleted:
+                continue
+            if not queue.publish(self.message.copy()):
+                self.taken = False
+            elif run is not None and queue.durable:
+                queue.await_durable(run)
+        self.position = end
+        if end < len(queues):
+            return False
+        self.publishing.spread_done(self)
+        return True
+
+
 class Publishing:
     """Publishes of one channel."""
 
@@ -84,6 +130,7 @@ class Publishing:
         "inflow",
         "last_args",
         "last_route",
+        "listener",
         "next_sequence",
         "number",
         "on_return",
@@ -110,6 +157,8 @@ class Publishing:
         #: None unless ``confirming``.
         self.confirms: Any = None
         self.confirming = False
+        #: The channel; gets what is too much for one turn.
+        self.listener: Any = None
         self.next_sequence = 1
         self.last_args = b""
         self.last_route: Route | None = None
@@ -187,6 +236,8 @@ class Publishing:
         else:
             queues = route.queues
             count = len(queues)
+            if count > _SPREAD_SLICE:
+                return self._spread(route, message, flags)
             for index in range(count):
                 queue = queues[index]
                 if not queue.publish(message if index == count - 1 else message.copy()):
@@ -201,23 +252,11 @@ class Publishing:
                     units = message.size() >> _ANSWER_SHIFT
                 else:
                     self.drop_total += 1
-        route.counters.publish_in += 1
-        route.counters.publish_out += count
-        inner = len(route.inner)
-        if inner > 0:
-            _count_inner(route)
-        entry = route.entry
-        if entry is None:
-            entry = self.table.default_entry(route)
-        if entry is not None:
-            if persistent:
-                flags |= _NOTED_PERSISTENT
-            if self.confirming:
-                flags |= _NOTED_CONFIRMED
-            if not taken:
-                flags |= _NOTED_REFUSED
-            if entry.recorder.note(entry, size, flags):
-                entry.recorder.backlog.hold(self.inflow)
+        if persistent:
+            flags |= _NOTED_PERSISTENT
+        if not taken:
+            flags |= _NOTED_REFUSED
+        self._note(route, size, count, flags)
         if (
             persistent
             and taken
@@ -229,8 +268,65 @@ class Publishing:
                 self.close_run()
             self.confirms.settle(self.next_sequence, self.next_sequence, not taken)
             self.next_sequence += 1
-        count += (inner >> 4) + units
+        count += (len(route.inner) >> 4) + units
         return count if count > 0 else 1
+
+    def _note(self, route: Route, size: int, count: int, flags: int) -> int:
+        """Count a message that went to ``count`` queues, and write it into the routing log."""
+        route.counters.publish_in += 1
+        route.counters.publish_out += count
+        if len(route.inner) > 0:
+            _count_inner(route)
+        entry = route.entry
+        if entry is None:
+            entry = self.table.default_entry(route)
+        if entry is not None:
+            if self.confirming:
+                flags |= _NOTED_CONFIRMED
+            if entry.recorder.note(entry, size, flags):
+                entry.recorder.backlog.hold(self.inflow)
+        return 0
+
+    def _spread(self, route: Route, message: Message, flags: int) -> int:
+        """Give the message to very many queues in slices; returns the cost of the first one, done now."""
+        self.close_run()
+        spread = Spread()
+        spread.publishing = self
+        spread.route = route
+        spread.message = message
+        spread.flags = flags
+        if message.flags & _PERSISTENT and (
+            len(route.durable_queues) > 0 or (route.waits_for > 0 and self.confirming)
+        ):
+            run = Run()
+            run.listener = self
+            run.first = self.next_sequence if self.confirming else 0
+            run.last = self.next_sequence
+            run.bytes = message.body_size
+            run.remaining = 1
+            if route.waits_for > 0 and run.first > 0 and not self.table.unstored.hold(run, route.waits_for):
+                route.waits_for = 0
+            self.inflow.add(message.body_size)
+            spread.run = run
+        self.listener.in_slices(spread.go_on)
+        return _SPREAD_SLICE
+
+    def spread_done(self, spread: Spread) -> None:
+        """All queues have the message of ``spread``, or have refused it."""
+        message = spread.message
+        flags = spread.flags
+        if message.flags & _PERSISTENT:
+            flags |= _NOTED_PERSISTENT
+        if not spread.taken:
+            flags |= _NOTED_REFUSED
+        self._note(spread.route, message.body_size, len(spread.route.queues), flags)
+        run = spread.run
+        if run is not None:
+            run.settled(not spread.taken)
+        elif self.confirming:
+            self.confirms.settle(self.next_sequence, self.next_sequence, not spread.taken)
+        if self.confirming:
+            self.next_sequence += 1
 
     def _publish_without_bcc(self, route: Route, content: Any, scan: ContentScan, flags: int) -> int:
         """The header BCC must not be delivered: build the message's frames without it."""

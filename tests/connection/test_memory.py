@@ -9,6 +9,7 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import PreconditionFailed
 from tests.connection.test_transport import opened
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
+from vhosts.queues.queue import SPILL_UNITS
 
 MIB = 1 << 20
 
@@ -258,3 +259,21 @@ def test_account_of_messages_put_aside_comes_back(end: str) -> None:
         client.send(m.BasicNack(0, True, True), m.QueuePurge("q"))
     node.settle()
     assert (queue.message_count(), queue.unacked_count, node.budget.used) == (0, 0, 0)
+
+
+def test_a_delivery_that_goes_to_disk_costs_more_of_a_turn() -> None:
+    node = SimNode(memory_bytes=1)
+    client = Client(node).open(1)
+    queue = client.declare("q")
+    node.budget.limit = MIB
+    for _ in range(100):
+        client.publish(b"x" * 100, "q")
+    client.send(m.BasicQos(prefetch_count=1), m.BasicConsume("q", "c"))
+    node.quiet()
+    assert queue.unacked_count == 1
+    node.budget.limit = 1
+    client.machine.channels[1].consumers["c"].credit = 1000
+    queue.turn = None
+    client.machine.channels[1].consumers["c"].wake()
+    assert queue.pump(50 * SPILL_UNITS) == 50 * SPILL_UNITS
+    assert queue.unacked_count == 51

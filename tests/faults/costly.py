@@ -45,6 +45,58 @@ def many_consumers(place: Place, seconds: float) -> Outcome:
     return Outcome(rounds * 2 * place.of(30_000), 0)
 
 
+def many_deleted(place: Place, seconds: float) -> Outcome:
+    """A queue with 30,000 consumers of two connections is deleted."""
+    begun = time.monotonic()
+    rounds, count = 0, place.of(15_000)
+    while not rounds or time.monotonic() - begun < seconds:
+        rounds += 1
+        both = [connect(place), connect(place)]
+        both[0].ok(1, "queue.declare", queue="deleted")
+        for wire in both:
+            wire.socket.settimeout(SETUP_S)
+            wire.send_bytes(
+                b"".join(
+                    method("basic.consume", queue="deleted", tag=str(number), nowait=True)
+                    for number in range(count)
+                )
+            )
+            if not answers(wire, SETUP_S):
+                return Outcome(0, 0, "the consumers were not taken")
+        both[0].send(1, "queue.delete", queue="deleted")
+        heard = [len(wire.receive_named("basic.cancel", count)) for wire in both]
+        if heard != [count, count]:
+            return Outcome(0, 0, f"{heard} consumers heard that the queue is gone")
+        drop(*both)
+    return Outcome(rounds * 2 * count, 0)
+
+
+def wide_fanout(place: Place, seconds: float) -> Outcome:
+    """Publishes to a fanout exchange with 100,000 queues."""
+    begun = time.monotonic()
+    wire = connect(place)
+    wire.socket.settimeout(SETUP_S)
+    count = place.of(100_000)
+    wire.ok(1, "exchange.declare", exchange="wide", type="fanout")
+    for start in range(0, count, 1000):
+        names = [f"wide-{number}" for number in range(start, min(start + 1000, count))]
+        wire.send_bytes(
+            b"".join(
+                method("queue.declare", queue=name, exclusive=True, nowait=True)
+                + method("queue.bind", queue=name, exchange="wide", nowait=True)
+                for name in names
+            )
+        )
+    problem = "" if answers(wire, SETUP_S) else "the queues were not made"
+    published = 0
+    while not problem and (not published or time.monotonic() - begun < seconds):
+        wire.send_bytes(encode_publish(1, "wide", "", b"x"))
+        published += 1
+        problem = "" if answers(wire, SETUP_S) else "publishing stopped"
+    forget(place, wire, "wide")
+    return Outcome(published, 0, problem)
+
+
 def topic_misses(place: Place, seconds: float) -> Outcome:
     """2,048 bindings of '#', eleven words 'a' or '*', and 'z'; keys of 115 words, each another."""
     begun = time.monotonic()
@@ -235,6 +287,8 @@ def durable_delete(place: Place, seconds: float) -> Outcome:
 
 COSTLY: dict[str, CaseLoad] = {
     "B1 30,000 consumers go": many_consumers,
+    "B1 its queue is deleted": many_deleted,
+    "B1 fanout to 100,000 queues": wide_fanout,
     "B2 topic patterns that miss": topic_misses,
     "B3 100,000 headers bindings": header_bindings,
     "B4 global qos, a million unacked": global_qos,

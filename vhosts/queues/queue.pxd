@@ -16,6 +16,7 @@ cdef unsigned char _SPILLED
 cdef int _ACK
 cdef int _RETURN
 cdef int _REDELIVERY_EXTRA
+cdef int _SPILL_EXTRA
 cdef int _PARKED_PER_UNIT
 cdef long long _OVERHEAD
 

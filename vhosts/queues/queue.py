@@ -37,6 +37,8 @@ WINDOW_MESSAGES = 4096
 WINDOW_BYTES = 8 << 20
 #: Cost of a redelivery in units of ``Queue.pump``. It is higher because each one is found and read alone.
 REDELIVERY_UNITS = 3
+#: Cost of a delivery whose content is written to a file because memory is short: a call of the system.
+SPILL_UNITS = 3
 PARKED_PER_UNIT = 16
 #: Consumers that hear in one turn of the loop that their queue is gone; some 2.5 µs each.
 CANCEL_SLICE = 500
@@ -51,6 +53,7 @@ _SPILLED = 8
 _ACK = 1
 _RETURN = 6
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
+_SPILL_EXTRA = SPILL_UNITS - 1
 _PARKED_PER_UNIT = PARKED_PER_UNIT
 _OVERHEAD = 160  # bytes of the objects around a message's content, for the memory budget
 
@@ -360,8 +363,9 @@ class Queue(QueueHandle):
     def pump(self, budget: int) -> int:
         """Deliver to consumers in turn until ``budget`` units are used; returns the number of units used.
 
-        A message costs one unit, a redelivered one ``REDELIVERY_UNITS``. ``PARKED_PER_UNIT`` consumers that
-        are not ready cost one. If the result is ``budget`` or more, there may be more to do.
+        A message costs one unit, redelivered ``REDELIVERY_UNITS``, moved to disk ``SPILL_UNITS``.
+        ``PARKED_PER_UNIT`` consumers that are not ready cost one. If the result is ``budget`` or more, there
+        may be more to do.
         """
         done = 0
         parked = 0
@@ -397,6 +401,8 @@ class Queue(QueueHandle):
                     message.content = None
                 elif self.budget.used >= self.budget.limit:
                     self.put_aside(message)
+                    if message.flags & _SPILLED:
+                        done += _SPILL_EXTRA
         if done < budget:
             self.pumped_at = self.publish_total
         return done

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amqp_router.protocol.message import SPILLED
 from persistence.options import LogOptions
 from tests.nodes import SimNode
-from tests.vhosts.queues.local import Sink, drained, message, numbers, reached, text_of
-from vhosts.queues.queue import Queue
+from tests.vhosts.queues.local import Sink, drained, message, numbers, text_of
+from vhosts.queues.queue import REDELIVERY_UNITS, SPILL_UNITS, Queue
 
 OPTIONS = LogOptions(batch_bytes_max=600, segment_bytes_max=3000, read_bytes=500)
 
@@ -213,10 +214,19 @@ def test_any_course_under_a_tiny_budget(
                 ready.append(serial)
                 serial += 1
         elif step == "pump" and queue.consumers:
-            count, units = reached(ready, returned, number, sink.credit)
-            before = len(sink.got)
-            assert queue.pump(number) == units
+            before, credit = len(sink.got), sink.credit
+            units = queue.pump(number)
+            count = len(sink.got) - before
             assert sink.got[before:] == numbers(*ready[:count])
+            costs = [
+                1
+                + (each in returned) * (REDELIVERY_UNITS - 1)
+                + bool(sent.flags & SPILLED) * (SPILL_UNITS - 1)
+                for each, sent in zip(ready[:count], sink.messages[len(sink.messages) - count :], strict=True)
+            ]
+            assert units == sum(costs)
+            assert sum(costs[:-1]) < number
+            assert units >= number or count == min(credit, len(ready))
             for each, text in zip(sink.messages[len(sink.messages) - count :], ready[:count], strict=True):
                 texts[each.offset] = text
             del ready[:count]
