@@ -1,9 +1,9 @@
 """Turns functions into paths of the API.
 
-A handler gets a `Call` and returns the content of the reply's JSON: a document, or `Rows` for a list that may
-be filtered, sorted, paged and cut to columns; one that changes something may return `Done`. It may be a
-coroutine. This module does the rest, and checks in RabbitMQ's order: the method (405), the login (401), the
-accepted content types (406), then the object (404).
+A handler gets a `Call` and returns the content of the reply's JSON: a document, or `Rows` for a list that can
+be filtered, sorted, paged and reduced to columns. A handler that changes something may return `Done`.
+Handlers may be coroutines. This module does the rest. It checks in RabbitMQ's order: the method (405), the
+login (401), the accepted content types (406), then the object (404).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Endpoint:
     put: Handler | None = None
     post: Handler | None = None
     delete: Handler | None = None
-    #: What the caller needs one of for PUT, POST and DELETE.
+    #: For PUT, POST and DELETE the caller needs one of these tags.
     write_tags: frozenset[str] = MANAGEMENT
 
     @property

@@ -35,15 +35,16 @@ T = TypeVar("T")
 
 #: Octets of a body.
 BODY_BYTES_MAX = 1 << 20
-#: Larger bodies are read a few at a time (octets): a body that is coming is held whole.
+#: Larger bodies (octets) are read only a few at a time, because an arriving body is held in memory as a
+#: whole.
 SMALL_BODY_BYTES = 16 << 10
-#: Seconds between two looks whether the definition store still works.
+#: Seconds between two checks whether the definition store still works.
 LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who declares over HTTP; it owns no exclusive queue. See ``vhosts.declarations.Caller``."""
+    """A caller who declares over HTTP and owns no exclusive queue. See ``vhosts.declarations.Caller``."""
 
     vhost: VirtualHost
     permissions: Permissions
@@ -69,10 +70,10 @@ def caller(call: Call) -> Caller:
 
 
 def new_name(call: Call, part: str) -> str:
-    """The name in the path of what is declared.
+    """The name of the declared object in the path.
 
     Raises:
-        ApiError: AMQP's names are no longer than 255 octets (400).
+        ApiError: it is longer than AMQP's 255 octets (400).
     """
     name = call.part(part)
     octets(f"the name of the {part}", name)
@@ -83,10 +84,10 @@ def new_name(call: Call, part: str) -> str:
 
 
 async def read_object(call: Call, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
-    """The body, which is a JSON object; none is an empty one. The content type does not matter.
+    """The body, which is a JSON object; a missing body counts as an empty one. The content type is ignored.
 
     Raises:
-        ApiError: it is none (400), too large (413), or did not come in time (408).
+        ApiError: it is not an object (400), too large (413), or does not arrive in time (408).
     """
     length = call.request.content_length
     if length is not None and length <= SMALL_BODY_BYTES:
@@ -106,7 +107,7 @@ async def read_object(call: Call, bytes_max: int = BODY_BYTES_MAX) -> dict[str, 
 
 
 def boolean(content: dict[str, Any], name: str, default: bool = False) -> bool:
-    """A truth value; the strings "true" and "false" are some, as rabbitmqadmin sends them.
+    """A boolean, or one of the strings "true" and "false", which rabbitmqadmin sends.
 
     Raises:
         ApiError: it is something else (400).
@@ -136,7 +137,7 @@ def octets(name: str, found: str) -> bytes:
     """The octets of a name or key.
 
     Raises:
-        ApiError: they are more than 255, or half of a character (400).
+        ApiError: they are more than 255, or have half of a surrogate pair (400).
     """
     try:
         data = found.encode()
@@ -151,7 +152,7 @@ def arguments(content: dict[str, Any]) -> Table:
     """The arguments as an AMQP table: integers are signed 64-bit ones, other numbers doubles.
 
     Raises:
-        ApiError: they are no object, or have what AMQP's tables do not (400).
+        ApiError: they are not an object, or have a value that AMQP tables cannot have (400).
     """
     found = content.get("arguments", {})
     if found == []:  # what some clients make of an empty table
@@ -170,7 +171,7 @@ def table(found: dict[str, Any]) -> Table:
     """A JSON object as an AMQP table.
 
     Raises:
-        ApiError: it has what such tables do not (400).
+        ApiError: it has a value that such tables cannot have (400).
     """
     return {_name(name): _field(value) for name, value in found.items()}
 
@@ -202,7 +203,7 @@ def _field(value: Any) -> Field:
 
 
 def flag(call: Call, name: str) -> bool:
-    """A truth value of the query string, no by default.
+    """A boolean of the query string, false by default.
 
     Raises:
         ApiError: it is neither ``true`` nor ``false`` (400).
@@ -245,7 +246,7 @@ async def delivered(call: Call, queue: QueueHandle) -> None:
 
 
 def refusal(error: AMQPError) -> ApiError:
-    """How RabbitMQ's API tells of an error of AMQP in a declaration."""
+    """The reply of RabbitMQ's API for an AMQP error of a declaration."""
     if isinstance(error, AccessRefused):
         return not_authorised("Access refused.")
     if isinstance(error, NotFound):
@@ -284,7 +285,7 @@ async def _stored(call: Call, rev: int) -> None:
 
 
 def created(made: bool) -> Done:
-    """What answers PUT: 201 if the object is new, 204 if it was there."""
+    """The answer to PUT: 201 if the object is new, 204 if it existed."""
     return Done(201 if made else 204)
 
 

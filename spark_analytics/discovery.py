@@ -200,7 +200,7 @@ def read_stamp(directory: str) -> str:
 
     Raises:
         NotADataDirectory, FormatVersionError: it is not a broker's data directory, or has another format
-        version.
+            version.
     """
     advice = "name the folder given to `amqp-router serve --data-dir`"
     if not os.path.isdir(directory):

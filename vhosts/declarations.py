@@ -1,14 +1,14 @@
-"""The one way to declare, delete, bind, unbind and purge, for every kind of caller.
+"""Declare, delete, bind, unbind and purge, for every kind of caller.
 
-An AMQP channel and the HTTP API both come through here, so that both follow the same name rules, ask for the
-same permissions and raise the same errors. What follows from the client's protocol (nowait, an empty queue
-name, the reply) stays with the protocol.
+AMQP channels and the HTTP API both use these functions, so both have the same rules for names, the same
+permissions and the same errors. What belongs to the client's protocol (nowait, an empty queue name, the
+reply) is handled there.
 
 Each function does its work at once and returns the revision of the definitions that the reply waits for, 0
 for none. Errors leave everything as it was.
 
-Source: AMQP 0-9-1, classes exchange (40) and queue (50); RabbitMQ's access control guide, "How permissions
-work" (which operation needs which permission on what).
+Source: AMQP 0-9-1, classes exchange (40) and queue (50); RabbitMQ, "Access Control", for the permission that
+each operation needs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vhosts.vhost import RESERVED_PREFIX, VirtualHost
 
 
 class Caller(Protocol):
-    """Who declares, and where."""
+    """The user who declares, and the virtual host."""
 
     @property
     def vhost(self) -> VirtualHost:
@@ -34,7 +34,7 @@ class Caller(Protocol):
 
     @property
     def permissions(self) -> Permissions:
-        """What the caller's user may do there."""
+        """The permissions of the caller's user there."""
 
     @property
     def connection(self) -> Any:
@@ -55,13 +55,13 @@ def declare_exchange(
     internal: bool = False,
     arguments: Arguments | None = None,
 ) -> int:
-    """Make the exchange, or see that the one there is the same; ``passive`` only that there is one.
+    """Make the exchange, or check that the existing one is the same. ``passive``: only check that it exists.
 
     Raises:
         AccessRefused: no permission, a reserved name, or the default exchange (403).
         NotFound: ``passive``, and there is none (404).
         CommandInvalid: there is no such type (503).
-        PreconditionFailed: the one there differs, or an argument is wrong (406).
+        PreconditionFailed: the existing one differs, or an argument is wrong (406).
     """
     name = stripped(name)
     vhost, permissions = caller.vhost, caller.permissions
@@ -87,7 +87,7 @@ def declare_exchange(
 
 
 def delete_exchange(caller: Caller, name: str, *, if_unused: bool = False) -> int:
-    """Remove the exchange and its bindings; that there is none is fine.
+    """Remove the exchange and its bindings. Nothing happens if it does not exist.
 
     Raises:
         AccessRefused: no permission, or an exchange that every virtual host has (403).
@@ -102,12 +102,12 @@ def delete_exchange(caller: Caller, name: str, *, if_unused: bool = False) -> in
 def bind_exchange(
     caller: Caller, destination: str, source: str, routing_key: str, arguments: Arguments
 ) -> int:
-    """Bind ``destination`` to ``source``; that it is so already is fine.
+    """Bind ``destination`` to ``source``, if it is not bound yet.
 
     Raises:
         AccessRefused: no permission, or one of them is the default exchange (403).
         NotFound: one of them does not exist (404).
-        PreconditionFailed: the source cannot make sense of key or arguments (406).
+        PreconditionFailed: the source cannot use the key or the arguments (406).
     """
     destination, source = _exchange_ends(caller, destination, source)
     return caller.vhost.bind_exchange(destination, source, routing_key, arguments)
@@ -116,7 +116,7 @@ def bind_exchange(
 def unbind_exchange(
     caller: Caller, destination: str, source: str, routing_key: str, arguments: Arguments
 ) -> int:
-    """Undo ``bind_exchange``; that there is no such binding or exchange is fine.
+    """Undo ``bind_exchange``. Nothing happens if the binding or exchange does not exist.
 
     Raises:
         AccessRefused: no permission, or one of them is the default exchange (403).
@@ -138,7 +138,7 @@ def _exchange_ends(caller: Caller, destination: str, source: str) -> tuple[str, 
 
 
 def find_queue(caller: Caller, name: str) -> QueueHandle:
-    """The queue ``name``, as the caller may use it; no permission is needed to see that it is there.
+    """The queue ``name``, if the caller may use it. No permission is needed to learn that it exists.
 
     Raises:
         NotFound: there is none (404).
@@ -156,13 +156,13 @@ def declare_queue(
     auto_delete: bool = False,
     arguments: Arguments | None = None,
 ) -> tuple[QueueHandle, int]:
-    """Make the queue, or see that the one there is the same; an empty name gets one that nobody else has.
+    """Make the queue, or check that the existing one is the same. With an empty name it gets a unique one.
 
     Raises:
         AccessRefused: no permission, or a reserved name (403).
-        ResourceLocked: the one there is exclusive to another connection, or ``exclusive`` differs (405).
-        PreconditionFailed: the one there differs, or an argument is wrong (406).
-        InternalError: the log of the one there is damaged (541).
+        ResourceLocked: the existing one is exclusive to another connection, or ``exclusive`` differs (405).
+        PreconditionFailed: the existing one differs, or an argument is wrong (406).
+        InternalError: the log of the existing one is damaged (541).
     """
     name = stripped(name)
     vhost, permissions = caller.vhost, caller.permissions
@@ -190,14 +190,14 @@ def declare_queue(
 def delete_queue(
     caller: Caller, name: str, *, if_unused: bool = False, if_empty: bool = False
 ) -> tuple[int, int]:
-    """Remove the queue and its bindings; that there is none is fine.
+    """Remove the queue and its bindings. Nothing happens if it does not exist.
 
     Returns how many messages were ready, and the revision.
 
     Raises:
         AccessRefused: no permission (403).
         ResourceLocked: it is exclusive to another connection (405).
-        PreconditionFailed: it is not empty or has consumers, and was to be deleted only if not (406).
+        PreconditionFailed: ``if_empty`` and it is not empty, or ``if_unused`` and it has consumers (406).
     """
     name = stripped(name)
     caller.permissions.check("configure", "queue", name)
@@ -205,7 +205,7 @@ def delete_queue(
 
 
 def purge_queue(caller: Caller, name: str) -> int:
-    """Remove the messages that are ready; returns how many they were.
+    """Remove the ready messages; returns how many there were.
 
     Raises:
         AccessRefused: no permission (403).
@@ -218,20 +218,20 @@ def purge_queue(caller: Caller, name: str) -> int:
 
 
 def bind_queue(caller: Caller, queue: str, exchange: str, routing_key: str, arguments: Arguments) -> int:
-    """Bind ``queue`` to ``exchange``; that it is so already is fine.
+    """Bind ``queue`` to ``exchange``, if it is not bound yet.
 
     Raises:
         AccessRefused: no permission, or the default exchange (403).
         NotFound: one of the two does not exist (404).
         ResourceLocked: the queue is exclusive to another connection (405).
-        PreconditionFailed: the exchange cannot make sense of key or arguments (406).
+        PreconditionFailed: the exchange cannot use the key or the arguments (406).
     """
     queue, exchange = _queue_ends(caller, queue, exchange)
     return caller.vhost.bind_queue(queue, exchange, routing_key, arguments, caller.connection)
 
 
 def unbind_queue(caller: Caller, queue: str, exchange: str, routing_key: str, arguments: Arguments) -> int:
-    """Undo ``bind_queue``; that there is no such binding, queue or exchange is fine.
+    """Undo ``bind_queue``. Nothing happens if the binding, queue or exchange does not exist.
 
     Raises:
         AccessRefused: no permission, or the default exchange (403).
@@ -251,7 +251,7 @@ def _queue_ends(caller: Caller, queue: str, exchange: str) -> tuple[str, str]:
 
 
 def _available(queue: QueueHandle) -> QueueHandle:
-    """``queue``, unless its log is damaged and nobody knows how many messages it has."""
+    """``queue``, unless its log is damaged, so that the number of its messages is unknown."""
     if queue.durable and queue.log is None:
         queue.check_available()
     return queue
@@ -261,7 +261,7 @@ def _available(queue: QueueHandle) -> QueueHandle:
 
 
 def stripped(name: str) -> str:
-    """``name`` without line ends, which RabbitMQ takes out of names, as they come from careless scripts."""
+    """``name`` without line ends. RabbitMQ removes them too; careless scripts send them."""
     return name.replace("\r", "").replace("\n", "")
 
 

@@ -82,7 +82,7 @@ class Unstored:
         self._settle([last for last in self._waiting if last <= rev], failed=False)
 
     def failed(self) -> None:
-        """Nothing is stored for now: whoever waits hears that the message is not safe."""
+        """Nothing is stored for now: tell the waiting publishers that the message is not safe."""
         self._is_failing = True
         self._settle(list(self._waiting), failed=True)
 

@@ -90,7 +90,7 @@ class VirtualHost:
         self._removals = Removals(self.table, self.bindings, in_slices=in_slices, submit=self._submit)
         self._in_slices = in_slices
         self._make_queue = make_queue
-        #: Auto-delete queues that had to go when the definition store refused.
+        #: Auto-delete queues that could not be removed because the definition store refused.
         self._overdue: dict[QueueHandle, None] = {}
         self._owned: dict[Any, dict[QueueHandle, None]] = {}
         self._last_rev = 0
@@ -115,20 +115,22 @@ class VirtualHost:
         self.table.unstored.stored(rev)
 
     def definitions_failed(self) -> None:
-        """Nothing is stored for now: no message is safe that passed over what may come back."""
+        """Nothing is stored for now. A removed queue or binding may come back after a restart, so messages
+        that were routed without it are not safe.
+        """
         self.table.unstored.failed()
 
     def definitions_recovered(self) -> None:
-        """The store goes on: what it kept from going goes now."""
+        """The store works again: remove what could not be removed."""
         self.table.unstored.recovered()
         self._removals.definitions_recovered()
         if self._overdue:
             self._in_slices(self._remove_overdue)
 
     def last_consumer_left(self, queue: QueueHandle) -> bool:
-        """Remove ``queue``, which is an auto-delete one; False if the definition store refuses.
+        """Remove the auto-delete queue ``queue``; False if the definition store refuses.
 
-        It goes when the store recovers then, unless it has a consumer again.
+        In that case it is removed when the store works again, unless it has a consumer by then.
         """
         try:
             self.remove_queue(queue)
@@ -138,7 +140,7 @@ class VirtualHost:
         return True
 
     def _remove_overdue(self) -> bool:
-        """Remove some of the queues that had to go; True when that is done, or refused again."""
+        """Remove some of the overdue queues; True if all are removed, or the store refuses again."""
         spent = 0
         while self._overdue and spent < SLICE:
             queue = self._overdue.popitem()[0]
@@ -334,7 +336,7 @@ class VirtualHost:
 
         Raises:
             ResourceLocked: the existing one is exclusive to another connection, or ``exclusive`` differs
-            (405).
+                (405).
             PreconditionFailed: the existing one differs, or an argument is wrong or not supported yet (406).
         """
         table = arguments or {}

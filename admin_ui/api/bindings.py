@@ -16,7 +16,7 @@ from vhosts import declarations
 from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
 
-#: A virtual host's name, and a binding there; or a queue, for the default exchange's way to it.
+#: A virtual host's name, and a binding there, or a queue for its binding to the default exchange.
 _Pair: TypeAlias = tuple[str, Any]
 
 
@@ -68,7 +68,7 @@ def bindings_of_destination(call: Call) -> Rows:
 
 
 def bindings_of_queue(call: Call) -> Rows:
-    """The bindings whose destination is the queue; that of the default exchange comes first."""
+    """The bindings whose destination is the queue. That to the default exchange comes first."""
     vhost = call.vhost()
     queue = vhost.queues.get(call.part("queue"))
     if queue is None:
@@ -103,7 +103,7 @@ def bindings_between(call: Call) -> Rows:
 
 
 def one_binding(call: Call) -> dict[str, Any]:
-    """One of them, by its properties key."""
+    """One binding between two objects, by its properties key."""
     found = _by_key(call)
     return _document((call.vhost().name, found))
 
@@ -138,7 +138,7 @@ async def unbind(call: Call) -> Done:
     """Remove one of the bindings between the two, by its properties key."""
     who = caller(call)
     binding = _by_key(call)
-    if isinstance(binding, QueueHandle):  # the default exchange's, which is not there to be removed
+    if isinstance(binding, QueueHandle):  # the binding to the default exchange, which cannot be removed
         await change(call, lambda: _remove(who, "q", binding.name, "", "", {}))
     else:
         kind = "q" if binding.destination_type == "queue" else "e"
@@ -163,7 +163,7 @@ def _ends(call: Call) -> tuple[str, str, str]:
     return real_name(call.part("source")), kind, call.part("destination")
 
 
-#: An empty name stands for the default exchange, too.
+#: An empty name also means the default exchange.
 _PAIR = "/bindings/{vhost}/e/{source:[^/]*}/{kind}/{destination}"
 
 ENDPOINTS = [

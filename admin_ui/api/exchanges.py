@@ -48,7 +48,7 @@ def _exchanges(call: Call, vhosts: list[VirtualHost]) -> Rows:
 
 
 def real_name(part: str) -> str:
-    """The name of the exchange that a path or topic means."""
+    """The exchange name for a name in a path or topic."""
     return "" if part == DEFAULT else part
 
 

@@ -38,7 +38,7 @@ def every_user(call: Call) -> Rows:
 
 
 def without_permissions(call: Call) -> Rows:
-    """Users that may enter no virtual host."""
+    """Users without a permission in any virtual host."""
     users = call.state.broker.users
     entering = {user for user, _ in users.permissions}
     return Rows([users.users[name] for name in sorted(users.users) if name not in entering], vhosts.user)
@@ -57,17 +57,17 @@ def one_user(call: Call) -> dict[str, Any]:
 
 
 def every_permission(call: Call) -> Rows:
-    """Who may enter which virtual host."""
+    """All permissions."""
     return _permissions(call, "", "")
 
 
 def permissions_of_user(call: Call) -> Rows:
-    """What one user may enter."""
+    """The permissions of one user."""
     return _permissions(call, _user(call), "")
 
 
 def permissions_of_vhost(call: Call) -> Rows:
-    """Who may enter one virtual host."""
+    """The permissions in one virtual host."""
     return _permissions(call, "", call.vhost().name)
 
 
@@ -93,41 +93,41 @@ def one_permission(call: Call) -> dict[str, Any]:
 
 
 def none(call: Call) -> list[Any]:
-    """There are none."""
+    """An empty list: this broker has none."""
     return []
 
 
 def none_of_vhost(call: Call) -> list[Any]:
-    """There are none in that virtual host."""
+    """An empty list: this broker has none, in any virtual host."""
     call.vhost()
     return []
 
 
 def none_of_user(call: Call) -> list[Any]:
-    """There are none of that user."""
+    """An empty list: this broker has none, of any user."""
     _user(call)
     return []
 
 
 def none_of_user_in_vhost(call: Call) -> list[Any]:
-    """There are none of that user in that virtual host."""
+    """An empty list: this broker has none, of any user in any virtual host."""
     call.vhost()
     _user(call)
     return []
 
 
 def no_such(call: Call) -> Any:
-    """There is none of that name."""
+    """Not found: this broker has none."""
     raise not_found()
 
 
 def global_parameters(call: Call) -> list[dict[str, Any]]:
-    """The one that every cluster has: a name that tells it from others."""
+    """The only global parameter: the unique name of the cluster."""
     return [{"name": "internal_cluster_id", "value": call.state.broker.identity.store_id}]
 
 
 def one_global_parameter(call: Call) -> dict[str, Any]:
-    """One of them."""
+    """One global parameter."""
     for parameter in global_parameters(call):
         if parameter["name"] == call.part("name"):
             return parameter

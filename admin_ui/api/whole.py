@@ -1,4 +1,4 @@
-"""The node as a whole: overview, who calls, definitions, and a page that lists what there is."""
+"""The node as a whole: overview, the caller, definitions, and a page that lists the endpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSAFE = re.compile(r"[^\w.-]", re.ASCII)
 
 
 def whoami(call: Call) -> dict[str, Any]:
-    """Who the caller is."""
+    """The caller's name and tags."""
     return {"name": call.identity.name, "tags": list(call.identity.tags)}
 
 
@@ -31,12 +31,12 @@ def cluster_name(call: Call) -> dict[str, Any]:
 
 
 def auth(call: Call) -> dict[str, Any]:
-    """How to log in by OAuth: not at all."""
+    """The settings of logins by OAuth, which is not supported."""
     return {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
 
 
 def nodes(call: Call) -> list[dict[str, Any]]:
-    """The nodes there are."""
+    """All nodes."""
     return [_node(call)]
 
 
@@ -61,7 +61,7 @@ def one_node(call: Call) -> dict[str, Any]:
 
 
 def node_memory(call: Call) -> dict[str, Any]:
-    """Where a node's memory goes."""
+    """The memory of a node, by use."""
     _check_node(call)
     return {"memory": node.memory(call.state)}
 
@@ -72,17 +72,17 @@ def extensions(call: Call) -> list[Any]:
 
 
 def feature_flags(call: Call) -> Rows:
-    """What RabbitMQ can do behind a flag and this broker does."""
+    """RabbitMQ's feature flags for features that this broker has."""
     return Rows(node.feature_flags(), dict, name=lambda flag: str(flag["name"]))
 
 
 async def all_definitions(call: Call) -> Body:
-    """Everything that is declared."""
+    """All definitions."""
     return await _definitions(call, definitions.document(call.state))
 
 
 async def definitions_of_vhost(call: Call) -> Body:
-    """What is declared in one virtual host."""
+    """The definitions of one virtual host."""
     return await _definitions(call, definitions.of_vhost(call.vhost()))
 
 

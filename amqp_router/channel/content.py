@@ -88,7 +88,7 @@ class ContentAssembler:
         Raises:
             UnexpectedFrame: no content is expected, or another frame is due (505).
             PreconditionFailed: the announced body is larger than ``message_bytes_max``, or than the memory
-            left (406).
+                left (406).
             FrameError: more body than announced, or a malformed property list (501).
         """
         if self.args is None:

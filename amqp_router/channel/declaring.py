@@ -1,7 +1,7 @@
-"""The channel's declarations: classes exchange and queue, as methods with replies.
+"""The channel's declarations: the methods of the classes exchange and queue, and their replies.
 
-What they do is ``vhosts.declarations``. Each method runs at once and hands its reply to the channel with the
-revision of the definitions that the reply waits for. Errors are raised, and the channel closes.
+``vhosts.declarations`` does the work. Each method runs at once and gives its reply to the channel, together
+with the revision of the definitions that the reply waits for. Errors are raised, and the channel closes.
 
 ``METHODS`` maps each method to its function.
 
@@ -41,7 +41,7 @@ from vhosts.queues.handle import QueueHandle
 
 
 class DeclaringChannel(Caller, Protocol):
-    """What declarations need of a channel."""
+    """The part of a channel that declarations use."""
 
     #: The queue last declared on this channel; "" if there is none. An empty queue name means this queue.
     last_queue: str
@@ -149,7 +149,7 @@ def queue_named(channel: DeclaringChannel, name: str) -> QueueHandle | None:
 
 
 def queue_name(channel: DeclaringChannel, name: str) -> str:
-    """The queue that a method means; an empty name is the last one declared on the channel.
+    """The queue name of a method; an empty name means the last queue declared on the channel.
 
     Raises:
         NotFound: it is empty, and none was declared (404).
@@ -160,7 +160,7 @@ def queue_name(channel: DeclaringChannel, name: str) -> str:
 
 
 def _queue_and_key(channel: DeclaringChannel, method: QueueBind | QueueUnbind) -> tuple[str, str]:
-    """Queue and routing key; of an empty queue name and key both, the key is the queue's name."""
+    """Queue and routing key. If both are empty in the method, the key is the queue's name."""
     queue = queue_name(channel, method.queue)
     if not method.queue and not method.routing_key:
         return queue, channel.last_queue

@@ -51,7 +51,7 @@ def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> N
     Raises:
         UnexpectedFrame: a frame that is not due (505).
         ChannelError: an unexpected method while only connection.open is missing (504), as in RabbitMQ.
-        Anything else that an AMQPError says.
+            Anything else that an AMQPError says.
     """
     method = decode_method(payload) if kind == FRAME_METHOD and number == 0 else None
     following = MOVES.get((machine.state, type(method))) if method is not None else None

@@ -1,7 +1,7 @@
-"""Where a table or array ends that others may be nested in, however deep, without recursion.
+"""Finds the end of a table or array without recursion, however deep it is nested.
 
-Recursive readers of tables stop at ``DECODED_DEPTH`` and leave what is nested deeper to this one: a frame of
-128 KiB has room for 26,000 levels, and so many calls inside one another would overflow the stack.
+Recursive readers of tables stop at ``DECODED_DEPTH`` and use this module for what is nested deeper. A frame
+of 128 KiB has room for 26,000 levels, and a recursion of that depth would overflow the stack.
 
 Compiled: see ``nested.pxd``.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 __all__ = ["DECODED_DEPTH", "end_of_nested", "nested_note"]
 
-#: Tables and arrays inside the outermost table that are decoded; those inside of these stay octets.
+#: Levels of tables and arrays in the outermost table that are decoded. Deeper ones stay octets.
 DECODED_DEPTH = 64
 
 # By tag: the octets of a value and one more; 0 is no tag.
@@ -24,10 +24,11 @@ _PLAIN_SIZES = bytes(_SIZES)
 
 
 def end_of_nested(data: bytes, position: int, limit: int, named: bool) -> int:
-    """Where the table, or the array (not ``named``), whose u32 size stands at ``position`` ends.
+    """The end of the table, or of the array (not ``named``), whose u32 size is at ``position``.
 
-    -1 if it or anything nested in it is malformed, or if it reaches beyond ``limit``. The work is one step a
-    value; the memory at most 40 bytes a level, and none for a level that ends with the next one.
+    -1 if it or anything in it is malformed, or if it reaches beyond ``limit``. The work is one step for each
+    value. The memory is at most 40 bytes for each level, and none for a level that ends together with the one
+    inside.
     """
     d = data
     sizes = _PLAIN_SIZES
@@ -67,7 +68,7 @@ def end_of_nested(data: bytes, position: int, limit: int, named: bool) -> int:
 
 
 def _sized_end(d: bytes, position: int, limit: int) -> int:
-    """Where the value ends whose u32 size stands at ``position``; -1 if it reaches beyond ``limit``."""
+    """The end of the value whose u32 size is at ``position``; -1 if it reaches beyond ``limit``."""
     if limit - position < 4:
         return -1
     size = (
@@ -77,5 +78,5 @@ def _sized_end(d: bytes, position: int, limit: int) -> int:
 
 
 def nested_note(octets: bytes) -> str:
-    """What stands for a value that is nested too deeply to be shown; ``octets`` begin with its size."""
+    """The text shown for a value that is nested too deeply; ``octets`` begin with its size."""
     return f"({len(octets) - 4} octets, nested more than {DECODED_DEPTH} deep)"

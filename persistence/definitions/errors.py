@@ -36,7 +36,7 @@ class StoreFailed(DefinitionsError):
     """A transaction could not be stored. No later one is stored before it.
 
     ``passing``: the store tries again until it is stored. Otherwise memory is ahead of the disk until a
-    restart; nobody was told that the changes after it are stored.
+    restart. No client was told that later changes are stored.
     """
 
     def __init__(self, path: Path, reason: object, *, passing: bool = False) -> None:

@@ -84,7 +84,7 @@ class CommitJournal:
 
         Raises:
             OSError: none of them may be taken as durable. Unless it is a passing error, the journal is not
-            used again.
+                used again.
         """
         try:
             if self._file is None:

@@ -122,7 +122,7 @@ TOO_MUCH = "content body of 4 octets exceeds the announced 3"
     ],
 )
 def test_wrong_content(client: Client, frames: list[bytes], error: type[AMQPError], text: str) -> None:
-    """Semantics 2.2 and 2.16; in one chunk and frame by frame."""
+    """In one chunk and frame by frame."""
     frames = [m.frame(1, m.BasicPublish("", "q")), *frames]
     other = Client(client.node).open(1)
     client.feed(b"".join(frames))

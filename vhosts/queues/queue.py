@@ -625,7 +625,7 @@ class Queue(QueueHandle):
 
         Raises:
             AccessRefused: it is exclusive and another consumer exists, or the existing one is exclusive
-            (403).
+                (403).
             PreconditionFailed: the log has failed.
         """
         self.check_available()

@@ -149,7 +149,7 @@ function useKeys(early, actions) {
         early.current = null;
         return;
       }
-      // The palette is drawn a moment after its key: what is typed by then is meant for it.
+      // The palette appears a moment after its key. Keys typed until then belong to it.
       if (early.current !== null && event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) {
         early.current += event.key;
         event.preventDefault();

@@ -38,7 +38,7 @@ class Live {
 
   start() {
     this.connect();
-    // A page that the browser keeps for Back must not keep its part in the stream.
+    // A page in the browser's back-forward cache must leave the stream.
     addEventListener("pagehide", this.leave);
     addEventListener("pageshow", this.comeBack);
     return () => {
@@ -88,7 +88,7 @@ class Live {
     };
   }
 
-  /** Ask once for what all parts of the page want by then. */
+  /** Subscribe once to the topics of all parts of the page. */
   change() {
     if (this.changing) return;
     this.changing = true;

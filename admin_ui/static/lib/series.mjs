@@ -16,7 +16,7 @@ export class Ring {
   push(time, values) {
     const last = this.times[this.times.length - 1];
     if (last !== undefined && time <= last) return;
-    // Nobody knows what was in a long gap (the broker was away): the line must end before it and begin anew behind.
+    // Values in a long gap (the broker was down) are unknown: the line must end before it and begin again after it.
     if (last !== undefined && time - last > GAP_MS) this.put(last + 1, {});
     this.put(time, values);
   }
@@ -61,7 +61,7 @@ export function perSecond(times, counts, window) {
     while (from < i - 1 && times[i] - times[from + 1] >= window) from += 1;
     const span = (times[i] - times[from]) / 1000;
     const change = counts[i] - counts[from];
-    // A counter that fell belongs to a broker that was started again.
+    // A counter that fell means that the broker was restarted.
     if (change < 0) from = i;
     rates.push(span > 0 && change >= 0 ? change / span : null);
   }
