@@ -1,7 +1,7 @@
-"""``amqp-router log verify``: whether every byte of the logs of a data directory is as written.
+"""``amqp-router log verify``: checks every byte of the logs of a data directory.
 
-Every batch and its checksums are read, and nothing is changed, so it works on the directory of a running
-broker too. `amqp_router.log_inspect` says what the logs hold.
+It reads every batch, compares its checksums and changes nothing, so it works on the directory of a running
+broker too. `amqp_router.log_inspect` shows what the logs hold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _Summary = TypeVar("_Summary", Summary, RoutingSummary)
 
 
 def check(path: Path) -> tuple[list[str], bool]:
-    """Lines, one log each, and whether no damage was found. A torn tail is none: recovery cuts it.
+    """One line for each log, and whether no damage was found. A torn tail is not damage, because recovery
+    cuts it.
 
     Raises:
         LogDirectoryError: there is no log at or below `path`.
@@ -84,7 +85,7 @@ def check(path: Path) -> tuple[list[str], bool]:
 
 
 def _missing(data_dir: Path) -> list[str]:
-    """What to say of the queues whose folders are gone although `synced` promises messages of them."""
+    """Lines for the queues whose folders are missing although `synced` promises messages of them."""
     if not (data_dir / "queues").is_dir():
         return []
     disk = RealDisk()
@@ -92,7 +93,7 @@ def _missing(data_dir: Path) -> list[str]:
     gone = []
     for row in rows:
         folder = data_dir / "queues" / row.incarnation
-        # In quarantine an operator has put it, and the queue begins empty.
+        # If the folder is in quarantine, an operator has moved it there, and the queue begins empty.
         if not (folder / "0").is_dir() and not (data_dir / "quarantine" / row.incarnation).is_dir():
             gone.append((row, folder))
     # Read last: a running broker clears the mark of a queue before it removes the folder.
@@ -109,7 +110,7 @@ def _look(name: str, read: Callable[[], _Summary], counts: Callable[[_Summary], 
     """Verdict and text on one log."""
     try:
         summary = read()
-    except FileNotFoundError as error:  # a running broker removes what is settled or too old
+    except FileNotFoundError as error:  # a running broker removes settled and old segments
         return "changed", f"{name}: {error.filename} went away meanwhile; check again"
     except OSError as error:
         return DAMAGED, f"{name}: cannot be read: {error}"

@@ -1,7 +1,7 @@
 """``amqp-router log inspect``: what the logs of a data directory hold, as a starting broker would find it.
 
-The logs are opened exactly as a starting broker opens them, over a disk that keeps to itself what recovery
-writes, so nothing is changed and it works on the directory of a running broker too.
+The logs are opened exactly as a starting broker opens them, on a disk that discards what recovery writes. So
+nothing is changed, and it works on the directory of a running broker too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 
 QUEUE, ROUTING = "queue", "routing log"
-#: What ``--sort`` knows; figures go from large to small.
+#: The orders of ``--sort``; figures are sorted from large to small.
 ORDERS: dict[str, Callable[[Found], Any]] = {
     "name": lambda found: (found.vhost, found.name),
     "waiting": lambda found: (-found.waiting, found.vhost, found.name),
@@ -67,7 +67,7 @@ class Inspection:
 
 
 class ShadowFile:
-    """A file whose changes nobody sees: reads give what the real one holds, up to where it was cut."""
+    """A file that discards writes. Reads give the content of the real file, up to where it was cut."""
 
     def __init__(self, file: File | None) -> None:
         self._file = file
@@ -80,7 +80,7 @@ class ShadowFile:
         return self._size
 
     def write(self, pieces: Sequence[bytes | memoryview], position: int) -> None:
-        """Nowhere."""
+        """Discard."""
 
     def read(self, count: int, position: int) -> bytes:
         count = min(count, self._size - position)
@@ -101,10 +101,10 @@ class ShadowFile:
 
 
 class ShadowMapping:
-    """A mapping of nothing."""
+    """A mapping that discards writes."""
 
     def store(self, data: bytes, position: int) -> None:
-        """Nowhere."""
+        """Discard."""
 
     def close(self) -> None:
         """Nothing to close."""

@@ -1,4 +1,4 @@
-"""``amqp-router log salvage``: the messages of a damaged log that can be read, as JSON lines."""
+"""``amqp-router log salvage``: writes the readable messages of a damaged log as JSON lines."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from persistence.log.salvage import Salvage, Salvaged
 def salvage(
     data_dir: Path, queue: str, vhost: str, out: Path, tell: Callable[[str], None]
 ) -> tuple[list[str], bool]:
-    """Write the queue's waiting messages to ``out``; lines on what was found, and whether nothing is missing.
+    """Write the queue's waiting messages to ``out``; returns lines on the result, and whether nothing is
+    missing.
 
     Raises:
-        LogDirectoryError: no log is the queue's, or several are; or ``out`` exists.
+        LogDirectoryError: the queue has no log, or several; or ``out`` exists.
     """
     directory = _find(data_dir, queue, vhost)
     disk = RealDisk()
     incarnation = directory.parent.name
-    # Before anything else: a running broker goes on.
+    # Read first, because a running broker changes the others meanwhile.
     mark = read_marks(disk, str(data_dir)).get((log_id(incarnation), 0))
     journal = read_journals(str(data_dir), disk).get(incarnation, ())
     faults = []

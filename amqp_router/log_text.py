@@ -6,17 +6,17 @@ from persistence.log.reader import describe
 
 
 class LogDirectoryError(Exception):
-    """There is nothing of ours at the path: the text is one line."""
+    """The path has no logs of a broker; the text is one line."""
 
 
 def log_names(directory: str, name: str = "") -> tuple[str, str]:
-    """Virtual host and queue of a log, as its ``log.json`` tells; else "?" and the name given."""
+    """Virtual host and queue of a log, from its ``log.json``; otherwise "?" and ``name``."""
     about = describe(directory)
     return str(about.get("vhost", "?")), str(about.get("name", name))
 
 
 def escaped(text: str) -> str:
-    """Clients choose names: what would control a terminal is written out."""
+    """The text with escapes for characters that could control a terminal, because clients choose names."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

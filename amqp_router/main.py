@@ -135,8 +135,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), UNAVAILABLE)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough (`| head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
+    except BrokenPipeError:  # the reader of our output has closed it (`| head`)
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # otherwise Python prints an error at its end
         return OK
 
 
@@ -146,7 +148,7 @@ def _complain(text: str, code: int) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong; argparse's usage text would bury it."""
+    """Prints one line that says what is wrong, without argparse's long usage text."""
 
     def error(self, message: str) -> NoReturn:
         """Leave with exit code 2."""
@@ -162,7 +164,9 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"amqp-router: {message}; see `{self.prog} --help`\n")
 
     def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
-        """Report unknown arguments here: the parser above would point to a help text that lacks them."""
+        """Report unknown arguments here, because the parent parser would point to a help text without these
+        options.
+        """
         namespace, left = super().parse_known_args(*args, **kwargs)
         if left:
             close = difflib.get_close_matches(left[0].partition("=")[0], self._option_string_actions, 1)
@@ -336,7 +340,7 @@ def inspect_logs(args: argparse.Namespace) -> int:
 
 
 def verify_logs(args: argparse.Namespace) -> int:
-    """Print whether each log is as written; 1 if something is damaged."""
+    """Print whether each log is intact; 1 if something is damaged."""
     lines, whole = log_command.check(_data_dir(args))
     print(*lines, sep="\n")
     return OK if whole else FAILED
@@ -504,7 +508,7 @@ async def _serve(
 
 
 def _show(text: str) -> None:
-    """Print ``text`` without waiting for ever: perhaps nobody reads it."""
+    """Print ``text``, but do not wait for ever for a reader."""
     logs.flush()  # the lines before it may go to the same terminal
 
     def write() -> None:

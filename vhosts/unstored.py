@@ -1,9 +1,9 @@
 """Removals that memory has made and the definition store has not stored yet.
 
-A crash undoes such a removal: the next start brings the queue, exchange or binding back. A persistent message
-that is published meanwhile passes it over and is not in the queue then. So the message is confirmed only when
-the removal is stored, and refused (basic.nack) if the store fails, wherever else it goes.
-This concerns publishes whose way leads by what was removed; all others wait for nothing.
+A crash undoes such a removal: the next start restores the queue, exchange or binding. A persistent message
+that was published meanwhile was routed without it and would then be missing in the queue. So the message is
+confirmed only when the removal is stored, and refused (basic.nack) if the store fails, whatever other queues
+it has reached. This concerns only publishes that the removed object could have routed.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 
 class Unstored:
-    """What is gone from one virtual host, by the revision of the definitions that stores it."""
+    """The unstored removals of one virtual host, with the revisions of the definitions that store them."""
 
     def __init__(self) -> None:
         #: The last removal's revision; 0 if all are stored.
         self.rev = 0
         self._stored = 0
-        #: A removal of so much that it may concern every publish.
+        #: The revision of the last removal that is so large that it may concern every publish.
         self._all = 0
-        #: By name: exchanges that are gone, or have lost a binding; queues that are gone.
+        #: Revisions by name: of exchanges that were removed or have lost a binding, and of removed queues.
         self._exchanges: dict[str, int] = {}
         self._queues: dict[str, int] = {}
         self._waiting: dict[int, list[Run]] = {}
         self._is_failing = False
 
     def note_queue(self, name: str, rev: int) -> None:
-        """The durable queue ``name`` is gone once ``rev`` is stored."""
+        """The durable queue ``name`` was removed; ``rev`` stores it."""
         self.rev = self._queues[name] = rev
 
     def note_exchange(self, name: str, rev: int) -> None:
-        """The durable exchange ``name`` is gone, or has lost a stored binding, once ``rev`` is stored."""
+        """The durable exchange ``name`` was removed or has lost a stored binding; ``rev`` stores it."""
         self.rev = self._exchanges[name] = rev
 
     def note_many(self, rev: int) -> None:
-        """More exchanges than are worth naming have lost bindings once ``rev`` is stored."""
+        """Very many exchanges have lost bindings; ``rev`` stores it."""
         self.rev = self._all = rev
 
     def rev_for(self, exchanges: Iterable[Exchange], keys: Iterable[str]) -> int:
-        """The revision that a publish with ``keys`` depends on, whose way leads by ``exchanges``; 0: none."""
+        """The revision on which a publish depends that has ``keys`` and passes ``exchanges``; 0: none."""
         rev = self._all
         for exchange in exchanges:
             rev = max(rev, self._exchanges.get(exchange.name, 0))
@@ -87,7 +87,7 @@ class Unstored:
         self._settle(list(self._waiting), failed=True)
 
     def recovered(self) -> None:
-        """The store goes on."""
+        """The store works again."""
         self._is_failing = False
 
     def _settle(self, revs: Iterable[int], *, failed: bool) -> None:
