@@ -192,6 +192,7 @@ class Broker:
                 call_later=loop.call_later,
                 wall_us=self.wall_us,
                 has_room=self.disk_watch.has_room_for_routing,
+                node=self.identity.store_id,
                 account=self.budget,
             )
         self._load()

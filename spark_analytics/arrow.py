@@ -125,7 +125,7 @@ def _names(log: LogRef, piece: Piece, options: ReadOptions) -> Names | None:
     """The names of the piece's segment; None if retention removed the segment meanwhile."""
     path = segment_path(log.directory, piece.base)
     try:
-        return read_names(log.directory, piece.base)
+        return read_names(log.directory, piece.base, log.salt)
     except Exception:
         if os.path.exists(path):
             raise
@@ -169,7 +169,9 @@ def _events(
     payloads = _payloads(piece, options)
     try:
         told = _teller(path, log, options)
-        for window in read_windows(file, path, piece, layout.KIND_ROUTING, payloads=payloads, left_out=told):
+        for window in read_windows(
+            file, path, piece, layout.KIND_ROUTING, log.salt, payloads=payloads, left_out=told
+        ):
             yield from decode_routing(
                 window, log, piece, names, schema.names, selection, options.batch_rows, schema
             )
@@ -190,7 +192,9 @@ def _messages(
     payloads = _payloads(piece, options)
     try:
         told = _teller(path, log, options)
-        for window in read_windows(file, path, piece, layout.KIND_MESSAGES, payloads=payloads, left_out=told):
+        for window in read_windows(
+            file, path, piece, layout.KIND_MESSAGES, log.salt, payloads=payloads, left_out=told
+        ):
             yield from decode_messages(
                 window, log, piece, schema.names, selection, options.batch_rows, schema
             )

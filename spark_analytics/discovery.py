@@ -30,13 +30,14 @@ class Node(NamedTuple):
 
 
 class Described(NamedTuple):
-    """The description of a log in ``log.json``; ``queue`` is empty for a routing log."""
+    """What ``log.json`` says of a log; ``queue`` is empty for a routing log, and ``node`` for a queue's."""
 
     id: str
     directory: str
     vhost: str
     queue: str
     partitions: int
+    node: str
 
 
 def find_nodes(names: tuple[str, ...]) -> list[Node]:
@@ -71,14 +72,28 @@ def discover(node: Node, table: str) -> list[Described]:
         about = _description(directory)
         if about is not None:
             vhost = layout.text(str(about.get("vhost", "")))
-            queue = layout.text(str(about.get("name", ""))) if table == "messages" else ""
-            found.append(Described(log_id, directory, vhost, queue, int(about.get("partitions", 1))))
+            is_queue = table == "messages"
+            queue = layout.text(str(about.get("name", ""))) if is_queue else ""
+            if is_queue and about.get("incarnation", log_id) != log_id:
+                raise CorruptLog(
+                    os.path.join(directory, layout.DESCRIPTION),
+                    0,
+                    0,
+                    f"this is the description of another log, {about['incarnation']!r}",
+                )
+            node_id = "" if is_queue else str(about.get("node", ""))
+            found.append(Described(log_id, directory, vhost, queue, int(about.get("partitions", 1)), node_id))
     return found
 
 
 def log_root(node: Node, table: str) -> str:
     """The folder of the table's logs."""
     return os.path.join(node.directory, layout.ROUTING if table == "routing" else layout.QUEUES)
+
+
+def is_used(node: Node) -> bool:
+    """Has a broker ever begun a log of any kind there?"""
+    return any(os.path.isdir(log_root(node, table)) for table in ("messages", "routing"))
 
 
 def check_promised(node: Node, found: list[Described], marks: Marks | None, options: ReadOptions) -> None:
@@ -242,6 +257,6 @@ def _description(directory: str) -> dict[str, Any] | None:
         return None
     except (ValueError, KeyError, TypeError):
         raise CorruptLog(path, 0, 0, "is damaged; a start of the broker makes it anew") from None
-    if version != layout.FORMAT_VERSION:
-        raise FormatVersionError(path, version, layout.FORMAT_VERSION)
+    if version not in range(layout.LOG_VERSION + 1):
+        raise FormatVersionError(path, version, layout.LOG_VERSION)
     return dict(about)

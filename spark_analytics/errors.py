@@ -48,6 +48,17 @@ class IncompleteDirectory(AnalyticsError):
         )
 
 
+class NoMarks(AnalyticsError):
+    """The file ``synced`` is missing, so nobody can tell which logs there were and how far."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: the file is missing, which says what logs there are and how far they are durable; "
+            "copy it along with the directory, start the broker once, or set option failOnDataLoss=false to "
+            "read what is there, each log up to its first bad batch"
+        )
+
+
 class DataLoss(AnalyticsError):
     """Records that the table had when it was loaded (or that were asked for) are gone."""
 

@@ -62,7 +62,7 @@ class SegmentIndex:
         return self.entries[at] if at < len(self.entries) else None
 
 
-def first_time(path: str) -> int:
+def first_time(path: str, salt: int) -> int:
     """The time of a segment's first batch.
 
     Raises:
@@ -71,29 +71,29 @@ def first_time(path: str) -> int:
     """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return parse_header(os.pread(file, layout.HEADER_SIZE, 0), 0, 0, path).base_ts()
+        return parse_header(os.pread(file, layout.HEADER_SIZE, 0), 0, 0, path, salt).base_ts()
     except BadBatch as error:
         raise CorruptLog(path, 0, layout.base_of(os.path.basename(path)) or 0, str(error)) from None
     finally:
         os.close(file)
 
 
-def load_index(directory: str, segment: Segment) -> SegmentIndex:
-    """The index of a segment's durable bytes: from its index file, and for the rest from the batch headers.
+def load_index(directory: str, segment: Segment, salt: int) -> SegmentIndex:
+    """The index of a segment's durable bytes: its file as far as it goes, the rest by walking the headers.
 
     Raises:
         CorruptLog: a batch header is bad.
         FileNotFoundError: the segment was removed.
     """
     path = os.path.join(directory, layout.file_name(segment.base, layout.LOG_SUFFIX))
-    first_ts = first_time(path)
+    first_ts = first_time(path, salt)
     entries = _stored(os.path.join(directory, layout.file_name(segment.base, layout.INDEX_SUFFIX)), segment)
-    if entries and not _fits(path, entries[-1]):
+    if entries and not _fits(path, entries[-1], salt):
         entries = []
     if not entries or entries[0].position:
         entries.insert(0, Entry(0, segment.base, 0))
     if segment.size - entries[-1].position > 2 * layout.INDEX_INTERVAL_BYTES:
-        _walk(path, segment, first_ts, entries)
+        _walk(path, segment, first_ts, entries, salt)
     return SegmentIndex(first_ts, entries)
 
 
@@ -120,27 +120,27 @@ def _stored(path: str, segment: Segment) -> list[Entry]:
     ]
 
 
-def _fits(path: str, entry: Entry) -> bool:
-    """Whether a batch with the entry's base offset begins at its position. It does not if the segment was
-    rewritten.
-    """
+def _fits(path: str, entry: Entry, salt: int) -> bool:
+    """Does a batch with the entry's base offset begin at its position? Not in a segment rewritten since."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.pread(file, layout.HEADER_SIZE, entry.position)
-        return parse_header(data, 0, entry.position, path).base == entry.offset
+        return parse_header(data, 0, entry.position, path, salt).base == entry.offset
     except BadBatch:
         return False
     finally:
         os.close(file)
 
 
-def _walk(path: str, segment: Segment, first_ts: int, entries: list[Entry]) -> None:
-    """Append an entry for each interval after the last entry."""
+def _walk(path: str, segment: Segment, first_ts: int, entries: list[Entry], salt: int) -> None:
+    """Append an entry per interval behind the last one."""
     last = entries[-1]
     expected = last.offset
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        for batch in iterate_batches(file, path, last.position, segment.size, last.offset, payloads=False):
+        for batch in iterate_batches(
+            file, path, last.position, segment.size, last.offset, salt, payloads=False
+        ):
             expected = batch.last + 1
             if batch.position >= entries[-1].position + layout.INDEX_INTERVAL_BYTES:
                 rel_ms = min(max((batch.base_ts() - first_ts) // 1000, 0), layout.U32_MAX)

@@ -14,8 +14,10 @@ from zlib import crc32
 STAMP = "amqp-router.json"
 DATA_LAYOUT = 1
 
-#: ``log.json`` of a log, and the version of everything in its directory.
+#: ``log.json`` of a log, and the newest version of it, of batches and of names; version 0 has no salt.
 DESCRIPTION = "log.json"
+LOG_VERSION = 1
+#: The version of marks, checkpoints and indexes.
 FORMAT_VERSION = 0
 QUEUES, ROUTING = "queues", "routing"
 #: The database of declarations, an SQLite file.
@@ -118,6 +120,11 @@ def mark_id(log_id: str) -> str:
     except ValueError:
         number = b""
     return number.hex() if len(number) == 16 else hashlib.sha256(log_id.encode()).hexdigest()[:32]
+
+
+def salt_of(node: str, log_id: str, partition: int) -> int:
+    """What a log's checksums of headers and names start with; ``node`` is empty for a queue's log."""
+    return crc32(f"{node}/{log_id}/{partition}".encode("utf-8", "surrogateescape"))
 
 
 def routing_partition(exchange: str, partitions: int) -> int:

@@ -41,8 +41,8 @@ class Names:
         return flags
 
 
-def read_names(directory: str, base: int) -> Names:
-    """Read every complete entry. A torn one at the end belongs to no durable batch.
+def read_names(directory: str, base: int, salt: int) -> Names:
+    """Every whole entry; a torn one at the end belongs to no durable batch.
 
     Raises:
         CorruptLog: the file is missing, or is not the names file of that segment.
@@ -59,8 +59,10 @@ def read_names(directory: str, base: int) -> Names:
     magic, version, _, found = layout.NAMES_HEADER.unpack_from(data)
     if magic != layout.NAMES_MAGIC or found != base:
         raise CorruptLog(path, 0, base, "these are not the names of this segment's routes")
-    if version != layout.FORMAT_VERSION:
-        raise FormatVersionError(path, version, layout.FORMAT_VERSION)
+    if version > layout.LOG_VERSION:
+        raise FormatVersionError(path, version, layout.LOG_VERSION)
+    if not version:
+        salt = 0
     exchanges: list[str] = []
     queues: list[list[str]] = []
     fanouts: list[int] = []
@@ -70,7 +72,7 @@ def read_names(directory: str, base: int) -> Names:
         length, crc, number = layout.NAMES_ENTRY.unpack_from(data, at)
         payload = at + layout.NAMES_ENTRY.size
         end = payload + length
-        if end > len(data) or crc32(data[payload - 4 : end]) != crc or number != len(exchanges):
+        if end > len(data) or crc32(data[payload - 4 : end], salt) != crc or number != len(exchanges):
             break
         entry = json.loads(data[payload:end])
         at = end

@@ -34,6 +34,7 @@ class LogRef:
     queue: str
     id: str
     partition: int
+    salt: int
 
     def __str__(self) -> str:
         return log_text(self.vhost, self.queue, self.partition)
@@ -237,7 +238,7 @@ def _pieces(log: Log, low: int, high: int, selection: Selection, *, is_routing: 
         if segment.base >= high or end <= low or not segment.size:
             continue
         if by_time:
-            first = first_time(segment_path(log.directory, segment.base))
+            first = first_time(segment_path(log.directory, segment.base), log.salt)
             if start_us is not None and following is not None and following < start_us:
                 break  # the segment after this one begins before the wanted time too
             following = first
@@ -269,7 +270,7 @@ def _is_narrow(piece: Piece, end: int, by_time: bool) -> bool:
 
 def _narrow(log: Log, segment: Segment, piece: Piece, selection: Selection) -> Piece:
     """The piece between the index entries around its offsets and the wanted times."""
-    index = load_index(log.directory, segment)
+    index = load_index(log.directory, segment, log.salt)
     first = index.at_offset(piece.low)
     if selection.start_us is not None:
         first = max(first, index.at_time(selection.start_us))
@@ -289,7 +290,7 @@ def _packed(found: list[tuple[Log, list[Piece]]], target: int) -> Iterator[Split
     pieces: list[Piece] = []
     size = 0
     for log, whole in found:
-        reference = LogRef(log.node, log.directory, log.vhost, log.queue, log.id, log.partition)
+        reference = LogRef(log.node, log.directory, log.vhost, log.queue, log.id, log.partition, log.salt)
         for big in whole:
             for piece in _cut(log, big, target - size, target):
                 if pieces and size + piece.end - piece.start > target + target // 8:
@@ -309,7 +310,7 @@ def _cut(log: Log, piece: Piece, room: int, target: int) -> Iterator[Piece]:
         yield piece
         return
     segment = next(segment for segment in log.segments if segment.base == piece.base)
-    index: SegmentIndex = load_index(log.directory, segment)
+    index: SegmentIndex = load_index(log.directory, segment, log.salt)
     limit = piece.start + (room if room > target // 8 else target)
     for entry in index.entries:
         if piece.start < entry.position < piece.end and entry.position >= limit:

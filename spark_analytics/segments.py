@@ -125,21 +125,21 @@ class Gap(Exception):
         self.high = high
 
 
-def parse_header(data: memoryview | bytes, at: int, position: int, path: str) -> Batch:
-    """The header at ``at`` of ``data``, which is byte ``position`` of a file.
+def parse_header(data: memoryview | bytes, at: int, position: int, path: str, salt: int) -> Batch:
+    """The header at ``at`` of ``data``, which is byte ``position`` of a file of the log with that salt.
 
     Raises:
         BadBatch: it is cut short, or its magic, checksum or length is wrong.
         FormatVersionError: a header of another version, or of a compressed batch.
     """
     view = memoryview(data)
-    for batch in _batches(view, at, position, position + layout.HEADER_SIZE, path):
+    for batch in _batches(view, at, position, position + layout.HEADER_SIZE, path, salt):
         return batch
     raise BadBatch(position, "the file ends inside a batch header")
 
 
-def _batches(data: memoryview, at: int, position: int, end: int, path: str) -> Iterator[Batch]:
-    """The batches whose headers are completely in ``data``, in order. Their payloads may not be.
+def _batches(data: memoryview, at: int, position: int, end: int, path: str, salt: int) -> Iterator[Batch]:
+    """Batches whose headers stand wholly in ``data``, one behind the other; their payloads need not.
 
     This is the inner loop of reading small batches, where a microsecond counts for every message.
     """
@@ -162,10 +162,12 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str) -> I
         ) = unpack(data, at)
         if magic != layout.BATCH_MAGIC:
             raise BadBatch(position, "no batch begins here")
-        if crc_of(data[at : at + size - 4]) != crc:
-            raise BadBatch(position, "the checksum of the batch header is wrong")
-        if version != layout.FORMAT_VERSION:
-            raise FormatVersionError(path, version, layout.FORMAT_VERSION)
+        if crc_of(data[at : at + size - 4], salt if version else 0) != crc:
+            raise BadBatch(
+                position, "the checksum of the batch header is wrong, or the batch belongs to another log"
+            )
+        if version > layout.LOG_VERSION:
+            raise FormatVersionError(path, version, layout.LOG_VERSION)
         if attributes:
             raise FormatVersionError(path, f"with attributes {attributes:#x}", "without any")
         if length < size + record_size * records:
@@ -178,11 +180,12 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str) -> I
 
 
 def iterate_batches(
-    file: int, path: str, start: int, end: int, first: int, *, payloads: bool
+    file: int, path: str, start: int, end: int, first: int, salt: int, *, payloads: bool
 ) -> Iterator[Batch]:
     """Every batch in ``[start, end)``, each complete in its buffer.
 
-    ``first``: the base offset expected at ``start``, -1 = any. ``payloads``: verify their checksums.
+    ``first``: the base offset expected at ``start``, -1 = any. ``salt``: that of the log. ``payloads``:
+    verify their checksums.
 
     Raises:
         BadBatch: there is no good batch at a position. The batches before it have been yielded.
@@ -197,7 +200,7 @@ def iterate_batches(
         if size < least:
             raise BadBatch(position, "the file ends inside a batch")
         least = header_size
-        for batch in _batches(buffer, 0, position, end, path):
+        for batch in _batches(buffer, 0, position, end, path, salt):
             at, length = batch.at, batch.length
             if expected not in (batch.base, -1):
                 raise BadBatch(position, f"base offset {batch.base} where {expected} should follow")
@@ -218,7 +221,14 @@ LeftOut = Callable[[int, int, int, str], None]
 
 
 def read_windows(
-    file: int, path: str, piece: Piece, kind: int, *, payloads: bool, left_out: LeftOut | None = None
+    file: int,
+    path: str,
+    piece: Piece,
+    kind: int,
+    salt: int,
+    *,
+    payloads: bool,
+    left_out: LeftOut | None = None,
 ) -> Iterator[Window]:
     """Windows of the batches of one kind. Other batches are skipped after their checksums are verified.
 
@@ -234,7 +244,7 @@ def read_windows(
     start, first = piece.start, piece.first
     while True:
         try:
-            for batch in iterate_batches(file, path, start, piece.end, first, payloads=payloads):
+            for batch in iterate_batches(file, path, start, piece.end, first, salt, payloads=payloads):
                 if batch.base >= piece.high:
                     expected = piece.next
                     break
@@ -248,7 +258,7 @@ def read_windows(
                 window.starts.append(batch.at)
             break
         except BadBatch as error:
-            found = _next_good(file, path, error.after, piece.end, expected)
+            found = _next_good(file, path, error.after, piece.end, expected, salt)
             behind = piece.high if found is None else found.base
             if left_out is None:
                 raise CorruptLog(
@@ -270,14 +280,14 @@ def read_windows(
         raise Gap(expected, piece.next)
 
 
-def _next_good(file: int, path: str, start: int, end: int, least: int) -> Batch | None:
-    """The first complete batch at or after a position whose offsets begin at ``least`` or later."""
+def _next_good(file: int, path: str, start: int, end: int, least: int, salt: int) -> Batch | None:
+    """The first whole batch at or behind a position whose offsets begin at ``least`` or later."""
     while start < end:
         data = os.pread(file, min(WINDOW_BYTES, end - start), start)
         at = data.find(layout.BATCH_MAGIC)
         while at >= 0:
             try:
-                for batch in iterate_batches(file, path, start + at, end, -1, payloads=True):
+                for batch in iterate_batches(file, path, start + at, end, -1, salt, payloads=True):
                     if batch.base >= least:
                         return batch
                     break

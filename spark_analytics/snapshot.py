@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from . import layout
 from .checkpoints import NodeCheckpoint
-from .discovery import Described, Node, check_names, check_promised, discover, find_nodes, wanted
-from .errors import CorruptLog, IncompleteDirectory
+from .discovery import Described, Node, check_names, check_promised, discover, find_nodes, is_used, wanted
+from .errors import CorruptLog, IncompleteDirectory, NoMarks
 from .known import check_routed_names
 from .options import ReadOptions
 from .segments import BadBatch, iterate_batches
@@ -49,6 +49,8 @@ class Log:
     partition: int
     #: Partitions of the whole log.
     partitions: int
+    #: What the checksums of its headers start with.
+    salt: int
     segments: tuple[Segment, ...] = ()
     #: The lowest offset that may be read, by the mark.
     lowest: int = 0
@@ -83,6 +85,8 @@ def take_snapshot(options: ReadOptions) -> list[Log]:
         described += found
         # The marks are read after the logs, so that no mark is older than its log.
         marks = read_marks(node.directory)
+        if marks is None and options.fail_on_data_loss and is_used(node):
+            raise NoMarks(os.path.join(node.directory, layout.SYNCED))
         check_promised(node, found, marks, options)
         logs += _logs(node, found, marks, options)
     check_names(nodes, described, options)
@@ -101,7 +105,8 @@ def _logs(node: Node, found: list[Described], marks: Marks | None, options: Read
         for number in range(about.partitions):
             if partitions is None or number in partitions:
                 path = os.path.join(about.directory, str(number))
-                empty = Log(node.id, path, about.id, about.vhost, about.queue, number, about.partitions)
+                salt = layout.salt_of(about.node, about.id, number)
+                empty = Log(node.id, path, about.id, about.vhost, about.queue, number, about.partitions, salt)
                 log = _fill(empty, marks, node.directory, checkpoints, options)
                 if log is not None:
                     yield log
@@ -234,7 +239,7 @@ def _walked(log: Log, segments: list[Segment]) -> Log:
     end, position = last.base, 0
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        for batch in iterate_batches(file, path, 0, last.size, last.base, payloads=True):
+        for batch in iterate_batches(file, path, 0, last.size, last.base, log.salt, payloads=True):
             end, position = batch.last + 1, batch.position + batch.length
     except BadBatch:
         pass  # the tail, which recovery will cut

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -408,10 +409,20 @@ def test_an_emptied_queue_is_inspected(broker: RouterProcess) -> None:
 
 def test_a_log_that_no_definition_knows_is_named(broker: RouterProcess) -> None:
     broker.stop()
+    with sqlite3.connect(broker.data_dir / "definitions.sqlite") as definitions:
+        definitions.execute("delete from queues where name = 'ten'")
+    notes = {each.name: each.note for each in log_inspect.inspect(broker.data_dir).found}
+    assert notes["ten"] == "no definition: the next start sets it aside"
+
+
+def test_a_copied_log_under_the_name_of_another_is_damage(broker: RouterProcess) -> None:
+    broker.stop()
     [path] = (broker.data_dir / "queues").iterdir()
     shutil.copytree(path, path.with_name("0" * len(path.name)))
-    notes = [each.note for each in log_inspect.inspect(broker.data_dir).found]
-    assert sorted(notes) == ["", "no definition: the next start sets it aside"]
+    lines, whole = check(broker.data_dir)
+    assert not whole
+    (damaged,) = [line for line in lines if line.startswith("DAMAGED")]
+    assert "belongs to another log: queue 'ten' of virtual host '/'" in damaged
 
 
 def test_without_readable_definitions_the_logs_are_shown_alone(broker: RouterProcess) -> None:

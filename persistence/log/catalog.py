@@ -16,15 +16,16 @@ from ..errors import CorruptLog
 from ..files import Disk, FileCache, join
 from ..options import LogOptions
 from .checkpoint import (
-    FILE_NAME,
     NODE_FILE_NAME,
     LogState,
     newest,
     pack_log,
     read_checkpoint,
+    read_own,
     write_checkpoint,
 )
 from .committer import DELETED_SUFFIX
+from .identity import DESCRIPTION, DESCRIPTION_VERSION, Owners, salt_of
 from .journal import JournalEntry, journal_files, read_journal
 from .marks import Mark, log_id, read_marks
 from .memory import MemoryBudget
@@ -71,6 +72,7 @@ class Catalog:
         self._boot_id = boot_id
         #: A thread that removes files of page logs, which takes long.
         self._janitor = janitor or ThreadWorker("page-files")
+        self._owners = Owners(disk, data_dir)
         self._readers = FileCache(disk, options.descriptors_max, write=False)
         self._page_files = FileCache(disk, max(options.descriptors_max // 2, 1), write=True)
         #: A share of the memory limit, but no more than is useful against small writes.
@@ -256,7 +258,7 @@ class Catalog:
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
         directory = join(self._queues_dir, incarnation, "0")
-        partition = Partition(directory, self.options, self._readers)
+        partition = Partition(directory, self.options, self._readers, salt_of(incarnation, 0), self._owners)
         writer = PartitionWriter(self._disk, self.sync.committer.files, directory, description)
         log = QueueLog(incarnation, 0, partition, writer, self.sync, self.options, self._boot_id)
         writer.owner = log
@@ -264,11 +266,21 @@ class Catalog:
 
     def _recover(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
         found = read_description(self._disk, join(self._queues_dir, incarnation))
-        log = self._make(incarnation, found or description)
+        if found is not None and found.get("incarnation") != incarnation:
+            logger.warning(
+                "%s is the description of another log, %r; it is made again",
+                join(self._queues_dir, incarnation, DESCRIPTION),
+                found.get("incarnation"),
+            )
+            found = None
+        if found is not None:
+            description = found | {"version": DESCRIPTION_VERSION}
+        log = self._make(incarnation, description)
         state, clean = self._newest_state(incarnation, log.partition.directory)
         if found is not None:
             # A checkpoint is written after the sync of the names.
-            log.writer.found(durable=state is not None and state.recovery_offset > 0)
+            durable = state is not None and state.recovery_offset > 0
+            log.writer.found(durable=durable, version=found["version"])
         report = recover(
             log,
             self._disk,
@@ -279,6 +291,9 @@ class Catalog:
             is_journal_whole=not self._journal_damaged,
         )
         self._journal.pop(incarnation, None)
+        if found is None and log.end:
+            # Readers from outside need it, though no batch may come.
+            log.writer.create()
         if report.cut_bytes:
             _tell_cut(report)
         if report.cut_bytes or report.replayed_batches:
@@ -290,8 +305,7 @@ class Catalog:
         node = self._states.get(incarnation)
         if node is not None and self.was_clean:
             return node, True
-        _, own = read_checkpoint(self._disk, join(directory, FILE_NAME))
-        return newest(node, own[0] if own else None), False
+        return newest(node, read_own(self._disk, directory, incarnation)), False
 
     def incarnations(self) -> list[str]:
         """The incarnations that have a directory."""
@@ -395,7 +409,7 @@ def _describe(
     incarnation: str, vhost: str, name: str, arguments: Any, auto_delete: bool = False
 ) -> dict[str, Any]:
     return {
-        "version": 0,
+        "version": DESCRIPTION_VERSION,
         "incarnation": incarnation,
         "vhost": vhost,
         "name": name,

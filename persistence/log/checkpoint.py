@@ -8,7 +8,7 @@ from struct import error as StructError
 from zlib import crc32
 
 from ..errors import CorruptLog
-from ..files import Disk, read_file, replace_file
+from ..files import Disk, join, read_file, replace_file
 from .record import SETTLE
 from .settles import SettleState
 
@@ -177,6 +177,21 @@ def read_checkpoint(disk: Disk, path: str) -> tuple[bool, list[LogState]]:
     except FileNotFoundError:
         return False, []
     return unpack_file(path, data)
+
+
+def read_own(disk: Disk, directory: str, incarnation: str) -> LogState | None:
+    """The state in a partition's own checkpoint; None if there is none.
+
+    Raises:
+        CorruptLog: it is rotten, or another log's.
+    """
+    path = join(directory, FILE_NAME)
+    _, states = read_checkpoint(disk, path)
+    if not states:
+        return None
+    if states[0].incarnation != incarnation:
+        raise CorruptLog(path, 0, f"this is the checkpoint of another log, {states[0].incarnation!r}")
+    return states[0]
 
 
 def newest(node: LogState | None, own: LogState | None) -> LogState | None:

@@ -87,7 +87,7 @@ class Cleaner:
                 position = 0
                 for batch in self._batches:
                     batch.position = position
-                    file.write([batch.pack_header(0), *batch.pieces], position)
+                    file.write([batch.pack_header(0, self.log.partition.salt), *batch.pieces], position)
                     position += batch.length
                 file.sync()
             finally:

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from ..errors import is_passing
 from ..files import Disk, File, join, read_file
+from .identity import salt_of
 from .marks import sync_marks
 from .record import HEADER_SIZE, BatchHeader, parse_header
 from .round import Submission
@@ -209,7 +210,7 @@ def _entries(submissions: Sequence[Submission]) -> tuple[list[bytes | memoryview
             pieces.append(head + crc.to_bytes(4, "little") + name)
             # The header in the segment says how many bytes before it were unsynced. In the journal it says
             # "all".
-            pieces.append(batch.pack_header(0xFFFFFFFF))
+            pieces.append(batch.pack_header(0xFFFFFFFF, submission.writer.salt))
             pieces.extend(batch.pieces)
             size += 20 + len(name) + batch.length
     return pieces, size
@@ -267,13 +268,13 @@ def _entry_at(data: bytes, position: int) -> tuple[str, JournalEntry, int] | Non
     start = _batch_start(data, position)
     if start < 0:
         return None
-    header = parse_header(data, start)
-    length = int.from_bytes(data[position + 4 : position + 8], "little")
+    name = data[position + _ENTRY.size : start].decode("utf-8", "replace")
+    length, partition = (int.from_bytes(data[at : at + 4], "little") for at in (position + 4, position + 8))
+    header = parse_header(data, start, salt_of(name, partition))
     if header is None or header.length != length or start + length > len(data):
         return None
     if crc32(memoryview(data)[start + HEADER_SIZE : start + length]) != header.payload_crc:
         return None
-    name = data[position + _ENTRY.size : start].decode("utf-8", "replace")
     return name, JournalEntry(header, data[start : start + length]), start + length
 
 

@@ -173,7 +173,7 @@ class PageLog:
             self._first = min(self._first, len(self._batches))
             return  # read from memory meanwhile
         self._batches.append((batch, None))
-        header = batch.pack_header(0)
+        header = batch.pack_header(0, 0)
         try:
             if not self._files or self._files[-1].size >= self._options.page_bytes_max:
                 self._disk.make_directory(self._directory)
@@ -252,7 +252,7 @@ class PageLog:
             data = self._cache.get(page_file.path).read(batch.length, batch.position)
         except OSError as error:
             raise LogFailed(str(error), error.errno or 0) from error
-        header = parse_header(data, 0)
+        header = parse_header(data, 0, 0)
         if header is None or header.length != len(data):
             raise LogFailed(f"{page_file.path}: a paged batch is damaged")
         view.open_data(data, 0, header)

@@ -14,6 +14,7 @@ from amqp_router.protocol.message import JOINED_BYTES_MAX, Message, frame_header
 from ..errors import CorruptLog
 from ..files import File, FileCache
 from ..options import LogOptions
+from .identity import Owners
 from .index import SparseIndex
 from .messages import FRAME_PAYLOAD_MAX, BatchView
 from .record import HEADER_SIZE, MESSAGES, Batch, BatchHeader, parse_header
@@ -30,8 +31,18 @@ _LARGE_BYTES = 2 * JOINED_BYTES_MAX
 class Partition:
     """An ordered list of segments, of which the last takes new batches."""
 
-    def __init__(self, directory: str, options: LogOptions, readers: FileCache) -> None:
+    def __init__(
+        self,
+        directory: str,
+        options: LogOptions,
+        readers: FileCache,
+        salt: int = 0,
+        owners: Owners | None = None,
+    ) -> None:
         self.directory = directory
+        #: Of the checksums of its batches' headers (``identity``), and what knows whose another one is.
+        self.salt = salt
+        self.owners = owners
         self.options = options
         self._readers = readers
         self.segments: list[Segment] = []
@@ -180,6 +191,10 @@ class Partition:
             file.will_need(ahead, self.options.read_bytes)
         return data
 
+    def foreign(self, header: bytes) -> str:
+        """What to say of a bad header that is another log's; empty if that is not known."""
+        return self.owners.foreign(header, self.salt) if self.owners is not None else ""
+
     def open_own(self, segment: Segment) -> File:
         """A further descriptor of the segment, which the caller closes."""
         return self._readers.open_own(segment.path)
@@ -218,15 +233,16 @@ class Partition:
         if not len(index):
             return True
         rel_offset, position = index.last()
-        header = parse_header(self.read(segment, position, HEADER_SIZE), 0)
+        header = parse_header(self.read(segment, position, HEADER_SIZE), 0, self.salt)
         return header is not None and header.base - segment.base == rel_offset
 
     def _walk(self, segment: Segment, index: SparseIndex) -> None:
         position, offset = 0, segment.base
         while position < segment.written:
-            header = parse_header(self.read(segment, position, HEADER_SIZE), 0)
+            data = self.read(segment, position, HEADER_SIZE)
+            header = parse_header(data, 0, self.salt)
             if header is None:
-                raise CorruptLog(segment.path, position, "no batch header")
+                raise CorruptLog(segment.path, position, self.foreign(data) or "no batch header")
             if header.base < offset:  # an index of another segment, perhaps of another log
                 raise CorruptLog(
                     segment.path, position, f"a batch of offset {header.base} where {offset} may begin"
@@ -283,9 +299,12 @@ class Cursor:
             self._data = b""
         while True:
             data = self._load(segment, position, HEADER_SIZE)
-            header = parse_header(data, position - self._data_at)
+            at = position - self._data_at
+            header = parse_header(data, at, partition.salt)
             if header is None or header.base < segment.base or position + header.length > segment.written:
-                raise CorruptLog(segment.path, position, f"no good batch header before offset {offset}")
+                text = partition.foreign(data[at : at + HEADER_SIZE])
+                text = text or f"no good batch header before offset {offset}"
+                raise CorruptLog(segment.path, position, text)
             if header.last >= offset:
                 self._next_at = position + header.length
                 self._next_base = header.last + 1

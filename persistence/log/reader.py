@@ -6,7 +6,6 @@ tail.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,8 +13,9 @@ from typing import Any
 from zlib import crc32
 
 from ..errors import CorruptLog
-from ..files import Disk, RealDisk, join, parent, read_file
-from .checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, newest, read_checkpoint
+from ..files import Disk, RealDisk, join, parent
+from .checkpoint import NODE_FILE_NAME, LogState, newest, read_checkpoint, read_own
+from .identity import DESCRIPTION, Owners, log_id_at, read_json, salt_at
 from .journal import JournalEntry, journal_files, read_journal
 from .marks import Mark
 from .record import HEADER_SIZE, MESSAGES, BatchHeader, parse_header
@@ -81,11 +81,7 @@ def find_logs(path: str, disk: Disk | None = None) -> list[str]:
 
 def describe(directory: str, disk: Disk | None = None) -> dict[str, Any]:
     """``log.json`` of a partition directory's queue; empty if it is missing or unreadable."""
-    try:
-        description = json.loads(read_file(disk or RealDisk(), join(parent(directory), "log.json")))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return description if isinstance(description, dict) else {}
+    return read_json(disk or RealDisk(), parent(directory))
 
 
 def read_node_states(data_dir: str, disk: Disk | None = None) -> dict[str, LogState]:
@@ -116,16 +112,18 @@ def iterate(directory: str, disk: Disk | None = None) -> Iterator[BatchInfo | Pr
     """Every batch of a partition in order, checksums verified; a ``Problem`` comes last if there is one."""
     disk = disk or RealDisk()
     bases = segment_bases(disk, directory)
+    salt, owners = salt_at(disk, directory), Owners.around(disk, directory)
     for number, base in enumerate(bases):
         path = join(directory, segment_name(base))
-        problem = yield from _iterate_segment(disk, path, base, is_last=number == len(bases) - 1)
+        is_last = number == len(bases) - 1
+        problem = yield from _iterate_segment(disk, path, base, salt, owners, is_last=is_last)
         if problem is not None:
             yield problem
             return
 
 
 def _iterate_segment(
-    disk: Disk, path: str, base: int, *, is_last: bool
+    disk: Disk, path: str, base: int, salt: int, owners: Owners, *, is_last: bool
 ) -> Generator[BatchInfo, None, Problem | None]:
     """Yields good batches, returns the problem at which it stopped."""
     file = disk.open(path)
@@ -138,7 +136,7 @@ def _iterate_segment(
         while position < size:
             if at + HEADER_SIZE > len(data):
                 data, at = file.read(_CHUNK_BYTES, position), 0
-            header = parse_header(data, at)
+            header = parse_header(data, at, salt)
             text = _fault(header, expected, size - position)
             if header is not None and not text:
                 if at + header.length > len(data):
@@ -147,9 +145,12 @@ def _iterate_segment(
                 if crc32(payload) != header.payload_crc:
                     text = "checksum of the payload is wrong"
             if header is None or text:
-                witness = later_witness(file, position, size, expected)
-                is_tail = is_last and witness < 0
-                if witness >= 0:
+                witness = later_witness(file, position, size, expected, salt)
+                foreign = owners.foreign(data[at : at + HEADER_SIZE], salt)
+                is_tail = is_last and witness < 0 and not foreign
+                if foreign:
+                    text = foreign
+                elif witness >= 0:
                     text += f"; the batch at byte {witness} says that this had been synced"
                 elif not is_last:
                     text += "; the segment was closed, so this had been synced"
@@ -226,7 +227,11 @@ def _compare(
     Raises:
         CorruptLog: they are not, or the checkpoint or ``log.json`` is damaged.
     """
-    read_description(disk, parent(directory))
+    description = read_description(disk, parent(directory)) or {}
+    incarnation = description.get("incarnation", "")
+    if incarnation not in ("", log_id_at(disk, directory)):
+        path = join(parent(directory), DESCRIPTION)
+        raise CorruptLog(path, 0, f"this is the description of another log, {incarnation!r}")
     state = _newest_state(disk, directory, node)
     while True:
         try:
@@ -274,5 +279,4 @@ def _check_end(
 
 
 def _newest_state(disk: Disk, directory: str, node: LogState | None) -> LogState | None:
-    _, own = read_checkpoint(disk, join(directory, FILE_NAME))
-    return newest(node, own[0] if own else None)
+    return newest(node, read_own(disk, directory, log_id_at(disk, directory)))

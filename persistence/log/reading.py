@@ -145,7 +145,7 @@ class LogReader:
         while offset < closed_end:
             batch = self._tail.find(offset)
             if batch is not None:
-                data = b"".join([batch.pack_header(_U32_MAX), *batch.pieces])
+                data = b"".join([batch.pack_header(_U32_MAX, log.partition.salt), *batch.pieces])
                 last = batch.last
             else:
                 try:

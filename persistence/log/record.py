@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .segment import Segment
 
 MAGIC = b"ARLB"
-VERSION = 0
+#: Written; read is version 0, too, which has no salt.
+VERSION = 1
 HEADER_SIZE = 72
 #: magic, version, record_size, length, kind, attributes, payload crc, count, producer session, base sequence,
 #: last offset delta, max time delta, epoch, base offset, base time, unsynced_back; then the header crc.
@@ -82,9 +83,10 @@ class Batch:
         #: The only message of a batch whose body stays a tuple of frames.
         self.message: Message | None = None
 
-    def pack_header(self, unsynced_back: int) -> bytes:
-        """The 72 bytes before the pieces. Computes the payload's checksum if it is not known (worker
-        thread).
+    def pack_header(self, unsynced_back: int, salt: int) -> bytes:
+        """The 72 bytes before the pieces, ``salt`` being that of the log (``identity``).
+
+        Computes the payload's checksum if need be (worker thread).
         """
         if self.payload_crc < 0:
             crc = 0
@@ -109,7 +111,7 @@ class Batch:
             self.base_ts,
             unsynced_back,
         )
-        return header + crc32(header).to_bytes(4, "little")
+        return header + crc32(header, salt).to_bytes(4, "little")
 
 
 class BatchHeader(NamedTuple):
@@ -131,8 +133,11 @@ class BatchHeader(NamedTuple):
     unsynced_back: int
 
 
-def parse_header(data: bytes, position: int) -> BatchHeader | None:
-    """The header at ``position``, or None if there is no good one (magic, version, checksum, length)."""
+def parse_header(data: bytes, position: int, salt: int) -> BatchHeader | None:
+    """The header at ``position``, or None if no good one stands there (magic, version, checksum, length).
+
+    ``salt`` is that of the log, and a header of another log is not good.
+    """
     if position + HEADER_SIZE > len(data) or data[position : position + 4] != MAGIC:
         return None
     (
@@ -154,7 +159,10 @@ def parse_header(data: bytes, position: int) -> BatchHeader | None:
         unsynced_back,
     ) = HEADER.unpack_from(data, position)
     end = position + HEADER_SIZE
-    if version != VERSION or crc32(data[position : end - 4]) != int.from_bytes(data[end - 4 : end], "little"):
+    if version > VERSION:
+        return None
+    crc = crc32(data[position : end - 4], salt if version else 0)
+    if crc != int.from_bytes(data[end - 4 : end], "little"):
         return None
     if length < HEADER_SIZE + record_size * count:
         return None

@@ -378,7 +378,7 @@ def _scan(
             segment = Segment(partition.directory, base)
             segment.index = SparseIndex(partition.options.index_interval_bytes)
             partition.add(segment)
-        if not _scan_segment(disk, segment, folded, report, limit, epoch, is_last=is_last):
+        if not _scan_segment(disk, partition, segment, folded, report, limit, epoch, is_last=is_last):
             report.cut_segments = [
                 join(partition.directory, segment_name(later)) for later in todo[number + 1 :]
             ]
@@ -387,6 +387,7 @@ def _scan(
 
 def _scan_segment(
     disk: Disk,
+    partition: Partition,
     segment: Segment,
     folded: LogState,
     report: Report,
@@ -405,7 +406,7 @@ def _scan_segment(
         size = file.size()
         position = segment.size
         report.synced_position = position
-        for header, payload in iterate_batches(file, position, size):
+        for header, payload in iterate_batches(file, position, size, partition.salt):
             if header.base != folded.recovery_offset:
                 break
             if header.epoch < epoch:
@@ -433,9 +434,12 @@ def _scan_segment(
         if position == size:
             return True
         if limit is None and not is_leftover:
+            foreign = partition.foreign(file.read(HEADER_SIZE, position))
+            if foreign:
+                raise CorruptLog(segment.path, position, foreign)
             if not is_last:
                 raise CorruptLog(segment.path, position, "bad batch in a segment that was synced")
-            witness = later_witness(file, position, size, folded.recovery_offset)
+            witness = later_witness(file, position, size, folded.recovery_offset, partition.salt)
             if witness >= 0:
                 raise CorruptLog(
                     segment.path,
@@ -471,7 +475,7 @@ def _rewrite(disk: Disk, segment: Segment, position: int) -> None:
         file.close()
 
 
-def iterate_batches(file: File, position: int, size: int) -> Iterator[tuple[BatchHeader, bytes]]:
+def iterate_batches(file: File, position: int, size: int, salt: int) -> Iterator[tuple[BatchHeader, bytes]]:
     """(header, payload) of each good batch, up to the first bad one.
 
     The payload of a MESSAGES batch has only the fixed records.
@@ -481,7 +485,7 @@ def iterate_batches(file: File, position: int, size: int) -> Iterator[tuple[Batc
     while position + HEADER_SIZE <= size:
         if at + HEADER_SIZE > len(data):
             data, at = file.read(_CHUNK_BYTES, position), 0
-        header = parse_header(data, at)
+        header = parse_header(data, at, salt)
         if header is None or position + header.length > size:
             return
         if at + header.length > len(data):
@@ -496,14 +500,14 @@ def iterate_batches(file: File, position: int, size: int) -> Iterator[tuple[Batc
         at += header.length
 
 
-def later_witness(file: File, position: int, size: int, expected: int) -> int:
+def later_witness(file: File, position: int, size: int, expected: int, salt: int) -> int:
     """Position of a good later batch which says that ``position`` had been synced before it; -1 if none."""
     data = file.read(size - position, position)
-    bad = parse_header(data, 0)
+    bad = parse_header(data, 0, salt)
     # If the bad batch has a good header, its payload is skipped, because a body may contain a piece of a log.
     at = data.find(MAGIC, bad.length if bad is not None and bad.base == expected else 1)
     while at >= 0:
-        header = parse_header(data, at)
+        header = parse_header(data, at, salt)
         if (
             header is not None
             and header.base >= expected

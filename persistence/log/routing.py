@@ -21,6 +21,7 @@ from amqp_router.protocol.tick import Tick
 
 from ..errors import PersistenceError
 from ..files import Disk, FileCache, join, read_file
+from .identity import DESCRIPTION_VERSION, DESCRIPTION_VERSIONS, WAY_OUT
 from .marks import Marks, log_id, read_marks
 from .memory import MemoryBudget
 from .record import Batch
@@ -141,7 +142,10 @@ class RoutingLogs:
         worker: Worker | None = None,
         has_room: Callable[[], bool] = lambda: True,
         account: MemoryBudget | None = None,
+        node: str = "",
     ) -> None:
+        #: The id of the data directory: every node has routing logs of its own.
+        self._node = node
         self._has_room = has_room
         self.logs: dict[str, RoutingLog] = {}
         self.backlog = Backlog(account)
@@ -186,11 +190,17 @@ class RoutingLogs:
         name = routing_id(vhost)
         directory = join(self._root, name)
         try:
-            partitions = self._partitions(directory)
+            partitions, node = self._described(directory)
         except PersistenceError as error:
             logger.error("no routing log for virtual host '%s': %s", vhost, error)
             return None
-        description = {"version": 0, "kind": "routing", "vhost": vhost, "partitions": partitions}
+        description = {
+            "version": DESCRIPTION_VERSION,
+            "kind": "routing",
+            "vhost": vhost,
+            "partitions": partitions,
+            "node": node,
+        }
         recorders = []
         for number in range(partitions):
             place = join(directory, str(number))
@@ -204,8 +214,8 @@ class RoutingLogs:
             self._retention_timer = self._call_later(SYNC_S, self._retain)
         return log
 
-    def _partitions(self, directory: str) -> int:
-        """Number of partitions of a routing log, existing or new.
+    def _described(self, directory: str) -> tuple[int, str]:
+        """Number of partitions of a routing log, existing or new, and the node in its salt.
 
         Raises:
             PersistenceError: its description is not of this version, or cannot be read.
@@ -215,12 +225,12 @@ class RoutingLogs:
             description = json.loads(read_file(self._disk, path))
             version, partitions = description["version"], int(description["partitions"])
         except FileNotFoundError:
-            return self._options.partitions
+            return self._options.partitions, self._node
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise PersistenceError(f"{path} cannot be read: {error}") from error
-        if version != 0 or partitions < 1:
-            raise PersistenceError(f"{path}: format version {version}, not 0")
-        return partitions
+        if version not in DESCRIPTION_VERSIONS or partitions < 1:
+            raise PersistenceError(f"{path}: format version {version}, this release reads 0 and 1{WAY_OUT}")
+        return partitions, str(description.get("node", self._node))
 
     def _recover(self, recorder: Recorder) -> None:
         owner: _Partition = recorder.owner
@@ -228,7 +238,7 @@ class RoutingLogs:
         if mark is not None:
             owner.mark = (mark.end, mark.segment, mark.position)
         try:
-            found = recover(self._disk, recorder.directory, owner.mark)
+            found = recover(self._disk, recorder.directory, owner.mark, owner.writer.salt)
         except OSError as error:
             self._fail(recorder, error)
             return

@@ -18,8 +18,9 @@ from zlib import crc32
 
 from ..errors import CorruptLog
 from ..files import Disk, File, FileCache, join, parent, read_file, replace_file
+from .identity import Owners, read_json, salt_at, salt_of
 from .index import SparseIndex
-from .record import HEADER_SIZE, MAGIC, Batch, BatchHeader, parse_header
+from .record import HEADER_SIZE, MAGIC, VERSION, Batch, BatchHeader, parse_header
 from .recovery import later_witness
 from .routing_log import RECORD_SIZE, ROUTING, SAME_KEY
 from .segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_bases, segment_name
@@ -55,19 +56,29 @@ def names_path(segment: Segment) -> str:
     return join(segment.directory, f"{segment.base:020d}{NAMES_SUFFIX}")
 
 
-def names_header(base: int) -> bytes:
+def names_header(base: int, version: int = VERSION) -> bytes:
     """The header of a ``.names`` file."""
-    return _NAMES_HEADER.pack(_NAMES_MAGIC, 0, 0, base)
+    return _NAMES_HEADER.pack(_NAMES_MAGIC, version, 0, base)
 
 
-def pack_name(number: int, payload: bytes) -> bytes:
-    """An entry of a ``.names`` file."""
-    return _NAME.pack(len(payload), crc32(payload, crc32(number.to_bytes(4, "little"))), number) + payload
+def pack_name(number: int, payload: bytes, salt: int) -> bytes:
+    """An entry of a ``.names`` file; ``salt`` is the log's, 0 in a file of version 0."""
+    crc = crc32(payload, crc32(number.to_bytes(4, "little"), salt))
+    return _NAME.pack(len(payload), crc, number) + payload
 
 
-def parse_names(data: bytes, base: int) -> tuple[list[bytes], int] | None:
+def names_salt(data: bytes, base: int, salt: int) -> int:
+    """The salt of a ``.names`` file, 0 in one of version 0; -1 if its header is not good."""
+    header = data[: _NAMES_HEADER.size]
+    if header == names_header(base):
+        return salt
+    return 0 if header == names_header(base, 0) else -1
+
+
+def parse_names(data: bytes, base: int, salt: int) -> tuple[list[bytes], int] | None:
     """The payloads of a ``.names`` file, and where the good ones end; None if its header is not good."""
-    if len(data) < _NAMES_HEADER.size or data[: _NAMES_HEADER.size] != names_header(base):
+    salt = names_salt(data, base, salt)
+    if salt < 0:
         return None
     found: list[bytes] = []
     at = _NAMES_HEADER.size
@@ -77,7 +88,7 @@ def parse_names(data: bytes, base: int) -> tuple[list[bytes], int] | None:
         if (
             number != len(found)
             or len(payload) != size
-            or crc != crc32(payload, crc32(data[at + 8 : at + 12]))
+            or crc != crc32(payload, crc32(data[at + 8 : at + 12], salt))
         ):
             break
         found.append(payload)
@@ -128,7 +139,7 @@ def iterate_events(header: BatchHeader, payload: bytes) -> Iterator[Event]:
         raise ValueError("the events of a batch are not as many as its header says")
 
 
-def read_names(disk: Disk, segment: Segment) -> list[bytes]:
+def read_names(disk: Disk, segment: Segment, salt: int) -> list[bytes]:
     """The payloads of the entries in a segment's ``.names`` file.
 
     Raises:
@@ -136,7 +147,7 @@ def read_names(disk: Disk, segment: Segment) -> list[bytes]:
     """
     path = names_path(segment)
     try:
-        found = parse_names(read_file(disk, path), segment.base)
+        found = parse_names(read_file(disk, path), segment.base, salt)
     except FileNotFoundError:
         found = None
     if found is None:
@@ -159,17 +170,25 @@ class Recovered:
     start: int
     last_us: int = 0
     names_bytes: int = 0
+    #: With which the names that are added are written.
+    names_salt: int = 0
     cut_bytes: int = 0
     #: The segment set aside, and why.
     damaged: str = ""
 
 
-def recover(disk: Disk, directory: str, mark: tuple[int, int, int] = (0, 0, 0)) -> Recovered:
+def recover(
+    disk: Disk, directory: str, mark: tuple[int, int, int] = (0, 0, 0), salt: int | None = None
+) -> Recovered:
     """Recover the last segment of a partition. ``mark`` is (end, segment, position) known to be synced.
+
+    ``salt`` is that of its batches; None = what its ``log.json`` says.
 
     Raises:
         OSError: the disk failed.
     """
+    if salt is None:
+        salt = salt_at(disk, directory)
     bases = segment_bases(disk, directory)
     for name in disk.list(directory):
         stem, dot, suffix = name.rpartition(".")
@@ -181,9 +200,9 @@ def recover(disk: Disk, directory: str, mark: tuple[int, int, int] = (0, 0, 0)) 
     segment = Segment(directory, bases[-1])
     found = Recovered(segment, {}, 0, bases[0])
     try:
-        _scan(disk, segment, found, mark)
+        _scan(disk, segment, found, mark, salt)
     except CorruptLog as error:
-        end = max(_highest_end(disk, segment), mark[0], segment.base)
+        end = max(_highest_end(disk, segment, salt), mark[0], segment.base)
         disk.rename(segment.path, segment.path + DAMAGED_SUFFIX)
         path = names_path(segment)
         if disk.exists(path):
@@ -195,7 +214,7 @@ def recover(disk: Disk, directory: str, mark: tuple[int, int, int] = (0, 0, 0)) 
     return found
 
 
-def _scan(disk: Disk, segment: Segment, found: Recovered, mark: tuple[int, int, int]) -> None:
+def _scan(disk: Disk, segment: Segment, found: Recovered, mark: tuple[int, int, int], salt: int) -> None:
     """Read the batches and names of ``segment``, and cut both where they are torn.
 
     Raises:
@@ -206,7 +225,7 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, mark: tuple[int, int, 
     file = disk.open(segment.path, write=True)
     try:
         size = file.size()
-        for position, header, payload in iterate_batches(file, segment.base, size):
+        for position, header, payload in iterate_batches(file, segment.base, size, salt):
             try:
                 routes = max(routes, _highest_route(header, payload))
             except ValueError as error:
@@ -219,13 +238,17 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, mark: tuple[int, int, 
             segment.end = header.last + 1
             found.last_us = header.base_ts + header.max_ts_delta
         if segment.size < size:
-            witness = later_witness(file, segment.size, size, segment.end)
+            header_there = file.read(HEADER_SIZE, segment.size)
+            foreign = Owners.around(disk, segment.directory).foreign(header_there, salt)
+            if foreign:
+                raise CorruptLog(segment.path, segment.size, foreign)
+            witness = later_witness(file, segment.size, size, segment.end, salt)
             if witness >= 0:
                 text = f"bad batch, yet the one at byte {witness} says that this had been synced"
                 raise CorruptLog(segment.path, segment.size, text)
         if mark[1] == segment.base and mark[2] > segment.size:
             raise CorruptLog(segment.path, segment.size, f"bad batch, yet {mark[2]} bytes had been synced")
-        names = _recover_names(disk, segment, routes)
+        names, found.names_salt = _recover_names(disk, segment, routes, salt)
         if segment.size < size:
             file.truncate(segment.size)
             found.cut_bytes = size - segment.size
@@ -240,7 +263,8 @@ def _scan(disk: Disk, segment: Segment, found: Recovered, mark: tuple[int, int, 
     found.names_bytes = sum(len(payload) + _NAME.size for payload in names)
 
 
-def _recover_names(disk: Disk, segment: Segment, routes: int) -> list[bytes]:
+def _recover_names(disk: Disk, segment: Segment, routes: int, salt: int) -> tuple[list[bytes], int]:
+    """The names, and the salt of their file."""
     path = names_path(segment)
     try:
         file = disk.open(path, write=True)
@@ -250,12 +274,14 @@ def _recover_names(disk: Disk, segment: Segment, routes: int) -> list[bytes]:
         file = disk.open(path, write=True, create=True)
     try:
         size = file.size()
-        parsed = parse_names(file.read(size, 0), segment.base)
+        data = file.read(size, 0)
+        parsed = parse_names(data, segment.base, salt)
         if parsed is None:
             if segment.size:
                 raise CorruptLog(path, 0, "no header of a file of names")
             file.truncate(0)
             file.write([names_header(segment.base)], 0)
+            data = names_header(segment.base)
             parsed = [], _NAMES_HEADER.size
         names, end = parsed
         if routes >= len(names):
@@ -265,17 +291,17 @@ def _recover_names(disk: Disk, segment: Segment, routes: int) -> list[bytes]:
         file.sync()
     finally:
         file.close()
-    return names
+    return names, names_salt(data, segment.base, salt)
 
 
-def iterate_batches(file: File, base: int, size: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
+def iterate_batches(file: File, base: int, size: int, salt: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
     """(position, header, payload) of each good batch of a segment, up to the first bad one."""
     position = at = 0
     data = b""
     while position + HEADER_SIZE <= size:
         if at + HEADER_SIZE > len(data):
             data, at = file.read(_CHUNK_BYTES, position), 0
-        header = parse_header(data, at)
+        header = parse_header(data, at, salt)
         if header is None or header.kind != ROUTING or header.base != base or position + header.length > size:
             return
         if at + header.length > len(data):
@@ -300,13 +326,13 @@ def _highest_route(header: BatchHeader, payload: bytes) -> int:
     return max(numbers[3::6], default=-1)
 
 
-def _highest_end(disk: Disk, segment: Segment) -> int:
+def _highest_end(disk: Disk, segment: Segment, salt: int) -> int:
     """The end of the last good batch anywhere in a damaged segment."""
     data = read_file(disk, segment.path)
     end = 0
     at = data.find(MAGIC)
     while at >= 0:
-        header = parse_header(data, at)
+        header = parse_header(data, at, salt)
         if header is not None and crc32(data[at + HEADER_SIZE : at + header.length]) == header.payload_crc:
             end = max(end, header.last + 1)
         at = data.find(MAGIC, at + 1)
@@ -331,6 +357,9 @@ class RoutingWriter:
         self.end = self.synced_end = 0
         #: The lowest offset that exists.
         self.start = 0
+        #: Of its batches and names.
+        log, number = directory.split("/")[-2:]
+        self.salt = salt_of(log, int(number), description["node"])
         self._disk = disk
         self._files = files
         self._description = description
@@ -338,6 +367,7 @@ class RoutingWriter:
         self._created = False
         self._names = 0
         self._names_position = 0
+        self._names_salt = self.salt
 
     @property
     def is_dirty(self) -> bool:
@@ -355,6 +385,7 @@ class RoutingWriter:
         self.start = found.start
         self._names = found.names
         self._names_position = _NAMES_HEADER.size + found.names_bytes
+        self._names_salt = found.names_salt
 
     def write(self, items: Sequence[tuple[Batch, list[bytes]]]) -> None:
         """Write batches, together for each segment: first its new names with a sync, then the batches.
@@ -385,7 +416,7 @@ class RoutingWriter:
             self._begin_segment(segment)
         names = b"".join(
             [
-                pack_name(number, payload)
+                pack_name(number, payload, self._names_salt)
                 for number, payload in enumerate([p for _, new in items for p in new], self._names)
             ]
         )
@@ -397,7 +428,7 @@ class RoutingWriter:
             self._names += sum(len(new) for _, new in items)
         pieces: list[bytes | memoryview] = []
         for batch, _ in items:
-            pieces.append(batch.pack_header(min(batch.position - self.synced, _U32_MAX)))
+            pieces.append(batch.pack_header(min(batch.position - self.synced, _U32_MAX), self.salt))
             pieces += batch.pieces
         self._files.get(segment.path).write(pieces, self.position)
         last = items[-1][0]
@@ -410,6 +441,7 @@ class RoutingWriter:
         self.end = self.synced_end = segment.base
         self._names = 0
         self._names_position = _NAMES_HEADER.size
+        self._names_salt = self.salt
         names = self._files.get(names_path(segment), create=True)
         names.truncate(0)
         names.write([names_header(segment.base)], 0)
@@ -427,7 +459,7 @@ class RoutingWriter:
         above = parent(own)
         for directory in (above, own, self.directory):
             disk.make_directory(directory)
-        if not disk.exists(join(own, "log.json")):
+        if read_json(disk, own) != self._description:
             replace_file(disk, join(own, "log.json"), json.dumps(self._description, sort_keys=True).encode())
         for directory in (parent(above), above, own):
             disk.sync_directory(directory)
@@ -484,7 +516,7 @@ class RoutingWriter:
         if self._opened:
             base = segment.base if segment is not None else self.synced_end
             mark = (self.synced_end, base, self.synced if segment is not None else 0)
-        found = recover(self._disk, self.directory, mark)
+        found = recover(self._disk, self.directory, mark, self.salt)
         self._created = False
         return found
 
@@ -509,28 +541,31 @@ def closed_segments(disk: Disk, root: str, active: dict[str, int]) -> tuple[list
     closed: list[Closed] = []
     total = 0
     for name in disk.list(root):
+        # Without its description the time of a segment cannot be read.
+        is_known = bool(read_json(disk, join(root, name)))
         for number in disk.list(join(root, name)):
             directory = join(root, name, number)
             if not number.isdecimal():
                 continue
             limit = active.get(directory)
+            salt = salt_at(disk, directory)
             for base in segment_bases(disk, directory):
                 segment = Segment(directory, base)
-                header, size = _first_header(disk, segment.path)
-                size += _first_header(disk, names_path(segment))[1]
+                header, size = _first_header(disk, segment.path, salt)
+                size += _first_header(disk, names_path(segment), salt)[1]
                 total += size
-                if limit is None or base < limit:
+                if is_known and (limit is None or base < limit):
                     closed.append(Closed(header.base_ts if header else 0, size, directory, base))
     return sorted(closed), total
 
 
-def _first_header(disk: Disk, path: str) -> tuple[BatchHeader | None, int]:
+def _first_header(disk: Disk, path: str, salt: int) -> tuple[BatchHeader | None, int]:
     try:
         file = disk.open(path)
     except FileNotFoundError:
         return None, 0
     try:
-        return parse_header(file.read(HEADER_SIZE, 0), 0), file.size()
+        return parse_header(file.read(HEADER_SIZE, 0), 0, salt), file.size()
     finally:
         file.close()
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from ..errors import CorruptLog
 from ..files import Disk, RealDisk, join
+from .identity import Owners, salt_at
 from .reader import ROT, TORN_TAIL, Problem, describe
+from .record import HEADER_SIZE
 from .recovery import later_witness
 from .routing_files import DIRECTORY, iterate_batches, iterate_events, read_names
 from .segment import Segment, segment_bases
@@ -69,13 +71,14 @@ def _verify_segment(
     path = segment.path
     if segment.base != summary.end:
         return Problem(ROT, path, 0, 0, f"the segment should begin at offset {summary.end}")
+    salt = salt_at(disk, segment.directory)
     file = disk.open(path)
     try:
         size = file.size()
-        payloads = read_names(disk, segment) if size else []
+        payloads = read_names(disk, segment, salt) if size else []
         names = len(payloads)
         end = 0
-        for position, header, payload in iterate_batches(file, segment.base, size):
+        for position, header, payload in iterate_batches(file, segment.base, size, salt):
             try:
                 routes = max(event.route for event in iterate_events(header, payload))
             except ValueError as error:
@@ -88,9 +91,10 @@ def _verify_segment(
             summary.end = header.last + 1
             end = position + header.length
         if end < size:
-            witness = later_witness(file, end, size, summary.end)
-            kind = TORN_TAIL if is_last and witness < 0 else ROT
-            return Problem(kind, path, end, size - end, "no good batch")
+            witness = later_witness(file, end, size, summary.end, salt)
+            foreign = Owners.around(disk, segment.directory).foreign(file.read(HEADER_SIZE, end), salt)
+            kind = TORN_TAIL if is_last and witness < 0 and not foreign else ROT
+            return Problem(kind, path, end, size - end, foreign or "no good batch")
     except CorruptLog as error:
         return Problem(ROT, error.path, error.position, 0, error.text)
     finally:

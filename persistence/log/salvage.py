@@ -14,8 +14,9 @@ from zlib import crc32
 
 from ..errors import CorruptLog
 from ..files import Disk, join, read_file
-from .checkpoint import FILE_NAME, LogState, newest, read_checkpoint
+from .checkpoint import LogState, newest, read_own
 from .fold import fold
+from .identity import Owners, log_id_at, salt_at
 from .journal import JournalEntry
 from .marks import Mark
 from .record import HEADER_SIZE, MAGIC, MESSAGES, BatchHeader, parse_header
@@ -70,17 +71,19 @@ class Salvage:
     ) -> None:
         self._disk = disk
         self._directory = directory
+        self._salt = salt_at(disk, directory)
+        self._owners = Owners.around(disk, directory)
         self._journal = journal
         self._progress = progress
         self._promised = mark.end if mark is not None else 0
         #: Texts about files that could not be used.
         self.faults: list[str] = []
-        own: list[LogState] = []
+        own: LogState | None = None
         try:
-            own = read_checkpoint(disk, join(directory, FILE_NAME))[1]
+            own = read_own(disk, directory, log_id_at(disk, directory))
         except (CorruptLog, OSError) as error:
             self.faults.append(f"{error}; messages that were settled before it may come along")
-        self._state = newest(node, own[0] if own else None) or LogState("", 0)
+        self._state = newest(node, own) or LogState("", 0)
         self.missing: list[Missing] = []
         self._fold()
 
@@ -124,7 +127,7 @@ class Salvage:
     def _walk(self, expected: int) -> Iterator[tuple[BatchHeader, bytes, str] | _Gap]:
         """Good batches in order, and gaps between them, from offset ``expected`` on."""
         bases = segment_bases(self._disk, self._directory)
-        where = self._directory
+        where = ""  # of what lies between the last good batch and the next one
         for number, base in enumerate(bases):
             self._progress(number, len(bases))
             path = join(self._directory, segment_name(base))
@@ -135,19 +138,21 @@ class Salvage:
                 continue
             position = 0
             while position >= 0 and position < len(data):
-                header = _good(data, position, expected)
+                header = _good(data, position, expected, self._salt)
                 if header is None:
-                    where = f"{path} at byte {position}"
-                    position = _next(data, position + 1, expected)
+                    foreign = self._owners.foreign(data[position : position + HEADER_SIZE], self._salt)
+                    where = f"{path} at byte {position}{foreign and f': {foreign}'}"
+                    position = _next(data, position + 1, expected, self._salt)
                     continue
                 if header.base > expected:
-                    yield from self._between(expected, header.base, where if position else path)
+                    yield from self._between(expected, header.base, where or path)
                 yield header, data[position : position + header.length], f"{path} at byte {position}"
+                where = ""
                 expected = header.last + 1
                 position += header.length
         end = max(self._promised, self._state.recovery_offset, self._journal_end())
         if end > expected:
-            yield from self._between(expected, end, where)
+            yield from self._between(expected, end, where or self._directory)
 
     def _journal_end(self) -> int:
         return max([entry.header.last + 1 for entry in self._journal], default=0)
@@ -164,18 +169,18 @@ class Salvage:
             yield _Gap(first, end, where)
 
 
-def _good(data: bytes, position: int, expected: int) -> BatchHeader | None:
-    header = parse_header(data, position)
+def _good(data: bytes, position: int, expected: int, salt: int) -> BatchHeader | None:
+    header = parse_header(data, position, salt)
     if header is None or header.base < expected or position + header.length > len(data):
         return None
     payload = memoryview(data)[position + HEADER_SIZE : position + header.length]
     return header if crc32(payload) == header.payload_crc else None
 
 
-def _next(data: bytes, position: int, expected: int) -> int:
-    """Position of the next good batch; -1 if there is none."""
+def _next(data: bytes, position: int, expected: int, salt: int) -> int:
+    """Where the next good batch begins; -1 if there is none."""
     position = data.find(MAGIC, position)
-    while position >= 0 and _good(data, position, expected) is None:
+    while position >= 0 and _good(data, position, expected, salt) is None:
         position = data.find(MAGIC, position + 1)
     return position
 

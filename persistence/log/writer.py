@@ -11,11 +11,11 @@ from zlib import crc32
 
 from ..errors import CorruptLog
 from ..files import Disk, File, FileCache, join, parent, read_file, replace_file
+from .identity import DESCRIPTION, DESCRIPTION_VERSION, DESCRIPTION_VERSIONS, WAY_OUT, salt_of
 from .record import HEADER_SIZE, Batch, parse_header
 from .segment import Segment
 
 _U32_MAX = 0xFFFFFFFF
-_DESCRIPTION = "log.json"
 
 
 def read_description(disk: Disk, directory: str) -> dict[str, Any] | None:
@@ -27,7 +27,7 @@ def read_description(disk: Disk, directory: str) -> dict[str, Any] | None:
     Raises:
         CorruptLog: it is of another format version.
     """
-    path = join(directory, _DESCRIPTION)
+    path = join(directory, DESCRIPTION)
     try:
         description = json.loads(read_file(disk, path))
     except (FileNotFoundError, ValueError, RecursionError):
@@ -35,8 +35,8 @@ def read_description(disk: Disk, directory: str) -> dict[str, Any] | None:
     if not isinstance(description, dict):
         return None
     version = description.get("version")
-    if version != 0:
-        raise CorruptLog(path, 0, f"format version {version}, not 0")
+    if version not in DESCRIPTION_VERSIONS:
+        raise CorruptLog(path, 0, f"format version {version}, this release reads 0 and 1{WAY_OUT}")
     return description
 
 
@@ -63,6 +63,8 @@ class PartitionWriter:
         self._disk = disk
         self._files = files
         self._description = description
+        #: Of the checksums of its batches' headers.
+        self.salt = salt_of(description["incarnation"], int(directory.rpartition("/")[2]))
         self._segment: Segment | None = None
         self._path = ""
         self._position = 0
@@ -86,12 +88,13 @@ class PartitionWriter:
         if synced:
             self._is_new = False
 
-    def found(self, *, durable: bool) -> None:
-        """Directory and ``log.json`` exist. Unless ``durable``, the next sync makes them durable.
+    def found(self, *, durable: bool, version: int) -> None:
+        """Directory and ``log.json`` are there; unless ``durable`` the next sync makes them so.
 
-        After a kill they can be visible without being durable.
+        After a kill that they are seen does not make them durable. One of an older ``version`` is replaced
+        before the first batch is written, so that an older release refuses the log.
         """
-        self.created = True
+        self.created = version == DESCRIPTION_VERSION
         self._is_new = not durable
 
     def create(self) -> None:
@@ -103,7 +106,7 @@ class PartitionWriter:
         disk.make_directory(queue_directory)
         disk.make_directory(self.directory)
         data = json.dumps(self._description, sort_keys=True, default=_base64).encode()
-        replace_file(disk, join(queue_directory, _DESCRIPTION), data, durable=False)
+        replace_file(disk, join(queue_directory, DESCRIPTION), data, durable=False)
         self.created = self._is_new = self.dirty = True
 
     def write(self, batches: Sequence[Batch]) -> None:
@@ -123,7 +126,7 @@ class PartitionWriter:
                     self._switch(segment)
                 if start < 0:
                     start = batch.position
-                pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX)))
+                pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX), self.salt))
                 pieces.extend(batch.pieces)
                 self._position = batch.position + batch.length
             self._flush(pieces, start)
@@ -175,7 +178,7 @@ class PartitionWriter:
         """Write the unsynced part again in place, batch by batch."""
         position = self._synced
         while position < self._position:
-            header = parse_header(file.read(HEADER_SIZE, position), 0)
+            header = parse_header(file.read(HEADER_SIZE, position), 0, self.salt)
             if header is None or position + header.length > self._position:
                 raise CorruptLog(
                     self._path, position, "a batch is gone that a failed sync was to make durable"
@@ -201,7 +204,7 @@ class PartitionWriter:
             bytes_max -= batch.length
             if batch.segment is not self._segment or bytes_max < 0 or batch.message is not None:
                 return None
-            pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX)))
+            pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX), self.salt))
             pieces += [piece for piece in batch.pieces if isinstance(piece, bytes)]
         self.dirty = True
         self._position = batches[-1].position + batches[-1].length
@@ -265,7 +268,7 @@ class PartitionWriter:
 
     def _sync_creation(self) -> None:
         queue_directory = parent(self.directory)
-        file = self._disk.open(join(queue_directory, _DESCRIPTION))
+        file = self._disk.open(join(queue_directory, DESCRIPTION))
         try:
             file.sync()
         finally:

@@ -51,13 +51,16 @@ def publish(directory: Path, flights: Sequence[Flight]) -> Path:
 def batches(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
     """Kind, number of records, record size and payload of each batch of a segment."""
     content = path.read_bytes()
+    log = path.parent.parent
+    node = json.loads((log / "log.json").read_text()).get("node", "")
+    salt = crc32(f"{node}/{log.name}/{path.parent.name}".encode())
     at = 0
     while at < len(content):
         head = HEADER.unpack_from(content, at)
         magic, version, record_size, length, kind, _attributes, payload_crc, count = head[:8]
         payload = content[at + 72 : at + length]
-        assert (magic, version, crc32(payload)) == (b"ARLB", 0, payload_crc), f"{path} at {at}"
-        assert crc32(content[at : at + 68]) == head[-1], f"{path} at {at}"
+        assert (magic, version, crc32(payload)) == (b"ARLB", 1, payload_crc), f"{path} at {at}"
+        assert crc32(content[at : at + 68], salt) == head[-1], f"{path} at {at}"
         yield kind, count, record_size, payload
         at += length
 

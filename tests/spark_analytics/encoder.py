@@ -39,7 +39,7 @@ def batch(
     base_ts: int,
     payload: bytes,
     *,
-    version: int = 0,
+    version: int = 1,
     max_ts: int | None = None,
 ) -> bytes:
     head = HEADER.pack(
@@ -60,7 +60,14 @@ def batch(
         base_ts,
         0,
     )
-    return head + struct.pack("<I", crc32(head)) + payload
+    # ``LogFiles`` puts its own checksum there.
+    return head + bytes(4) + payload
+
+
+def stamped(data: bytes, salt: int) -> bytes:
+    """A batch with the checksum of its log."""
+    crc = crc32(data[:68], salt if data[4] else 0)
+    return data[:68] + struct.pack("<I", crc) + data[72:]
 
 
 @dataclass(frozen=True)
@@ -165,12 +172,18 @@ class LogFiles:
     def path(self) -> Path:
         return self.directory / f"{self.base:020d}.log"
 
+    @property
+    def salt(self) -> int:
+        log_id, number = self.directory.parts[-2:]
+        node = "" if self.names is None else node_of(self.directory.parent.parent.parent)
+        return crc32(f"{node}/{log_id}/{number}".encode())
+
     def _names(self) -> None:
         if self.names is not None:
-            data = struct.pack("<4sHHQ", b"ARLN", 0, 0, self.base)
+            data = struct.pack("<4sHHQ", b"ARLN", 1, 0, self.base)
             for number, name in enumerate(self.names):
                 payload = json.dumps(name, separators=(",", ":")).encode()
-                crc = crc32(struct.pack("<I", number) + payload)
+                crc = crc32(struct.pack("<I", number) + payload, self.salt)
                 data += struct.pack("<III", len(payload), crc, number) + payload
             self.path.with_suffix(".names").write_bytes(data)
 
@@ -180,6 +193,7 @@ class LogFiles:
             struct.unpack_from("<Q", data, 48)[0],
             struct.unpack_from("<q", data, 56)[0],
         )
+        data = stamped(data, self.salt)
         if not self.position:
             self.first_ts = base_ts
         if not self.entries or self.position >= self.entries[-1][2] + 65536:
@@ -202,13 +216,19 @@ class LogFiles:
 
 
 def routing_log(
-    data: Path, vhost: str, names: list[dict[str, object]], partitions: int = 1, version: int = 0
+    data: Path, vhost: str, names: list[dict[str, object]], partitions: int = 1, version: int = 1
 ) -> list[LogFiles]:
     """The empty partitions of a routing log."""
     log_id = hashlib.sha256(b"routing\0" + vhost.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     root = data / "routing" / log_id
     root.mkdir(parents=True)
-    about = {"version": version, "kind": "routing", "vhost": vhost, "partitions": partitions}
+    about = {
+        "version": version,
+        "kind": "routing",
+        "vhost": vhost,
+        "partitions": partitions,
+        "node": node_of(data),
+    }
     (root / "log.json").write_text(json.dumps(about))
     return [LogFiles(root / str(number), names) for number in range(partitions)]
 
@@ -217,7 +237,7 @@ def queue_log(data: Path, vhost: str, name: str, log_id: str) -> LogFiles:
     root = data / "queues" / log_id
     root.mkdir(parents=True)
     about = {
-        "version": 0,
+        "version": 1,
         "incarnation": log_id,
         "vhost": vhost,
         "name": name,

@@ -205,7 +205,7 @@ def _slow_messages(log: LogFiles) -> Any:
     data = log.path.read_bytes()
     at = 0
     while at < len(data):
-        header = parse_header(data, at)
+        header = parse_header(data, at, log.salt)
         assert header is not None
         view = BatchView()
         if header.kind == 1:
@@ -353,9 +353,9 @@ def test_routes_that_refer_to_their_names(tmp_path: Path) -> None:
         b'{"exchange":"x","queues":[2,0],"bindings":[1],"durable":1,"fanout":2}',
         b'{"exchange":"","queues":["q"],"bindings":[],"durable":1,"fanout":1}',
     ]
-    entries = [pack_name(number, payload) for number, payload in enumerate(payloads)]
+    entries = [pack_name(number, payload, 77) for number, payload in enumerate(payloads)]
     (tmp_path / f"{7:020d}.names").write_bytes(names_header(7) + b"".join(entries))
-    found = read_names(str(tmp_path), 7)
+    found = read_names(str(tmp_path), 7, 77)
     assert found.count == 5
     assert found.queues.to_pylist()[3:] == [["other", "long\ufffd"], ["q"]]
     assert found.exchange.to_pylist()[3:] == ["x", ""]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from zlib import crc32
 
 from amqp_router import datadir
-from persistence.log import index, marks, record, routing_files, routing_log
+from persistence.log import identity, index, marks, record, routing_files, routing_log
 from persistence.log.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
 from spark_analytics import layout
 
 
 def test_batch_header() -> None:
     assert layout.BATCH_MAGIC == record.MAGIC
-    assert layout.FORMAT_VERSION == record.VERSION
+    assert layout.LOG_VERSION == record.VERSION == identity.DESCRIPTION_VERSION
     assert layout.HEADER_SIZE == record.HEADER_SIZE == layout.BATCH_HEADER.size
     assert (layout.KIND_MESSAGES, layout.KIND_SETTLES, layout.KIND_CONTROL) == (
         record.MESSAGES,
@@ -24,8 +24,8 @@ def test_batch_header() -> None:
     assert layout.ROUTING_SIZE == routing_log.RECORD_SIZE
     batch = record.settles_batch([(1, 2, 1, 0)], 5, 7, 1_000, 3)
     crc = crc32(b"".join(batch.pieces))
-    fields = layout.BATCH_HEADER.unpack(batch.pack_header(0))
-    assert fields[:-1] == (record.MAGIC, 0, record.SETTLE_SIZE, 96, record.SETTLES, 0, crc, 1, 2, 5)
+    fields = layout.BATCH_HEADER.unpack(batch.pack_header(0, 5))
+    assert fields[:-1] == (record.MAGIC, 1, record.SETTLE_SIZE, 96, record.SETTLES, 0, crc, 1, 2, 5)
 
 
 def test_message_flags() -> None:

@@ -122,7 +122,7 @@ def test_a_stale_index_is_not_believed(tmp_path: Path) -> None:
     log.write_index()
     write_marks(tmp_path, [log])
     (logs,) = take_snapshot(parse_options({"path": str(tmp_path)}))
-    index = load_index(logs.directory, logs.segments[0])
+    index = load_index(logs.directory, logs.segments[0], logs.salt)
     assert len(index.entries) == 4
     assert planned(tmp_path, startingOffsets={"/": {0: 700}}, endingOffsets={"/": {0: 720}})[1] == list(
         range(700, 720)

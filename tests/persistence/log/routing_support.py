@@ -29,6 +29,10 @@ class Timer:
         self.is_cancelled = True
 
 
+#: The id of the data directory.
+NODE = "a-node"
+
+
 class RoutingNode:
     """The routing logs of a node whose timers and thread run when the test says so."""
 
@@ -56,6 +60,7 @@ class RoutingNode:
             call_later=self._call_later,
             wall_us=lambda: self.tick.now_us,
             worker=InlineWorker(),
+            node=NODE,
         )
         self.marks.begin(bytes(16))
         log = self.logs.open("/")
@@ -127,6 +132,8 @@ def read_all(disk: Any, directory: str, limit: tuple[int, int] | None = None) ->
     """
     found: list[Read] = []
     expected = -1
+    _, log_id, number = directory.rsplit("/", 2)
+    salt = crc32(f"{NODE}/{log_id}/{number}".encode())
     for base in segment_bases(disk, directory):
         data = content(disk, f"{directory}/{base:020d}.log")
         if limit is not None:
@@ -137,18 +144,18 @@ def read_all(disk: Any, directory: str, limit: tuple[int, int] | None = None) ->
                 data = data[: limit[1]]
         if not data:
             continue
-        names = read_names(content(disk, f"{directory}/{base:020d}.names"), base)
+        names = read_names(content(disk, f"{directory}/{base:020d}.names"), base, salt)
         assert expected in (-1, base), "no gap between segments"
         expected = base
         at = 0
         while at < len(data):
-            expected, at = _read_batch(data, at, expected, names, found)
+            expected, at = _read_batch(data, at, salt, expected, names, found)
     return found
 
 
-def read_names(data: bytes, base: int) -> list[Any]:
+def read_names(data: bytes, base: int, salt: int) -> list[Any]:
     assert data[:4] == bytes.fromhex("41524c4e")
-    assert unpack_from("<HHQ", data, 4) == (0, 0, base)
+    assert unpack_from("<HHQ", data, 4) == (1, 0, base)
     found: list[Any] = []
     at = 16
     while at < len(data):
@@ -156,7 +163,7 @@ def read_names(data: bytes, base: int) -> list[Any]:
         if at + 12 + size > len(data):
             break
         payload = data[at + 12 : at + 12 + size]
-        if crc != crc32(payload, crc32(data[at + 8 : at + 12])):
+        if crc != crc32(payload, crc32(data[at + 8 : at + 12], salt)):
             break
         assert number == len(found)
         about = json.loads(payload)
@@ -169,17 +176,19 @@ def read_names(data: bytes, base: int) -> list[Any]:
     return found
 
 
-def _read_batch(data: bytes, at: int, expected: int, names: list[Any], found: list[Read]) -> tuple[int, int]:
+def _read_batch(
+    data: bytes, at: int, salt: int, expected: int, names: list[Any], found: list[Read]
+) -> tuple[int, int]:
     assert data[at : at + 4] == b"ARLB"
     version, record_size, length, kind, attributes, payload_crc, count = unpack_from("<HHIHHII", data, at + 4)
-    assert (version, record_size, kind, attributes) == (0, 24, 4, 0)
+    assert (version, record_size, kind, attributes) == (1, 24, 4, 0)
     assert length <= 256 * 1024
     assert 0 < count <= 4096
     session, sequence, last_delta, max_ts_delta, epoch, base, base_ts, _, crc = unpack_from(
         "<QIIIIQqII", data, at + 24
     )
     assert (session, sequence, epoch) == (0, 0, 0)
-    assert crc == crc32(data[at : at + 68])
+    assert crc == crc32(data[at : at + 68], salt)
     assert payload_crc == crc32(data[at + 72 : at + length])
     assert base == expected
     heap = at + 72 + 24 * count

@@ -21,6 +21,7 @@ from persistence.log.record import (
 )
 from persistence.log.settles import SettleState
 
+SALT = 0x12345678
 ROUTES = st.sampled_from((b"\x00\x01q", b"\x01e\x02kk", b"\x00\x00"))
 PARTS = st.tuples(
     ROUTES,
@@ -32,7 +33,7 @@ PARTS = st.tuples(
 
 
 def packed(batch: Batch, unsynced_back: int = 0) -> bytes:
-    data = b"".join([batch.pack_header(unsynced_back), *batch.pieces])
+    data = b"".join([batch.pack_header(unsynced_back, SALT), *batch.pieces])
     assert len(data) == batch.length
     return data
 
@@ -73,7 +74,7 @@ def same(view: BatchView, messages: list[Message]) -> None:
 @given(st.lists(PARTS, min_size=1, max_size=20))
 def test_messages_come_back(parts: list[tuple[bytes, bytes, bytes, int, int]]) -> None:
     messages, batch = build(parts)
-    header = parse_header(packed(batch, 5), 0)
+    header = parse_header(packed(batch, 5), 0, SALT)
     assert header is not None
     assert (header.base, header.last, header.records, header.epoch) == (10, batch.last, len(parts), 7)
     assert header.unsynced_back == 5
@@ -100,11 +101,11 @@ def test_live_batch_keeps_what_is_unsettled(
         else:
             kept.append(made)
     data = packed(batch)
-    header = parse_header(data, 0)
+    header = parse_header(data, 0, SALT)
     assert header is not None
     rest = live_batch(header, data[HEADER_SIZE:], state, 4)
     data = packed(rest)
-    header = parse_header(data, 0)
+    header = parse_header(data, 0, SALT)
     assert header is not None
     assert (header.base, header.last, header.records) == (4, batch.last, len(kept))
     view = BatchView()
@@ -124,8 +125,8 @@ def test_header_with_any_flipped_byte_is_bad() -> None:
     for at in range(HEADER_SIZE):
         broken = bytearray(data)
         broken[at] ^= 1
-        assert parse_header(bytes(broken), 0) is None
-    assert parse_header(data[: HEADER_SIZE - 1], 0) is None
+        assert parse_header(bytes(broken), 0, SALT) is None
+    assert parse_header(data[: HEADER_SIZE - 1], 0, SALT) is None
 
 
 def test_large_body_is_referenced_and_comes_back() -> None:
@@ -137,7 +138,7 @@ def test_large_body_is_referenced_and_comes_back() -> None:
     builder.add_large(made, 0, 0)
     batch = builder.close(0, 1)
     data = packed(batch)
-    header = parse_header(data, 0)
+    header = parse_header(data, 0, SALT)
     assert header is not None
     view = BatchView()
     view.open_data(data, 0, header)
@@ -176,7 +177,7 @@ def test_settles_and_control_come_back() -> None:
     batch = settles_batch(runs, 20, 21, 1000, 3)
     data = packed(batch)
     assert list(iterate_settles(data[HEADER_SIZE:], 24, 2)) == runs
-    header = parse_header(packed(control_batch(epoch_start(4, 3, bytes(16)), 1, 1, 0, 4)), 0)
+    header = parse_header(packed(control_batch(epoch_start(4, 3, bytes(16)), 1, 1, 0, 4)), 0, SALT)
     assert header is not None
     assert header.kind != MESSAGES
     assert parse_control(epoch_start(4, 3, bytes(16))).epoch == 4

@@ -416,8 +416,10 @@ def test_another_format_version_is_refused() -> None:
     disk = node.disk
     assert isinstance(disk, SimDisk)
     description = inode(disk, "d/queues/a/log.json")
-    description.now[:] = bytes(description.now).replace(b'"version": 0', b'"version": 7')
-    with pytest.raises(CorruptLog, match="format version 7, not 0"):
+    description.now[:] = bytes(description.now).replace(b'"version": 1', b'"version": 7')
+    with pytest.raises(
+        CorruptLog, match="format version 7, this release reads 0 and 1; start the amqp-router release"
+    ):
         Node(disk).catalog.open("a")
 
 
@@ -692,7 +694,7 @@ def test_what_another_release_wrote_is_refused(what: str) -> None:
         batch.pieces = [b"\x09" + bytes(batch.pieces[0][1:])]
     disk = node.disk
     assert isinstance(disk, SimDisk)
-    inode(disk, FIRST).now += batch.pack_header(0) + b"".join(batch.pieces)
+    inode(disk, FIRST).now += batch.pack_header(0, log.partition.salt) + b"".join(batch.pieces)
     before = contents(disk)
     with pytest.raises(CorruptLog, match="not known") as caught:
         Node(disk).catalog.open("a")
@@ -932,7 +934,9 @@ def test_verify_compares_the_files_with_the_checkpoints() -> None:
         assert problem_of("unlink", segment.path) == "the segment is missing"
     assert problem_of("cut", active) == "the segment ends before its recovery point"
     assert problem_of("", f"{DIRECTORY}/{9999:020d}.log") == f"the segment should begin at offset {log.end}"
-    assert problem_of('{"version": 7}', "d/queues/a/log.json") == "format version 7, not 0"
+    assert problem_of('{"version": 7}', "d/queues/a/log.json") == (
+        "format version 7, this release reads 0 and 1; start the amqp-router release that wrote it"
+    )
 
 
 def test_a_queue_that_is_idle_now_and_then_leaves_no_files_behind() -> None:

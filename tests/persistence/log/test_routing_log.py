@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from amqp_router.channel.publishing import Inflow
 from persistence.log import routing_files, routing_log
+from persistence.log.identity import salt_at
 from persistence.log.index import SparseIndex
 from persistence.log.record import parse_header
 from persistence.log.routing import RoutingOptions
@@ -23,6 +24,7 @@ from persistence.log.routing_files import iterate_events, partition_of, routing_
 from persistence.log.routing_log import WideNames
 from persistence.log.routing_reader import verify_routing
 from tests.persistence.log.routing_support import (
+    NODE,
     START_US,
     RoutingNode,
     content,
@@ -46,12 +48,15 @@ def test_layout_bit_by_bit() -> None:
     name = sha256(b"routing\0/").hexdigest()[:32]
     assert node.directory == f"d/routing/{name}/0"
     about = json.loads(content(node.disk, f"d/routing/{name}/log.json"))
-    assert about == {"version": 0, "kind": "routing", "vhost": "/", "partitions": 1}
+    assert about == {"version": 1, "kind": "routing", "vhost": "/", "partitions": 1, "node": NODE}
+    salt = crc32(f"{NODE}/{name}/0".encode())
     one, two = b'{"exchange":"x","queues":["q"]}', b'{"exchange":"x","queues":["other"]}'
-    names = bytes.fromhex("41524c4e 0000 0000 0000000000000000")
-    names += len(one).to_bytes(4, "little") + crc32(bytes(4) + one).to_bytes(4, "little") + bytes(4) + one
+    names = bytes.fromhex("41524c4e 0100 0000 0000000000000000")
+    names += (
+        len(one).to_bytes(4, "little") + crc32(bytes(4) + one, salt).to_bytes(4, "little") + bytes(4) + one
+    )
     number = bytes([1, 0, 0, 0])
-    names += len(two).to_bytes(4, "little") + crc32(number + two).to_bytes(4, "little") + number + two
+    names += len(two).to_bytes(4, "little") + crc32(number + two, salt).to_bytes(4, "little") + number + two
     assert content(node.disk, f"{node.directory}/00000000000000000000.names") == names
     data = content(node.disk, f"{node.directory}/00000000000000000000.log")
     payload = bytes.fromhex(
@@ -60,12 +65,12 @@ def test_layout_bit_by_bit() -> None:
         "05000000 03000000 e8030000 01000000 ffffffff 0200 0000"
     )
     assert data[72:] == payload + b"key"
-    header = bytes.fromhex("41524c42 0000 1800") + (72 + 75).to_bytes(4, "little")
+    header = bytes.fromhex("41524c42 0100 1800") + (72 + 75).to_bytes(4, "little")
     header += bytes.fromhex("0400 0000") + crc32(payload + b"key").to_bytes(4, "little")
     header += bytes.fromhex("03000000 0000000000000000 00000000 04000000 e8030000 00000000 0000000000000000")
     header += START_US.to_bytes(8, "little") + bytes(4)
     assert data[:68] == header
-    assert data[68:72] == crc32(header).to_bytes(4, "little")
+    assert data[68:72] == crc32(header, salt).to_bytes(4, "little")
 
 
 def test_the_mark_is_that_of_the_sync() -> None:
@@ -137,7 +142,7 @@ def test_decoding_gives_back_what_was_noted(rounds: list[Any], restart: bool, pa
             data = content(node.disk, f"{recorder.directory}/{base:020d}.log")
             at = 0
             while at < len(data):
-                header = parse_header(data, at)
+                header = parse_header(data, at, recorder.owner.writer.salt)
                 assert header is not None
                 for run in iterate_events(header, data[at + 72 : at + header.length]):
                     own += [(run.ts_us, run.key, run.body_size, run.flags)] * run.events
@@ -279,7 +284,8 @@ def test_a_segment_is_closed_at_its_size_with_names_and_index_of_its_own() -> No
         index = SparseIndex(1)
         packed = content(node.disk, f"{node.directory}/{base:020d}.index")
         assert index.unpack(packed, len(data))
-        header = parse_header(data, index.position_of(20_000))
+        salt = salt_at(node.disk, node.directory)
+        header = parse_header(data, index.position_of(20_000), salt)
         assert header is not None
         assert header.base <= base + 20_000
         assert unpack_from("<I", packed, 8)[0] == len(index) > 2
@@ -328,10 +334,10 @@ def test_another_version_is_left_alone(caplog: pytest.LogCaptureFixture) -> None
     node.logs.stop()
     path = f"d/routing/{routing_id('/')}/log.json"
     inode = node.disk.names[path]
-    inode.now = bytearray(b'{"version": 1, "kind": "routing", "vhost": "/", "partitions": 1}')
+    inode.now = bytearray(b'{"version": 2, "kind": "routing", "vhost": "/", "partitions": 1}')
     del node.logs.logs["/"]
     assert node.logs.open("/") is None
-    assert "format version 1" in caplog.text
+    assert "format version 2" in caplog.text
 
 
 def test_names_of_lone_surrogates() -> None:
@@ -594,7 +600,8 @@ def test_names_torn_at_any_byte_are_cut() -> None:
     log, before = content(node.disk, path), content(node.disk, names)
     synced = content(node.disk, "d/synced")
     node.logs.stop()
-    torn = before + routing_files.pack_name(1, b'{"exchange":"x","queues":["second"]}')
+    salt = salt_at(node.disk, node.directory)
+    torn = before + routing_files.pack_name(1, b'{"exchange":"x","queues":["second"]}', salt)
     for length in range(len(before), len(torn) + 1):
         node.disk.names[path].now[:] = log
         node.disk.names[names].now[:] = torn[:length]
