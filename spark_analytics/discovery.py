@@ -74,13 +74,10 @@ def discover(node: Node, table: str) -> list[Described]:
             vhost = layout.text(str(about.get("vhost", "")))
             is_queue = table == "messages"
             queue = layout.text(str(about.get("name", ""))) if is_queue else ""
-            if is_queue and about.get("incarnation", log_id) != log_id:
-                raise CorruptLog(
-                    os.path.join(directory, layout.DESCRIPTION),
-                    0,
-                    0,
-                    f"this is the description of another log, {about['incarnation']!r}",
-                )
+            own = about.get("incarnation", log_id) if is_queue else layout.routing_id(about.get("vhost", ""))
+            if own != log_id:
+                path = os.path.join(directory, layout.DESCRIPTION)
+                raise CorruptLog(path, 0, 0, f"this is the description of another log, {own!r}")
             node_id = "" if is_queue else str(about.get("node", ""))
             found.append(Described(log_id, directory, vhost, queue, int(about.get("partitions", 1)), node_id))
     return found
@@ -141,6 +138,9 @@ def _absent(
                 yield key, directory, "this folder of a log is missing"
             elif not os.path.exists(description):
                 yield key, description, "the file is missing"
+        elif number >= log.partitions:
+            text = f"the file knows no partition {number}, only {log.partitions}"
+            yield key, os.path.join(log.directory, layout.DESCRIPTION), text
         elif wanted(log, options) and not os.path.isdir(os.path.join(log.directory, str(number))):
             yield key, os.path.join(log.directory, str(number)), "this folder of a partition is missing"
 

@@ -41,7 +41,8 @@ def check_routed_names(nodes: Iterable[Node], found: list[Described], options: R
             if not wanted(log, options):
                 continue
             try:
-                names = read_names(os.path.dirname(path), int(Path(path).stem))
+                salt = layout.salt_of(log.node, log.id, int(Path(path).parent.name))
+                names = read_names(os.path.dirname(path), int(Path(path).stem), salt)
             except (CorruptLog, OSError):
                 return  # It may have the name. If its segment is read, that raises the right error.
             known_queues.update(*names.queue_names)

@@ -127,6 +127,11 @@ def salt_of(node: str, log_id: str, partition: int) -> int:
     return crc32(f"{node}/{log_id}/{partition}".encode("utf-8", "surrogateescape"))
 
 
+def routing_id(vhost: str) -> str:
+    """The folder of a virtual host's routing log."""
+    return hashlib.sha256(b"routing\0" + octets(str(vhost))).hexdigest()[:32]
+
+
 def routing_partition(exchange: str, partitions: int) -> int:
     """The partition with the events of an exchange."""
     return crc32(octets(exchange)) % partitions

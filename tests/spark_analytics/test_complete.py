@@ -132,6 +132,23 @@ def test_what_is_left_of_a_segment_that_is_cut(tmp_path: Path) -> None:
     assert read_arrow(tmp_path, table="messages", failOnDataLoss="false").num_rows == 55
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ('"partitions": 2', '"partitions": 1', "knows no partition 1, only 1"),
+        ('"partitions"', '"partition3"', "knows no partition 1, only 1"),
+        ('"vhost": "/"', '"vhost": "x"', "description of another log"),
+    ],
+)
+def test_a_changed_log_json_of_a_routing_log(tmp_path: Path, old: str, new: str, text: str) -> None:
+    live_directory(tmp_path)
+    (path,) = tmp_path.glob("routing/*/log.json")
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(AnalyticsError, match=f"{path}.*{text}"):
+        read_arrow(tmp_path)
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     logs = live_directory(tmp_path)
     description = logs[0].directory.parent / "log.json"

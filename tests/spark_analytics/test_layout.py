@@ -77,6 +77,7 @@ def test_event_flags() -> None:
 def test_names() -> None:
     for exchange in ("", "flights", "grün", "\udcff"):
         assert layout.routing_partition(exchange, 7) == routing_files.partition_of(exchange, 7)
+        assert layout.routing_id(exchange) == routing_files.routing_id(exchange)
     assert (layout.ROUTING, layout.NAMES_SUFFIX) == (routing_files.DIRECTORY, routing_files.NAMES_SUFFIX)
     assert layout.NAMES_MAGIC == routing_files._NAMES_MAGIC
     assert layout.NAMES_HEADER.size == routing_files._NAMES_HEADER.size
