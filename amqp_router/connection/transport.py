@@ -22,6 +22,8 @@ from amqp_router.connection.ports import Services
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol.constants import HEARTBEAT_FRAME
+from amqp_router.protocol.errors import InternalError
+from persistence.errors import PersistenceError
 
 #: Bytes handed to the socket at a time. What the socket does not take is copied by the event loop.
 WRITE_BYTES = 256 << 10
@@ -380,8 +382,26 @@ class Transport(asyncio.Protocol):
 
     def failed(self, error: Exception) -> None:
         """Writing raised an error: end this connection."""
+        if isinstance(error, (PersistenceError, OSError)):
+            self._unreadable(f"a message cannot be read: {error}")
+            return
         self._node.unexpected(f"connection {self.machine.peer}", error)
         self.abort()
+
+    def _unreadable(self, reason: str) -> None:
+        """A large message cannot be read to its end, and a part of it is out: say so on channel 0.
+
+        Nothing but the rest of it may follow on its own channel. The queue has heard of it already.
+        """
+        machine = self.machine
+        machine.output.clear()
+        self._cut_reason = reason
+        if not machine.running:  # connection.close is among what was dropped
+            self.abort()
+            return
+        machine.class_id = machine.method_id = 0
+        machine.close(InternalError(reason))
+        machine.output.touch()
 
     def abort(self) -> None:
         """Close the socket at once."""

@@ -203,6 +203,12 @@ class Output:
         if other.buf.size > 0:
             self.buf.put(other.buf.take())
 
+    def clear(self) -> None:
+        """Drop all that is not yet given to the socket; it ends behind a whole frame."""
+        self.pieces.clear()
+        self.buf.clear()
+        self.piece_bytes = self.large_bytes = self.asked_bytes = 0
+
     def next_piece(self) -> bytes:
         """The next bytes for the socket, or ``b""`` when nothing waits."""
         while self.pieces:

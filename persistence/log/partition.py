@@ -17,7 +17,7 @@ from ..options import LogOptions
 from .identity import Owners
 from .index import SparseIndex
 from .messages import FRAME_PAYLOAD_MAX, BatchView
-from .record import HEADER_SIZE, MESSAGES, Batch, BatchHeader, parse_header
+from .record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader, parse_header
 from .segment import Segment
 from .settles import SettleState
 from .stored import StoredFrames
@@ -355,10 +355,15 @@ class Cursor:
         partition = self._partition
         record = partition.read(segment, position + HEADER_SIZE, header.record_size)
         at = position + HEADER_SIZE + header.record_size
+        if len(record) < MESSAGE_SIZE:
+            raise CorruptLog(segment.path, position, "a large message is cut short")
         route_size, properties_size, body_size = _ENDS.unpack_from(record)
-        if at + route_size + properties_size + body_size > position + header.length:
+        if at + route_size + properties_size + body_size != position + header.length:
             raise CorruptLog(segment.path, position, "the heaps of a batch do not fit its length")
         heaps = partition.read(segment, at, route_size + properties_size)
+        # The checksum is known when the whole body is read; the method that announces it leaves before.
+        if not _is_route(heaps[:route_size]) or len(heaps) < route_size + properties_size:
+            raise CorruptLog(segment.path, position, "the route of a large message is damaged")
         crc = crc32(heaps, crc32(record))
         at += len(heaps)
         properties = heaps[route_size:]
@@ -385,3 +390,9 @@ class Cursor:
         message.flags = record[25] | 5
         message.delivery_count = record[26] | record[27] << 8
         return message
+
+
+def _is_route(route: bytes) -> bool:
+    """Whether these are two short strings and nothing else."""
+    key_at = 1 + route[0] if route else 1
+    return key_at < len(route) and key_at + 1 + route[key_at] == len(route)

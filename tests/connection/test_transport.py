@@ -94,7 +94,7 @@ def test_message_that_cannot_be_read_ends_its_connection_only(
     else:
         getattr(transport, end)()
     assert sock.aborted
-    assert [str(fault) for fault in node.faults] == ["cannot be read"]
+    assert node.faults == []  # no fault of ours: without a traceback
 
 
 class ManualLoop:
