@@ -47,6 +47,8 @@ class Report:
     kept_path: str = ""
     #: Position in the last segment up to which, by its own batches, it was synced.
     synced_position: int = 0
+    #: The time of the log's last batch.
+    last_us: int = 0
 
 
 def recover(
@@ -112,6 +114,7 @@ def recover(
     for segment in partition.segments:
         segment.written = segment.size
     log.checkpoint_offset = state.recovery_offset if state is not None else 0
+    report.last_us = folded.last_us
     log.begin(folded, unclean=not trusted and limit is None)
     return report
 

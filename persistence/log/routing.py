@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from amqp_router.protocol.tick import Tick
 
+from ..clock import JUMP_US
 from ..errors import PersistenceError
 from ..files import Disk, FileCache, join, read_file
 from .identity import DESCRIPTION_VERSION, DESCRIPTION_VERSIONS, WAY_OUT
@@ -244,6 +245,10 @@ class RoutingLogs:
             return
         if found.damaged:
             self.reports.append((owner.vhost, owner.number, f"a segment is set aside: {found.damaged}"))
+        ahead_us = found.last_us - self._wall_us()
+        if ahead_us > JUMP_US:
+            text = f"its times are {ahead_us // 1_000_000} s ahead of the system's clock; events keep it"
+            self.reports.append((owner.vhost, owner.number, text))
         if found.cut_bytes:
             self.reports.append((owner.vhost, owner.number, f"{found.cut_bytes} torn bytes cut"))
         self._begin(recorder, found)

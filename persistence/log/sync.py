@@ -102,7 +102,7 @@ class LogSync:
         self._post = post
         self._call_later = call_later
         self._clock = clock
-        self._wall_us = wall_us
+        self.wall_us = wall_us
         self._worker = worker or ThreadWorker()
         self._dirty: list[QueueLog] = []
         self._settles: list[QueueLog] = []
@@ -192,7 +192,7 @@ class LogSync:
         settles, self._settles = self._turn(self._settles)
         # The timer is kept. It may be early for the next settles, but that is cheaper than a timer for each
         # round.
-        now_us = self._wall_us()
+        now_us = self.wall_us()
         again, self._again = self._again, []
         submissions = [log.take_again() for log in again if log.passing]
         new = 0
@@ -516,7 +516,7 @@ class LogSync:
             parts = [log.pack_state() for log in healthy]
             written = [log.partition.active for log in healthy if log.writer.created]
             indexes = [index for segment in written if (index := segment.pack_index())]
-            now_us = self._wall_us()
+            now_us = self.wall_us()
             self._worker.submit(partial(self.committer.write_clean, parts, indexes, now_us))
         self._worker.submit(self.committer.close)
         self._worker.wait_idle()

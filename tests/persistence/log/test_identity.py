@@ -265,6 +265,18 @@ def test_a_routing_log_of_another_node_is_not_this_ones() -> None:
     assert problem is not None
 
 
+def test_a_routing_log_ahead_of_the_clock_is_told_of() -> None:
+    node = RoutingNode()
+    node.tick.now_us += 3_600_000_000
+    node.note()
+    node.pass_time()
+    node.logs.stop()
+    again = RoutingNode(node.disk)
+    ((vhost, number, text),) = again.logs.reports
+    assert (vhost, number) == ("/", 0)
+    assert "its times are 3600 s ahead of the system's clock" in text
+
+
 def test_a_routing_log_of_version_0_goes_on_as_version_1() -> None:
     node = routing_logs()
     about = inode(node.disk, f"d/routing/{node.log.id}/log.json")
