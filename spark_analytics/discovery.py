@@ -30,7 +30,7 @@ class Node(NamedTuple):
 
 
 class Described(NamedTuple):
-    """What ``log.json`` says of a log; ``queue`` is empty for a routing log, and ``node`` for a queue's."""
+    """The description of a log in ``log.json``; a routing log has no ``queue``, a queue's has no ``node``."""
 
     id: str
     directory: str

@@ -79,7 +79,7 @@ def first_time(path: str, salt: int) -> int:
 
 
 def load_index(directory: str, segment: Segment, salt: int) -> SegmentIndex:
-    """The index of a segment's durable bytes: its file as far as it goes, the rest by walking the headers.
+    """The index of a segment's durable bytes: from its index file, and for the rest from the batch headers.
 
     Raises:
         CorruptLog: a batch header is bad.
@@ -121,7 +121,9 @@ def _stored(path: str, segment: Segment) -> list[Entry]:
 
 
 def _fits(path: str, entry: Entry, salt: int) -> bool:
-    """Does a batch with the entry's base offset begin at its position? Not in a segment rewritten since."""
+    """Whether a batch with the entry's base offset begins at its position. It does not if the segment was
+    rewritten.
+    """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.pread(file, layout.HEADER_SIZE, entry.position)
@@ -133,7 +135,7 @@ def _fits(path: str, entry: Entry, salt: int) -> bool:
 
 
 def _walk(path: str, segment: Segment, first_ts: int, entries: list[Entry], salt: int) -> None:
-    """Append an entry per interval behind the last one."""
+    """Append an entry for each interval after the last entry."""
     last = entries[-1]
     expected = last.offset
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -42,7 +42,7 @@ class Names:
 
 
 def read_names(directory: str, base: int, salt: int) -> Names:
-    """Every whole entry; a torn one at the end belongs to no durable batch.
+    """Read every complete entry. A torn one at the end belongs to no durable batch.
 
     Raises:
         CorruptLog: the file is missing, or is not the names file of that segment.

@@ -139,7 +139,7 @@ def parse_header(data: memoryview | bytes, at: int, position: int, path: str, sa
 
 
 def _batches(data: memoryview, at: int, position: int, end: int, path: str, salt: int) -> Iterator[Batch]:
-    """Batches whose headers stand wholly in ``data``, one behind the other; their payloads need not.
+    """The batches whose headers are completely in ``data``, in order. Their payloads may not be.
 
     This is the inner loop of reading small batches, where a microsecond counts for every message.
     """
@@ -281,7 +281,7 @@ def read_windows(
 
 
 def _next_good(file: int, path: str, start: int, end: int, least: int, salt: int) -> Batch | None:
-    """The first whole batch at or behind a position whose offsets begin at ``least`` or later."""
+    """The first complete batch at or after a position whose offsets begin at ``least`` or later."""
     while start < end:
         data = os.pread(file, min(WINDOW_BYTES, end - start), start)
         at = data.find(layout.BATCH_MAGIC)

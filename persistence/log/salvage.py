@@ -178,7 +178,7 @@ def _good(data: bytes, position: int, expected: int, salt: int) -> BatchHeader |
 
 
 def _next(data: bytes, position: int, expected: int, salt: int) -> int:
-    """Where the next good batch begins; -1 if there is none."""
+    """Position of the next good batch; -1 if there is none."""
     position = data.find(MAGIC, position)
     while position >= 0 and _good(data, position, expected, salt) is None:
         position = data.find(MAGIC, position + 1)
