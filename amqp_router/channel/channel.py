@@ -112,6 +112,7 @@ class Channel:
         self.publishing.inflow = inflow
         self.publishing.open_runs = open_runs
         self.publishing.listener = self
+        self.publishing.account = intake.account
         self.vhost.counters.channel_created += 1
 
     # -- methods ------------------------------------------------------------------------------------

@@ -156,6 +156,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
             message.content = None
         else:
             queue.put_aside(message)
+    channel.connection.units += channel.publishing.account.take_work()
 
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:

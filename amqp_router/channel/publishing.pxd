@@ -6,6 +6,7 @@ from amqp_router.protocol.frames cimport ContentScan
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
 from persistence.log.routing_log cimport RouteEntry
+from persistence.log.memory cimport MemoryBudget
 from vhosts.counters cimport ExchangeCounters
 from vhosts.exchanges.router cimport Route, RouteCache, RoutingTable
 from vhosts.exchanges.walk cimport Walk
@@ -14,6 +15,7 @@ from vhosts.queues.handle cimport QueueHandle, Run
 cdef unsigned char _PERSISTENT
 cdef unsigned char _MANDATORY
 cdef Py_ssize_t _SPREAD_SLICE
+cdef Py_ssize_t _SPREAD_WORK
 cdef int _ANSWER_SHIFT
 cdef unsigned int _NOTED_PERSISTENT
 cdef unsigned int _NOTED_MANDATORY
@@ -45,11 +47,12 @@ cdef class Spread:
     cdef public Py_ssize_t position
     cdef public bint taken
     cdef public Run run
-    @cython.locals(queues=list, end=Py_ssize_t, run=Run, index=Py_ssize_t, queue=QueueHandle)
+    @cython.locals(queues=list, end=Py_ssize_t, run=Run, index=Py_ssize_t, queue=QueueHandle, account=MemoryBudget)
     cpdef bint go_on(self) except -1
 
 
 cdef class Publishing:
+    cdef public MemoryBudget account
     cdef public unsigned int number
     cdef public RouteCache cache
     cdef public RoutingTable table
@@ -75,8 +78,8 @@ cdef class Publishing:
     cdef Py_ssize_t _distribute(self, Route route, Message message, unsigned int flags) except -1
     @cython.locals(entry=RouteEntry)
     cdef int _note(self, Route route, long long size, Py_ssize_t count, unsigned int flags) except -1
-    @cython.locals(spread=Spread, run=Run)
-    cdef Py_ssize_t _spread(self, Route route, Message message, unsigned int flags) except -1
+    @cython.locals(spread=Spread, run=Run, index=Py_ssize_t, queue=QueueHandle)
+    cdef Py_ssize_t _spread(self, Route route, Message message, unsigned int flags, Py_ssize_t position, bint taken) except -1
     @cython.locals(message=Message, flags="unsigned int", run=Run)
     cpdef spread_done(self, Spread spread)
     @cython.locals(original=Message, message=Message)

@@ -17,6 +17,7 @@ from amqp_router.protocol.frames import ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
 from amqp_router.protocol.properties import decode_properties
+from persistence.log.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.router import Route, RouteCache, RoutingTable
 from vhosts.exchanges.sender_selected import without_bcc
@@ -25,11 +26,14 @@ from vhosts.queues.handle import QueueHandle, Run
 
 #: Queues that get a message in one turn of the event loop; some two milliseconds if they are durable.
 SPREAD_SLICE = 2048
+#: Work on disk for one message, in enqueues, after which the other queues get it in a later turn.
+SPREAD_WORK = 1024
 
 # C integers where compiled (see publishing.pxd).
 _PERSISTENT = 1
 _MANDATORY = 1
 _SPREAD_SLICE = SPREAD_SLICE
+_SPREAD_WORK = SPREAD_WORK
 _ANSWER_SHIFT = ANSWER_SHIFT
 # Flags of a record in the routing log (persistence/log/FORMAT.md).
 _NOTED_PERSISTENT = 1
@@ -78,7 +82,7 @@ class Inflow:
 
 
 class Spread:
-    """A message on its way to very many queues, some in each turn of the event loop.
+    """A message on its way to very many queues, or to many that write it to disk, some in each turn.
 
     Its publisher's later frames wait meanwhile. Others may publish to the same queues between two slices, or
     delete queues.
@@ -104,16 +108,21 @@ class Spread:
         queues = self.route.queues
         end = min(self.position + _SPREAD_SLICE, len(queues))
         run = self.run
-        for index in range(self.position, end):
+        account = self.publishing.account
+        account.work = 0
+        index = self.position
+        while index < end and account.work < _SPREAD_WORK:
             queue = queues[index]
+            index += 1
             if queue.deleted:
                 continue
             if not queue.publish(self.message.copy()):
                 self.taken = False
             elif run is not None and queue.durable:
                 queue.await_durable(run)
-        self.position = end
-        if end < len(queues):
+        account.work = 0  # a slice is what the publisher is charged with
+        self.position = index
+        if index < len(queues):
             return False
         self.publishing.spread_done(self)
         return True
@@ -123,6 +132,7 @@ class Publishing:
     """Publishes of one channel."""
 
     __slots__ = (
+        "account",
         "cache",
         "confirming",
         "confirms",
@@ -157,6 +167,8 @@ class Publishing:
         #: None unless ``confirming``.
         self.confirms: Any = None
         self.confirming = False
+        #: The node's account, which has the work on disk that a publish causes.
+        self.account: MemoryBudget
         #: The channel; gets what is too much for one turn.
         self.listener: Any = None
         self.next_sequence = 1
@@ -237,11 +249,13 @@ class Publishing:
             queues = route.queues
             count = len(queues)
             if count > _SPREAD_SLICE:
-                return self._spread(route, message, flags)
+                return self._spread(route, message, flags, 0, True)
             for index in range(count):
                 queue = queues[index]
                 if not queue.publish(message if index == count - 1 else message.copy()):
                     taken = False
+                if self.account.work >= _SPREAD_WORK and index + 1 < count:
+                    return self._spread(route, message, flags, index + 1, taken)
             if count == 0:
                 flags |= _NOTED_UNROUTABLE
                 route.counters.unroutable += 1
@@ -269,6 +283,8 @@ class Publishing:
             self.confirms.settle(self.next_sequence, self.next_sequence, not taken)
             self.next_sequence += 1
         count += (len(route.inner) >> 4) + units
+        if self.account.work > 0:
+            count += self.account.take_work()
         return count if count > 0 else 1
 
     def _note(self, route: Route, size: int, count: int, flags: int) -> int:
@@ -287,14 +303,19 @@ class Publishing:
                 entry.recorder.backlog.hold(self.inflow)
         return 0
 
-    def _spread(self, route: Route, message: Message, flags: int) -> int:
-        """Give the message to very many queues in slices; returns the cost of the first one, done now."""
+    def _spread(self, route: Route, message: Message, flags: int, position: int, taken: bool) -> int:
+        """Give the message in slices to the queues from ``position`` on; returns the cost of the first.
+
+        The queues before that have it, and ``taken`` says whether none refused it.
+        """
         self.close_run()
         spread = Spread()
         spread.publishing = self
         spread.route = route
         spread.message = message
         spread.flags = flags
+        spread.position = position
+        spread.taken = taken
         if message.flags & _PERSISTENT and (
             len(route.durable_queues) > 0 or (route.waits_for > 0 and self.confirming)
         ):
@@ -308,6 +329,10 @@ class Publishing:
                 route.waits_for = 0
             self.inflow.add(message.body_size)
             spread.run = run
+            for index in range(position):
+                queue = route.queues[index]
+                if queue.durable:
+                    queue.await_durable(run)
         self.listener.in_slices(spread.go_on)
         return _SPREAD_SLICE
 

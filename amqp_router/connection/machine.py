@@ -59,7 +59,7 @@ METHOD_UNITS = 64
 #: decode.
 ARGUMENT_SHIFT = 4
 #: Exclusive queues removed per turn of the loop when their connection ends.
-EXCLUSIVE_SLICE = 200
+EXCLUSIVE_SLICE = 50
 
 # C integers where compiled (see machine.pxd).
 _CHUNK_UNITS = 2048

@@ -5,4 +5,6 @@ cdef class MemoryBudget:
     cdef public long long kept
     cdef public long long arriving
     cdef public long long whole
+    cdef public long long work
+    cpdef long long take_work(self)
     cpdef long long total(self)

@@ -7,6 +7,9 @@ it is written, no further message is accepted.
 
 A new file begins every few MiB, so that dropped messages free their disk space. A thread (``janitor``)
 removes files, because the kernel takes a tenth of a second to free a large one.
+
+The cost of writing and reading counts as ``work`` in the node's account, so that whoever causes it is charged
+with it and continues in later turns of the loop.
 """
 
 from __future__ import annotations
@@ -27,6 +30,11 @@ from .record import Batch, parse_header
 from .worker import Worker
 
 _LOGGED, _PERSISTENT = 4, 1
+#: What it costs in enqueues, measured: to take a message over, to write or read a batch, perhaps in a file
+#: that must be opened again, and to begin a file.
+APPEND_UNITS, BATCH_UNITS, FILE_UNITS = 4, 60, 200
+#: Octets, to the power of 2, whose copy costs as much as an enqueue.
+OCTETS_SHIFT = 9
 logger = logging.getLogger(__name__)
 
 
@@ -66,6 +74,10 @@ class PageRoom:
                 self._held.move_to_end(oldest)
                 return
             del self._held[oldest]
+
+    def count_work(self, units: int, octets: int) -> None:
+        """A log did what costs ``units`` enqueues beside the copying of ``octets``."""
+        self._account.work += units + (octets >> OCTETS_SHIFT)
 
     def _add(self, size: int) -> None:
         self.used += size
@@ -129,6 +141,7 @@ class PageLog:
         else:
             builder.add(message, message.offset, 0)
             self._last = message.offset
+        self._room.count_work(APPEND_UNITS, size)
         self._room.hold(self, self._memory())
 
     def _memory(self) -> int:
@@ -179,9 +192,11 @@ class PageLog:
                 self._disk.make_directory(self._directory)
                 path = join(self._directory, f"{self._name}-{self._files_made}.page")
                 self._cache.get(path, create=True)
+                self._room.count_work(FILE_UNITS, 0)
                 self._files_made += 1
                 self._files.append(PageFile(path))
             page_file = self._files[-1]
+            self._room.count_work(BATCH_UNITS, batch.length)
             pieces: list[bytes | memoryview] = [header, *batch.pieces]
             self._cache.get(page_file.path).write(pieces, page_file.size)
         except OSError as error:
@@ -248,6 +263,7 @@ class PageLog:
             self._write_last()
             page_file = self._batches[-1][1]
             assert page_file is not None
+        self._room.count_work(BATCH_UNITS, batch.length)
         try:
             data = self._cache.get(page_file.path).read(batch.length, batch.position)
         except OSError as error:

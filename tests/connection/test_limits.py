@@ -8,7 +8,7 @@ import pytest
 
 from amqp_router.channel.channel import RELEASE_SLICE
 from amqp_router.connection import ticker
-from amqp_router.connection.machine import CHUNK_UNITS
+from amqp_router.connection.machine import CHUNK_UNITS, EXCLUSIVE_SLICE
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.message import build_message
@@ -282,9 +282,9 @@ def test_exclusive_queues_go_in_slices() -> None:
     for number in range(450):
         client.send(m.QueueDeclare(f"x{number}", exclusive=True, nowait=True))
     client.machine.stop()
-    assert len(node.vhost.queues) == 250
+    assert len(node.vhost.queues) == 450 - EXCLUSIVE_SLICE
     node.turn()
-    assert len(node.vhost.queues) == 50
+    assert len(node.vhost.queues) == 450 - 2 * EXCLUSIVE_SLICE
     node.quiet()
     assert not node.vhost.queues
 

@@ -103,12 +103,17 @@ class RouteNames:
     def _distinct(self, of: Iterable[Any], name: Callable[[Any], object]) -> list[bytes]:
         """The first names as JSON, each once: at most ``NAMED_MAX`` names and ``NAMED_BYTES_MAX`` octets."""
         texts = self._texts
+        made: dict[object, bytes] = {}  # a thousand exclusive queues share one name
         found: dict[bytes, None] = {}
         size = 0
         for each in of:
             text = texts.get(each)
             if text is None:
-                text = texts[each] = _json(name(each))
+                named = name(each)
+                text = made.get(named)
+                if text is None:
+                    text = made[named] = _json(named)
+                texts[each] = text
             if text in found:
                 continue
             found[text] = None

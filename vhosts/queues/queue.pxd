@@ -16,9 +16,11 @@ cdef unsigned char _SPILLED
 cdef int _ACK
 cdef int _RETURN
 cdef int _REDELIVERY_EXTRA
-cdef int _SPILL_EXTRA
 cdef int _PARKED_PER_UNIT
 cdef long long _OVERHEAD
+cdef int _GROW_SHIFT
+cdef int _SPILL_UNITS
+cdef int _SPILL_OCTETS_SHIFT
 
 
 cdef class Queue(QueueHandle):
@@ -66,6 +68,7 @@ cdef class Queue(QueueHandle):
     cpdef bint publish(self, Message message) except -1
     @cython.locals(ring=list)
     cdef void _push(self, Message message, long long size)
+    @cython.locals(ring=list, size=Py_ssize_t, head=Py_ssize_t)
     cdef void _grow(self)
     cdef bint _page(self, Message message) except -1
     cpdef void await_durable(self, Run run)
@@ -95,5 +98,6 @@ cdef class Queue(QueueHandle):
     cpdef void requeue(self, Message message)
     cpdef long long message_count(self)
     cpdef void put_aside(self, Message message)
+    cdef void _count_spill(self, Message message)
     cdef bint _take_back(self, Message message) except -1
     cdef long long _charged(self, Message message)

@@ -37,11 +37,13 @@ WINDOW_MESSAGES = 4096
 WINDOW_BYTES = 8 << 20
 #: Cost of a redelivery in units of ``Queue.pump``. It is higher because each one is found and read alone.
 REDELIVERY_UNITS = 3
-#: Cost of a delivery whose content is written to a file because memory is short: a call of the system.
-SPILL_UNITS = 3
 PARKED_PER_UNIT = 16
 #: Consumers that hear in one turn of the loop that their queue is gone; some 2.5 µs each.
 CANCEL_SLICE = 500
+#: What it costs to write a content aside or to read it back, in deliveries; and the octets, to the power of
+#: 2, that cost one more.
+SPILL_UNITS = 30
+SPILL_OCTETS_SHIFT = 9
 
 # C integers where compiled (see queue.pxd).
 _WINDOW_MESSAGES = 4096
@@ -53,8 +55,10 @@ _SPILLED = 8
 _ACK = 1
 _RETURN = 6
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
-_SPILL_EXTRA = SPILL_UNITS - 1
 _PARKED_PER_UNIT = PARKED_PER_UNIT
+_GROW_SHIFT = 4  # places of a ring, to the power of 2, that cost as much as an enqueue when it grows
+_SPILL_UNITS = SPILL_UNITS
+_SPILL_OCTETS_SHIFT = SPILL_OCTETS_SHIFT
 _OVERHEAD = 160  # bytes of the objects around a message's content, for the memory budget
 
 
@@ -232,10 +236,14 @@ class Queue(QueueHandle):
         self.budget.used += size
 
     def _grow(self) -> None:
+        # In place: the garbage collector would look through a thousand new rings at once, for 10 ms.
         ring = self.ring
+        size = len(ring)
         head = self.ring_head
-        self.ring = ring[head:] + ring[:head] + [None] * len(ring)
-        self.ring_head = 0
+        ring.extend([None] * size)
+        ring[size : size + head] = ring[:head]
+        ring[:head] = [None] * head
+        self.budget.work += size >> _GROW_SHIFT
 
     def _page(self, message: Message) -> bool:
         """Write a transient message beyond the memory budget to the page file, which lasts as long as the
@@ -363,12 +371,13 @@ class Queue(QueueHandle):
     def pump(self, budget: int) -> int:
         """Deliver to consumers in turn until ``budget`` units are used; returns the number of units used.
 
-        A message costs one unit, redelivered ``REDELIVERY_UNITS``, moved to disk ``SPILL_UNITS``.
-        ``PARKED_PER_UNIT`` consumers that are not ready cost one. If the result is ``budget`` or more, there
-        may be more to do.
+        A message costs one unit, a redelivered one ``REDELIVERY_UNITS``. ``PARKED_PER_UNIT`` consumers that
+        are not ready cost one. Reading and writing contents on disk costs what the node's account counts as
+        ``work``. If the result is ``budget`` or more, there may be more to do.
         """
         done = 0
         parked = 0
+        self.budget.work = 0  # what was done before is not the consumers'
         while done < budget and self.ring_count + self.backlog + len(self.requeued) > 0:
             consumer = self.turn
             if consumer is None:
@@ -401,8 +410,8 @@ class Queue(QueueHandle):
                     message.content = None
                 elif self.budget.used >= self.budget.limit:
                     self.put_aside(message)
-                    if message.flags & _SPILLED:
-                        done += _SPILL_EXTRA
+            if self.budget.work > 0:
+                done += self.budget.take_work()
         if done < budget:
             self.pumped_at = self.publish_total
         return done
@@ -437,15 +446,20 @@ class Queue(QueueHandle):
         """Move the content of a delivered transient message to disk if memory is short."""
         if message.flags & (_LOGGED | _SPILLED) or self.budget.used < self.budget.limit or self.spill is None:
             return
+        self._count_spill(message)
         if self.spill.put(message):
             message.flags |= _SPILLED
             self.budget.used -= message.size()
+
+    def _count_spill(self, message: Message) -> None:
+        self.budget.work += _SPILL_UNITS + (message.size() >> _SPILL_OCTETS_SHIFT)
 
     def _take_back(self, message: Message) -> bool:
         """Read a small content back from disk; False if that fails. A large one is read while it is sent."""
         content: Any = message.content
         if not content.is_whole:
             return True
+        self._count_spill(message)
         try:
             message.content = content[0]
         except (OSError, PersistenceError) as error:

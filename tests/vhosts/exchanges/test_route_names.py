@@ -10,6 +10,7 @@ import pytest
 from amqp_router.protocol.tick import Tick
 from persistence.log.routing_log import Backlog, Recorder, RouteEntry, WideNames
 from tests.vhosts.exchanges.test_router import House, carrying
+from vhosts.exchanges import route_names
 from vhosts.exchanges.route_names import NAMED_BYTES_MAX, NAMED_MAX, RouteNames
 from vhosts.exchanges.router import HEADERS_BYTES_MAX
 
@@ -162,6 +163,21 @@ def test_routes_with_many_names_share_them(house: House) -> None:
     assert len({id(entry.names) for entry in entries if entry is not None}) == 1, "described once"
     _, names = about(house, "amq.topic", "1.0")
     assert sorted(names["queues"]) == sorted(f"{n}" + "\x01" * 100 for n in range(20) if n % 3 < 2)
+
+
+def test_exclusive_queues_are_named_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    plain = route_names._json
+    monkeypatch.setattr(route_names, "_json", lambda about: made.append(about) or plain(about))
+    for number in range(1000):
+        house.queue(f"{number}", exclusive=True)
+        house.bind(f"{number}", "amq.fanout")
+    route = house.route("amq.fanout")
+    assert route.entry is not None
+    names = route.entry.names
+    assert isinstance(names, WideNames)
+    assert names.queues == [b'"amq.gen-*"']
+    assert len(made) == 3  # the exchange, the queues and the bindings
 
 
 def test_names_of_any_octets(house: House) -> None:
