@@ -266,7 +266,7 @@ async def test_body_is_bounded(shop: World) -> None:
 
 async def test_reply_waits_until_the_change_is_stored(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = shop.broker.commits
-    monkeypatch.setattr(commits, "advance", lambda rev: None)
+    monkeypatch.setattr(shop.broker.definitions, "on_committed", lambda rev: None)
     declaring = asyncio.ensure_future(shop.call("PUT", "/api/queues/shop/d", body='{"durable":true}'))
     await asyncio.sleep(0.3)
     assert not declaring.done()
@@ -277,7 +277,7 @@ async def test_reply_waits_until_the_change_is_stored(shop: World, monkeypatch: 
 
 async def test_a_store_that_fails_is_told(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = shop.broker.commits
-    monkeypatch.setattr(commits, "advance", lambda rev: None)
+    monkeypatch.setattr(shop.broker.definitions, "on_committed", lambda rev: None)
     declaring = asyncio.ensure_future(shop.call("PUT", "/api/queues/shop/d", body='{"durable":true}'))
     await asyncio.sleep(0.1)
     commits.failed = OSError("no space left")
