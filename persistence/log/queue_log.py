@@ -31,7 +31,7 @@ from .reading import LogReader, Tail
 from .record import SETTLE_SIZE, Batch, checkpoint_note, control_batch, epoch_start, purge, settles_batch
 from .round import Submission
 from .segment import Segment
-from .settles import SettleRuns, SettleState, runs_of
+from .settles import SettleRuns, SettleState
 
 if TYPE_CHECKING:
     from .sync import LogSync
@@ -284,8 +284,10 @@ class QueueLog:
             part = [(run[0], run[1], run[2], run[3]) for run in runs[at : at + most]]
             self._place(settles_batch(part, self._next_base, self._take_offset(), self._last_us, self.epoch))
 
-    def purge(self, up_to: int, except_offsets: list[int]) -> None:
-        """Settle every message below ``up_to`` but those at ``except_offsets`` (the unacked ones).
+    def purge(self, first: int, end: int) -> None:
+        """Settle every message at an offset in ``[first, end)``.
+
+        The record names what it keeps, which is all below ``first``, so its size does not depend on that.
 
         Raises:
             LogFailed: the log is fenced.
@@ -293,16 +295,12 @@ class QueueLog:
         if self.failed is not None:
             raise LogFailed(str(self.failed))
         self._close_all()
-        up_to = min(up_to, self.end)
-        runs = runs_of([o for o in except_offsets if o < up_to and not self.state.is_settled(o)])
-        self.state.purge(up_to, runs)
+        end = min(end, self.end)
+        kept = [(at, min(first - at, _U32_MAX)) for at in range(self.state.settled_below, first, _U32_MAX)]
+        self.state.purge(end, kept)
         if self.partition.recount(self.state):
             self.checkpoint_due = True
-        self._append_control(purge(up_to, runs))
-
-    def unsettled_below(self, offset: int) -> list[int]:
-        """Offsets of the unsettled messages below ``offset``, in order."""
-        return self.state.unsettled_below(min(offset, self.end))
+        self._append_control(purge(end, kept))
 
     # -- the sync -------------------------------------------------------------------------------------
 

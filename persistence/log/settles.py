@@ -154,15 +154,6 @@ class SettleState:
             offset = (number << 16) + (place << 3)
         return limit
 
-    def unsettled_below(self, limit: int) -> list[int]:
-        """Offsets of the unsettled messages below ``limit``, which is not above the log's end; in order."""
-        found = []
-        at = self.next_unsettled(0, limit)
-        while at < limit:
-            found.append(at)
-            at = self.next_unsettled(at + 1, limit)
-        return found
-
     def unsettled_in(self, first: int, end: int) -> int:
         """Zero bits in ``[first, end)``."""
         if first < self.settled_below:
@@ -298,6 +289,10 @@ class SettleState:
         """Set bits ``[low, high)``; returns how many were zero."""
         if chunk is FULL:
             return 0
+        if low == 0 and high == 65536:
+            changed = 65536 - chunk.ones
+            self._full(chunk)
+            return changed
         bits = chunk.bits
         changed = 0
         while low < high and low & 7:
@@ -390,18 +385,3 @@ def _count(bits: bytearray, low: int, high: int) -> int:
         return 0
     value = int.from_bytes(bits[low >> 3 : (high + 7) >> 3], "little") >> (low & 7)
     return (value & ((1 << (high - low)) - 1)).bit_count()
-
-
-def runs_of(offsets: list[int]) -> list[tuple[int, int]]:
-    """Offsets, in any order, as runs (first, count)."""
-    runs: list[tuple[int, int]] = []
-    first = end = -1
-    for offset in sorted(offsets):
-        if offset != end:
-            if end > first:
-                runs.append((first, end - first))
-            first = offset
-        end = offset + 1
-    if end > first:
-        runs.append((first, end - first))
-    return runs

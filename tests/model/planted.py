@@ -66,8 +66,8 @@ PLANTED = [
     Planted(
         "a purge takes what is unacknowledged",
         QUEUE,
-        "self.log.purge(self.log.end, self._unacked_offsets())",
-        "self.log.purge(self.log.end, [])",
+        "self.log.purge(self._window_start(), self.log.end)",
+        "self.log.purge(0, self.log.end)",
     ),
     Planted(
         "a delivery without acknowledgement stays in the log",

@@ -14,6 +14,7 @@ cdef unsigned char _REDELIVERED
 cdef unsigned char _LOGGED
 cdef unsigned char _SPILLED
 cdef int _ACK
+cdef int _DROP
 cdef int _RETURN
 cdef int _REDELIVERY_EXTRA
 cdef int _PARKED_PER_UNIT
@@ -101,3 +102,5 @@ cdef class Queue(QueueHandle):
     cdef void _count_spill(self, Message message)
     cdef bint _take_back(self, Message message) except -1
     cdef long long _charged(self, Message message)
+    @cython.locals(index=Py_ssize_t, end=Py_ssize_t, message=Message)
+    cpdef bint _drop_some(self, list returned, list position) except -1

@@ -239,3 +239,13 @@ def bodies(log: QueueLog) -> list[bytes]:
     """Bodies of all unsettled messages."""
     found, _ = log.read(0, log.end, 1 << 30, 1 << 40)
     return [entry.body() for entry in found]
+
+
+def unsettled(log: QueueLog) -> list[int]:
+    """Offsets of the unsettled messages, in order."""
+    found = []
+    at = log.state.next_unsettled(0, log.end)
+    while at < log.end:
+        found.append(at)
+        at = log.state.next_unsettled(at + 1, log.end)
+    return found

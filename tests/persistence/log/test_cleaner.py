@@ -7,7 +7,7 @@ import errno
 from persistence.log.record import ACK
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import Node, bodies, fill
+from tests.persistence.log.support import Node, bodies, fill, unsettled
 
 OPTIONS = LogOptions(
     segment_bytes_max=4000, batch_bytes_max=1000, clean_bytes_min=1000, clean_slice_bytes=2000
@@ -39,7 +39,7 @@ def test_offsets_and_bodies_stay() -> None:
         node.run_timers()
     assert node.sync.segments_cleaned > 1
     assert sum(segment.size for segment in log.partition.segments[:-1]) < before / 3
-    assert log.unsettled_below(log.end) == kept
+    assert unsettled(log) == kept
     assert bodies(log) == wanted
     raw = b"".join(log.read_raw(0, 1 << 20, log.end))
     assert len(raw) == sum(segment.size for segment in log.partition.segments)

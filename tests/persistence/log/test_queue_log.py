@@ -13,7 +13,7 @@ from persistence.log.queue_log import QueueLog
 from persistence.log.record import ACK, RETURN
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import Node, bodies, fill, message
+from tests.persistence.log.support import Node, bodies, fill, message, unsettled
 from tests.persistence.log.world import World
 
 
@@ -101,12 +101,14 @@ def test_returns_are_counted_over_restarts() -> None:
 def test_purge_keeps_what_it_is_told_to() -> None:
     node, log, _ = opened()
     offsets = fill(log, 50)
-    log.purge(offsets[40], [offsets[3], offsets[4], offsets[20], offsets[45]])
-    kept = [offsets[3], offsets[4], offsets[20], *offsets[40:]]
-    assert log.unsettled_below(log.end) == kept
+    for offset in (offsets[0], offsets[3]):
+        log.settle(offset, 0, ACK)
+    log.purge(offsets[10], offsets[40])
+    kept = [offsets[1], offsets[2], *offsets[4:10], *offsets[40:]]
+    assert unsettled(log) == kept
     node.catalog.stop()
     log = Node(node.disk).catalog.open("a")
-    assert log.unsettled_below(log.end) == kept
+    assert unsettled(log) == kept
     assert log.live == len(kept)
 
 
@@ -156,7 +158,7 @@ def test_failed_sync_fences_the_log_and_no_other() -> None:
     with pytest.raises(LogFailed):
         fill(log, 1)
     with pytest.raises(LogFailed):
-        log.purge(log.end, [])
+        log.purge(0, log.end)
     log.settle(1, 0, ACK)
     assert len(bodies(log)) == 3  # what can be read is read
 

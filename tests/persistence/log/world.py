@@ -30,7 +30,7 @@ from persistence.log.record import ACK, DROP, REJECT, RETURN
 from persistence.log.sync import LogSync
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
-from tests.persistence.log.support import ManualClock, ManualFlusher, ManualWorker
+from tests.persistence.log.support import ManualClock, ManualFlusher, ManualWorker, unsettled
 from tests.planting import walk_seeds
 
 OPTIONS = LogOptions(
@@ -324,8 +324,9 @@ class World:
         if shadow.failed:
             return
         self.moves["purge"] += 1
-        kept = shadow.unsettled()[::keep_every] if keep_every else []
-        log.purge(log.end, kept)
+        unsettled = shadow.unsettled()
+        kept = unsettled[: len(unsettled) // keep_every] if keep_every else []
+        log.purge(kept[-1] + 1 if kept else 0, log.end)
         for offset, entry in shadow.entries.items():
             if offset not in kept and not entry.settled:
                 entry.settled = True
@@ -394,7 +395,7 @@ class World:
             assert message.delivery_count == entry.returns
             assert bool(message.flags & 2) == (entry.returns > 0 or entry.redelivered)
         assert log.live == len(expected)
-        assert log.unsettled_below(log.end) == expected
+        assert unsettled(log) == expected
         if expected:
             one = log.read_one(expected[len(expected) // 2])
             assert one.body() == shadow.entries[one.offset].body

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from amqp_router.protocol.message import SPILLED
 from persistence.options import LogOptions
 from tests.nodes import SimNode
+from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import Sink, drained, message, numbers, text_of
 from vhosts.queues.queue import REDELIVERY_UNITS, SPILL_UNITS, Queue
 
@@ -170,9 +171,7 @@ def test_purge_of_both() -> None:
     queue.remove_consumer(sink)
     assert queue.purge() == 53
     assert queue.unacked_count == 7
-    assert queue.log.unsettled_below(queue.log.end) == [
-        each.offset for each in sink.messages if each.flags & 4
-    ]
+    assert unsettled(queue.log) == [each.offset for each in sink.messages if each.flags & 4]
     sink.requeue(6)
     sink.requeue(1)
     assert drained(queue) == numbers(1, 6)

@@ -13,6 +13,7 @@ from amqp_router.protocol.errors import AccessRefused
 from amqp_router.protocol.message import JOINED_BYTES_MAX
 from persistence.options import LogOptions
 from tests.nodes import SimNode
+from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import (
     OVERHEAD,
     Sink,
@@ -24,7 +25,7 @@ from tests.vhosts.queues.local import (
     transient_queue,
 )
 from vhosts.queues.handle import REJECT
-from vhosts.queues.queue import WINDOW_MESSAGES, Queue
+from vhosts.queues.queue import DROP_SLICE, WINDOW_MESSAGES, Queue
 
 
 def durable_queue(node: SimNode | None = None, *, memory_bytes: int = 64 << 20) -> Queue:
@@ -545,3 +546,70 @@ def test_consumers_come_and_go_without_a_look_at_the_others(queue: Queue) -> Non
     queue.pump(1000)
     assert sinks[7].got == numbers(*range(100))
     assert looks < 2300, "those that are not ready are not looked at again"
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("how", ["purge", "delete"])
+def test_returned_messages_are_dropped_in_slices(how: str, kind: str) -> None:
+    queue = MAKERS[kind]()
+    is_durable = queue.log is not None
+    each = message(10_000).size() + OVERHEAD
+    sink = Sink(queue)
+    queue.add_consumer(sink)
+    count, kept = 3 * DROP_SLICE, 10
+    for number in range(count + kept):
+        queue.publish(message(10_000 + number, persistent=is_durable))
+    while queue.pump(4096):
+        pass
+    queue.remove_consumer(sink)
+    for _ in range(count):
+        sink.requeue(kept // 2)
+    for number in range(3):
+        queue.publish(message(10_000 + number, persistent=is_durable))
+    steps: list[Callable[[], bool]] = []
+    queue.in_slices = steps.append
+    assert (queue.purge() if how == "purge" else queue.delete(0)) == count + 3
+    assert queue.message_count() == 0
+    assert queue.unacked_count == kept
+
+    def left() -> int:
+        return queue.log.live if is_durable else queue.budget.used // each
+
+    (step,) = steps
+    before = left()
+    assert not step()
+    between = left()
+    assert step()
+    if is_durable and how == "delete":
+        return  # its log is removed as a whole
+    assert before - between == between - left() == DROP_SLICE
+    if is_durable:
+        assert unsettled(queue.log) == [out.offset for out in sink.messages]
+    for _ in range(kept):
+        sink.requeue(0)
+    assert queue.message_count() == (kept if how == "purge" else 0)
+    assert queue.budget.used == (kept * each if how == "purge" and not is_durable else 0)
+
+
+def test_purge_looks_at_no_unacknowledged_message() -> None:
+    """What a purge writes has the same size whatever is unacknowledged, also with holes between."""
+    sizes = []
+    for count in (4, 400):
+        node = SimNode()
+        queue = durable_queue(node)
+        sink = Sink(queue)
+        queue.add_consumer(sink)
+        for number in range(count):
+            queue.publish(message(number, persistent=True))
+        queue.pump(count)
+        for index in range(count // 2):
+            sink.ack(index)
+        queue.remove_consumer(sink)
+        queue.publish(message("ready", persistent=True))
+        node.settle()
+        size = queue.log.partition.active.size
+        assert queue.purge() == 1
+        node.settle()
+        sizes.append(queue.log.partition.active.size - size)
+        assert unsettled(queue.log) == [out.offset for out in sink.messages]
+    assert sizes[0] == sizes[1]
