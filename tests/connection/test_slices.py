@@ -17,6 +17,7 @@ from amqp_router.channel import delivery as delivery_module
 from amqp_router.connection import machine as machine_module
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
+from vhosts.queues import queue as queue_module
 
 ERROR = "channel.close"
 
@@ -288,6 +289,9 @@ def run(seed: int, count: int, *, durable: bool, one_write: bool) -> None:
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_module, "SETTLE_SLICE", 50)
     monkeypatch.setattr(delivery_module, "RETURN_SLICE", 40)
+    monkeypatch.setattr(delivery_module, "RING_PLACES_MAX", 64)
+    monkeypatch.setattr(delivery_module, "BLOCK_TAGS", 32)
+    monkeypatch.setattr(queue_module, "DROP_SLICE", 35)
     monkeypatch.setattr(channel_module, "RELEASE_SLICE", 30)
     monkeypatch.setattr(machine_module, "RELEASE_SLICE", 30)
 
