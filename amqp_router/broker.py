@@ -26,6 +26,7 @@ from amqp_router.channel.states import ChannelState
 from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegistry, count_boot
 from amqp_router.commits import Commits
 from amqp_router.connection.alarms import Alarms
+from amqp_router.connection.hangups import Hangups
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.connection.pressure import Pressure
@@ -81,6 +82,7 @@ class Broker:
         self.alarms.on_change = self._alarm_changed
         self.commits = Commits()
         self.registry = ConnectionRegistry()
+        self.hangups = Hangups(loop)
         self.vhosts: dict[str, VirtualHost] = {}
         self.mechanisms = " ".join(MECHANISMS)
         self.options = ConnectionOptions(
@@ -287,6 +289,7 @@ class Broker:
         while self.tick.scheduled:
             await asyncio.sleep(0)
         self.disk_watch.stop()
+        self.hangups.close()
         self._loop.remove_reader(self._flusher.fileno())
         if self.routing is not None:
             self.routing.stop()
@@ -392,6 +395,9 @@ class Broker:
         self.event(logging.ERROR, "definitions cannot be stored", reason=error)
         self.commits.fail(error)
         for transport in self.registry:
+            changes = transport.machine.unstored_changes
+            if changes is not None:
+                changes.failed()
             if any(channel.pending for channel in transport.machine.channels.values()):
                 transport.close(lambda machine: machine.close(InternalError(str(error))))
 

@@ -168,8 +168,8 @@ class Settings(BaseSettings):
     unsynced_bytes_max: Bytes = _message(
         2 * MIB,
         "bytes",
-        "most bytes that one connection published and the disk does not have yet; beyond, the broker "
-        "does not read from it",
+        "most bytes that one connection published or declared and the disk does not have yet; beyond, the "
+        "broker does not read from it",
         ge=64 * KIB,
     )
     memory_limit: BytesOrShare = _message(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from amqp_router.auth.mechanisms import MECHANISMS
 from amqp_router.commits import Commits
 from amqp_router.connection.alarms import Alarms
+from amqp_router.connection.hangups import Hangups
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.connection.pressure import Pressure
@@ -104,6 +105,19 @@ class SimUser:
         return self._permissions
 
 
+class SimHangups(Hangups):
+    """Clients end when the test says so."""
+
+    def __init__(self) -> None:
+        self.watched: dict[int, Callable[[], None]] = {}
+
+    def watch(self, descriptor: int, ended: Callable[[], None]) -> None:
+        self.watched[descriptor] = ended
+
+    def forget(self, descriptor: int) -> None:
+        self.watched.pop(descriptor, None)
+
+
 class SimNode:
     """One run of a node over ``disk`` and ``definitions``, which a next run may be given."""
 
@@ -137,6 +151,7 @@ class SimNode:
         self.tick = Tick(self.ready.append)
         self.tick.now_us = self.clock.wall_us()
         self.alarms = Alarms(self.in_slices)
+        self.hangups = SimHangups()
         self.commits = Commits()
         self.commits.committed = self.definitions.committed
         self.budget = MemoryBudget(memory_bytes, memory_limit)

@@ -154,11 +154,14 @@ class Channel:
 
         With ``rev`` 0 it waits only for earlier replies.
         """
+        is_stored = rev <= self.connection.commits.committed
+        if not is_stored:
+            self.connection.unstored(rev)
         if method is None:
             return
         data = methods.frame(self.number, method)
         pending = self.pending
-        if rev <= self.connection.commits.committed or (pending and rev <= pending[len(pending) - 1][0]):
+        if is_stored or (pending and rev <= pending[len(pending) - 1][0]):
             self.out.buf.put(data)
             self.out.touch()
             return

@@ -41,6 +41,9 @@ class Connection(Protocol):
     def generate_name(self, prefix: str) -> str:
         """A unique name that begins with ``prefix``."""
 
+    def unstored(self, rev: int) -> None:
+        """The method that is being carried out rests on revision ``rev``, which is not stored yet."""
+
     def in_slices(self, step: Callable[[], bool]) -> None:
         """Call ``step()`` now or in later turns, until it returns True; for work too long for one turn.
 

@@ -39,6 +39,7 @@ cdef class Machine:
     cdef public long long message_bytes_max
     cdef public dict channels
     cdef public Inflow inflow
+    cdef public object unstored_changes
     cdef public object intake
     cdef public set detached
     cdef public list open_runs
@@ -62,6 +63,7 @@ cdef class Machine:
     cdef public long hot_number
     cdef public Publishing hot_publishing
     cdef public Delivery hot_delivery
+    cdef public Py_ssize_t octets
     cdef public long number
     cdef public long class_id
     cdef public long method_id

@@ -34,6 +34,7 @@ from amqp_router.connection import handshake
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.ports import Services
 from amqp_router.connection.states import ConnectionState
+from amqp_router.connection.unstored import Unstored
 from amqp_router.protocol import errors, methods
 from amqp_router.protocol.errors import (
     ChannelError,
@@ -105,6 +106,7 @@ class Machine:
         "need",
         "node",
         "number",
+        "octets",
         "on_opened",
         "open_runs",
         "output",
@@ -122,6 +124,7 @@ class Machine:
         "stopped",
         "tick",
         "units",
+        "unstored_changes",
         "user",
         "vhost",
         "waiting",
@@ -164,6 +167,8 @@ class Machine:
         self.channels: dict[int, Channel] = {}
         self.inflow = Inflow()
         self.inflow.limit = options.unsynced_bytes_max
+        #: Definitions that the client changed and that are not stored; None if it never changed any.
+        self.unstored_changes: Unstored | None = None
         self.intake = Intake(node.budget)
         #: Channels whose output waits for a commit.
         self.detached: set[Channel] = set()
@@ -194,6 +199,8 @@ class Machine:
         self.hot_number = -1
         self.hot_publishing: Publishing
         self.hot_delivery: Delivery
+        #: Size of the method being carried out.
+        self.octets = 0
         # Channel and method of the current frame, for the close frame of an error.
         self.number = 0
         self.class_id = 0
@@ -471,6 +478,7 @@ class Machine:
         is_close = isinstance(method, methods.ChannelClose)
         if not is_close:
             check_texts(method)
+            self.octets = len(payload)
         if self.delivered:
             self.delivered = False
         else:
@@ -745,6 +753,12 @@ class Machine:
 
     def generate_name(self, prefix: str) -> str:
         return self.node.generate_name(prefix)
+
+    def unstored(self, rev: int) -> None:
+        """See ``channel.ports.Connection``."""
+        if self.unstored_changes is None:
+            self.unstored_changes = Unstored(self.inflow, self.commits)
+        self.unstored_changes.add(rev, self.octets)
 
     def waiting_bytes(self) -> int:
         """Bytes of output that the client has not read."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from amqp_router.connection.alarms import Alarms
+from amqp_router.connection.hangups import Hangups
 from amqp_router.protocol.tick import Tick
 
 
@@ -34,6 +35,7 @@ class Services(Protocol):
     #: Its account of memory (``persistence.log.memory.MemoryBudget``).
     budget: Any
     commits: Any
+    hangups: Hangups
     options: ConnectionOptions
     vhosts: dict[str, Any]
     #: Names of the mechanisms offered, as connection.start carries them.

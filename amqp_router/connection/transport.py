@@ -2,12 +2,13 @@
 
 Reading pauses for four reasons:
 
-- the client has too many unsynced bytes, until they are synced;
+- the client has too many unsynced bytes, or changes of definitions that are not stored, until they are;
 - it published during an alarm, until no alarm is on;
 - a chunk was too much work for one turn, until the next turn;
 - the client does not read its output, until it does.
 
-For the first two, clients that also consume are still read slowly, so that their acknowledgements arrive.
+For the first two, clients that also consume are still read slowly, so that their acknowledgements arrive. So
+are clients that have ended during an alarm, so that their end is noticed, behind what they sent before it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ TURN_BYTES = 1 << 20
 TRICKLE_S = 0.05
 #: A client with more unread output than this many times ``output_bytes_max`` is not read at all.
 TRICKLE_OUTPUTS = 2
+#: A client with more than this many times ``unsynced_bytes_max`` that is not synced or stored is not read at
+#: all until the disk has caught up.
+TRICKLE_INFLOWS = 4
 #: Seconds that a client has to answer connection.close.
 CLOSE_TIMEOUT_S = 5.0
 #: A peer is dead after this many heartbeat intervals without an octet.
@@ -72,6 +76,10 @@ class Transport(asyncio.Protocol):
         self._reading = True
         #: Whether the continuation of a chunk is scheduled.
         self._continuing = False
+        #: The socket's descriptor while the client's end is watched for, or -1.
+        self._watched = -1
+        #: Whether the client has ended while it was blocked.
+        self._ended = False
         #: Bytes of this connection that are counted in the node's account.
         self._held = 0
         self._received = False
@@ -186,6 +194,7 @@ class Transport(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._timer = self._heartbeat = self._trickle = None
+        self._unwatch()
         self._registry.remove(self)
         opened, clean = machine.vhost is not None, machine.state is ConnectionState.CLOSED
         machine.socket_gone()
@@ -291,15 +300,42 @@ class Transport(asyncio.Protocol):
                 transport.resume_reading()
             else:
                 transport.pause_reading()
-        if not wanted and self._trickle is None and self._trickles():
-            self._trickle = self._loop.call_later(TRICKLE_S, self._read_a_little)
+        if wanted:
+            self._unwatch()
+        elif self._trickle is None:
+            if self._trickles():
+                self._trickle = self._loop.call_later(TRICKLE_S, self._read_a_little)
+            elif machine.blocked:
+                self._watch()
+
+    def _watch(self) -> None:
+        """Hear of the client's end although nothing is read."""
+        assert self._transport is not None
+        sock = self._transport.get_extra_info("socket")
+        if self._watched < 0 and sock is not None:
+            self._watched = sock.fileno()
+            self._node.hangups.watch(self._watched, self._client_ended)
+
+    def _unwatch(self) -> None:
+        if self._watched >= 0:
+            self._node.hangups.forget(self._watched)
+            self._watched = -1
+
+    def _client_ended(self) -> None:
+        self._watched = -1
+        self._ended = True
+        self._node.enter(self._update_reading)
 
     def _trickles(self) -> bool:
         """Whether a paused connection is read slowly, because its acknowledgements may free what is short."""
         machine = self.machine
         # A client that does not read would otherwise cause ever more output.
         most = TRICKLE_OUTPUTS * self._node.options.output_bytes_max
-        return machine.acknowledges() and machine.waiting_bytes() <= most
+        if machine.inflow.unsynced > TRICKLE_INFLOWS * machine.inflow.limit:
+            return False  # until the sync or the definition store has caught up
+        if machine.waiting_bytes() > most:
+            return False
+        return (self._ended and machine.blocked) or machine.acknowledges()
 
     def _charge(self) -> None:
         """Update the node's account with the bytes held for this connection."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amqp_router.connection.alarms import RELEASE_SLICE, Alarms
+from amqp_router.connection.transport import TRICKLE_S
 from amqp_router.protocol import methods as m
 from tests.connection.test_transport import opened
 from tests.nodes import TRANSIENT, Client, SimNode, publish_frames
@@ -178,3 +179,47 @@ def test_acknowledgements_of_a_blocked_connection_are_read(node: SimNode) -> Non
     assert sock.paused
     assert node.queue("q").unacked_count == 0
     transport.connection_lost(None)
+
+
+def test_client_that_ends_while_it_is_blocked_is_read_to_its_end(node: SimNode) -> None:
+    """It is noticed, and what it sent before is not lost."""
+    transport, sock = opened(node, 60)
+    transport.data_received(m.frame(1, m.ChannelOpen()))
+    assert node.hangups.watched == {}
+    node.alarms.set("memory")
+    transport.data_received(publish(b"one", b"two"))
+    node.sleep(10)
+    assert sock.paused
+    assert node.queue("q").message_count() == 1
+    (ended,) = node.hangups.watched.values()
+    node.hangups.watched.clear()  # it tells once
+    ended()
+    node.sleep(TRICKLE_S)
+    assert node.queue("q").message_count() == 2
+    node.sleep(TRICKLE_S)
+    assert not sock.paused
+    transport.data_received(publish(b"three"))
+    assert sock.paused
+    node.sleep(TRICKLE_S)
+    assert not sock.paused
+    assert transport.eof_received() is False
+    transport.connection_lost(None)
+    assert node.queue("q").message_count() == 3
+    assert node.hangups.watched == {}
+
+
+@pytest.mark.parametrize("end", ["clear", "lost"])
+def test_end_of_a_connection_is_watched_for_only_while_it_is_blocked(node: SimNode, end: str) -> None:
+    transport, _ = opened(node, 60)
+    transport.data_received(m.frame(1, m.ChannelOpen()))
+    node.alarms.set("memory")
+    transport.data_received(publish(b"one", b"two"))
+    assert len(node.hangups.watched) == 1
+    if end == "clear":
+        node.alarms.clear("memory")
+        node.quiet()
+    else:
+        transport.connection_lost(None)
+    assert node.hangups.watched == {}
+    if end == "clear":
+        transport.connection_lost(None)

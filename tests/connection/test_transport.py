@@ -37,6 +37,12 @@ class Socket(asyncio.Transport):
         self.paused = False
         self.written: list[bytes] = []
 
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self if name == "socket" else default
+
+    def fileno(self) -> int:
+        return id(self)
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
