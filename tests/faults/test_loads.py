@@ -95,3 +95,40 @@ def test_what_is_called_flat() -> None:
     assert not failed
     assert "**not flat**" in flatness([100, 150, 190], lambda: failed.append("grown"))
     assert failed == ["grown"]
+
+
+@pytest.fixture(scope="module")
+def small_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterProcess]:
+    broker = RouterProcess(tmp_path_factory.mktemp("small"), options=["--memory-limit", "256MiB"])
+    broker.start()
+    yield broker
+    broker.stop()
+    assert "Traceback" not in broker.log(), broker.log()
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_waiting"),
+    [(1, False), (2, True)],
+    ids=["transient, the consumer comes later", "persistent, the consumer waits"],
+)
+def test_body_of_half_the_memory_limit(small_broker: RouterProcess, mode: int, is_waiting: bool) -> None:
+    """It is confirmed and delivered unchanged, and the process stays below the limit and a quarter of it."""
+    body = b"".join(b"%015d\n" % number for number in range(8 * MIB))
+    assert len(body) == 128 * MIB
+    memory = Memory(small_broker.pid)
+    memory.start()
+    with loads.control(small_broker.port) as publisher, loads.control(small_broker.port) as consumer:
+        publisher.ok(1, "queue.declare", queue="large", durable=True, auto_delete=True)
+        publisher.ok(1, "confirm.select")
+        if is_waiting:
+            consumer.ok(1, "basic.consume", queue="large")
+        publisher.socket.settimeout(60)
+        publisher.publish(1, "", "large", body, delivery_mode=mode)
+        assert publisher.receive(60).name == "basic.ack"
+        if not is_waiting:
+            consumer.ok(1, "basic.consume", queue="large")
+        message = consumer.receive(60)
+        assert (message.name, message.redelivered, message.body == body) == ("basic.deliver", False, True)
+        consumer.send(1, "basic.ack", delivery_tag=message.delivery_tag)
+    memory.finish()
+    assert max(memory.samples) < 256 * 1.25
