@@ -151,7 +151,8 @@ class Settings(BaseSettings):
     output_bytes_max: Bytes = _connection(
         4 * MIB,
         "bytes",
-        "most output that waits for a client; beyond, the broker does not read from that client",
+        "most output that waits for a client; beyond, the broker does not read from that client "
+        "(64 KiB while memory is scarce)",
         ge=64 * KIB,
     )
     guest_loopback_only: bool = _connection(True, "", "let the user guest log in from this machine only")

@@ -34,6 +34,10 @@ TURN_BYTES = 1 << 20
 TRICKLE_S = 0.05
 #: A client with more unread output than this many times ``output_bytes_max`` is not read at all.
 TRICKLE_OUTPUTS = 2
+#: A client that has more unread output than this many bytes is not read, when unread output and the like take
+#: more than this share of the node's memory.
+SCARCE_OUTPUT_BYTES = 64 << 10
+SCARCE_SHARE = 4
 #: A client with more than this many times ``unsynced_bytes_max`` that is not synced or stored is not read at
 #: all until the disk has caught up.
 TRICKLE_INFLOWS = 4
@@ -59,6 +63,7 @@ class _Gone:
 
 
 _GONE = _Gone()
+_NOTHING = memoryview(b"")
 
 
 class Transport(asyncio.Protocol):
@@ -72,7 +77,9 @@ class Transport(asyncio.Protocol):
         self._machine: Machine | None = None
         self._writable = True
         #: The unwritten rest of a large piece.
-        self._rest = memoryview(b"")
+        self._rest = _NOTHING
+        #: Size of the whole piece, which stays in memory until its rest is written.
+        self._rest_bytes = 0
         self._reading = True
         #: Whether the continuation of a chunk is scheduled.
         self._continuing = False
@@ -253,6 +260,9 @@ class Transport(asyncio.Protocol):
             if self._rest:
                 piece = self._rest[:WRITE_BYTES]
                 self._rest = self._rest[WRITE_BYTES:]
+                if not self._rest:
+                    self._rest = _NOTHING  # or it would keep the piece
+                    self._rest_bytes = 0
                 left -= len(piece)
                 self._sent = True
                 self.send_cnt += 1
@@ -268,13 +278,14 @@ class Transport(asyncio.Protocol):
                 transport.write(data)
             else:
                 self._rest = memoryview(data)
+                self._rest_bytes = len(data)
         self.send_oct += TURN_BYTES - left
         if self._writable and left <= 0:
             output.touch()  # the rest in the next turn, after the others
         elif self._writable and output.full:
             output.full = False
             machine.drained()
-        if machine.waiting_bytes() > self._node.options.output_bytes_max or not self._reading:
+        if not self._reading or self._must_read_first():
             self._update_reading()
         self._charge()
         if not machine.running:
@@ -288,7 +299,7 @@ class Transport(asyncio.Protocol):
         assert transport is not None
         if transport.is_closing():
             return
-        waits = machine.blocked or machine.waiting_bytes() > self._node.options.output_bytes_max
+        waits = machine.blocked or self._must_read_first()
         # Work in slices always goes on, because it gives back what the client holds.
         if machine.work_left and (machine.waiting or not waits) and not self._continuing:
             self._continuing = True
@@ -307,6 +318,15 @@ class Transport(asyncio.Protocol):
                 self._trickle = self._loop.call_later(TRICKLE_S, self._read_a_little)
             elif machine.blocked:
                 self._watch()
+
+    def _must_read_first(self) -> bool:
+        """Whether the client has so much unread output that it is not read."""
+        waiting = self.machine.waiting_bytes()
+        if waiting <= SCARCE_OUTPUT_BYTES:
+            return False
+        budget = self._node.budget
+        is_scarce = budget.whole > 0 and budget.held > budget.whole // SCARCE_SHARE
+        return is_scarce or waiting > self._node.options.output_bytes_max
 
     def _watch(self) -> None:
         """Hear of the client's end although nothing is read."""
@@ -341,7 +361,7 @@ class Transport(asyncio.Protocol):
         """Update the node's account with the bytes held for this connection."""
         transport = self._transport
         assert transport is not None
-        held = self.machine.held_bytes() + len(self._rest)
+        held = self.machine.held_bytes() + self._rest_bytes
         if not self._writable:
             held += transport.get_write_buffer_size()
         if held != self._held:

@@ -277,3 +277,53 @@ def test_a_delivery_that_goes_to_disk_costs_more_of_a_turn() -> None:
     client.machine.channels[1].consumers["c"].wake()
     assert queue.pump(50 * (1 + SPILL_UNITS)) == 50 * (1 + SPILL_UNITS)
     assert queue.unacked_count == 51
+
+
+def test_large_piece_counts_as_a_whole_until_its_rest_is_written() -> None:
+    """The rest is a view of the piece, and an empty one would keep all of it."""
+    node = SimNode()
+    transport, sock = opened(node, 60)
+    piece = bytes(MIB)
+    transport.machine.output.pieces.append(piece)
+    transport.machine.output.piece_bytes += len(piece)
+    write = sock.write
+
+    def write_and_be_full(data: bytes | bytearray | memoryview) -> None:
+        write(data)
+        transport.pause_writing()
+
+    sock.write = write_and_be_full  # type: ignore[method-assign]
+    transport.flush()
+    assert node.budget.held == MIB
+    for _ in range(4):
+        transport.resume_writing()
+    assert b"".join(sock.written) == piece
+    assert node.budget.held == 0
+    assert transport._rest.obj == b""
+    transport.connection_lost(None)
+
+
+@pytest.mark.parametrize("held", [0, 20 * MIB])
+def test_unread_output_is_small_while_memory_is_scarce(held: int) -> None:
+    """Many clients may have unread output, each less than ``output_bytes_max``."""
+    node = SimNode(memory_limit=64 * MIB)
+    node.vhost.declare_queue("q", durable=False)
+    publisher = Client(node).open(1)
+    for _ in range(20):
+        publisher.publish(bytes(50_000), "q")
+    node.settle()
+    node.budget.held += held
+    transport, sock = opened(node, 60)
+    transport.pause_writing()
+    transport.data_received(m.frame(1, m.ChannelOpen()))
+    gets = 0
+    while not sock.paused and gets < 20:
+        transport.data_received(m.frame(1, m.BasicGet("q", True)))
+        node.quiet()
+        gets += 1
+    assert gets == (2 if held else 20)
+    transport.resume_writing()
+    node.quiet()
+    assert not sock.paused
+    transport.connection_lost(None)
+    assert node.budget.held == held
