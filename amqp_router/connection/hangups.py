@@ -4,6 +4,9 @@ The event loop hears of the end of a connection when it reads, and a blocked one
 object watches all of these for nothing but their end (``EPOLLRDHUP``: the peer will send no more), whatever
 is still unread. Watching costs two system calls a connection and nothing while it lasts.
 
+The end of a client comes behind what it sent. If that does not fit into our socket's buffer, which nobody
+empties, it comes when the connection is read again, or when the client's system gives up (minutes).
+
 Where the system has no ``epoll``, such an end shows when the connection is read again.
 """
 
