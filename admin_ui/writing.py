@@ -117,6 +117,11 @@ def boolean(content: dict[str, Any], name: str, default: bool = False) -> bool:
         return found
     if found in ("true", "false"):
         return bool(found == "true")
+    # A list or an object may be nested too deep to be sent back.
+    if isinstance(found, list):
+        found = "an array"
+    elif isinstance(found, dict):
+        found = "an object"
     raise bad_request(["not_boolean", found])
 
 

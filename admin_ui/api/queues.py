@@ -20,6 +20,7 @@ from admin_ui.writing import (
     flag,
     new_name,
     read_object,
+    text,
 )
 from amqp_router.metrics import QUEUE
 from vhosts import declarations
@@ -91,8 +92,8 @@ async def declare(call: Call) -> Done:
     """Declare the queue: ``durable``, ``auto_delete``, ``arguments``."""
     content = await read_object(call)
     durable, auto_delete = boolean(content, "durable"), boolean(content, "auto_delete")
-    node = content.get("node")
-    if node not in (None, "", call.state.node):
+    node = text(content, "node")
+    if node not in ("", call.state.node):
         raise bad_request(f"Node {node} could not be contacted")
     table = arguments(content)
     who, name = caller(call), new_name(call, "queue")

@@ -258,6 +258,9 @@ async def test_body_is_bounded(shop: World) -> None:
     assert (await shop.call("PUT", "/api/queues/shop/big", body=body)).status == 413
     deep = '{"arguments":' + '{"a":' * 100_000 + "1" + "}" * 100_001
     assert (await shop.call("PUT", "/api/queues/shop/deep", body=deep)).status == 400
+    for field in ("durable", "node"):
+        deep = json.dumps({field: 0}).replace("0", "[" * 900 + "]" * 900)
+        assert (await shop.call("PUT", "/api/queues/shop/deep", body=deep)).status == 400
     name = "n" * 256
     assert (await shop.call("PUT", f"/api/queues/shop/{name}")).status == 400
     half = json.dumps({"arguments": {"a": "\ud800"}})
