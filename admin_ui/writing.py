@@ -222,7 +222,7 @@ def flag(call: Call, name: str) -> bool:
 # -- changes -----------------------------------------------------------------------------------------
 
 
-async def change(call: Call, act: Callable[[], tuple[T, int]]) -> T:
+async def change(call: Call, act: Callable[[], tuple[T, int]], *, wait: bool = True) -> T:
     """Run ``act`` as one step of the broker, wait until the revision it returns is stored; its result.
 
     Raises:
@@ -235,7 +235,8 @@ async def change(call: Call, act: Callable[[], tuple[T, int]]) -> T:
     except AMQPError as error:
         raise refusal(error) from None
     result, rev = outcome[0]
-    await _stored(call, rev)
+    if wait:
+        await stored(call, rev)
     return result
 
 
@@ -272,7 +273,12 @@ class _Waiter:
         self.done.set()
 
 
-async def _stored(call: Call, rev: int) -> None:
+async def stored(call: Call, rev: int) -> None:
+    """Wait until revision ``rev`` of the definitions is stored.
+
+    Raises:
+        ApiError: it cannot be, for now (500).
+    """
     commits = call.state.broker.commits
     if rev <= commits.committed:
         return

@@ -57,6 +57,8 @@ from vhosts.exchanges.router import RouteCache
 from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
 
+#: Connections of a deleted user that are closed in one turn of the loop.
+CLOSED_PER_TURN = 50
 #: Seconds that clients get for their close-ok when the node stops.
 GOODBYE_S = 2.0
 #: Messages freed per turn of the loop when a long queue is purged or deleted.
@@ -453,6 +455,31 @@ class Broker:
             )
             self._caches[user.name, vhost.name] = cache
         return cache
+
+    def delete_user(self, name: str) -> int:
+        """Delete the user and close its connections, as many in each turn as there is time for.
+
+        Returns the revision to wait for.
+
+        Raises:
+            KeyError: there is no such user.
+        """
+        rev = self.users.delete_user(name)
+        error = ConnectionForced(f"user '{name}' is deleted")
+        leaving = [
+            transport
+            for transport in self.registry
+            if transport.machine.user is not None and transport.machine.user.name == name
+        ]
+
+        def step() -> bool:
+            for _ in range(min(len(leaving), CLOSED_PER_TURN)):
+                leaving.pop().close(lambda machine: machine.close(error))
+            return not leaving
+
+        if leaving:
+            self.in_slices(step)
+        return rev
 
     def generate_name(self, prefix: str) -> str:
         """``prefix`` and 22 random characters of the base64url alphabet."""

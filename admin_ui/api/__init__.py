@@ -3,12 +3,13 @@
 ``ENDPOINTS`` has all of them, ``OBJECTS`` those that our pages read under addresses of their own.
 """
 
-from admin_ui.api import bindings, connections, exchanges, health, queues, users, whole
+from admin_ui.api import absent, bindings, connections, exchanges, health, queues, users, whole
 from admin_ui.endpoints import Endpoint
 
 ENDPOINTS: list[Endpoint] = [
     *whole.ENDPOINTS,
     *users.ENDPOINTS,
+    *absent.ENDPOINTS,
     *exchanges.ENDPOINTS,
     *queues.ENDPOINTS,
     *bindings.ENDPOINTS,

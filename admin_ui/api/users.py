@@ -1,15 +1,26 @@
-"""Virtual hosts, users and permissions; and empty lists of what this broker does not have."""
+"""Virtual hosts; users and permissions, listed, made and removed."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
-from admin_ui.auth import ADMINISTRATOR, MANAGEMENT, POLICYMAKER
+from admin_ui.auth import ADMINISTRATOR
 from admin_ui.documents import vhosts
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Handler, Rows
-from admin_ui.replies import not_found
+from admin_ui.replies import ApiError, Done, bad_request, not_found
+from admin_ui.writing import DELETED, change, created, new_name, read_object, stored
+from amqp_router.auth.passwords import DEFAULT_ALGORITHM
+from amqp_router.broker import Broker
+from persistence.definitions import PermissionRow
+from persistence.errors import PersistenceError
 from vhosts.vhost import VirtualHost
+
+T = TypeVar("T")
+
+ACTIONS = ("configure", "write", "read")
 
 
 def every_vhost(call: Call) -> Rows:
@@ -44,7 +55,12 @@ def without_permissions(call: Call) -> Rows:
     return Rows([users.users[name] for name in sorted(users.users) if name not in entering], vhosts.user)
 
 
-def _user(call: Call) -> str:
+def existing_user(call: Call) -> str:
+    """The user that the path names.
+
+    Raises:
+        ApiError: there is none (404).
+    """
     name = call.part("user")
     if name not in call.state.broker.users.users:
         raise not_found()
@@ -53,7 +69,7 @@ def _user(call: Call) -> str:
 
 def one_user(call: Call) -> dict[str, Any]:
     """One user."""
-    return vhosts.user(call.state.broker.users.users[_user(call)])
+    return vhosts.user(call.state.broker.users.users[existing_user(call)])
 
 
 def every_permission(call: Call) -> Rows:
@@ -63,7 +79,7 @@ def every_permission(call: Call) -> Rows:
 
 def permissions_of_user(call: Call) -> Rows:
     """The permissions of one user."""
-    return _permissions(call, _user(call), "")
+    return _permissions(call, existing_user(call), "")
 
 
 def permissions_of_vhost(call: Call) -> Rows:
@@ -83,97 +99,144 @@ def _permissions(call: Call, user: str, vhost: str) -> Rows:
 
 def one_permission(call: Call) -> dict[str, Any]:
     """What a user may do in a virtual host."""
-    row = call.state.broker.users.permissions.get((_user(call), call.vhost().name))
+    return vhosts.permission(_permission(call))
+
+
+def _permission(call: Call) -> PermissionRow:
+    row = call.state.broker.users.permissions.get((existing_user(call), call.vhost().name))
     if row is None:
         raise not_found()
-    return vhosts.permission(row)
+    return row
 
 
-# -- objects that only RabbitMQ has -----------------------------------------------------------------
+# -- changes -----------------------------------------------------------------------------------------
 
 
-def none(call: Call) -> list[Any]:
-    """An empty list: this broker has none."""
-    return []
+async def put_user(call: Call) -> Done:
+    """Add or change a user: ``tags``, and ``password`` or ``password_hash`` with ``hashing_algorithm``.
+
+    A user with neither cannot log in with a password.
+    """
+    content = await read_object(call)
+    name = new_name(call, "user")
+    if "tags" not in content:
+        raise bad_request("tags_not_present")
+    tags = _tags(content["tags"])
+    password, password_hash = _secret(content, "password"), _secret(content, "password_hash")
+    algorithm = _secret(content, "hashing_algorithm") or DEFAULT_ALGORITHM
+    if password is not None and password_hash is not None:
+        raise bad_request("both_password_and_password_hash_are_provided")
+    users = call.state.broker.users
+
+    def act() -> tuple[bool, int]:
+        before = name in users.users
+        if password:
+            return not before, users.put_user(name, password.encode(), tags)
+        return not before, users.put_user_hash(name, password_hash or "", algorithm, tags)
+
+    return created(await _change(call, act))
 
 
-def none_of_vhost(call: Call) -> list[Any]:
-    """An empty list: this broker has none, in any virtual host."""
-    call.vhost()
-    return []
+async def delete_user(call: Call) -> Done:
+    """Delete a user with its permissions; its connections are closed."""
+    name = existing_user(call)
+    await _change(call, lambda: (None, call.state.broker.delete_user(name)))
+    return DELETED
 
 
-def none_of_user(call: Call) -> list[Any]:
-    """An empty list: this broker has none, of any user."""
-    _user(call)
-    return []
+async def bulk_delete(call: Call) -> Done:
+    """Delete the ``users``, all or none; their connections are closed."""
+    content = await read_object(call)
+    names = content.get("users")
+    if names is None:
+        raise bad_request("[{key_missing,users}]")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise bad_request("users is not a list of names")
+    broker = call.state.broker
+    for name in names:
+        if name not in broker.users.users:
+            raise bad_request(["no_such_user", name])
+    revs = [0]
+    for name in dict.fromkeys(names):
+        await _change(call, partial(_delete, broker, name, revs), wait=False)
+        await call.turns.next()
+    await stored(call, revs[-1])
+    return DELETED
 
 
-def none_of_user_in_vhost(call: Call) -> list[Any]:
-    """An empty list: this broker has none, of any user in any virtual host."""
-    call.vhost()
-    _user(call)
-    return []
+def _delete(broker: Broker, name: str, revs: list[int]) -> tuple[None, int]:
+    if name in broker.users.users:
+        revs.append(broker.delete_user(name))
+    return None, revs[-1]
 
 
-def no_such(call: Call) -> Any:
-    """Not found: this broker has none."""
-    raise not_found()
+async def put_permission(call: Call) -> Done:
+    """Let a user into a virtual host: ``configure``, ``write`` and ``read``, regular expressions."""
+    content = await read_object(call)
+    missing = [name for name in ACTIONS if name not in content]
+    if missing:
+        raise bad_request("[" + ",".join([f"{{key_missing,{name}}}" for name in missing]) + "]")
+    patterns = {name: content[name] for name in ACTIONS}
+    for name, pattern in patterns.items():
+        if not isinstance(pattern, str):
+            raise bad_request(f"{name} is not a string")
+    broker, user, vhost = call.state.broker, call.part("user"), call.part("vhost")
+    if user not in broker.users.users or vhost not in broker.vhosts:
+        raise bad_request("vhost_or_user_not_found")
+
+    def act() -> tuple[bool, int]:
+        before = (user, vhost) in broker.users.permissions
+        return not before, broker.users.set_permission(user, vhost, **patterns)
+
+    return created(await _change(call, act))
 
 
-def global_parameters(call: Call) -> list[dict[str, Any]]:
-    """The only global parameter: the unique name of the cluster."""
-    return [{"name": "internal_cluster_id", "value": call.state.broker.identity.store_id}]
+async def delete_permission(call: Call) -> Done:
+    """Keep a user out of a virtual host."""
+    row = _permission(call)
+    users = call.state.broker.users
+    await _change(call, lambda: (None, users.clear_permission(row.user, row.vhost)))
+    return DELETED
 
 
-def one_global_parameter(call: Call) -> dict[str, Any]:
-    """One global parameter."""
-    for parameter in global_parameters(call):
-        if parameter["name"] == call.part("name"):
-            return parameter
-    raise not_found()
+async def _change(call: Call, act: Callable[[], tuple[T, int]], *, wait: bool = True) -> T:
+    """As ``change``; what the directory of users finds wrong with a value is 400."""
+    try:
+        return await change(call, act, wait=wait)
+    except PersistenceError as error:
+        raise ApiError(500, "internal_error", str(error)) from None
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
-def _policies(path: str, tags: frozenset[str]) -> list[Endpoint]:
-    return [
-        Endpoint(path, none),
-        Endpoint(path + "/{vhost}", none_of_vhost),
-        Endpoint(path + "/{vhost}/{name}", no_such, tags),
-    ]
+def _tags(found: Any) -> list[str]:
+    """Tags as a list, or as a text with commas between them."""
+    names = found.split(",") if isinstance(found, str) else found
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise bad_request("tags is neither a text nor a list of texts")
+    return [name.strip() for name in names if name.strip()]
 
 
-def _admin(path: str, handler: Handler | None) -> Endpoint:
-    return Endpoint(path, handler, ADMINISTRATOR)
+def _secret(content: dict[str, Any], name: str) -> str | None:
+    found = content.get(name)
+    if found is not None and not isinstance(found, str):
+        raise bad_request(f"{name} is not a string")
+    return found
+
+
+def _admin(path: str, get: Handler | None = None, **writes: Handler) -> Endpoint:
+    return Endpoint(path, get, ADMINISTRATOR, write_tags=ADMINISTRATOR, **writes)
 
 
 ENDPOINTS = [
     Endpoint("/vhosts", every_vhost),
     _admin("/vhosts/{vhost}", one_vhost),
     _admin("/vhosts/{vhost}/permissions", permissions_of_vhost),
-    _admin("/vhosts/{vhost}/topic-permissions", none_of_vhost),
-    _admin("/vhosts/{vhost}/start/{node}", None),
     _admin("/users", every_user),
     _admin("/users/without-permissions", without_permissions),
-    _admin("/users/bulk-delete", None),
-    _admin("/users/{user}", one_user),
+    _admin("/users/bulk-delete", post=bulk_delete),
+    _admin("/users/{user}", one_user, put=put_user, delete=delete_user),
     _admin("/users/{user}/permissions", permissions_of_user),
-    _admin("/users/{user}/topic-permissions", none_of_user),
     _admin("/permissions", every_permission),
-    _admin("/permissions/{vhost}/{user}", one_permission),
-    _admin("/topic-permissions", none),
-    _admin("/topic-permissions/{vhost}/{user}", none_of_user_in_vhost),
-    Endpoint("/user-limits", none),
-    Endpoint("/user-limits/{user}", none_of_user),
-    _admin("/user-limits/{user}/{name}", None),
-    Endpoint("/vhost-limits", none),
-    Endpoint("/vhost-limits/{vhost}", none_of_vhost),
-    _admin("/vhost-limits/{vhost}/{name}", None),
-    *_policies("/policies", MANAGEMENT),
-    *_policies("/operator-policies", ADMINISTRATOR),
-    Endpoint("/parameters", none, POLICYMAKER),
-    Endpoint("/parameters/{component}", none, POLICYMAKER),
-    Endpoint("/parameters/{component}/{vhost}", none_of_vhost, POLICYMAKER),
-    Endpoint("/parameters/{component}/{vhost}/{name}", no_such, POLICYMAKER),
-    Endpoint("/global-parameters", global_parameters, POLICYMAKER),
-    Endpoint("/global-parameters/{name}", one_global_parameter, POLICYMAKER),
+    _admin("/permissions/{vhost}/{user}", one_permission, put=put_permission, delete=delete_permission),
 ]

@@ -90,6 +90,11 @@ async def test_writes_of_amqpstorm(shop: World) -> None:
         api.queue.purge("made", "shop")
         api.queue.delete("made", "shop")
         api.exchange.delete("x", "shop")
+        api.user.create("storm", "secret", tags="management")
+        api.user.set_permission("storm", "shop", ".*", ".*", ".*")
+        assert ManagementApi(shop.base, "storm", "secret").whoami()["tags"] == ["management"]
+        api.user.delete_permission("storm", "shop")
+        api.user.delete("storm")
 
     await asyncio.to_thread(write)
     assert "made" not in shop.broker.vhosts["shop"].queues
@@ -103,7 +108,7 @@ async def test_writes_of_amqpstorm(shop: World) -> None:
         (lambda api: api.top(), 404),
         (lambda api: api.queue.declare("amq.new", "shop"), 401),
         (lambda api: api.basic.get("emails", "shop"), 405),
-        (lambda api: api.user.delete(["alice"]), 405),
+        (lambda api: api.user.delete(["nosuch"]), 400),
     ],
 )
 async def test_what_amqpstorm_is_refused(shop: World, call: Callable[[Any], object], code: int) -> None:

@@ -286,3 +286,129 @@ async def test_a_store_that_fails_is_told(shop: World, monkeypatch: pytest.Monke
     commits.failed = OSError("no space left")
     reply = await declaring
     assert (reply.status, reply.json["reason"]) == (500, "no space left")
+
+
+# -- users and permissions -----------------------------------------------------------------------------
+
+ALL = '{"configure":".*","write":".*","read":".*"}'
+USER_CALLS: list[tuple[str, str, str | None, int, Any]] = [
+    ("PUT", "/users/zed", '{"password":"x"}', 400, bad("tags_not_present")),
+    ("PUT", "/users/zed", '{"tags":"management"}', 201, None),
+    ("PUT", "/users/zed", '{"tags":["management","custom"],"password":"p1"}', 204, None),
+    ("PUT", "/users/zed", '{"tags":"","password_hash":""}', 204, None),
+    (
+        "PUT",
+        "/users/zed",
+        '{"tags":"","password":"a","password_hash":"abcd"}',
+        400,
+        bad("both_password_and_password_hash_are_provided"),
+    ),
+    ("PUT", "/users/zed", '{"tags":5}', 400, bad("tags is neither a text nor a list of texts")),
+    ("PUT", "/users/zed", '{"tags":["a",5]}', 400, bad("tags is neither a text nor a list of texts")),
+    ("PUT", "/users/zed", '{"tags":"","password":5}', 400, bad("password is not a string")),
+    ("PUT", "/users/zed2", '{"tags":"","password":""}', 201, None),
+    ("POST", "/users/bulk-delete", '{"users":["zed","zed2","nosuch"]}', 400, bad(["no_such_user", "nosuch"])),
+    ("POST", "/users/bulk-delete", "{}", 400, bad("[{key_missing,users}]")),
+    ("POST", "/users/bulk-delete", '{"users":"zed"}', 400, bad("users is not a list of names")),
+    ("POST", "/users/bulk-delete", '{"users":["zed","zed2","zed"]}', 204, None),
+    ("DELETE", "/users/zed", None, 404, NO_OBJECT),
+    ("PUT", "/permissions/shop/alice", '{"configure":".*","write":".*"}', 400, bad("[{key_missing,read}]")),
+    (
+        "PUT",
+        "/permissions/shop/alice",
+        "{}",
+        400,
+        bad("[{key_missing,configure},{key_missing,write},{key_missing,read}]"),
+    ),
+    (
+        "PUT",
+        "/permissions/shop/alice",
+        '{"configure":1,"write":"","read":""}',
+        400,
+        bad("configure is not a string"),
+    ),
+    ("PUT", "/permissions/shop/nosuch", ALL, 400, bad("vhost_or_user_not_found")),
+    ("PUT", "/permissions/nosuch/alice", ALL, 400, bad("vhost_or_user_not_found")),
+    ("PUT", "/permissions/shop/alice", ALL, 204, None),
+    ("DELETE", "/permissions/staging/alice", None, 404, NO_OBJECT),
+    ("PUT", "/permissions/staging/alice", ALL, 201, None),
+    ("DELETE", "/permissions/staging/alice", None, 204, None),
+]
+
+
+async def test_recorded_answers_about_users(shop: World) -> None:
+    for method, path, body, status, expected in USER_CALLS:
+        reply = await shop.call(method, "/api" + path, body=body)
+        assert (reply.status, reply.json) == (status, expected), (method, path, body)
+
+
+async def test_a_new_user_logs_in_and_passwords_change(shop: World) -> None:
+    assert (
+        await shop.call("PUT", "/api/users/eve", body='{"tags":" monitoring , x","password":"one"}')
+    ).status == 201
+    assert (await shop.call("PUT", "/api/permissions/shop/eve", body=ALL)).status == 201
+    assert (await shop.call("GET", "/api/whoami", "eve", "one")).json == {
+        "name": "eve",
+        "tags": ["monitoring", "x"],
+    }
+    connection = await shop.connect("shop", login="eve", password="one")
+    await connection.close()
+    assert (
+        await shop.call("PUT", "/api/users/eve", body='{"tags":"management","password":"two"}')
+    ).status == 204
+    assert (await shop.call("GET", "/api/whoami", "eve", "one")).status == 401
+    assert (await shop.call("GET", "/api/whoami", "eve", "two")).status == 200
+    hashed = (await shop.get("/users/eve"))["password_hash"]
+    copy = json.dumps({"tags": "management", "password_hash": hashed})
+    assert (await shop.call("PUT", "/api/users/twin", body=copy)).status == 201
+    assert (await shop.call("GET", "/api/whoami", "twin", "two")).status == 200
+    assert (await shop.call("PUT", "/api/users/eve", body='{"tags":"management"}')).status == 204
+    assert (await shop.call("GET", "/api/whoami", "eve", "")).status == 401
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"tags":"","password_hash":"@@@notb64"}',
+        '{"tags":"","password_hash":"abcd"}',
+        '{"tags":"","password_hash":"","hashing_algorithm":"nope"}',
+    ],
+)
+async def test_hashes_that_no_password_fits_are_refused(shop: World, body: str) -> None:
+    reply = await shop.call("PUT", "/api/users/zed", body=body)
+    assert (reply.status, reply.json["error"]) == (400, "bad_request")
+    assert "zed" not in shop.broker.users.users
+
+
+async def test_a_pattern_that_is_none_is_refused(shop: World) -> None:
+    body = '{"configure":"(","write":"","read":""}'
+    reply = await shop.call("PUT", "/api/permissions/shop/alice", body=body)
+    assert (reply.status, reply.json["error"]) == (400, "bad_request")
+    assert shop.broker.users.permissions["alice", "shop"].configure == ".*"
+
+
+async def test_connections_of_a_deleted_user_are_closed(shop: World) -> None:
+    shop.add_user("eve", vhosts=("shop",))
+    ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    theirs = await shop.connect("shop", login="eve", password="eve-pw")
+    theirs.close_callbacks.add(lambda connection, error: ended.done() or ended.set_result(error))
+    mine = await shop.connect("shop")
+    assert (await shop.call("DELETE", "/api/users/eve")).status == 204
+    assert "user 'eve' is deleted" in str(await asyncio.wait_for(ended, 10))
+    assert not mine.is_closed
+    await mine.close()
+    assert ("eve", "shop") not in shop.broker.users.permissions
+
+
+@pytest.mark.parametrize("user", ["alice", "bob", "carol"])
+async def test_only_administrators_change_users(shop: World, user: str) -> None:
+    for method, path, body in (
+        ("PUT", "/users/zed", '{"tags":"administrator"}'),
+        ("DELETE", "/users/dave", None),
+        ("POST", "/users/bulk-delete", '{"users":["dave"]}'),
+        ("PUT", f"/permissions/staging/{user}", ALL),
+        ("DELETE", "/permissions/shop/dave", None),
+    ):
+        reply = await shop.call(method, "/api" + path, user, body=body)
+        assert (reply.status, reply.json["reason"]) == (401, "Not administrator user"), path
+    assert "dave" in shop.broker.users.users

@@ -1,0 +1,83 @@
+"""Objects that RabbitMQ has and this broker does not: policies, parameters, limits. Their lists are empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from admin_ui.api.users import existing_user
+from admin_ui.auth import ADMINISTRATOR, MANAGEMENT, POLICYMAKER
+from admin_ui.endpoints import Call, Endpoint
+from admin_ui.replies import not_found
+
+
+def none(call: Call) -> list[Any]:
+    """An empty list: this broker has none."""
+    return []
+
+
+def none_of_vhost(call: Call) -> list[Any]:
+    """An empty list: this broker has none, in any virtual host."""
+    call.vhost()
+    return []
+
+
+def none_of_user(call: Call) -> list[Any]:
+    """An empty list: this broker has none, of any user."""
+    existing_user(call)
+    return []
+
+
+def none_of_user_in_vhost(call: Call) -> list[Any]:
+    """An empty list: this broker has none, of any user in any virtual host."""
+    call.vhost()
+    existing_user(call)
+    return []
+
+
+def no_such(call: Call) -> Any:
+    """Not found: this broker has none."""
+    raise not_found()
+
+
+def global_parameters(call: Call) -> list[dict[str, Any]]:
+    """The only global parameter: the unique name of the cluster."""
+    return [{"name": "internal_cluster_id", "value": call.state.broker.identity.store_id}]
+
+
+def one_global_parameter(call: Call) -> dict[str, Any]:
+    """One global parameter."""
+    for parameter in global_parameters(call):
+        if parameter["name"] == call.part("name"):
+            return parameter
+    raise not_found()
+
+
+def _policies(path: str, tags: frozenset[str]) -> list[Endpoint]:
+    return [
+        Endpoint(path, none),
+        Endpoint(path + "/{vhost}", none_of_vhost),
+        Endpoint(path + "/{vhost}/{name}", no_such, tags),
+    ]
+
+
+ENDPOINTS = [
+    Endpoint("/vhosts/{vhost}/topic-permissions", none_of_vhost, ADMINISTRATOR),
+    Endpoint("/vhosts/{vhost}/start/{node}", tags=ADMINISTRATOR),
+    Endpoint("/users/{user}/topic-permissions", none_of_user, ADMINISTRATOR),
+    Endpoint("/topic-permissions", none, ADMINISTRATOR),
+    Endpoint("/topic-permissions/{vhost}/{user}", none_of_user_in_vhost, ADMINISTRATOR),
+    Endpoint("/user-limits", none),
+    Endpoint("/user-limits/{user}", none_of_user),
+    Endpoint("/user-limits/{user}/{name}", tags=ADMINISTRATOR),
+    Endpoint("/vhost-limits", none),
+    Endpoint("/vhost-limits/{vhost}", none_of_vhost),
+    Endpoint("/vhost-limits/{vhost}/{name}", tags=ADMINISTRATOR),
+    *_policies("/policies", MANAGEMENT),
+    *_policies("/operator-policies", ADMINISTRATOR),
+    Endpoint("/parameters", none, POLICYMAKER),
+    Endpoint("/parameters/{component}", none, POLICYMAKER),
+    Endpoint("/parameters/{component}/{vhost}", none_of_vhost, POLICYMAKER),
+    Endpoint("/parameters/{component}/{vhost}/{name}", no_such, POLICYMAKER),
+    Endpoint("/global-parameters", global_parameters, POLICYMAKER),
+    Endpoint("/global-parameters/{name}", one_global_parameter, POLICYMAKER),
+]
