@@ -45,6 +45,7 @@ COMPILED = [
     "vhosts.queues.handle",
     "vhosts.queues.consumers",
     "vhosts.queues.queue",
+    "vhosts.spread_map",
     "vhosts.exchanges.topic_trie",
     "vhosts.exchanges.headers_index",
     "vhosts.exchanges.walk",

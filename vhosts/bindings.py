@@ -22,6 +22,7 @@ from persistence.definitions.records import NO_ARGUMENTS, BindingRow
 from persistence.log.memory import MemoryBudget
 from vhosts.exchanges.exchange import BY_HEADERS, Exchange
 from vhosts.queues.handle import QueueHandle
+from vhosts.spread_map import Entries, SpreadMap, roomy
 
 BindingKey = tuple[str, str, str, str, bytes]
 #: The destination of a binding. A source is always an exchange.
@@ -91,7 +92,7 @@ class Pair:
         self.source = source
         self.destination = destination
         #: By routing key and encoded arguments.
-        self.by_key: dict[tuple[str, bytes], Binding] = {}
+        self.by_key: Entries = {}
 
     def is_live(self) -> bool:
         """Whether both ends exist. Bindings of a deleted end are removed in slices and no longer count."""
@@ -112,9 +113,10 @@ class Bindings:
     def __init__(self, account: MemoryBudget) -> None:
         #: The node's account of memory.
         self.account = account
-        #: Only exchanges have entries here. Queues may be looked up, so the key type is the wider one.
-        self._by_source: dict[End, dict[End, Pair]] = {}
-        self._by_destination: dict[End, dict[End, Pair]] = {}
+        #: By exchange: its pairs by their destination.
+        self._by_source = SpreadMap()
+        #: By exchange or queue: its pairs by their source.
+        self._by_destination = SpreadMap()
         self._count = 0
 
     def __len__(self) -> int:
@@ -134,14 +136,15 @@ class Bindings:
     def add(self, binding: Binding) -> None:
         """Add ``binding``, which must not be there yet."""
         source, destination = binding.source, binding.destination
-        pairs = self._by_source.setdefault(source, {})
-        pair = pairs.get(destination)
+        pair = self._by_source.get(source, _NONE).get(destination)
         if pair is None:
-            pair = pairs[destination] = Pair(source, destination)
-            self._by_destination.setdefault(destination, {})[source] = pair
+            pair = Pair(source, destination)
+            _enter(self._by_source, source, destination, pair)
+            _enter(self._by_destination, destination, source, pair)
         key = (binding.routing_key, binding.encoded)
         assert key not in pair.by_key
         pair.by_key[key] = binding
+        pair.by_key = roomy(pair.by_key)
         self._count += 1
         self.account.kept += binding.memory_bytes()
 
@@ -171,7 +174,7 @@ class Bindings:
     def pop_from(self, pair: Pair) -> Binding:
         """Remove and return a binding of ``pair``, which must not be empty."""
         self._count -= 1
-        binding = pair.by_key.popitem()[1]
+        binding: Binding = pair.by_key.popitem()[1]
         self.account.kept -= binding.memory_bytes()
         return binding
 
@@ -205,18 +208,26 @@ def type_of(end: End) -> str:
     return "exchange" if isinstance(end, Exchange) else "queue"
 
 
-def _pairs(end: End, away: dict[End, Pair], here: dict[End, Pair]) -> tuple[list[Pair], list[Pair]]:
+def _pairs(end: End, away: Entries, here: Entries) -> tuple[list[Pair], list[Pair]]:
     return (
         [pair for pair in away.values() if pair.is_live()],
         [pair for pair in here.values() if pair.source is not end and pair.is_live()],
     )
 
 
-def _live(pairs: dict[End, Pair]) -> list[Binding]:
+def _live(pairs: Entries) -> list[Binding]:
     return [binding for pair in pairs.values() if pair.is_live() for binding in pair.by_key.values()]
 
 
-def _discard(index: dict[End, dict[End, Pair]], end: End, other: End) -> None:
+def _enter(index: SpreadMap, end: End, other: End, pair: Pair) -> None:
+    pairs = index.setdefault(end, {})
+    pairs[other] = pair
+    roomier = roomy(pairs)
+    if roomier is not pairs:
+        index[end] = roomier
+
+
+def _discard(index: SpreadMap, end: End, other: End) -> None:
     pairs = index.get(end)
     if pairs is not None and pairs.pop(other, None) is not None and not pairs:
         del index[end]

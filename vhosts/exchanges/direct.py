@@ -10,9 +10,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+from vhosts.spread_map import Entries, SpreadMap, roomy, steady_keys
 
 if TYPE_CHECKING:
     from vhosts.bindings import Binding
+
+
+_NONE: Entries = {}
 
 
 class DirectExchange(Exchange):
@@ -22,11 +26,16 @@ class DirectExchange(Exchange):
 
     def __init__(self, name: str, type_name: str, **options: Any) -> None:
         super().__init__(name, type_name, **options)
-        self._by_key: dict[str, dict[Binding, None]] = {}
+        #: By routing key, each a dict or a map that is grown from one.
+        self._by_key = SpreadMap()
 
     def bind(self, binding: Binding) -> None:
         """See ``Exchange``. Any key is legal; arguments are ignored."""
-        self._by_key.setdefault(binding.routing_key, {})[binding] = None
+        same_key = self._by_key.setdefault(binding.routing_key, {})
+        same_key[binding] = None
+        roomier = roomy(same_key)
+        if roomier is not same_key:
+            self._by_key[binding.routing_key] = roomier
 
     def unbind(self, binding: Binding) -> None:
         """See ``Exchange``."""
@@ -38,5 +47,5 @@ class DirectExchange(Exchange):
     def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
         if len(message.keys) == 1:
-            return list(self._by_key.get(message.keys[0], ()))
-        return list(chain.from_iterable([self._by_key.get(key, ()) for key in message.keys]))
+            return steady_keys(self._by_key.get(message.keys[0], _NONE))
+        return chain.from_iterable([steady_keys(self._by_key.get(key, _NONE)) for key in message.keys])

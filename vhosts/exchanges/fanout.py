@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+from vhosts.spread_map import SpreadMap
 
 if TYPE_CHECKING:
     from vhosts.bindings import Binding
@@ -21,7 +22,7 @@ class FanoutExchange(Exchange):
 
     def __init__(self, name: str, type_name: str, **options: Any) -> None:
         super().__init__(name, type_name, **options)
-        self._bindings: dict[Binding, None] = {}
+        self._bindings = SpreadMap()
 
     def bind(self, binding: Binding) -> None:
         """See ``Exchange``. Key and arguments are ignored."""
@@ -33,4 +34,4 @@ class FanoutExchange(Exchange):
 
     def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
-        return list(self._bindings)
+        return self._bindings.steady_keys()

@@ -2,6 +2,8 @@
 
 cimport cython
 
+from vhosts.spread_map cimport SpreadMap, roomy, steady_keys
+
 
 cdef class Entry:
     cdef public object value
@@ -10,18 +12,18 @@ cdef class Entry:
 
 
 cdef class Column:
-    cdef public dict by_value
-    cdef public dict present
+    cdef public object by_value
+    cdef public object present
     cdef public Py_ssize_t users
 
 
 cdef class HeadersIndex:
     cdef dict _columns
-    cdef dict _entries
-    cdef dict _always
+    cdef SpreadMap _entries
+    cdef SpreadMap _always
     @cython.locals(entry=Entry, column=Column, name=str, place=tuple)
     cpdef object insert(self, dict criteria, bint want_all, object value)
-    @cython.locals(entry=Entry, column=Column, name=str, same_value=dict)
+    @cython.locals(entry=Entry, column=Column, name=str)
     cpdef object remove(self, object value)
     @cython.locals(compared=Py_ssize_t, name=str)
     cdef Py_ssize_t _compare(self, Entry entry, dict values) except? -1

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from amqp_router.protocol.fields import Field, Table
+from vhosts.spread_map import Entries, SpreadMap, roomy, steady_keys
 
 #: A match yields a number whenever it has made this many comparisons.
 VISITS_TOLD = 64
@@ -51,9 +52,9 @@ class Column:
 
     def __init__(self) -> None:
         #: Those that require a certain value, by its ``comparable`` form.
-        self.by_value: dict[Any, dict[Entry, None]] = {}
+        self.by_value: Entries = {}
         #: Those that accept any value.
-        self.present: dict[Entry, None] = {}
+        self.present: Entries = {}
         #: Number of entries with a criterion on this header, also of those stored under another one.
         self.users = 0
 
@@ -65,9 +66,9 @@ class HeadersIndex:
 
     def __init__(self) -> None:
         self._columns: dict[str, Column] = {}
-        self._entries: dict[Any, Entry] = {}
+        self._entries = SpreadMap()
         #: Values that require all of no criteria, and so always match.
-        self._always: dict[Any, None] = {}
+        self._always = SpreadMap()
 
     def insert(self, criteria: Table, want_all: bool, value: Any) -> None:
         """Let ``match`` return ``value``, which is new, for headers that meet all (or any) of
@@ -95,8 +96,17 @@ class HeadersIndex:
             column = self._columns[name]
             if wanted is _PRESENT:
                 column.present[entry] = None
-            else:
-                column.by_value.setdefault(wanted, {})[entry] = None
+                column.present = roomy(column.present)
+                continue
+            same_value = column.by_value.get(wanted)
+            if same_value is None:
+                column.by_value[wanted] = {entry: None}
+                column.by_value = roomy(column.by_value)
+                continue
+            same_value[entry] = None
+            roomier = roomy(same_value)
+            if roomier is not same_value:
+                column.by_value[wanted] = roomier
         self._entries[value] = entry
 
     def remove(self, value: Any) -> None:
@@ -129,9 +139,9 @@ class HeadersIndex:
         """
         column: Column
         entry: Entry
-        yield from list(self._always)  # a copy, as below, because entries may be added and removed meanwhile
+        yield from self._always.steady_keys()
         values: dict[str, Any] = {}
-        hit: list[dict[Entry, None]] = []
+        hit: list[Entries] = []
         visited = 0
         for name, field in headers.items():
             column = self._columns.get(name)  # type: ignore[assignment]  # None is looked for below
@@ -147,7 +157,7 @@ class HeadersIndex:
                 yield visited
                 visited = 0
         for entries in hit:
-            for entry in list(entries):
+            for entry in steady_keys(entries):
                 if not entry.rest:
                     yield entry.value
                     continue

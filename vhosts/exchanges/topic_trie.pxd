@@ -2,12 +2,18 @@
 
 cimport cython
 
+from vhosts.spread_map cimport SpreadMap, roomy, steady_keys
+
+cdef Py_ssize_t _CHILDREN_MAX
+
+
 cdef class Node:
     cdef public dict children
+    cdef public SpreadMap many_children
     cdef public Node after_one
     cdef public Node after_any
     cdef public Node back
-    cdef public dict values
+    cdef public object values
 
 
 cdef class TopicTrie:
@@ -20,6 +26,7 @@ cdef class TopicTrie:
     @cython.locals(child=Node)
     cdef object _step(self, Node node, str word, list reached)
     cdef object _past_any(self, Node node, Py_ssize_t position, list loops, list backs, set seen)
+    @cython.locals(found=Node)
     cdef Node _next(self, Node node, str step)
     @cython.locals(found=Node, new=Node)
     cdef Node _next_or_new(self, Node node, str step)

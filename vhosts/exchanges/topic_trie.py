@@ -24,6 +24,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from vhosts.spread_map import FEW, Entries, SpreadMap, roomy, steady_keys
+
+# A C integer where compiled (see topic_trie.pxd).
+_CHILDREN_MAX = FEW
 #: A match yields a number whenever it has visited this many nodes.
 VISITS_TOLD = 64
 
@@ -37,11 +41,13 @@ class Node:
     here.
     """
 
-    __slots__ = ("after_any", "after_one", "back", "children", "values")
+    __slots__ = ("after_any", "after_one", "back", "children", "many_children", "values")
 
     def __init__(self) -> None:
-        #: Next nodes by word; None if there are none.
+        #: Next nodes by word; None if there are none, or too many for a dict.
         self.children: dict[str, Node] | None = None
+        #: Next nodes by word since they became too many for a dict; not empty.
+        self.many_children: SpreadMap | None = None
         #: Next node by ``*``.
         self.after_one: Node | None = None
         #: Next node by a ``#`` that is not the pattern's last one.
@@ -49,7 +55,7 @@ class Node:
         #: Next node by the pattern's last ``#``; the words after it follow backwards.
         self.back: Node | None = None
         #: Values inserted with the pattern that ends here; None if there are none.
-        self.values: dict[Any, None] | None = None
+        self.values: Entries | None = None
 
 
 class TopicTrie:
@@ -68,6 +74,7 @@ class TopicTrie:
         if node.values is None:
             node.values = {}
         node.values[value] = None
+        node.values = roomy(node.values)
 
     def remove(self, pattern: str, value: Any) -> None:
         """Undo ``insert``, and remove the nodes that are no longer needed.
@@ -130,7 +137,7 @@ class TopicTrie:
         if position == len(words):
             for node in reached:
                 if node.values is not None:
-                    yield from list(node.values)  # a copy, because values may be added and removed meanwhile
+                    yield from steady_keys(node.values)  # values may be added and removed meanwhile
         for back, least in backs:
             reached = [back]
             position = len(words)
@@ -140,7 +147,7 @@ class TopicTrie:
                 reached = []
                 for node in before:
                     if node.values is not None:
-                        yield from list(node.values)
+                        yield from steady_keys(node.values)
                     if position >= least:
                         self._step(node, words[position], reached)
                     visited += 1
@@ -161,6 +168,10 @@ class TopicTrie:
             child = node.children.get(word)
             if child is not None:
                 reached.append(child)
+        elif node.many_children is not None:
+            child = node.many_children.get(word)
+            if child is not None:
+                reached.append(child)
 
     def _past_any(
         self, node: Node, position: int, loops: list[Node], backs: list[tuple[Node, int]], seen: set[Node]
@@ -174,7 +185,7 @@ class TopicTrie:
                 return
             node = node.after_any
             seen.add(node)
-            if node.after_one is not None or node.children is not None:
+            if node.after_one is not None or node.children is not None or node.many_children is not None:
                 loops.append(node)
 
     def _next(self, node: Node, step: str) -> Node | None:
@@ -184,9 +195,12 @@ class TopicTrie:
             return node.after_any
         if step == _BACK:
             return node.back
-        if node.children is None:
-            return None
-        return node.children.get(step)
+        found: Node | None = None
+        if node.children is not None:
+            found = node.children.get(step)
+        elif node.many_children is not None:
+            found = node.many_children.get(step)
+        return found
 
     def _next_or_new(self, node: Node, step: str) -> Node:
         found = self._next(node, step)
@@ -199,10 +213,15 @@ class TopicTrie:
             node.after_any = new
         elif step == _BACK:
             node.back = new
+        elif node.many_children is not None:
+            node.many_children[step] = new
         else:
             if node.children is None:
                 node.children = {}
             node.children[step] = new
+            if len(node.children) > _CHILDREN_MAX:
+                node.many_children = roomy(node.children)  # type: ignore[assignment]  # no dict, as it is so full
+                node.children = None
         return new
 
     def _cut(self, node: Node, step: str) -> None:
@@ -214,7 +233,12 @@ class TopicTrie:
             node.back = None
         else:
             children = node.children
-            assert children is not None
+            if children is None:
+                assert node.many_children is not None
+                del node.many_children[step]
+                if not node.many_children:
+                    node.many_children = None
+                return
             del children[step]
             if not children:
                 node.children = None
@@ -224,6 +248,7 @@ class TopicTrie:
         return (
             node.values is None
             and node.children is None
+            and node.many_children is None
             and node.after_one is None
             and node.after_any is None
             and node.back is None
