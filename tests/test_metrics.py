@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
+from itertools import count, pairwise
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -407,6 +407,16 @@ def test_many_queues_are_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None
         clock.turn()
     assert turns >= 10
     assert node.metrics._work is None
+
+
+def test_many_queues_that_are_gone_are_forgotten_in_slices() -> None:
+    node = Node(**{f"q{number}": SomeQueue() for number in range(4 * SLICE_OBJECTS)})
+    node.vhost.queues.clear()
+    metrics = node.metrics
+    known = metrics._histories
+    counts = [len(known), *[len(known) for _ in metrics._sample(metrics.tick + 1)], len(known)]
+    assert max(before - after for before, after in pairwise(counts)) <= SLICE_OBJECTS
+    assert not any(isinstance(thing, SomeQueue) for thing in metrics._histories)
 
 
 def test_fault_of_a_tick_is_reported_and_the_next_goes_on() -> None:

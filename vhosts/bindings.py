@@ -8,6 +8,7 @@ bindings that go with it.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from itertools import islice
 from typing import TypeAlias
 
 from amqp_router.protocol.kept_table import (
@@ -157,19 +158,25 @@ class Bindings:
         if not pair.by_key:
             self.forget(pair)
 
-    def pairs_of(self, end: End) -> tuple[list[Pair], list[Pair]]:
+    def pairs_of(self, end: End, limit: int) -> tuple[list[Pair], list[Pair]]:
         """The pairs with ``end`` as source, and those with ``end`` as destination and another source.
 
-        Pairs with a deleted end are left out.
+        At most ``limit`` of each kind. Pairs with a deleted end are left out.
         """
-        return _pairs(end, self._by_source.get(end, _NONE), self._by_destination.get(end, _NONE))
+        away = self._by_source.get(end, _NONE).values()
+        here = self._by_destination.get(end, _NONE).values()
+        return (
+            list(islice((pair for pair in away if pair.is_live()), limit)),
+            list(islice((pair for pair in here if pair.source is not end and pair.is_live()), limit)),
+        )
 
-    def take(self, end: End) -> tuple[list[Pair], list[Pair]]:
-        """As ``pairs_of``, and remove the pairs from the index of ``end``, which is being deleted.
+    def take(self, end: End) -> tuple[Entries, Entries]:
+        """Remove the index of ``end``, which is being deleted: its pairs as source, those as destination.
 
         The index of the other ends keeps them until ``pop_from`` has emptied them and ``forget`` was called.
+        Pairs whose other end is deleted, too, are among them.
         """
-        return _pairs(end, self._by_source.pop(end, _NONE), self._by_destination.pop(end, _NONE))
+        return self._by_source.pop(end, None) or {}, self._by_destination.pop(end, None) or {}
 
     def pop_from(self, pair: Pair) -> Binding:
         """Remove and return a binding of ``pair``, which must not be empty."""
@@ -206,13 +213,6 @@ class Bindings:
 def type_of(end: End) -> str:
     """``exchange`` or ``queue``."""
     return "exchange" if isinstance(end, Exchange) else "queue"
-
-
-def _pairs(end: End, away: Entries, here: Entries) -> tuple[list[Pair], list[Pair]]:
-    return (
-        [pair for pair in away.values() if pair.is_live()],
-        [pair for pair in here.values() if pair.source is not end and pair.is_live()],
-    )
 
 
 def _live(pairs: Entries) -> list[Binding]:

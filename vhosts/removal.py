@@ -20,6 +20,7 @@ from vhosts.bindings import Binding, Bindings, End, Pair, type_of
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.router import RoutingTable
 from vhosts.ports import InSlices
+from vhosts.spread_map import Entries
 
 #: Units of one turn, some 2 ms. Each binding, pair, row, exchange and queue that is removed is one unit.
 SLICE = 1000
@@ -52,9 +53,9 @@ class Removals:
         self._submit = submit
         #: Auto-delete exchanges that should have been deleted when the definition store refused.
         self._overdue: dict[Exchange, None] = {}
-        #: Pairs with a deleted end, and auto-delete exchanges that may have to be deleted. The last one is
-        #: next.
-        self._agenda: list[Pair | Exchange] = []
+        #: The pairs of deleted ends by their other ends, and auto-delete exchanges that may have to be
+        #: deleted. The last one is next.
+        self._agenda: list[Entries | Exchange] = []
         self._is_going_on = False
 
     def remove_binding(self, binding: Binding) -> int:
@@ -115,11 +116,20 @@ class Removals:
             if isinstance(item, Exchange):
                 agenda.pop()
                 self._take_out_if_lonely(item)
-            elif self._unbind_some(item):
-                agenda.pop()
-                self._bindings.forget(item)
-                if item.source.auto_delete:
-                    agenda.append(item.source)
+            else:
+                self._remove_pair(item)
+
+    def _remove_pair(self, pairs: Entries) -> None:
+        """Remove the last of ``pairs``, the last item of the agenda, or what this turn has room for."""
+        other, pair = pairs.popitem()
+        if not self._unbind_some(pair):
+            pairs[other] = pair
+            return
+        if not pairs:
+            self._agenda.pop()
+        self._bindings.forget(pair)
+        if pair.source.auto_delete:
+            self._agenda.append(pair.source)
 
     def _unbind_some(self, pair: Pair) -> bool:
         """Remove as many bindings as this turn has room for; True if none is left."""
@@ -149,8 +159,7 @@ class Removals:
             away, here = self._bindings.take(each)
             if rev:
                 self._note_unstored(each, here, rev)
-            self._agenda += away
-            self._agenda += here
+            self._agenda += [pairs for pairs in (away, here) if pairs]
             if isinstance(each, Exchange):
                 del self._table.exchanges[each.name]
                 self._bindings.account.kept -= each.memory_bytes()
@@ -159,7 +168,7 @@ class Removals:
                 self._table.generation += 1
         return rev
 
-    def _note_unstored(self, end: End, here: list[Pair], rev: int) -> None:
+    def _note_unstored(self, end: End, here: Entries, rev: int) -> None:
         unstored = self._table.unstored
         if isinstance(end, Exchange):
             unstored.note_exchange(end.name, rev)
@@ -168,7 +177,7 @@ class Removals:
         if len(here) > ROWS_MAX:
             unstored.note_many(rev)
             return
-        for pair in here:
+        for pair in here.values():
             if pair.is_stored():
                 unstored.note_exchange(pair.source.name, rev)
 
@@ -182,7 +191,7 @@ class Removals:
         to_visit = [first]
         while to_visit:
             end = to_visit.pop()
-            away, here = bindings.pairs_of(end)
+            away, here = bindings.pairs_of(end, ROWS_MAX + 1)
             changes += self._rows_of(end, away, here, seen)
             seen[end] = None
             if isinstance(end, Exchange) and end.durable:
@@ -202,7 +211,10 @@ class Removals:
     def _rows_of(
         self, end: End, away: list[Pair], here: list[Pair], seen: dict[End, None]
     ) -> Sequence[Change]:
-        """The changes that delete the rows of ``end``'s bindings, without those of the ends in ``seen``."""
+        """The changes that delete the rows of ``end``'s bindings, without those of the ends in ``seen``.
+
+        ``away`` and ``here`` are complete unless they have more than ``ROWS_MAX`` pairs.
+        """
         if not end.durable:
             return ()
         if len(away) + len(here) <= ROWS_MAX:

@@ -11,6 +11,7 @@ from amqp_router.protocol.errors import InternalError
 from persistence.definitions.records import DeleteBindings
 from persistence.errors import PersistenceError
 from tests.vhosts.fakes import FakeDefinitions, new_vhost, publish_args
+from vhosts.bindings import Pair
 from vhosts.exchanges.router import RouteCache
 from vhosts.removal import ROWS_MAX, SLICE, SOURCES_MAX
 from vhosts.vhost import VirtualHost
@@ -213,3 +214,28 @@ def test_exclusive_queues_with_many_bindings_go_a_few_at_a_time(house: House) ->
     assert calls > 1
     house.finish()
     assert len(vhost.bindings) == 0
+
+
+def test_an_exchange_with_many_queues_looks_at_few(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn that deletes it takes its index of bindings over whole."""
+    looks = 0
+    plain = Pair.is_live
+
+    def looking(pair: Pair) -> bool:
+        nonlocal looks
+        looks += 1
+        return plain(pair)
+
+    house.vhost.declare_exchange("x", "fanout")
+    for number in range(MANY):
+        house.vhost.declare_queue(f"q{number}")
+        house.bind(f"q{number}", "x", number)
+    monkeypatch.setattr(Pair, "is_live", looking)
+    house.vhost.delete_exchange("x")
+    assert looks <= ROWS_MAX + 1
+    house.vhost.delete_queue("q0")  # while its binding waits for its turn
+    assert house.finish() >= MANY // SLICE
+    assert looks <= 3 * ROWS_MAX
+    assert len(house.vhost.bindings) == 0
+    house.bind("q1", "amq.fanout", 1)
+    assert house.queues("amq.fanout") == {"q1"}

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 GENERATED_PREFIX = "amq.gen-"
 #: The shared name of exclusive queues and of queues with generated names.
 SHARED_NAME = "amq.gen-*"
-#: At most this many queues, and as many bindings, are named.
+#: At most this many queues, and as many bindings, are named: the first ones. A route may have 100,000 queues,
+#: and to look at each of them would hold up all clients.
 NAMED_MAX = 1000
 #: Their names may have this many octets as JSON, for each kind. Making so many takes a millisecond or two.
 NAMED_BYTES_MAX = 256 * 1024
@@ -62,19 +63,23 @@ class RouteNames:
         queues: list[QueueHandle],
         bindings: Iterable[Binding],
         generation: int,
+        *,
+        durable: int,
     ) -> RouteEntry:
         """The entry of a route; ``route`` is exchange and key as two short strings.
 
+        ``durable`` of the queues are durable. Only the first ``NAMED_MAX`` queues are looked at.
         Cached entries are valid while the routing table's ``generation`` stays the same.
         """
         if generation != self._generation:
             self._forget()
             self._texts.clear()
             self._generation = generation
-        what = (exchange, *queues, *bindings)
+        named = queues[:NAMED_MAX]
+        what = (exchange, len(queues), durable, *named, *bindings)
         names = self._descriptions.get(what)
         if names is None:
-            names = self._describe(exchange, queues, list(bindings))
+            names = self._describe(exchange, named, list(bindings), len(queues), durable)
             if self._named_total > _NAMED_TOTAL_MAX:
                 self._forget()
             self._named_total += len(what)
@@ -86,7 +91,7 @@ class RouteNames:
         self._named_total = 0
 
     def _describe(
-        self, exchange: str, queues: list[QueueHandle], bindings: list[Binding]
+        self, exchange: str, queues: list[QueueHandle], bindings: list[Binding], fanout: int, durable: int
     ) -> bytes | WideNames:
         if is_narrow(queues, bindings):
             return describe(exchange, queues, bindings)
@@ -96,8 +101,8 @@ class RouteNames:
             _json(exchange),
             self._distinct(queues, name_of),
             self._distinct(bindings, _ends),
-            durable=sum(1 for queue in queues if queue.durable),
-            fanout=len(queues),
+            durable=durable,
+            fanout=fanout,
         )
 
     def _distinct(self, of: Iterable[Any], name: Callable[[Any], object]) -> list[bytes]:

@@ -73,5 +73,7 @@ cdef class RouteCache:
 
 cpdef Route default_route(QueueHandle queue, ExchangeCounters counters)
 cpdef bint may_select(bytes headers) except -1
-cdef object _set_queues(Route route, list queues)
+cdef object _set_queues(Route route, list queues, list durable_queues)
+@cython.locals(index=Py_ssize_t, queue=QueueHandle)
+cdef list _existing(list queues)
 cdef tuple _decode(bytes args)

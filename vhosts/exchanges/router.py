@@ -270,7 +270,7 @@ class RouteCache:
         args = walk.args
         exchange_name, key, flags = _decode(args)
         route = Route()
-        _set_queues(route, [queue for queue in walk.queues if not queue.deleted])
+        _set_queues(route, _existing(walk.queues), _existing(walk.durable_queues))
         route.counters = walk.exchange.counters
         route.inner = walk.inner
         route.exchange = exchange_name
@@ -283,7 +283,12 @@ class RouteCache:
             route.waits_for = walk.waits_for()
         if table.names is not None:
             route.entry = table.names.entry(
-                exchange_name, route.route, route.queues, walk.matched, table.generation
+                exchange_name,
+                route.route,
+                route.queues,
+                walk.matched,
+                table.generation,
+                durable=len(route.durable_queues),
             )
         if walk.generation != table.generation:
             return route  # for this message only, because bindings changed during the walk
@@ -322,7 +327,7 @@ def default_route(queue: QueueHandle, counters: ExchangeCounters) -> Route:
     """The route to ``queue`` by its name; ``counters`` are the default exchange's."""
     name = queue.name.encode("utf-8", "surrogateescape")
     route = Route()
-    _set_queues(route, [queue])
+    _set_queues(route, [queue], [queue] if queue.durable else [])
     route.route = b"\x00%c%b" % (len(name), name)
     route.routing_key = queue.name
     route.counters = counters
@@ -335,10 +340,19 @@ def may_select(headers: bytes) -> bool:
     return b"\x02CC" in headers or b"\x03BCC" in headers
 
 
-def _set_queues(route: Route, queues: list[QueueHandle]) -> None:
+def _set_queues(route: Route, queues: list[QueueHandle], durable_queues: list[QueueHandle]) -> None:
     route.queues = queues
     route.single = queues[0] if len(queues) == 1 else None
-    route.durable_queues = [queue for queue in queues if queue.durable]
+    route.durable_queues = durable_queues
+
+
+def _existing(queues: list[QueueHandle]) -> list[QueueHandle]:
+    """``queues`` without those deleted since they were found: the same list if there are none."""
+    for index in range(len(queues)):
+        queue = queues[index]
+        if queue.deleted:
+            return [each for each in queues if not each.deleted]
+    return queues
 
 
 def _decode(args: bytes) -> tuple[str, str, int]:

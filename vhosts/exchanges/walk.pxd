@@ -15,7 +15,9 @@ cdef class Walk:
     cdef public bytes properties
     cdef public bint has_cc
     cdef public bint has_bcc
-    cdef public dict queues
+    cdef public list queues
+    cdef public list durable_queues
+    cdef dict _found
     cdef public dict matched
     cdef public list inner
     cdef public int decided_by
@@ -30,8 +32,9 @@ cdef class Walk:
     cdef object _matches
     cdef Py_ssize_t _match_count
     cpdef bint go_on(self) except -1
-    @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, seen=dict)
+    @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, found=dict, queues=list, queue=QueueHandle)
     cdef bint _follow(self) except -1
     cdef object _leave(self)
+    cdef bint _is_let_go(self) except -1
     cpdef unsigned long long waits_for(self) except? 0
     cpdef Py_ssize_t units(self) except -1

@@ -13,6 +13,7 @@ Compiled: see ``walk.pxd``.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ class Walk:
 
     __slots__ = (
         "_exchanges",
+        "_found",
         "_match_count",
         "_matches",
         "_message",
@@ -54,6 +56,7 @@ class Walk:
         "_to_visit",
         "args",
         "decided_by",
+        "durable_queues",
         "exchange",
         "generation",
         "has_bcc",
@@ -71,8 +74,11 @@ class Walk:
         self.properties = b""
         self.has_cc = False
         self.has_bcc = False
-        #: The queues found, each once, in the order in which bindings led there.
-        self.queues: dict[QueueHandle, None] = {}
+        #: The queues found, each once, in the order in which bindings led there, and those of them that are
+        #: durable.
+        self.queues: list[QueueHandle] = []
+        self.durable_queues: list[QueueHandle] = []
+        self._found: dict[QueueHandle, None] = {}
         #: The bindings that led there, the first ``NAMED_MAX``.
         self.matched: dict[Binding, None] = {}
         #: The counters of the other exchanges on the way, each with the number of its bindings that match.
@@ -99,7 +105,7 @@ class Walk:
         while True:
             if self._source is None:
                 if self._position == len(self._to_visit):
-                    return True
+                    return self._is_let_go()
                 source = self._to_visit[self._position]
                 self._position += 1
                 self._source = source
@@ -113,6 +119,8 @@ class Walk:
 
     def _follow(self) -> bool:
         """Process the matches of the current exchange; False if there are more."""
+        found = self._found
+        queues = self.queues
         is_named = self._source.name != ""  # type: ignore[union-attr]
         looks = self.looks
         matched = self.matched
@@ -127,7 +135,12 @@ class Walk:
                     if is_named and len(matched) < _NAMED_MAX:
                         matched[item] = None
                     if isinstance(destination, QueueHandle):
-                        self.queues[destination] = None
+                        found[destination] = None
+                        if len(found) > len(queues):
+                            queue = destination
+                            queues.append(queue)
+                            if queue.durable:
+                                self.durable_queues.append(queue)
                     elif destination not in self._seen:
                         self._seen[destination] = None
                         self._to_visit.append(destination)
@@ -151,6 +164,20 @@ class Walk:
         if alternate is not None and alternate not in self._seen:
             self._seen[alternate] = None
             self._to_visit.append(alternate)
+
+    def _is_let_go(self) -> bool:
+        """Whether nothing large is kept that the route does not need: it goes in a turn of its own.
+
+        The garbage collector looks at each queue of a new list twice, at its next two collections of young
+        objects. This is the first and the last time.
+        """
+        if len(self._found) < _LOOKS_MAX:
+            return True
+        if self.looks > 0:
+            return False
+        self._found = {}
+        gc.collect(1)
+        return False
 
     def waits_for(self) -> int:
         """The revision that stores the removals its route depends on; 0 if there are none."""

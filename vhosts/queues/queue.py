@@ -780,13 +780,16 @@ class Queue(QueueHandle):
         return self.ring[self.ring_head].offset if self.ring_count > 0 else self.cursor
 
     def _drop_ready(self) -> None:
-        returned = self.requeued
-        self.requeued = []
-        drop = partial(self._drop_some, returned, [0])
-        if not drop():
-            in_slices = self.in_slices or at_once
-            in_slices(drop)
-        self.reread = {}
+        # Empty containers stay: the garbage collector would get new ones of very many queues all at once.
+        if self.requeued:
+            returned = self.requeued
+            self.requeued = []
+            drop = partial(self._drop_some, returned, [0])
+            if not drop():
+                in_slices = self.in_slices or at_once
+                in_slices(drop)
+        if self.reread:
+            self.reread = {}
         self._clear_ring()
         self.backlog = 0
         if self.pager is not None:

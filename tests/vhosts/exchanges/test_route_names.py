@@ -180,6 +180,31 @@ def test_exclusive_queues_are_named_once(house: House, monkeypatch: pytest.Monke
     assert len(made) == 3  # the exchange, the queues and the bindings
 
 
+def test_queues_behind_the_first_are_not_looked_at(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    plain = route_names.name_of
+    monkeypatch.setattr(route_names, "name_of", lambda queue: looked.append(queue) or plain(queue))
+    for number in range(4 * NAMED_MAX):
+        house.queue(f"{number}", exclusive=True)
+        house.bind(f"{number}", "amq.fanout")
+    house.queue("kept", durable=True)
+    house.bind("kept", "amq.fanout")
+    _, names = about(house, "amq.fanout")
+    assert (names["queues"], names["fanout"]) == (["amq.gen-*"], 4 * NAMED_MAX + 1)
+    assert names["durable"] == 1, "all queues are counted"
+    assert 0 < len(looked) <= 2 * NAMED_MAX, "queues, and ends of bindings"
+
+
+def test_routes_that_differ_behind_the_first_queues(house: House) -> None:
+    for number in range(NAMED_MAX):
+        house.bind(f"q{number}", "amq.topic", "#")
+    house.bind("one", "amq.topic", "1")
+    house.queue("two", durable=True)
+    house.bind("two", "amq.topic", "2")
+    found = [about(house, "amq.topic", key)[1] for key in "123"]
+    assert [(names["durable"], names["fanout"] - NAMED_MAX) for names in found] == [(0, 1), (1, 1), (0, 0)]
+
+
 def test_names_of_any_octets(house: House) -> None:
     house.bind("\udcff", "amq.direct", "\udc80é")
     key, names = about(house, "amq.direct", "\udc80é")

@@ -313,6 +313,14 @@ def test_purge_of_nothing(queue: Queue) -> None:
     assert queue.purge() == 0
 
 
+def test_an_empty_queue_is_deleted_without_new_containers(queue: Queue) -> None:
+    """Those of 100,000 queues would be all at once for the garbage collector: 100 ms."""
+    before = queue.requeued, queue.reread, queue.consumers
+    queue.delete(0)
+    after = queue.requeued, queue.reread, queue.consumers
+    assert all(one is other for one, other in zip(before, after, strict=True))
+
+
 def test_delete(queue: Queue) -> None:
     sink = Sink(queue, 2)
     queue.add_consumer(sink)
