@@ -19,6 +19,8 @@ DECODED_BYTES = 40
 #: Largest number of small values of an encoded table that stay decoded.
 _DECODED_MAX = 64
 _VALUE_MAX = 255
+#: A name's length as its octet.
+_LENGTHS = [bytes((length,)) for length in range(256)]
 
 Arguments = Mapping[str, Field]
 
@@ -56,11 +58,16 @@ def encoded_by_name(arguments: Arguments) -> bytes:
     """As ``encoded``, in the order of the names."""
     if not isinstance(arguments, KeptTable):
         return encode_table(dict(sorted(arguments.items())))
-    octets: dict[str, bytes] = {}
-    for name, field in table_entries(arguments.octets, 0, len(arguments.octets))[0]:
-        octets.setdefault(name.decode("utf-8", "surrogateescape"), bytes((len(name),)) + name + field)
-    body = b"".join([octets[name] for name in sorted(octets)])
+    entries = table_entries(arguments.octets, 0, len(arguments.octets))[0]
+    entries.reverse()  # of two entries with one name the first counts
+    fields = dict(entries)
+    names = sorted(fields) if b"".join(fields).isascii() else sorted(fields, key=_text)
+    body = b"".join([_LENGTHS[len(name)] + name + fields[name] for name in names])
     return len(body).to_bytes(4, "big") + body
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
 
 
 def footprint(arguments: Arguments) -> int:

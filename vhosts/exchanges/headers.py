@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES, Table
-from amqp_router.protocol.kept_table import Arguments
+from amqp_router.protocol.kept_table import Arguments, unpacked
 from vhosts.errors import erlang
 from vhosts.exchanges.exchange import BY_HEADERS, Exchange, Routable
 from vhosts.exchanges.headers_index import HeadersIndex
@@ -41,8 +41,9 @@ class HeadersExchange(Exchange):
         Raises:
             PreconditionFailed: ``x-match`` is none of ``MODES``.
         """
-        mode = match_mode(binding.arguments)
-        self._index.insert(criteria(binding.arguments, mode), mode.startswith("all"), binding)
+        arguments = unpacked(binding.arguments)  # once, as a large table would be decoded for each look-up
+        mode = match_mode(arguments)
+        self._index.insert(criteria(arguments, mode), mode.startswith("all"), binding)
 
     def unbind(self, binding: Binding) -> None:
         """See ``Exchange``."""

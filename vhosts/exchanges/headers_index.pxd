@@ -5,10 +5,15 @@ cimport cython
 from vhosts.spread_map cimport SpreadMap, roomy, steady_keys
 
 
+cdef Py_ssize_t _CRITERIA_MAX
+
+
 cdef class Entry:
     cdef public object value
     cdef public list places
     cdef public list rest
+    cdef public dict wide
+    cdef public bint want_all
 
 
 cdef class Column:
@@ -20,11 +25,13 @@ cdef class Column:
 cdef class HeadersIndex:
     cdef dict _columns
     cdef SpreadMap _entries
+    cdef SpreadMap _wide
     cdef SpreadMap _always
     @cython.locals(entry=Entry, column=Column, name=str, place=tuple)
     cpdef object insert(self, dict criteria, bint want_all, object value)
     @cython.locals(entry=Entry, column=Column, name=str)
     cpdef object remove(self, object value)
+    cdef bint _meets(self, str name, object wanted, dict headers, dict values) except -1
     @cython.locals(compared=Py_ssize_t, name=str)
     cdef Py_ssize_t _compare(self, Entry entry, dict values) except? -1
     @cython.locals(column=Column, name=str)

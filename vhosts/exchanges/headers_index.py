@@ -5,6 +5,9 @@ under each of them; one hit is enough. An entry that requires all of them is sto
 with the fewest entries at that time. When it is hit, its other criteria are compared with the message.
 Therefore the cost of a match depends on what it hits, not on the size of the index.
 
+An entry with very many criteria (one binding can have 20,000) is not stored under them, because that would
+hold the event loop. Each match compares such wide entries with the message, whatever it hits.
+
 Values are equal as RabbitMQ compares them: numbers of any width and kind by value, text and binary by their
 octets, booleans only with booleans, arrays and tables deeply and then with the types of their items. What is
 nested too deeply to be decoded is compared by its octets.
@@ -28,6 +31,9 @@ from vhosts.spread_map import Entries, SpreadMap, roomy, steady_keys
 #: A match yields a number whenever it has made this many comparisons.
 VISITS_TOLD = 64
 
+#: An entry with more criteria is wide. A C integer where compiled.
+_CRITERIA_MAX = 256
+
 #: Stands for "any value".
 _PRESENT = object()
 
@@ -35,7 +41,7 @@ _PRESENT = object()
 class Entry:
     """A value, and the places in the index where it is stored."""
 
-    __slots__ = ("places", "rest", "value")
+    __slots__ = ("places", "rest", "value", "want_all", "wide")
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -43,6 +49,10 @@ class Entry:
         self.places: list[tuple[str, Any]] = []
         #: Further criteria, all of which must be met.
         self.rest: list[tuple[str, Any]] = []
+        #: All criteria of a wide entry, which has no places; None for others.
+        self.wide: dict[str, Any] | None = None
+        #: Whether a wide entry requires all of them.
+        self.want_all = False
 
 
 class Column:
@@ -62,11 +72,12 @@ class Column:
 class HeadersIndex:
     """Values by criteria."""
 
-    __slots__ = ("_always", "_columns", "_entries")
+    __slots__ = ("_always", "_columns", "_entries", "_wide")
 
     def __init__(self) -> None:
         self._columns: dict[str, Column] = {}
         self._entries = SpreadMap()
+        self._wide = SpreadMap()
         #: Values that require all of no criteria, and so always match.
         self._always = SpreadMap()
 
@@ -80,6 +91,14 @@ class HeadersIndex:
             return
         entry = Entry()
         entry.value = value
+        if len(criteria) > _CRITERIA_MAX:
+            entry.want_all = want_all
+            entry.wide = {
+                name: _PRESENT if field[0] == "V" else comparable(field) for name, field in criteria.items()
+            }
+            self._wide[entry] = None
+            self._entries[value] = entry
+            return
         entry.places = [
             (name, _PRESENT if field[0] == "V" else comparable(field)) for name, field in criteria.items()
         ]
@@ -114,6 +133,9 @@ class HeadersIndex:
         self._always.pop(value, None)
         entry = self._entries.pop(value, None)
         if entry is None:
+            return
+        if entry.wide is not None:
+            del self._wide[entry]
             return
         for name, wanted in entry.places:
             column = self._columns[name]
@@ -169,7 +191,38 @@ class HeadersIndex:
                 if visited >= VISITS_TOLD:
                     yield visited
                     visited = 0
+        for entry in self._wide.steady_keys():
+            wide: dict[str, Any] = entry.wide  # type: ignore[assignment]  # those here have one
+            want_all = entry.want_all
+            is_met = want_all
+            visited += 1
+            if want_all and len(wide) > len(headers):
+                is_met = False
+            else:
+                for name in wide if want_all or len(wide) < len(headers) else headers:
+                    if visited >= VISITS_TOLD:
+                        yield visited
+                        visited = 0
+                    visited += 1
+                    if (name in wide and self._meets(name, wide[name], headers, values)) != want_all:
+                        is_met = not want_all
+                        break
+            if is_met:
+                yield entry.value
+            if visited >= VISITS_TOLD:
+                yield visited
+                visited = 0
         yield visited
+
+    def _meets(self, name: str, wanted: Any, headers: Table, values: dict[str, Any]) -> bool:
+        """Whether the header ``name`` has the value ``wanted``; ``values`` are the comparable ones so far."""
+        if name not in headers:
+            return False
+        if wanted is _PRESENT:
+            return True
+        if name not in values:
+            values[name] = comparable(headers[name])
+        return bool(values[name] == wanted)
 
     def _compare(self, entry: Entry, values: dict[str, Any]) -> int:
         """Compare the further criteria of ``entry``; returns how many were compared, negative if all are

@@ -1,11 +1,12 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import decode_table, encode_plain, encode_table
+from amqp_router.protocol.kept_table import KeptTable
 from tests.vhosts.fakes import FakeQueue
 from vhosts.bindings import Binding
 from vhosts.exchanges.exchange import Routable
@@ -167,6 +168,48 @@ def test_index_matches_as_the_rule_says(all_arguments, messages, data):
         assert set(found) == {each for each in bindings if matches(each.arguments, headers)}
         if bindings:
             exchange.unbind(bindings.pop(data.draw(st.integers(0, len(bindings) - 1))))
+
+
+FILLER = {f"f{number}": ("I", number) for number in range(300)}
+
+
+@given(
+    st.lists(binding_arguments(), max_size=4),
+    st.lists(st.tuples(tables, st.sampled_from([0, 299, 300])), min_size=1, max_size=4),
+    st.data(),
+)
+@settings(max_examples=60)
+def test_bindings_with_very_many_criteria_match_as_the_rule_says(all_arguments, messages, data):
+    exchange = HeadersExchange("x", "headers")
+    bindings = [Binding(exchange, FakeQueue(), "", {**FILLER, **arguments}) for arguments in all_arguments]
+    for binding in bindings:
+        exchange.bind(binding)
+    for headers, filled in messages:
+        all_headers = {**dict(list(FILLER.items())[:filled]), **headers}
+        found = [each for each in exchange.route(carrying(all_headers)) if not isinstance(each, int)]
+        assert len(found) == len(set(found)), "each comes once, however many criteria are met"
+        assert set(found) == {each for each in bindings if matches(each.arguments, all_headers)}
+        if bindings:
+            exchange.unbind(bindings.pop(data.draw(st.integers(0, len(bindings) - 1))))
+
+
+@pytest.mark.parametrize("mode", [b"any", b"all"])
+def test_a_bind_decodes_a_large_table_once_and_a_match_tells_of_its_work(mode, monkeypatch):
+    binding = Binding(
+        HeadersExchange("x", "headers"),
+        FakeQueue(),
+        "",
+        {**{f"n{number}": ("I", number) for number in range(5000)}, "x-match": ("S", mode)},
+    )
+    decoded = []
+    table_of = KeptTable.table
+    monkeypatch.setattr(KeptTable, "table", lambda kept: decoded.append(kept) or table_of(kept))
+    binding.source.bind(binding)
+    assert len(decoded) == 1
+    message = carrying({f"n{number}": ("I", number) for number in range(1, 5001)})
+    told = [each for each in binding.source.route(message) if isinstance(each, int)]
+    assert max(told) <= 70
+    assert sum(told) <= 5100
 
 
 def test_decimal_and_float():
