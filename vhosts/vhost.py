@@ -52,6 +52,7 @@ from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_ty
 from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
 from vhosts.queues.handle import QueueHandle
 from vhosts.removal import SLICE, Removals
+from vhosts.spread_map import Entries, roomy
 
 RESERVED_PREFIX = "amq."
 #: Memory of a queue apart from messages, name and arguments; measured.
@@ -92,7 +93,8 @@ class VirtualHost:
         self._make_queue = make_queue
         #: Auto-delete queues that could not be removed because the definition store refused.
         self._overdue: dict[QueueHandle, None] = {}
-        self._owned: dict[Any, dict[QueueHandle, None]] = {}
+        #: The exclusive queues of each connection.
+        self._owned: dict[Any, Entries] = {}
         self._last_rev = 0
         self.exchanges[""] = DefaultExchange(self.queues)
         for system_name, type_name, internal in SYSTEM_EXCHANGES:
@@ -442,7 +444,9 @@ class VirtualHost:
         self.queues[queue.name] = queue
         self.table.default_routes[_octets(queue.name)] = default_route(queue, self.exchanges[""].counters)
         if queue.exclusive_owner is not None:
-            self._owned.setdefault(queue.exclusive_owner, {})[queue] = None
+            owned = self._owned.setdefault(queue.exclusive_owner, {})
+            owned[queue] = None
+            self._owned[queue.exclusive_owner] = roomy(owned)
 
     def _check_lock(self, queue: QueueHandle, owner: Any) -> None:
         if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:

@@ -14,6 +14,7 @@ from tests.vhosts.fakes import FakeDefinitions, new_vhost, publish_args
 from vhosts.bindings import Pair
 from vhosts.exchanges.router import RouteCache
 from vhosts.removal import ROWS_MAX, SLICE, SOURCES_MAX
+from vhosts.spread_map import FEW
 from vhosts.vhost import VirtualHost
 
 MANY = 3 * SLICE
@@ -239,3 +240,17 @@ def test_an_exchange_with_many_queues_looks_at_few(house: House, monkeypatch: py
     assert len(house.vhost.bindings) == 0
     house.bind("q1", "amq.fanout", 1)
     assert house.queues("amq.fanout") == {"q1"}
+
+
+def test_very_many_exclusive_queues_of_one_connection(house: House) -> None:
+    """They are kept in no plain dict, which would be rebuilt as a whole when it has doubled."""
+    owner, vhost = object(), house.vhost
+    for number in range(FEW + 1):
+        vhost.declare_queue(f"q{number}", exclusive=True, owner=owner)
+    assert not isinstance(vhost._owned[owner], dict)
+    slices = 1
+    while vhost.remove_exclusive_queues(owner, 100):
+        slices += 1
+    assert slices == FEW // 100 + 1
+    assert not vhost.queues
+    assert not vhost._owned
