@@ -143,8 +143,8 @@ PLANTED = [
     Planted(
         "a reply does not wait for the definitions",
         "amqp_router/channel/channel.py",
-        "        if rev <= self.connection.commits.committed:\n",
-        "        if True:\n",
+        "        is_stored = rev <= self.connection.commits.committed\n",
+        "        is_stored = True\n",
     ),
     Planted(
         "the fast way takes a body of several frames for one",

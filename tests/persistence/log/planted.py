@@ -200,9 +200,9 @@ PLANTED = [
     Planted(
         "a sync from before a truncation counts",
         LOG + "queue_log.py",
-        "        if generation != self.generation or self.failed is not None:",
-        "        if self.failed is not None:",
-        mix=4,
+        "        if self._is_truncating:\n",
+        "        if False:\n",
+        test="tests/persistence/log/test_queue_log.py",
     ),
     Planted(
         "a truncated tail comes back from the journal",

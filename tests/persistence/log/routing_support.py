@@ -37,14 +37,18 @@ class RoutingNode:
     """The routing logs of a node whose timers and thread run when the test says so."""
 
     def __init__(
-        self, disk: Disk | None = None, options: RoutingOptions | None = None, data_dir: str = "d"
+        self,
+        disk: Disk | None = None,
+        options: RoutingOptions | None = None,
+        data_dir: str = "d",
+        now_us: int = START_US,
     ) -> None:
         self.disk: Any = disk or SimDisk()
         self.data_dir = data_dir
         self.disk.make_directory(data_dir)
         self.disk.sync_directory("")
         self.tick = Tick(lambda call: None)
-        self.tick.now_us = START_US
+        self.tick.now_us = now_us
         self.timers: list[Timer] = []
         self.posted: list[Callable[[], None]] = []
         #: As a router keeps them with its routes.
@@ -131,10 +135,15 @@ def read_all(disk: Any, directory: str, limit: tuple[int, int] | None = None) ->
         AssertionError: something is not as FORMAT.md says.
     """
     found: list[Read] = []
+    bases = segment_bases(disk, directory)
+    if not bases:
+        return found
     expected = -1
-    _, log_id, number = directory.rsplit("/", 2)
-    salt = crc32(f"{NODE}/{log_id}/{number}".encode())
-    for base in segment_bases(disk, directory):
+    log_directory, number = directory.rsplit("/", 1)
+    log_id = log_directory.rpartition("/")[2]
+    node = json.loads(content(disk, f"{log_directory}/log.json"))["node"]
+    salt = crc32(f"{node}/{log_id}/{number}".encode())
+    for base in bases:
         data = content(disk, f"{directory}/{base:020d}.log")
         if limit is not None:
             if base > limit[0]:

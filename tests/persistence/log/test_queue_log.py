@@ -227,3 +227,4 @@ def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> Non
     below = log.durable
     log.truncate(log.end - 1)
     assert log.durable == log.end == below
+    assert world.shadows[0].confirmed_below == below

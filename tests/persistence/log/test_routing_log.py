@@ -125,10 +125,9 @@ def test_decoding_gives_back_what_was_noted(rounds: list[Any], restart: bool, pa
                 wanted[number].append(event)
         if restart:
             node.logs.stop()
-            now_us = node.tick.now_us
             # The number of partitions stays once there is an event.
-            node = RoutingNode(node.disk, RoutingOptions(partitions=partitions + any(wanted)))
-            node.tick.now_us = now_us
+            options = RoutingOptions(partitions=partitions + any(wanted))
+            node = RoutingNode(node.disk, options, now_us=node.tick.now_us)
             assert node.logs.reports == []
         else:
             node.pass_time()
@@ -487,7 +486,7 @@ def test_a_disk_that_fails_and_recovers(
     assert [event.offset for event in found] == list(range(len(found)))
     assert [event.size for event in found[-50:]] == list(range(sent - 50, sent))
     node.logs.stop()
-    again = RoutingNode(node.disk)
+    again = RoutingNode(node.disk, now_us=node.tick.now_us)
     assert again.logs.reports == []
 
 
