@@ -19,8 +19,9 @@ from aiohttp import web
 
 from admin_ui import query
 from admin_ui.auth import MANAGEMENT, NOBODY, Identity, authenticate, check_origin
-from admin_ui.replies import ApiError, Body, Done, Turns, dumps, method_not_allowed, not_authorised, not_found
+from admin_ui.replies import ApiError, Body, Done, dumps, method_not_allowed, not_authorised, not_found
 from admin_ui.state import STATE, State
+from admin_ui.turns import Turns
 from vhosts.vhost import VirtualHost
 
 #: Rows that a filter compares between two readings of the clock.

@@ -8,11 +8,9 @@ Source: RabbitMQ's HTTP API 3.10, measured.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import decimal
 import re
-import time
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,12 +19,12 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from admin_ui.turns import Turns
+
 JSON = "application/json"
 CHALLENGE = 'Basic realm="RabbitMQ Management"'
 #: Smaller bodies are not compressed (bytes).
 COMPRESS_MIN = 1024
-#: Seconds for building rows before the event loop gets its turn.
-TURN_S = 0.003
 #: Rows built between two readings of the clock.
 TURN_ROWS = 16
 #: Bytes of a body that are made before the socket takes them. A longer body is sent while it is made, and
@@ -132,19 +130,6 @@ def takes_gzip(request: web.Request) -> bool:
         if name.strip() == "gzip":
             return not re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight)
     return False
-
-
-class Turns:
-    """Gives the event loop its turn during long work: call ``await turns.next()`` after each piece of it."""
-
-    def __init__(self) -> None:
-        self._end = time.perf_counter() + TURN_S
-
-    async def next(self) -> None:
-        """Yield if this turn has lasted long enough."""
-        if time.perf_counter() > self._end:
-            await asyncio.sleep(0)
-            self._end = time.perf_counter() + TURN_S
 
 
 class Body:
