@@ -190,7 +190,8 @@ def test_queues_behind_the_first_are_not_looked_at(house: House, monkeypatch: py
     house.queue("kept", durable=True)
     house.bind("kept", "amq.fanout")
     _, names = about(house, "amq.fanout")
-    assert (names["queues"], names["fanout"]) == (["amq.gen-*"], 4 * NAMED_MAX + 1)
+    # A fanout as wide as that has its queues in no order: the named one may be among the first.
+    assert (set(names["queues"]) - {"kept"}, names["fanout"]) == ({"amq.gen-*"}, 4 * NAMED_MAX + 1)
     assert names["durable"] == 1, "all queues are counted"
     assert 0 < len(looked) <= 2 * NAMED_MAX, "queues, and ends of bindings"
 
