@@ -104,6 +104,10 @@ class Collector:
     IDLE_SHARE = 0.05
     #: What full collections of a busy broker may take of the time: 10 ms in six minutes, 100 ms in an hour.
     BUSY_SHARE = 1 / 36_000
+    #: The same of an idle one: 0.1 s in a minute, 1 s in eight. An idle broker, too, has clients that wait.
+    QUIET_SHARE = 1 / 500
+    #: What the first collection takes for each block of Python's allocator, by estimate.
+    BLOCK_S = 1e-7
     INTERVAL_S = 60.0
 
     def __init__(
@@ -112,13 +116,17 @@ class Collector:
         *,
         cpu_s: Callable[[], float] = time.process_time,
         clock: Callable[[], float] = time.monotonic,
+        blocks: Callable[[], int] = sys.getallocatedblocks,
     ) -> None:
         self._loop = loop
         self._cpu_s = cpu_s
         self._clock = clock
+        self._blocks = blocks
         self._timer: asyncio.TimerHandle | None = None
-        #: CPU time and time of the last look; when the last collection ended, and what it took.
-        self._cpu = self._wall = self._collected_at = self._took_s = 0.0
+        #: CPU time and time of the last look; when the last collection ended.
+        self._cpu = self._wall = self._collected_at = 0.0
+        #: What the last collection took for each block.
+        self._block_s = self.BLOCK_S
 
     def start(self) -> None:
         """Take what is there now out of the collector's sight and stop automatic full collections."""
@@ -137,18 +145,21 @@ class Collector:
 
     def _look(self) -> None:
         wall = self._clock()
-        if self._cpu_s() - self._cpu < self.IDLE_SHARE * (wall - self._wall):
+        is_idle = self._cpu_s() - self._cpu < self.IDLE_SHARE * (wall - self._wall)
+        share = self.QUIET_SHARE if is_idle else self.BUSY_SHARE
+        # A hundred thousand queues may have come since the last one, which took ten times less.
+        if self._blocks() * self._block_s <= share * (wall - self._collected_at):
             self._collect()
+        if is_idle:
             give_back_memory()
-        elif self._took_s <= self.BUSY_SHARE * (wall - self._collected_at):
-            self._collect()
         self._next()
 
     def _collect(self) -> None:
+        blocks = self._blocks()
         began = self._clock()
         gc.collect()
         self._collected_at = self._clock()
-        self._took_s = self._collected_at - began
+        self._block_s = (self._collected_at - began) / max(1, blocks)
 
     def _next(self) -> None:
         self._cpu, self._wall = self._cpu_s(), self._clock()

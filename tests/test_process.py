@@ -96,10 +96,17 @@ class Minutes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, pause_s: float) -> None:
         self.now = self.cpu = 0.0
+        #: What a collection takes, and the blocks that are there; twice as many take twice as long.
         self.pause_s = pause_s
+        self.blocks = 1000
         self.collected: list[float] = []
         self.given_back = 0
-        self.collector = Collector(self, cpu_s=lambda: self.cpu, clock=lambda: self.now)  # type: ignore[arg-type]
+        self.collector = Collector(
+            self,  # type: ignore[arg-type]
+            cpu_s=lambda: self.cpu,
+            clock=lambda: self.now,
+            blocks=lambda: self.blocks,
+        )
         self.collector.start()
         monkeypatch.setattr(gc, "collect", self.collect)
         monkeypatch.setattr(process, "give_back_memory", self.give_back)
@@ -110,7 +117,7 @@ class Minutes:
 
     def collect(self) -> None:
         self.collected.append(self.now)
-        self.now += self.pause_s
+        self.now += self.pause_s * self.blocks / 1000
 
     def give_back(self) -> None:
         self.given_back += 1
@@ -133,6 +140,20 @@ def test_full_collections_wait_for_an_idle_minute(monkeypatch: pytest.MonkeyPatc
     minutes.pass_time(3, busy_s=2)
     assert len(minutes.collected) == 4
     assert minutes.given_back == 3
+
+
+@pytest.mark.usefixtures("_collector_put_back")
+@pytest.mark.parametrize("busy_s", [0, 50])
+def test_many_objects_make_a_collection_wait(monkeypatch: pytest.MonkeyPatch, busy_s: float) -> None:
+    """The last one was short, as there was little; the next is expected to take a second and a half."""
+    minutes = Minutes(monkeypatch, pause_s=0.001)
+    minutes.pass_time(1, busy_s)
+    minutes.blocks *= 1500
+    before = len(minutes.collected)
+    minutes.pass_time(7, busy_s)
+    assert len(minutes.collected) == before
+    minutes.pass_time(7, busy_s)
+    assert len(minutes.collected) == before + (not busy_s)
 
 
 @pytest.mark.usefixtures("_collector_put_back")
