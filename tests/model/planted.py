@@ -125,8 +125,8 @@ PLANTED = [
     Planted(
         "a publish from before confirm.select has a number",
         PUBLISHING,
-        "self.next_sequence if self.confirming else 0",
-        "self.next_sequence",
+        "confirm.select.\n            run.first = self.next_sequence if self.confirming else 0\n",
+        "confirm.select.\n            run.first = self.next_sequence\n",
     ),
     Planted(
         "a publish that a queue refused is confirmed",
