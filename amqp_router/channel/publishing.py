@@ -109,12 +109,16 @@ class Spread:
         end = min(self.position + _SPREAD_SLICE, len(queues))
         run = self.run
         account = self.publishing.account
+        unstored = self.publishing.table.unstored
         account.work = 0
         index = self.position
         while index < end and account.work < _SPREAD_WORK:
             queue = queues[index]
             index += 1
             if queue.deleted:
+                # Until its removal is stored, a crash brings it back, without the message.
+                if run is not None and queue.durable and unstored.rev:
+                    unstored.hold(run, unstored.rev)
                 continue
             if not queue.publish(self.message.copy()):
                 self.taken = False

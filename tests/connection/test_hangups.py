@@ -11,6 +11,7 @@ import pytest
 
 from amqp_router.connection.hangups import Hangups
 
+# Only Linux has epoll. Elsewhere the broker does without the watch, and there is nothing to test.
 pytestmark = pytest.mark.skipif(not hasattr(select, "epoll"), reason="the system has no epoll")
 
 

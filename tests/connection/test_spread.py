@@ -115,3 +115,21 @@ def test_a_publisher_that_goes_meanwhile() -> None:
     node.settle()
     assert reached(node) == COUNT
     assert not node.faults
+
+
+def test_a_queue_deleted_between_slices_holds_the_confirm_until_that_is_stored() -> None:
+    """A crash before would bring it back without the message."""
+    node = wide(durable=200)
+    client = Client(node).open(1)
+    client.send(m.ConfirmSelect())
+    client.take()
+    client.feed(publish(PERSISTENT))
+    routed(node, client)
+    passed_over = next(q for q in node.vhost.queues.values() if q.durable and not q.message_count())
+    node.vhost.delete_queue(passed_over.name)
+    for _ in range(20):
+        node.sync_once()
+    assert reached(node) == COUNT - 1
+    assert client.take() == [], "the deletion is not stored"
+    node.settle()
+    assert [received.method for received in client.take()] == [m.BasicAck(1, False)]
