@@ -45,11 +45,11 @@ from persistence.clock import WallClock
 from persistence.definitions import DefinitionStore, Put, VhostRow
 from persistence.errors import LogsWithoutDefinitions, PersistenceError
 from persistence.files import RealDisk
-from persistence.log._flush import Flusher
-from persistence.log.catalog import Catalog
-from persistence.log.memory import MemoryBudget
-from persistence.log.routing import RoutingLogs, RoutingOptions
-from persistence.log.sync import LogSync
+from persistence.log.queue.catalog import Catalog
+from persistence.log.routing.logs import RoutingLogs, RoutingOptions
+from persistence.log.sync._flush import Flusher
+from persistence.log.sync.log_sync import LogSync
+from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.route_names import RouteNames

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from amqp_router.protocol.errors import InternalError
-from persistence.log.catalog import Catalog
+from persistence.log.queue.catalog import Catalog
 from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
 

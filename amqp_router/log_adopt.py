@@ -30,7 +30,7 @@ from persistence.definitions import (
 )
 from persistence.definitions.records import NO_ARGUMENTS
 from persistence.files import RealDisk
-from persistence.log.committer import DELETED_SUFFIX
+from persistence.log.sync.committer import DELETED_SUFFIX
 
 NOT_IN_LOGS = (
     "not in the logs: exchanges, bindings, users, permissions, and queues that never had a persistent "

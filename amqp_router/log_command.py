@@ -15,10 +15,9 @@ from amqp_router.log_text import LogDirectoryError, escaped, log_names, size_tex
 from persistence.definitions import read_queues
 from persistence.errors import CorruptLog
 from persistence.files import RealDisk
-from persistence.log.checkpoint import LogState
-from persistence.log.journal import JournalEntry
-from persistence.log.marks import Mark, log_id, read_marks
-from persistence.log.reader import (
+from persistence.log.format.checkpoint import LogState
+from persistence.log.offline.routing import RoutingSummary, find_routing_logs, verify_routing
+from persistence.log.offline.verify import (
     ROT,
     Summary,
     find_logs,
@@ -26,7 +25,8 @@ from persistence.log.reader import (
     read_node_states,
     verify,
 )
-from persistence.log.routing_reader import RoutingSummary, find_routing_logs, verify_routing
+from persistence.log.sync.journal import JournalEntry
+from persistence.log.sync.marks import Mark, log_id, read_marks
 
 DAMAGED = "DAMAGED"
 WAY_OUT = 'what damage means and what to do about it: docs/operations.md, "Damage"'

@@ -17,14 +17,14 @@ from amqp_router.log_text import LogDirectoryError, escaped, log_names, size_tex
 from persistence.definitions import QueueRow, read_queues
 from persistence.errors import CorruptLog
 from persistence.files import File, RealDisk, join
-from persistence.log.catalog import Catalog
-from persistence.log.marks import log_id, read_marks
-from persistence.log.memory import MemoryBudget
-from persistence.log.queue_log import QueueLog
-from persistence.log.routing_files import recover
-from persistence.log.routing_reader import find_routing_logs
-from persistence.log.segment import segment_bases, segment_name
-from persistence.log.sync import LogSync
+from persistence.log.format.segment import segment_bases, segment_name
+from persistence.log.offline.routing import find_routing_logs
+from persistence.log.queue.catalog import Catalog
+from persistence.log.queue.queue_log import QueueLog
+from persistence.log.routing.files import recover
+from persistence.log.sync.log_sync import LogSync
+from persistence.log.sync.marks import log_id, read_marks
+from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 
 QUEUE, ROUTING = "queue", "routing log"

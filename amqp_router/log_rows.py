@@ -14,8 +14,8 @@ from typing import Any
 from persistence.definitions import QueueRow
 from persistence.errors import CorruptLog, PersistenceError
 from persistence.files import Disk, join
-from persistence.log.catalog import Catalog
-from persistence.log.writer import read_description
+from persistence.log.queue.catalog import Catalog
+from persistence.log.sync.writer import read_description
 
 
 class MisplacedLogs(PersistenceError):

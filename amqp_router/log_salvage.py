@@ -13,9 +13,9 @@ from amqp_router.protocol.fields import plain
 from amqp_router.protocol.properties import decode_properties
 from persistence.errors import CorruptLog
 from persistence.files import RealDisk
-from persistence.log.marks import log_id, read_marks
-from persistence.log.reader import read_journals, read_node_states
-from persistence.log.salvage import Salvage, Salvaged
+from persistence.log.offline.salvage import Salvage, Salvaged
+from persistence.log.offline.verify import read_journals, read_node_states
+from persistence.log.sync.marks import log_id, read_marks
 
 
 def salvage(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from persistence.log.reader import describe
+from persistence.log.offline.verify import describe
 
 
 class LogDirectoryError(Exception):

@@ -28,9 +28,9 @@ from amqp_router.protocol.errors import AccessRefused, AMQPError, InternalError,
 from amqp_router.protocol.tick import Tick
 from persistence.definitions.records import Change, Delete, DeleteBindings, Put, Row
 from persistence.errors import PersistenceError
-from persistence.log.catalog import Catalog
-from persistence.log.memory import MemoryBudget
-from persistence.log.sync import LogSync
+from persistence.log.queue.catalog import Catalog
+from persistence.log.sync.log_sync import LogSync
+from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.definitions.support import applied
 from tests.persistence.log.simdisk import SimDisk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from persistence.definitions import DefinitionStore, Put, QueueRow
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from tests.persistence.definitions.support import Loop, wait
 from tests.persistence.log.routing_support import RoutingNode
 from tests.vhosts.fakes import new_vhost, publish_args

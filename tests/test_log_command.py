@@ -22,8 +22,8 @@ from amqp_router.log_text import LogDirectoryError, size_text
 from amqp_router.main import main
 from persistence.errors import CorruptLog
 from persistence.files import RealDisk
-from persistence.log.catalog import Catalog
-from persistence.log.queue_log import QueueLog
+from persistence.log.queue.catalog import Catalog
+from persistence.log.queue.queue_log import QueueLog
 from tests.brokers import RouterProcess
 from tests.persistence.log.support import Node, fill
 

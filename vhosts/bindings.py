@@ -20,7 +20,7 @@ from amqp_router.protocol.kept_table import (
     read_arguments,
 )
 from persistence.definitions.records import NO_ARGUMENTS, BindingRow
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from vhosts.exchanges.exchange import BY_HEADERS, Exchange
 from vhosts.queues.handle import QueueHandle
 from vhosts.spread_map import Entries, SpreadMap, roomy

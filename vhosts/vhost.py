@@ -32,7 +32,7 @@ from persistence.definitions.records import (
     QueueRow,
 )
 from persistence.errors import PersistenceError
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from vhosts import arguments as args
 from vhosts.bindings import Binding, Bindings
 from vhosts.counters import Counters

@@ -5,8 +5,8 @@ from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.frames cimport ContentScan
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
-from persistence.log.routing_log cimport RouteEntry
-from persistence.log.memory cimport MemoryBudget
+from persistence.log.routing.recorder cimport RouteEntry
+from persistence.memory cimport MemoryBudget
 from vhosts.counters cimport ExchangeCounters
 from vhosts.exchanges.router cimport Route, RouteCache, RoutingTable
 from vhosts.exchanges.walk cimport Walk

@@ -17,7 +17,7 @@ from amqp_router.protocol.frames import ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
 from amqp_router.protocol.properties import decode_properties
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.router import Route, RouteCache, RoutingTable
 from vhosts.exchanges.sender_selected import without_bcc

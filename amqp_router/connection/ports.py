@@ -32,7 +32,7 @@ class Services(Protocol):
 
     tick: Tick
     alarms: Alarms
-    #: Its account of memory (``persistence.log.memory.MemoryBudget``).
+    #: Its account of memory (``persistence.memory.MemoryBudget``).
     budget: Any
     commits: Any
     hangups: Hangups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amqp_router.connection.alarms import Alarms
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 
 #: Hundredths of the account's limit at which the alarm is set, and below which it is cleared.
 SET_PERCENT = 90

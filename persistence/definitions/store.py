@@ -27,7 +27,7 @@ from persistence.definitions.codec import encode_changes
 from persistence.definitions.database import Database, Submission
 from persistence.definitions.errors import DefinitionsError, StoreFailed, StoreStopped
 from persistence.definitions.records import Change, Row, Snapshot
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 
 #: Runs a callable soon on the event loop's thread. It can be called from any thread.
 Post: TypeAlias = Callable[[Callable[[], None]], None]

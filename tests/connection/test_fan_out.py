@@ -9,7 +9,7 @@ from functools import partial
 from amqp_router.channel.publishing import SPREAD_SLICE
 from amqp_router.connection.machine import CHUNK_UNITS
 from amqp_router.protocol import methods as m
-from persistence.log.page_log import BATCH_UNITS
+from persistence.log.queue.page_log import BATCH_UNITS
 from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
 from vhosts.queues.queue import SPILL_UNITS

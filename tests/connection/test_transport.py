@@ -21,8 +21,8 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from amqp_router.protocol.errors import ConnectionForced
 from amqp_router.protocol.output import LargeContent, Output
-from persistence.log.queue_log import QueueLog
-from persistence.log.writer import PartitionWriter
+from persistence.log.queue.queue_log import QueueLog
+from persistence.log.sync.writer import PartitionWriter
 from tests.nodes import PERSISTENT, Client, SimNode, SimUser, publish_frames
 from vhosts.bindings import Binding
 from vhosts.queues.queue import Queue

@@ -9,7 +9,7 @@ from amqp_router.connection.machine import CHUNK_UNITS, Machine
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.fields import decode_table, encode_plain
 from amqp_router.protocol.properties import encode_properties
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from tests.nodes import Client, SimNode, publish_frames
 
 BINDINGS = 40_000

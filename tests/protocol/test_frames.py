@@ -14,7 +14,7 @@ from amqp_router.protocol.errors import AMQPError, FieldError
 from amqp_router.protocol.frames import COMPLETE, IRREGULAR, MORE, ODD_MODE, ContentScan
 from amqp_router.protocol.nested import DECODED_DEPTH
 from amqp_router.protocol.properties import decode_properties, encode_properties
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from tests.nodes import PERSISTENT, TRANSIENT, content_frames, content_header, raw_frame, split_frames
 from tests.protocol.strategies import property_lists
 

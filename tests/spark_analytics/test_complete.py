@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import create_engine, insert
 
 from persistence.definitions.schema import EXCHANGES, METADATA
-from persistence.log.checkpoint import LogState, SegmentState, pack_file, pack_log
+from persistence.log.format.checkpoint import LogState, SegmentState, pack_file, pack_log
 from spark_analytics import snapshot
 from spark_analytics.arrow import end_offsets, read_arrow
 from spark_analytics.errors import AnalyticsError, CorruptLog, DataLoss, IncompleteDirectory, OptionError

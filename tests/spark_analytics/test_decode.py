@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from amqp_router.protocol import properties as wire
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import encode_plain
-from persistence.log.messages import BatchView
-from persistence.log.record import parse_header
-from persistence.log.routing_files import names_header, pack_name
+from persistence.log.format.messages import BatchView
+from persistence.log.format.record import parse_header
+from persistence.log.routing.files import names_header, pack_name
 from spark_analytics.arrow import read_arrow
 from spark_analytics.errors import CorruptLog
 from spark_analytics.names import read_names

@@ -5,8 +5,11 @@ from __future__ import annotations
 from zlib import crc32
 
 from amqp_router import datadir
-from persistence.log import identity, index, marks, record, routing_files, routing_log
-from persistence.log.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
+from persistence.log.format import identity, index, record
+from persistence.log.format.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
+from persistence.log.routing import files as routing_files
+from persistence.log.routing import recorder
+from persistence.log.sync import marks
 from spark_analytics import layout
 
 
@@ -19,9 +22,9 @@ def test_batch_header() -> None:
         record.SETTLES,
         record.CONTROL,
     )
-    assert layout.KIND_ROUTING == routing_log.ROUTING
+    assert layout.KIND_ROUTING == recorder.ROUTING
     assert layout.MESSAGE_SIZE == record.MESSAGE_SIZE
-    assert layout.ROUTING_SIZE == routing_log.RECORD_SIZE
+    assert layout.ROUTING_SIZE == recorder.RECORD_SIZE
     batch = record.settles_batch([(1, 2, 1, 0)], 5, 7, 1_000, 3)
     crc = crc32(b"".join(batch.pieces))
     fields = layout.BATCH_HEADER.unpack(batch.pack_header(0, 5))
@@ -64,13 +67,13 @@ def test_event_flags() -> None:
         layout.EVENT_REFUSED,
         layout.EVENT_SAME_KEY,
     ) == (
-        routing_log.PERSISTENT,
-        routing_log.MANDATORY,
-        routing_log.UNROUTABLE,
-        routing_log.RETURNED,
-        routing_log.CONFIRMED,
-        routing_log.REFUSED,
-        routing_log.SAME_KEY,
+        recorder.PERSISTENT,
+        recorder.MANDATORY,
+        recorder.UNROUTABLE,
+        recorder.RETURNED,
+        recorder.CONFIRMED,
+        recorder.REFUSED,
+        recorder.SAME_KEY,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from tests.vhosts.fakes import FakeQueue
 from vhosts.bindings import Binding, Bindings
 from vhosts.exchanges.exchange import Exchange, Routable

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from persistence.log.routing_log import RouteEntry, WideNames
+from persistence.log.routing.recorder import RouteEntry, WideNames
 from vhosts.exchanges.exchange import Exchange
 from vhosts.queues.handle import QueueHandle
 
@@ -40,7 +40,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class RoutingLogPort(Protocol):
-    """The part of ``persistence.log.routing.RoutingLog`` that is used here."""
+    """The part of ``persistence.log.routing.logs.RoutingLog`` that is used here."""
 
     def entry(self, exchange: str, key: bytes, names: bytes | WideNames) -> RouteEntry: ...
 

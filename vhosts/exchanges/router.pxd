@@ -2,8 +2,8 @@
 
 cimport cython
 
-from persistence.log.memory cimport MemoryBudget
-from persistence.log.routing_log cimport RouteEntry
+from persistence.memory cimport MemoryBudget
+from persistence.log.routing.recorder cimport RouteEntry
 
 from vhosts.counters cimport ExchangeCounters, RecentUnroutable
 from vhosts.exchanges.walk cimport Walk

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
 from amqp_router.protocol.properties import header_range
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters, RecentUnroutable
 from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
@@ -29,7 +29,7 @@ from vhosts.queues.handle import QueueHandle
 from vhosts.unstored import Unstored
 
 if TYPE_CHECKING:
-    from persistence.log.routing_log import RouteEntry
+    from persistence.log.routing.recorder import RouteEntry
     from vhosts.exchanges.route_names import RouteNames
 
 #: How many routes a cache holds of each kind before it is emptied.

@@ -2,8 +2,8 @@ cimport cython
 
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.tick cimport Tick
-from persistence.log.memory cimport MemoryBudget
-from persistence.log.queue_log cimport QueueLog
+from persistence.memory cimport MemoryBudget
+from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues.consumers cimport Consumer
 from vhosts.queues.handle cimport QueueHandle, Run
 

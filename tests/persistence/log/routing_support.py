@@ -10,9 +10,9 @@ from zlib import crc32
 
 from amqp_router.protocol.tick import Tick
 from persistence.files import Disk
-from persistence.log.marks import Marks
-from persistence.log.routing import RoutingLogs, RoutingOptions
-from persistence.log.routing_log import RouteEntry
+from persistence.log.routing.logs import RoutingLogs, RoutingOptions
+from persistence.log.routing.recorder import RouteEntry
+from persistence.log.sync.marks import Marks
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import InlineWorker
 

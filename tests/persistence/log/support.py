@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from amqp_router.protocol.message import Message, build_message
-from persistence import files
 from persistence.files import Disk
-from persistence.log.catalog import Catalog
-from persistence.log.memory import MemoryBudget
-from persistence.log.queue_log import QueueLog
-from persistence.log.sync import LogSync
+from persistence.log.queue.catalog import Catalog
+from persistence.log.queue.queue_log import QueueLog
+from persistence.log.sync import log_sync
+from persistence.log.sync.log_sync import LogSync
+from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
 
@@ -67,7 +67,7 @@ class ManualWorker:
 
 def plain_flush() -> Any:
     """The module ``_flush`` as it stands in Python, whether it is compiled or not."""
-    path = Path(files.__file__).with_name("log") / "_flush.py"
+    path = Path(log_sync.__file__).with_name("_flush.py")
     spec = importlib.util.spec_from_file_location("plain_flush", path)
     assert spec is not None
     assert spec.loader is not None

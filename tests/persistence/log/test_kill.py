@@ -16,11 +16,11 @@ import pytest
 
 from amqp_router.protocol.message import build_message
 from persistence.files import RealDisk
-from persistence.log.catalog import Catalog
-from persistence.log.memory import MemoryBudget
-from persistence.log.reader import find_logs, verify
-from persistence.log.record import ACK
-from persistence.log.sync import LogSync
+from persistence.log.format.record import ACK
+from persistence.log.offline.verify import find_logs, verify
+from persistence.log.queue.catalog import Catalog
+from persistence.log.sync.log_sync import LogSync
+from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.log.support import NoTimer
 

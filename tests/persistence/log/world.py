@@ -23,11 +23,11 @@ from random import Random
 
 from amqp_router.protocol.message import Message, build_message
 from persistence.errors import LogFailed
-from persistence.log.catalog import Catalog
-from persistence.log.memory import MemoryBudget
-from persistence.log.queue_log import QueueLog
-from persistence.log.record import ACK, DROP, REJECT, RETURN
-from persistence.log.sync import LogSync
+from persistence.log.format.record import ACK, DROP, REJECT, RETURN
+from persistence.log.queue.catalog import Catalog
+from persistence.log.queue.queue_log import QueueLog
+from persistence.log.sync.log_sync import LogSync
+from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import ManualClock, ManualFlusher, ManualWorker, unsettled

@@ -8,7 +8,7 @@ from typing import Any
 from amqp_router.protocol.message import PERSISTENT, REDELIVERED, Message, build_message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
-from persistence.log.memory import MemoryBudget
+from persistence.memory import MemoryBudget
 from vhosts.queues.consumers import UNLIMITED, Consumer
 from vhosts.queues.handle import ACK
 from vhosts.queues.queue import REDELIVERY_UNITS, Queue

@@ -1,0 +1,215 @@
+"""Checkpoints: the folded state of each log at one offset (layout: FORMAT.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+from struct import error as StructError
+from zlib import crc32
+
+from ...errors import CorruptLog
+from ...files import Disk, join, read_file, replace_file
+from .record import SETTLE
+from .settles import SettleState
+
+_MAGIC = b"ARLC"
+_HEADER = Struct("<4sHHQIIq")
+CLEAN = 1
+#: File names: a partition's own checkpoint, and the node's, which a clean stop writes.
+FILE_NAME = "checkpoint"
+NODE_FILE_NAME = "logs.checkpoint"
+
+_U16 = Struct("<H")
+_U32 = Struct("<I")
+_POSITIONS = Struct("<QQQQQ")
+_EPOCHS = Struct("<II")
+_EPOCH = Struct("<IQ")
+_FLOOR = Struct("<Qq")
+_SEGMENT = Struct("<QQQII")
+_CHUNKS = Struct("<QI")
+_CHUNK = Struct("<QI")
+
+
+@dataclass(slots=True)
+class SegmentState:
+    base: int
+    end: int
+    size: int
+    records: int
+    live: int
+
+
+@dataclass(slots=True)
+class LogState:
+    """One log in a checkpoint."""
+
+    incarnation: str
+    partition: int
+    start: int = 0
+    recovery_offset: int = 0
+    recovery_segment: int = 0
+    recovery_position: int = 0
+    high_watermark: int = 0
+    epoch: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    redelivered_floor: int = 0
+    last_us: int = 0
+    segments: list[SegmentState] = field(default_factory=list)
+    settles: SettleState = field(default_factory=SettleState)
+
+
+def pack_log(state: LogState) -> bytes:
+    """One log's part of a checkpoint."""
+    name = state.incarnation.encode()
+    parts = [
+        _U16.pack(len(name)),
+        name,
+        _U32.pack(state.partition),
+        _POSITIONS.pack(
+            state.start,
+            state.recovery_offset,
+            state.recovery_segment,
+            state.recovery_position,
+            state.high_watermark,
+        ),
+        _EPOCHS.pack(state.epoch, len(state.epochs)),
+        *[_EPOCH.pack(*entry) for entry in state.epochs],
+        _FLOOR.pack(state.redelivered_floor, state.last_us),
+        _U32.pack(len(state.segments)),
+        *[_SEGMENT.pack(s.base, s.end, s.size, s.records, s.live) for s in state.segments],
+    ]
+    settles = state.settles
+    chunks = settles.chunks
+    parts.append(_CHUNKS.pack(settles.settled_below, len(chunks)))
+    for number in sorted(chunks):
+        chunk = chunks[number]
+        bits = bytes(chunk.bits) if chunk.number >= 0 else b""
+        parts.append(_CHUNK.pack(number, len(bits)))
+        parts.append(bits)
+    count, returns = settles.pack_returns()
+    parts += [_U32.pack(count), returns]
+    return b"".join(parts)
+
+
+def pack_file(parts: list[bytes], *, clean: bool, now_us: int) -> bytes:
+    """A checkpoint file around parts made by ``pack_log``."""
+    crc = 0
+    for part in parts:
+        crc = crc32(part, crc)
+    size = sum(map(len, parts))
+    header = _HEADER.pack(_MAGIC, 0, CLEAN if clean else 0, size, crc, len(parts), now_us)
+    return header + b"".join(parts)
+
+
+def unpack_file(path: str, data: bytes) -> tuple[bool, list[LogState]]:
+    """(clean, logs) of a checkpoint file's content.
+
+    Raises:
+        CorruptLog: it is not a checkpoint of this version, or its checksum is wrong.
+    """
+    if len(data) < _HEADER.size:
+        raise CorruptLog(path, 0, "checkpoint is too short")
+    magic, version, flags, size, crc, count, _ = _HEADER.unpack_from(data)
+    if magic != _MAGIC or version != 0:
+        raise CorruptLog(path, 0, "not a checkpoint of format version 0")
+    body = data[_HEADER.size :]
+    if len(body) != size or crc32(body) != crc:
+        raise CorruptLog(path, _HEADER.size, "checksum of a checkpoint is wrong")
+    reader = _Reader(body)
+    try:
+        return bool(flags & CLEAN), [_unpack_log(reader) for _ in range(count)]
+    except (StructError, UnicodeDecodeError) as error:
+        raise CorruptLog(
+            path, _HEADER.size, f"a checkpoint does not hold what its header says: {error}"
+        ) from None
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, layout: Struct) -> tuple[int, ...]:
+        values: tuple[int, ...] = layout.unpack_from(self._data, self._at)
+        self._at += layout.size
+        return values
+
+    def bytes(self, count: int) -> bytes:
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+
+def _unpack_log(reader: _Reader) -> LogState:
+    name = reader.bytes(reader.take(_U16)[0]).decode()
+    state = LogState(name, reader.take(_U32)[0])
+    (
+        state.start,
+        state.recovery_offset,
+        state.recovery_segment,
+        state.recovery_position,
+        state.high_watermark,
+    ) = reader.take(_POSITIONS)
+    state.epoch, count = reader.take(_EPOCHS)
+    for _ in range(count):
+        epoch, first = reader.take(_EPOCH)
+        state.epochs.append((epoch, first))
+    state.redelivered_floor, state.last_us = reader.take(_FLOOR)
+    for _ in range(reader.take(_U32)[0]):
+        state.segments.append(SegmentState(*reader.take(_SEGMENT)))
+    settles = state.settles
+    settles.settled_below, count = reader.take(_CHUNKS)
+    for _ in range(count):
+        number, size = reader.take(_CHUNK)
+        settles.load_chunk(number, reader.bytes(size))
+    settles.cut(state.recovery_offset)
+    for _ in range(reader.take(_U32)[0]):
+        first, number, _, _, returned, _, _ = reader.take(SETTLE)
+        for offset in range(first, first + number):
+            settles.set_returned(offset, returned)
+    settles.live = settles.unsettled_in(settles.settled_below, state.recovery_offset)
+    return state
+
+
+def read_checkpoint(disk: Disk, path: str) -> tuple[bool, list[LogState]]:
+    """A checkpoint file's content; (False, []) if there is none."""
+    try:
+        data = read_file(disk, path)
+    except FileNotFoundError:
+        return False, []
+    return unpack_file(path, data)
+
+
+def read_own(disk: Disk, directory: str, incarnation: str) -> LogState | None:
+    """The state in a partition's own checkpoint; None if there is none.
+
+    Raises:
+        CorruptLog: it is rotten, or another log's.
+    """
+    path = join(directory, FILE_NAME)
+    _, states = read_checkpoint(disk, path)
+    if not states:
+        return None
+    if states[0].incarnation != incarnation:
+        raise CorruptLog(path, 0, f"this is the checkpoint of another log, {states[0].incarnation!r}")
+    return states[0]
+
+
+def newest(node: LogState | None, own: LogState | None) -> LogState | None:
+    """The newer of a log's states in the node's checkpoint and in its own."""
+    if node is None or own is None:
+        return node or own
+    return node if _age(node) > _age(own) else own
+
+
+def _age(state: LogState) -> tuple[int, ...]:
+    """A sort key that rises from each state of a log to the next.
+
+    Two states may have the same end but different segments: an idle log begins a new segment, and segments
+    without live messages are removed. The older state would name files that are gone.
+    """
+    return (state.epoch, state.recovery_offset, state.recovery_segment, state.start, -len(state.segments))
+
+
+def write_checkpoint(disk: Disk, path: str, parts: list[bytes], *, clean: bool, now_us: int) -> None:
+    """Put a checkpoint in place durably."""
+    replace_file(disk, path, pack_file(parts, clean=clean, now_us=now_us))

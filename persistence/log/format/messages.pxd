@@ -1,0 +1,71 @@
+cimport cython
+
+from amqp_router.protocol._buf cimport Buf
+from amqp_router.protocol.message cimport Message
+from persistence.log.format.record cimport Batch
+
+cdef unsigned long _NO_EXPIRY
+cdef unsigned long long _FRAME_PAYLOAD_MAX
+cdef unsigned long long _JOINED_BYTES_MAX
+
+
+cdef unsigned int be32(const unsigned char* d, Py_ssize_t p) noexcept
+cdef unsigned int le32(const unsigned char* d, Py_ssize_t p) noexcept
+
+
+cdef class MessagesBuilder:
+    cdef Buf _records
+    cdef Buf _routes
+    cdef Buf _properties
+    cdef Buf _bodies
+    cdef public unsigned long count
+    cdef public unsigned long long size
+    cdef public unsigned long long base
+    cdef public long long base_ts
+    cdef public long long max_ts
+    cdef public bytes last_route
+    cdef public list body_pieces
+    cdef public Message message
+
+    cpdef int begin(self, unsigned long long base, long long now_us) except -1
+    @cython.locals(content=bytes, d="const unsigned char*", header_size=Py_ssize_t, properties_start=Py_ssize_t,
+                   properties_end=Py_ssize_t, route=bytes, bodies=Buf, position=Py_ssize_t, end=Py_ssize_t,
+                   size=Py_ssize_t, expire_ms=cython.ulong, priority=cython.uint)
+    cpdef int add(self, Message message, unsigned long long offset, long long now_us) except -1
+    @cython.locals(records=Buf)
+    cdef int _record(self, Message message, unsigned long long offset, long long now_us, unsigned long long body_end,
+                     unsigned long expire_ms, unsigned int priority) except -1
+    cpdef Batch close(self, unsigned long long last, unsigned long epoch)
+
+
+cdef class BatchView:
+    cdef Buf _out
+    cdef bytes _records
+    cdef bytes _routes
+    cdef bytes _properties
+    cdef bytes _bodies
+    cdef Py_ssize_t _records_at
+    cdef Py_ssize_t _routes_at
+    cdef Py_ssize_t _properties_at
+    cdef Py_ssize_t _bodies_at
+    cdef Py_ssize_t _record_at
+    cdef unsigned long _index
+    cdef bytes _route
+    cdef Py_ssize_t _route_start
+    cdef Py_ssize_t _properties_start
+    cdef Py_ssize_t _body_start
+    cdef public unsigned int record_size
+    cdef public unsigned long long base
+    cdef public long long base_ts
+    cdef public unsigned long long last
+    cdef public unsigned long count
+
+    cdef int _start(self, unsigned long long base, unsigned long long last, unsigned long count, long long base_ts,
+                    unsigned int record_size) except -1
+    cdef int _rewind(self) except -1
+    @cython.locals(delta=cython.ulonglong, d="const unsigned char*", at=Py_ssize_t, found=cython.ulonglong,
+                   route_end=Py_ssize_t, properties_end=Py_ssize_t, body_end=Py_ssize_t, message=Message)
+    cpdef Message message_at(self, unsigned long long offset)
+    @cython.locals(out=Buf, message=Message, properties_size=Py_ssize_t, size=cython.ulonglong, at=Py_ssize_t,
+                   start=Py_ssize_t, end=Py_ssize_t, part=Py_ssize_t)
+    cdef Message _build(self, Py_ssize_t properties_end, Py_ssize_t body_end)

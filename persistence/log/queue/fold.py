@@ -1,0 +1,83 @@
+"""The fold of a log: computes the state after a batch from the state before it and the batch.
+
+It uses neither files nor time. A start takes the state of a checkpoint, or of an empty log, and folds in all
+batches above it. The log then continues from that state (FORMAT.md, "The fold").
+"""
+
+from __future__ import annotations
+
+from ..format.checkpoint import LogState
+from ..format.messages import message_offsets
+from ..format.record import (
+    ACK,
+    CHECKPOINT,
+    CONTROL,
+    EPOCH_START,
+    MESSAGE_SIZE,
+    MESSAGES,
+    PURGE,
+    RETURN,
+    SETTLES,
+    BatchHeader,
+    iterate_settles,
+    parse_control,
+)
+from ..format.settles import SettleState
+
+
+def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
+    """Apply the next batch to ``state``, whose ``recovery_offset`` moves to the batch's end.
+
+    For a MESSAGES batch, ``payload`` needs only the fixed records.
+
+    Raises:
+        ValueError: the payload does not fit its header.
+    """
+    if header.attributes:
+        raise ValueError(f"batch attributes {header.attributes:#x} are not known")
+    settles = state.settles
+    first = state.recovery_offset
+    end = state.recovery_offset = header.last + 1
+    state.last_us = max(state.last_us, header.base_ts + header.max_ts_delta)
+    if header.kind == MESSAGES:
+        if header.record_size < MESSAGE_SIZE:
+            raise ValueError("a message record is too short")
+        _fold_messages(settles, header, payload, first)
+        return
+    settles.note_gap(first, end)
+    if header.kind == SETTLES:
+        for run_first, count, kind, returned in iterate_settles(payload, header.record_size, header.records):
+            if not ACK <= kind <= RETURN:
+                raise ValueError(f"settle kind {kind} is not known")
+            run_end = min(run_first + count, end)
+            if kind != RETURN:
+                settles.settle_range(run_first, run_end)
+                continue
+            at = settles.next_unsettled(run_first, run_end)
+            while at < run_end:
+                settles.set_returned(at, returned)
+                at = settles.next_unsettled(at + 1, run_end)
+    elif header.kind == CONTROL:
+        control = parse_control(payload)
+        if control.type == EPOCH_START:
+            state.epoch = control.epoch
+            state.epochs.append((control.epoch, header.base))
+        elif control.type == PURGE:
+            settles.purge(control.up_to, control.kept)
+        elif control.type != CHECKPOINT:
+            raise ValueError(f"control type {control.type} is not known")
+    else:
+        raise ValueError(f"batch kind {header.kind} is not known in the log of a queue")
+
+
+def _fold_messages(settles: SettleState, header: BatchHeader, payload: bytes, first: int) -> None:
+    end = header.last + 1
+    settles.live += header.records
+    if header.records == end - first:
+        return
+    for offset in message_offsets(payload, header.record_size, header.base, header.records):
+        if offset > first:
+            settles.note_gap(first, offset)
+        first = offset + 1
+    if first < end:
+        settles.note_gap(first, end)

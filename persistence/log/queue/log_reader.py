@@ -1,0 +1,217 @@
+"""Reads a log by offset: from the batches that are still in memory, otherwise from its segments.
+
+The log passes in the settle state, which decides what is left to read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amqp_router.protocol.message import Message
+
+from ...errors import CorruptLog, LogFailed, is_passing
+from ..format.record import Batch
+from ..format.settles import SettleState
+from .partition import Cursor
+
+if TYPE_CHECKING:
+    from .queue_log import QueueLog
+
+_U32_MAX = 0xFFFFFFFF
+
+
+class Tail:
+    """The closed batches that are not known to be written, in order."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self) -> None:
+        self._batches: list[Batch] = []
+
+    def add(self, batch: Batch) -> None:
+        """Append a batch."""
+        self._batches.append(batch)
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch that holds ``offset``; None if that batch is written, or not closed yet."""
+        batches = self._batches
+        if not batches or offset < batches[0].base:
+            return None
+        low, high = 0, len(batches)
+        while low < high:
+            middle = (low + high) // 2
+            if batches[middle].last < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return batches[low] if low < len(batches) else None
+
+    def written(self, end: int) -> None:
+        """Everything below ``end`` is written: from now on it is read from its segment."""
+        batches = self._batches
+        done = 0
+        while done < len(batches) and batches[done].last < end:
+            batch = batches[done]
+            segment = batch.segment
+            assert segment is not None
+            segment.written = batch.position + batch.length
+            done += 1
+        del batches[:done]
+
+    def clear(self) -> None:
+        self._batches = []
+
+    def all(self) -> list[Batch]:
+        """All batches, in order."""
+        return list(self._batches)
+
+
+class LogReader:
+    """Reads one log: ``read`` goes forward with one cursor; single messages and whole batches use another."""
+
+    __slots__ = ("_cursor", "_log", "_random", "_tail")
+
+    def __init__(self, log: QueueLog, tail: Tail) -> None:
+        self._log: QueueLog | None = log
+        self._tail = tail
+        self._cursor = Cursor(log.partition)
+        self._random = Cursor(log.partition)
+
+    def forget(self) -> None:
+        """Drop all buffers: segments were cut or replaced, or nobody reads any more."""
+        self._cursor.forget()
+        self._random.forget()
+
+    def close(self) -> None:
+        """Break the reference cycle with the log, which is deleted."""
+        self.forget()
+        self._log = None
+
+    def read(
+        self,
+        state: SettleState,
+        redelivered_floor: int,
+        from_offset: int,
+        limit: int,
+        max_messages: int,
+        max_bytes: int,
+    ) -> tuple[list[Message], int]:
+        """``QueueLog.read`` below ``limit``, which is not above the log's end."""
+        messages: list[Message] = []
+        cursor = self._cursor
+        view = cursor.view
+        size = 0
+        offset = state.next_unsettled(from_offset, limit)
+        while offset < limit and len(messages) < max_messages:
+            if offset < view.base or offset > view.last:
+                self._seek(cursor, offset)
+            found = cursor.large
+            if found is not None:
+                cursor.large = None
+            else:
+                found = view.message_at(offset)
+            if found is None:
+                raise self._lost(offset)
+            message = found
+            self._recall(message, state, redelivered_floor)
+            messages.append(message)
+            size += message.header_size + message.body_size
+            offset = state.next_unsettled(offset + 1, limit)
+            if size >= max_bytes:
+                break
+        return messages, offset
+
+    def read_one(self, state: SettleState, redelivered_floor: int, offset: int) -> Message:
+        """The unsettled message at ``offset``."""
+        cursor = self._random
+        if offset < cursor.view.base or offset > cursor.view.last:
+            self._seek(cursor, offset)
+        message = cursor.large
+        if message is not None:
+            cursor.large = None
+        else:
+            message = cursor.view.message_at(offset)
+        if message is None:
+            raise self._lost(offset)
+        self._recall(message, state, redelivered_floor)
+        return message
+
+    def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int, closed_end: int) -> list[bytes]:
+        """``QueueLog.read_raw`` for the closed batches, which end at ``closed_end``."""
+        log = self._open_log()
+        found: list[bytes] = []
+        size = 0
+        offset = from_offset
+        while offset < closed_end:
+            batch = self._tail.find(offset)
+            if batch is not None:
+                data = b"".join([batch.pack_header(_U32_MAX, log.partition.salt), *batch.pieces])
+                last = batch.last
+            else:
+                try:
+                    segment, position, header = self._random.header_for(offset)
+                    data = self._random.raw(segment, position, header)
+                except (OSError, CorruptLog) as error:
+                    raise _unreadable(log, error) from error
+                last = header.last
+            if last >= limit_offset or (found and size + len(data) > max_bytes):
+                break
+            found.append(data)
+            size += len(data)
+            offset = last + 1
+        return found
+
+    def _recall(self, message: Message, state: SettleState, redelivered_floor: int) -> None:
+        """Restore the delivery history of a message that was read."""
+        offset = message.offset
+        if offset < redelivered_floor:
+            message.flags |= 2
+        if state.has_returns(offset):
+            returns = state.returned(offset)
+            if returns:
+                message.flags |= 2
+                message.delivery_count += returns
+
+    def _seek(self, cursor: Cursor, offset: int) -> None:
+        log = self._open_log()
+        try:
+            log.close_batch(offset)
+            batch = self._tail.find(offset)
+            if batch is None:
+                cursor.seek(offset)
+                if cursor.large is not None:
+                    cursor.large.content.on_error = log.fail  # type: ignore[union-attr]  # StoredFrames
+            elif batch.message is not None:
+                cursor.view.close()
+                cursor.large = _as_read(batch.message)
+            else:
+                cursor.large = None
+                cursor.view.open_pieces(batch)
+        except (OSError, CorruptLog) as error:
+            raise _unreadable(log, error) from error
+
+    def _open_log(self) -> QueueLog:
+        if self._log is None:
+            raise LogFailed("the log is deleted")
+        return self._log
+
+    def _lost(self, offset: int) -> Exception:
+        error = LogFailed(f"offset {offset} is unsettled but its batch does not name it")
+        self._open_log().fail(error)
+        return error
+
+
+def _as_read(message: Message) -> Message:
+    """A copy of a large message that is still in memory, in the form of one that was read."""
+    other = message.copy()
+    other.offset = message.offset
+    other.flags = (message.flags & 3) | 5
+    other.channel = message.channel
+    return other
+
+
+def _unreadable(log: QueueLog, error: OSError | CorruptLog) -> LogFailed:
+    """The error for the caller. The log is fenced unless another attempt may succeed."""
+    if not is_passing(error):
+        log.fail(error)
+    return LogFailed(str(error), getattr(error, "errno", 0) or 0)

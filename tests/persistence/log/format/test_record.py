@@ -1,0 +1,185 @@
+"""Batches out of raw frames, and raw frames out of batches."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_router.protocol.message import Message, build_message
+from persistence.log.format.messages import NO_EXPIRY, BatchView, MessagesBuilder, live_batch, message_offsets
+from persistence.log.format.record import (
+    HEADER_SIZE,
+    MESSAGES,
+    Batch,
+    control_batch,
+    epoch_start,
+    iterate_settles,
+    parse_control,
+    parse_header,
+    purge,
+    settles_batch,
+)
+from persistence.log.format.settles import SettleState
+
+SALT = 0x12345678
+ROUTES = st.sampled_from((b"\x00\x01q", b"\x01e\x02kk", b"\x00\x00"))
+PARTS = st.tuples(
+    ROUTES,
+    st.binary(max_size=40).map(lambda tail: b"\x00\x00" + tail),
+    st.binary(max_size=300),
+    st.integers(0, 3),
+    st.integers(0, 65535),
+)
+
+
+def packed(batch: Batch, unsynced_back: int = 0) -> bytes:
+    data = b"".join([batch.pack_header(unsynced_back, SALT), *batch.pieces])
+    assert len(data) == batch.length
+    return data
+
+
+def build(
+    parts: list[tuple[bytes, bytes, bytes, int, int]], frame_max: int = 100
+) -> tuple[list[Message], Batch]:
+    builder = MessagesBuilder()
+    builder.begin(10, 1000)
+    messages = []
+    offset = 10
+    for route, properties, body, gap, returns in parts:
+        made = build_message(route, properties, body, frame_max)
+        made.flags = 1
+        made.delivery_count = returns
+        made.offset = offset = offset + gap
+        builder.add(made, offset, 1000 + offset)
+        messages.append(made)
+        offset += 1
+    return messages, builder.close(offset + 2, 7)
+
+
+def same(view: BatchView, messages: list[Message]) -> None:
+    for made in messages:
+        found = view.message_at(made.offset)
+        assert found is not None
+        assert found.offset == made.offset
+        assert found.route == made.route
+        assert found.properties() == made.properties()
+        assert found.body() == made.body()
+        assert found.body_size == made.body_size
+        assert found.delivery_count == made.delivery_count
+        assert found.flags == 5
+        assert view.timestamp_us() == 1000 + made.offset
+        assert found.size() == build_message(made.route, made.properties(), made.body()).size()
+
+
+@given(st.lists(PARTS, min_size=1, max_size=20))
+def test_messages_come_back(parts: list[tuple[bytes, bytes, bytes, int, int]]) -> None:
+    messages, batch = build(parts)
+    header = parse_header(packed(batch, 5), 0, SALT)
+    assert header is not None
+    assert (header.base, header.last, header.records, header.epoch) == (10, batch.last, len(parts), 7)
+    assert header.unsynced_back == 5
+    view = BatchView()
+    view.open_pieces(batch)
+    same(view, messages)
+    view.open_data(b"xyz" + packed(batch), 3, header)
+    same(view, messages)
+    same(view, messages)  # again: it goes back to the start
+    data = packed(batch)
+    assert message_offsets(data[HEADER_SIZE:], 32, 10, len(parts)) == [made.offset for made in messages]
+
+
+@given(st.lists(PARTS, min_size=1, max_size=12), st.randoms())
+def test_live_batch_keeps_what_is_unsettled(
+    parts: list[tuple[bytes, bytes, bytes, int, int]], random: object
+) -> None:
+    messages, batch = build(parts)
+    state = SettleState()
+    kept = []
+    for made in messages:
+        if random.random() < 0.5:  # type: ignore[attr-defined]
+            state.settle(made.offset)
+        else:
+            kept.append(made)
+    data = packed(batch)
+    header = parse_header(data, 0, SALT)
+    assert header is not None
+    rest = live_batch(header, data[HEADER_SIZE:], state, 4)
+    data = packed(rest)
+    header = parse_header(data, 0, SALT)
+    assert header is not None
+    assert (header.base, header.last, header.records) == (4, batch.last, len(kept))
+    view = BatchView()
+    if kept:
+        view.open_data(data, 0, header)
+        same(view, kept)
+
+
+def test_equal_routes_are_stored_once() -> None:
+    _, batch = build([(b"\x00\x01q", b"\x00\x00", b"a", 0, 0)] * 3)
+    assert batch.pieces[1] == b"\x00\x01q"
+
+
+def test_header_with_any_flipped_byte_is_bad() -> None:
+    _, batch = build([(b"\x00\x01q", b"\x00\x00", b"a", 0, 0)])
+    data = packed(batch)
+    for at in range(HEADER_SIZE):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        assert parse_header(bytes(broken), 0, SALT) is None
+    assert parse_header(data[: HEADER_SIZE - 1], 0, SALT) is None
+
+
+def test_large_body_is_referenced_and_comes_back() -> None:
+    body = bytes(range(256)) * 5000
+    made = build_message(b"\x00\x01q", b"\x00\x00", body)
+    assert isinstance(made.content, tuple)
+    builder = MessagesBuilder()
+    builder.begin(0, 0)
+    builder.add_large(made, 0, 0)
+    batch = builder.close(0, 1)
+    data = packed(batch)
+    header = parse_header(data, 0, SALT)
+    assert header is not None
+    view = BatchView()
+    view.open_data(data, 0, header)
+    found = view.message_at(0)
+    assert found is not None
+    assert isinstance(found.content, tuple)
+    assert found.body() == body
+
+
+def expiry_and_priority(properties: bytes) -> tuple[int, int]:
+    builder = MessagesBuilder()
+    builder.begin(0, 0)
+    made = build_message(b"\x00\x00", properties, b"")
+    builder.add(made, 0, 0)
+    records = bytes(builder.close(0, 1).pieces[0])
+    return int.from_bytes(records[20:24], "little"), records[24]
+
+
+def test_expiration_and_priority_stand_in_the_record() -> None:
+    assert expiry_and_priority(b"\x00\x00") == (NO_EXPIRY, 0)
+    assert expiry_and_priority(b"\x09\x00\x07\x0460000"[:4] + b"\x0560000") != (0, 0)
+    # content type, headers (empty table), priority 9, correlation id, expiration "60000"
+    properties = b"\xad\x00" + b"\x01t" + b"\x00\x00\x00\x00" + b"\x09" + b"\x01c" + b"\x0560000"
+    assert expiry_and_priority(properties) == (60000, 9)
+    assert expiry_and_priority(b"\x01\x00\x03abc") == (NO_EXPIRY, 0)
+    assert expiry_and_priority(b"\x01\x00\x0c999999999999") == (NO_EXPIRY - 1, 0)
+
+
+@given(st.binary(max_size=30))
+def test_any_properties_are_survived(tail: bytes) -> None:
+    expiry_and_priority(b"\xff\xf8" + tail)
+
+
+def test_settles_and_control_come_back() -> None:
+    runs = [(5, 3, 1, 0), (9, 1, 6, 2)]
+    batch = settles_batch(runs, 20, 21, 1000, 3)
+    data = packed(batch)
+    assert list(iterate_settles(data[HEADER_SIZE:], 24, 2)) == runs
+    header = parse_header(packed(control_batch(epoch_start(4, 3, bytes(16)), 1, 1, 0, 4)), 0, SALT)
+    assert header is not None
+    assert header.kind != MESSAGES
+    assert parse_control(epoch_start(4, 3, bytes(16))).epoch == 4
+    control = parse_control(purge(100, [(3, 2), (9, 1)]))
+    assert (control.up_to, control.kept) == (100, [(3, 2), (9, 1)])

@@ -1,0 +1,81 @@
+"""The settle state against a set of offsets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from persistence.log.format.record import RETURN, SETTLE_SIZE, iterate_settles
+from persistence.log.format.settles import CHUNK_OFFSETS, SettleState
+
+END = 3 * CHUNK_OFFSETS
+#: Around borders of bytes and chunks.
+OFFSETS = st.one_of(
+    st.integers(0, 40),
+    st.integers(CHUNK_OFFSETS - 20, CHUNK_OFFSETS + 20),
+    st.integers(2 * CHUNK_OFFSETS - 10, 2 * CHUNK_OFFSETS + 10),
+    st.integers(END - 10, END - 1),
+)
+RUNS = st.tuples(OFFSETS, OFFSETS).map(sorted)
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(OFFSETS, RUNS), max_size=30), st.lists(OFFSETS, max_size=5))
+def test_settling_in_any_order(moves: list[int | list[int]], returned: list[int]) -> None:
+    state = SettleState()
+    state.live = END
+    done: set[int] = set()
+    for move in moves:
+        if isinstance(move, int):
+            assert state.settle(move) == (move not in done)
+            done.add(move)
+        else:
+            first, end = move
+            fresh = set(range(first, end)) - done
+            assert state.settle_range(first, end) == len(fresh)
+            done |= fresh
+        state.advance(END)
+    counts = {}
+    for offset in returned:
+        times = 300 if offset % 5 else 1
+        state.set_returned(offset, times)
+        if offset not in done:
+            counts[offset] = times
+    assert state.live == END - len(done)
+    assert state.unsettled_in(0, END) == END - len(done)
+    for offset in [*range(50), *range(CHUNK_OFFSETS - 25, CHUNK_OFFSETS + 25), END - 1]:
+        assert state.is_settled(offset) == (offset in done)
+        following = state.next_unsettled(offset, END)
+        assert following == END or following not in done
+        assert all(o in done for o in range(offset, min(following, offset + 200)))
+    count, packed = state.pack_returns()
+    assert len(packed) == count * SETTLE_SIZE
+    runs = list(iterate_settles(packed, SETTLE_SIZE, count))
+    assert {kind for _, _, kind, _ in runs} <= {RETURN}
+    assert {o: found for first, many, _, found in runs for o in range(first, first + many)} == counts
+    for (first, many, _, found), (following, _, _, other) in pairwise(runs):
+        assert first + many < following or (first + many == following and found != other)
+    assert all(offset in done for offset in range(state.settled_below))
+
+
+def test_consumed_in_order_keeps_one_chunk() -> None:
+    state = SettleState()
+    for offset in range(2 * CHUNK_OFFSETS):
+        state.note_message()
+        state.settle(offset)
+        if offset % 1000 == 0:
+            state.advance(offset + 1)
+    assert len(state.chunks) <= 1
+    assert state.live == 0
+
+
+def test_cut_forgets_what_is_above() -> None:
+    state = SettleState()
+    state.note_gap(0, CHUNK_OFFSETS + 100)
+    state.advance(CHUNK_OFFSETS + 100)
+    state.cut(CHUNK_OFFSETS + 10)
+    assert state.settled_below == CHUNK_OFFSETS + 10
+    assert not state.is_settled(CHUNK_OFFSETS + 10)
+    assert state.is_settled(CHUNK_OFFSETS + 9)
