@@ -73,7 +73,7 @@ class Removals:
             self._table.unstored.note_exchange(source.name, rev)
         self._bindings.remove(binding)
         source.unbind(binding)
-        self._table.generation += 1
+        self._table.changed()
         return rev
 
     def remove_end(self, end: End, rows: Sequence[Change] = ()) -> int:
@@ -166,7 +166,7 @@ class Removals:
                 self._bindings.account.kept -= each.memory_bytes()
                 each.deleted = True
             if away or here or isinstance(each, Exchange):  # a reply queue without bindings changes no route
-                self._table.generation += 1
+                self._table.changed()
         return rev
 
     def _note_unstored(self, end: End, here: Entries, rev: int) -> None:

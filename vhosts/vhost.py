@@ -86,6 +86,7 @@ class VirtualHost:
         self.counters = Counters()
         self.table = RoutingTable()
         self.table.vhost = name
+        self.table.stale.in_slices = in_slices
         self.exchanges = self.table.exchanges
         self._definitions = definitions
         self._removals = Removals(self.table, self.bindings, in_slices=in_slices, submit=self._submit)
@@ -108,7 +109,7 @@ class VirtualHost:
 
     def forget_routes(self) -> None:
         """Invalidate all cached routes, because permissions have changed."""
-        self.table.generation += 1
+        self.table.changed()
 
     # -- the definition store --------------------------------------------------------------------------
 
@@ -273,7 +274,7 @@ class VirtualHost:
             row = ExchangeRow(self.name, name, type_name, auto_delete, internal, _encoded(arguments or {}))
             exchange.definition_rev = self._submit([Put(row)])
         self._enter_exchange(exchange)
-        self.table.generation += 1
+        self.table.changed()
         return exchange.definition_rev
 
     def _enter_exchange(self, exchange: Exchange) -> None:
@@ -411,8 +412,7 @@ class VirtualHost:
         rev = self._removals.remove_end(queue, rows)
         del self.queues[queue.name]
         self._account.kept -= _queue_bytes(queue)
-        route = self.table.default_routes.pop(_octets(queue.name))
-        route.generation = 0  # invalidates it in the caches of channels
+        self.table.default_routes.pop(_octets(queue.name)).let_go()  # a channel may remember it
         if queue.exclusive_owner is not None:
             owned = self._owned[queue.exclusive_owner]
             del owned[queue]
@@ -533,7 +533,7 @@ class VirtualHost:
             source.unbind(binding)
             raise
         self.bindings.add(binding)
-        self.table.generation += 1
+        self.table.changed()
         return rev
 
     def _find_binding(

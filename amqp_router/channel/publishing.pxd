@@ -42,6 +42,7 @@ cdef class Inflow:
 cdef class Spread:
     cdef public Publishing publishing
     cdef public Route route
+    cdef public list queues
     cdef public Message message
     cdef public unsigned int flags
     cdef public Py_ssize_t position
@@ -68,6 +69,7 @@ cdef class Publishing:
     cdef public Walk walk
     cdef public Run run
     cdef public Route run_route
+    cdef public list run_queues
     cdef public list open_runs
     cdef public unsigned long long publish_total
     cdef public unsigned long long return_total

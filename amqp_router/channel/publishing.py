@@ -88,11 +88,13 @@ class Spread:
     delete queues.
     """
 
-    __slots__ = ("flags", "message", "position", "publishing", "route", "run", "taken")
+    __slots__ = ("flags", "message", "position", "publishing", "queues", "route", "run", "taken")
 
     def __init__(self) -> None:
         self.publishing: Publishing
         self.route: Route
+        #: Those of the route, which may let go of them.
+        self.queues: list[QueueHandle]
         self.message: Message
         #: Those of the publish in the routing log.
         self.flags = 0
@@ -105,7 +107,7 @@ class Spread:
 
     def go_on(self) -> bool:
         """A step of ``listener.in_slices``: the next slice; True at the end."""
-        queues = self.route.queues
+        queues = self.queues
         end = min(self.position + _SPREAD_SLICE, len(queues))
         run = self.run
         account = self.publishing.account
@@ -153,6 +155,7 @@ class Publishing:
         "publish_total",
         "return_total",
         "run",
+        "run_queues",
         "run_route",
         "table",
         "user",
@@ -182,6 +185,8 @@ class Publishing:
         self.walk: Walk | None = None
         self.run: Run | None = None
         self.run_route: Any = None
+        #: The durable queues of that route, which may let go of them.
+        self.run_queues: list[QueueHandle] = []
         #: The connection's list of channels with an open run; closed when its chunk is done.
         self.open_runs: list[Publishing] = []
         self.publish_total = 0
@@ -206,13 +211,13 @@ class Publishing:
         if scan.flags & _SPECIAL and self._inspect(args, content, scan):
             route = self.cache.resolve(args, _properties(content, scan.header_size), self.walk)
             units = self.cache.units
-            self.walk = self.cache.unfinished
+            self.walk = self.cache.take_unfinished()
         elif route is None or args != self.last_args or route.generation != self.table.generation:
             route = self.cache.find(args)
             if route is None:
                 route = self.cache.resolve(args, _properties(content, scan.header_size), self.walk)
                 units = self.cache.units
-                self.walk = self.cache.unfinished
+                self.walk = self.cache.take_unfinished()
                 self.last_route = None
             else:
                 self.last_args = args
@@ -316,6 +321,7 @@ class Publishing:
         spread = Spread()
         spread.publishing = self
         spread.route = route
+        spread.queues = route.queues
         spread.message = message
         spread.flags = flags
         spread.position = position
@@ -334,7 +340,7 @@ class Publishing:
             self.inflow.add(message.body_size)
             spread.run = run
             for index in range(position):
-                queue = route.queues[index]
+                queue = spread.queues[index]
                 if queue.durable:
                     queue.await_durable(run)
         self.listener.in_slices(spread.go_on)
@@ -348,7 +354,7 @@ class Publishing:
             flags |= _NOTED_PERSISTENT
         if not spread.taken:
             flags |= _NOTED_REFUSED
-        self._note(spread.route, message.body_size, len(spread.route.queues), flags)
+        self._note(spread.route, message.body_size, len(spread.queues), flags)
         run = spread.run
         if run is not None:
             run.settled(not spread.taken)
@@ -381,6 +387,7 @@ class Publishing:
             run.last = self.next_sequence
             self.run = run
             self.run_route = route
+            self.run_queues = route.durable_queues
             self.open_runs.append(self)
         else:
             run.last = self.next_sequence
@@ -397,7 +404,8 @@ class Publishing:
         self.run = None
         route = self.run_route
         self.run_route = None
-        queues = route.durable_queues
+        queues = self.run_queues
+        self.run_queues = []
         run.remaining = 1
         if route.waits_for > 0 and run.first > 0 and not self.table.unstored.hold(run, route.waits_for):
             route.waits_for = 0

@@ -72,9 +72,7 @@ class RouteNames:
         Cached entries are valid while the routing table's ``generation`` stays the same.
         """
         if generation != self._generation:
-            self._forget()
-            self._texts.clear()
-            self._generation = generation
+            self.forget(generation)
         named = queues[:NAMED_MAX]
         what = (exchange, len(queues), durable, *named, *bindings)
         names = self._descriptions.get(what)
@@ -85,6 +83,13 @@ class RouteNames:
             self._named_total += len(what)
             self._descriptions[what] = names
         return self._log.entry(exchange, route[route[0] + 2 :], names)
+
+    def forget(self, generation: int) -> None:
+        """The routing table has changed, and is now of this ``generation``."""
+        self._forget()
+        if self._texts:
+            self._texts = {}
+        self._generation = generation
 
     def _forget(self) -> None:
         self._descriptions.clear()

@@ -25,6 +25,10 @@ cdef class RoutingTable:
     cdef public object names
     cdef public RecentUnroutable unroutable
     cdef public object unstored
+    cdef public list filled
+    cdef public object stale
+    @cython.locals(filled=list, cache=RouteCache)
+    cpdef changed(self)
     cpdef RouteEntry default_entry(self, Route route)
 
 
@@ -43,11 +47,13 @@ cdef class Route:
     cdef public bint cacheable
     cdef public unsigned long long generation
     cdef public unsigned long long waits_for
+    cpdef let_go(self)
 
 
 cdef class RouteCache:
     cdef RoutingTable _table
     cdef object _permits
+    cdef bint _is_listed
     cdef dict _by_args
     cdef dict _by_headers
     cdef bint _default_permitted
@@ -61,14 +67,17 @@ cdef class RouteCache:
     cpdef Route find(self, bytes args)
     @cython.locals(table=RoutingTable, start=Py_ssize_t, end=Py_ssize_t, by_headers=bytes, known=Route, walk=Walk, is_done=bint)
     cpdef Route resolve(self, bytes args, bytes properties, Walk unfinished=*)
+    @cython.locals(walk=Walk)
+    cpdef Walk take_unfinished(self)
     @cython.locals(table=RoutingTable, walk=Walk, has_cc=bint, has_bcc=bint, flags=int)
     cdef Walk _begun(self, bytes args, bytes properties, bytes headers)
     @cython.locals(table=RoutingTable, route=Route, args=bytes, flags=int)
     cdef Route _finished(self, Walk walk, bytes by_headers)
+    cdef object _make_room(self, dict routes, Walk walk)
     @cython.locals(width=Py_ssize_t, size=Py_ssize_t)
-    cdef object _remember(self, dict routes, bytes by, Route route, Walk walk)
+    cdef object _count(self, bytes by, Walk walk)
     cdef object _drop_all(self)
-    cdef object _forget(self, unsigned long long generation)
+    cpdef forget(self, unsigned long long generation)
 
 
 cpdef Route default_route(QueueHandle queue, ExchangeCounters counters)

@@ -6,8 +6,9 @@ it. If headers decide it, the octets of the headers table are part of the key. T
 cached: one look-up by queue name is enough, and short-lived reply queues would push everything else out.
 
 A cached ``Route`` is valid while its ``generation`` equals that of the virtual host's ``RoutingTable``. Every
-change of exchanges, bindings or permissions raises the table's. A queue without bindings can come and go
-without raising it: its only route is marked as gone (generation 0) when the queue is deleted.
+change of exchanges, bindings or permissions raises the table's, and routes that are invalid let go of their
+queues (``stale_routes``). A queue without bindings can come and go without raising it: its only route is
+emptied when the queue is deleted.
 
 Compiled: see ``router.pxd``.
 """
@@ -24,6 +25,7 @@ from vhosts.counters import ExchangeCounters, RecentUnroutable
 from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
 from vhosts.exchanges.sender_selected import further_keys
+from vhosts.exchanges.stale_routes import StaleRoutes
 from vhosts.exchanges.walk import Walk
 from vhosts.queues.handle import QueueHandle
 from vhosts.unstored import Unstored
@@ -54,7 +56,17 @@ class RoutingTable:
     it.
     """
 
-    __slots__ = ("default_routes", "exchanges", "generation", "names", "unroutable", "unstored", "vhost")
+    __slots__ = (
+        "default_routes",
+        "exchanges",
+        "filled",
+        "generation",
+        "names",
+        "stale",
+        "unroutable",
+        "unstored",
+        "vhost",
+    )
 
     def __init__(self) -> None:
         #: Name of the virtual host.
@@ -69,6 +81,19 @@ class RoutingTable:
         self.unroutable = RecentUnroutable()
         #: Removals that a crash would undo.
         self.unstored = Unstored()
+        #: The caches that hold routes of this generation.
+        self.filled: list[RouteCache] = []
+        self.stale = StaleRoutes()
+
+    def changed(self) -> None:
+        """Exchanges, bindings or permissions have changed: no cached route is valid any more."""
+        self.generation += 1
+        filled = self.filled
+        self.filled = []
+        for cache in filled:
+            cache.forget(self.generation)
+        if self.names is not None:
+            self.names.forget(self.generation)
 
     def default_entry(self, route: Route) -> RouteEntry | None:
         """Set the routing-log entry of the route to a queue by its name, if there is a routing log."""
@@ -127,6 +152,14 @@ class Route:
         #: The revision of the definitions that stores the removals it depends on; 0 if there are none.
         self.waits_for = 0
 
+    def let_go(self) -> None:
+        """The route is not valid any more. Whoever still works with its lists holds them himself."""
+        self.generation = 0
+        self.queues = []
+        self.single = None
+        self.durable_queues = []
+        self.inner = []
+
 
 class RouteCache:
     """The routes of one virtual host that one user may use.
@@ -142,6 +175,7 @@ class RouteCache:
         "_bytes",
         "_default_permitted",
         "_generation",
+        "_is_listed",
         "_permits",
         "_table",
         "_width",
@@ -161,12 +195,14 @@ class RouteCache:
         self._generation = 0
         #: The work of the last call of ``resolve``, in enqueues.
         self.units = 0
-        #: The unfinished walk, if the last call of ``resolve`` returned None. The caller must keep it,
-        #: because one cache serves many channels in turn.
+        #: The unfinished walk, if the last call of ``resolve`` returned None. The caller takes it
+        #: (``take_unfinished``), because one cache serves many channels in turn.
         self.unfinished: Walk | None = None
         #: Number of queues and bindings in the cached routes, and the bytes of memory they take.
         self._width = 0
         self._bytes = 0
+        #: Whether the table has it among the caches that hold routes.
+        self._is_listed = False
 
     def find(self, args: bytes) -> Route | None:
         """The cached route of a publish, or None: the caller must then ``resolve`` it.
@@ -176,7 +212,7 @@ class RouteCache:
         """
         table = self._table
         if self._generation != table.generation:
-            self._forget(table.generation)
+            self.forget(table.generation)
         octets = args
         size = len(args)
         if size < 5:
@@ -207,7 +243,7 @@ class RouteCache:
         """
         table = self._table
         if self._generation != table.generation:
-            self._forget(table.generation)
+            self.forget(table.generation)
         self.units = 0
         self.unfinished = None
         try:
@@ -231,6 +267,12 @@ class RouteCache:
             return self._finished(walk, by_headers)
         except FieldError as error:
             raise FrameError(f"cannot decode the headers: {error}", class_id=60, method_id=40) from error
+
+    def take_unfinished(self) -> Walk | None:
+        """``unfinished``, which only the caller keeps from now on."""
+        walk = self.unfinished
+        self.unfinished = None
+        return walk
 
     def _begun(self, args: bytes, properties: bytes, headers: bytes) -> Walk | None:
         """A new walk; None if ``find`` knows the route."""
@@ -294,31 +336,45 @@ class RouteCache:
             return route  # for this message only, because bindings changed during the walk
         if walk.decided_by == BY_KEY and not walk.has_cc and not walk.has_bcc:
             route.cacheable = True
-            self._remember(self._by_args, args, route, walk)
+            self._make_room(self._by_args, walk)
+            self._by_args[args] = route
+            self._count(args, walk)
         elif walk.decided_by <= BY_HEADERS and by_headers:
-            self._remember(self._by_headers, by_headers, route, walk)
+            self._make_room(self._by_headers, walk)
+            self._by_headers[by_headers] = route
+            self._count(by_headers, walk)
         return route
 
-    def _remember(self, routes: dict[bytes, Route], by: bytes, route: Route, walk: Walk) -> None:
-        """Cache ``route``. If the cache is full, all other routes are dropped first."""
-        width = len(walk.queues) + len(walk.matched)
-        if len(routes) >= _ROUTES_MAX or self._width + width > _WIDTH_MAX:
+    def _make_room(self, routes: dict[bytes, Route], walk: Walk) -> None:
+        """If the cache is too full for one more of ``routes``, drop all that is in it."""
+        if len(routes) >= _ROUTES_MAX or self._width + len(walk.queues) + len(walk.matched) > _WIDTH_MAX:
             self._drop_all()
+
+    def _count(self, by: bytes, walk: Walk) -> None:
+        """Count the route that ``walk`` has found, which is now cached under ``by``."""
+        if not self._is_listed:
+            self._is_listed = True
+            self._table.filled.append(self)
+        width = len(walk.queues) + len(walk.matched)
         size = _ROUTE_BYTES + 2 * len(by) + 8 * width
         self._width += width
         self._bytes += size
         self._account.kept += size
-        routes[by] = route
 
     def _drop_all(self) -> None:
-        self._by_args.clear()
-        self._by_headers.clear()
+        stale = self._table.stale
+        stale.drop(self._by_args)
+        stale.drop(self._by_headers)
+        self._by_args = {}
+        self._by_headers = {}
         self._width = 0
         self._account.kept -= self._bytes
         self._bytes = 0
 
-    def _forget(self, generation: int) -> None:
+    def forget(self, generation: int) -> None:
+        """The routing table has changed, and is now of this ``generation``."""
         self._drop_all()
+        self._is_listed = False
         self._default_permitted = False
         self._generation = generation
 
