@@ -418,6 +418,8 @@ class VirtualHost:
             del owned[queue]
             if not owned:
                 del self._owned[queue.exclusive_owner]
+            # A remembered route may keep the queue for a while, and must not keep its connection.
+            queue.exclusive_owner = None
         self.counters.queue_deleted += 1
         return queue.delete(rev), rev
 

@@ -276,6 +276,9 @@ class Channel:
         self.emit_confirms()
         self.publishing.confirming = False
         self.publishing.confirms = None
+        # The route's queues may be exclusive to this connection, which would keep both in memory.
+        self.publishing.last_route = None
+        self.publishing.walk = None
         self.confirms = None
         self.content.reset()
 

@@ -275,8 +275,11 @@ def no_collections() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_collections")
+@pytest.mark.parametrize("published_to", ["", "amq.topic"])
 @pytest.mark.parametrize("end", ["lost", "closed", "channel closed", "channel error", "connection error"])
-def test_connection_is_freed_without_a_garbage_collection(loop: asyncio.AbstractEventLoop, end: str) -> None:
+def test_connection_is_freed_without_a_garbage_collection(
+    loop: asyncio.AbstractEventLoop, end: str, published_to: str
+) -> None:
     node = SimNode()
     client = Client(node).open(1)
     client.declare("q", durable=True)
@@ -298,7 +301,7 @@ def test_connection_is_freed_without_a_garbage_collection(loop: asyncio.Abstract
             m.QueueDeclare("mine", exclusive=True),
             m.QueueBind("mine", "amq.topic", "#"),
         )
-        publish = b"".join(publish_frames(1, m.BasicPublish("", "q"), PERSISTENT, b"x"))
+        publish = b"".join(publish_frames(1, m.BasicPublish(published_to, "q"), PERSISTENT, b"x"))
         transport.data_received(b"".join(m.frame(1, method) for method in methods) + publish * 5)
         node.settle()
         if end == "closed":
@@ -316,6 +319,8 @@ def test_connection_is_freed_without_a_garbage_collection(loop: asyncio.Abstract
     live()
     assert node.queue("q").unacked_count == 0
     assert not node.faults
+    # The user's routes that are no longer good are forgotten when another one is needed.
+    client.publish(b"x", "unroutable")
     # The loop keeps a call that is to come, or was cancelled, for a while.
     loop.call_soon(loop.stop)
     loop.run_forever()
