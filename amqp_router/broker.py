@@ -54,6 +54,7 @@ from persistence.options import LogOptions
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.route_names import RouteNames
 from vhosts.exchanges.router import RouteCache
+from vhosts.ports import Host
 from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
 
@@ -303,7 +304,7 @@ class Broker:
     def _make_queue(
         self,
         *,
-        vhost: VirtualHost,
+        vhost: Host,
         name: str,
         durable: bool,
         exclusive_owner: Any,

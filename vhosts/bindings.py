@@ -1,87 +1,17 @@
-"""Bindings, and the index of them by source and by destination.
+"""The index of bindings by source and by destination.
 
-Source, destination, routing key and arguments together identify a binding; the order of the arguments does
-not matter. ``Bindings`` has an index for both ends, so that the removal of an exchange or queue finds all
-bindings that go with it.
+``Bindings`` has an index for both ends, so that the removal of an exchange or queue finds all bindings that
+go with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from itertools import islice
-from typing import TypeAlias
 
-from amqp_router.protocol.kept_table import (
-    DECODED_BYTES,
-    OCTETS_MAX,
-    Arguments,
-    encoded_by_name,
-    footprint,
-    read_arguments,
-)
-from persistence.definitions.records import NO_ARGUMENTS, BindingRow
 from persistence.memory import MemoryBudget
-from vhosts.exchanges.exchange import BY_HEADERS, Exchange
-from vhosts.queues.handle import QueueHandle
+from vhosts.exchanges.exchange import Binding, End, Exchange
 from vhosts.spread_map import Entries, SpreadMap, roomy
-
-BindingKey = tuple[str, str, str, str, bytes]
-#: The destination of a binding. A source is always an exchange.
-End: TypeAlias = QueueHandle | Exchange
-
-
-#: Memory of a binding apart from its key and arguments; measured.
-BINDING_BYTES = 900
-
-
-class Binding:
-    """A rule of the exchange ``source``: messages that match the binding go to ``destination``.
-
-    The type of the exchange decides what must match: ``routing_key``, ``arguments`` or nothing.
-    """
-
-    __slots__ = ("arguments", "destination", "encoded", "routing_key", "source")
-
-    def __init__(self, source: Exchange, destination: End, routing_key: str, arguments: Arguments) -> None:
-        self.source = source
-        self.destination = destination
-        self.routing_key = routing_key
-        #: The arguments as an encoded table, sorted by name.
-        self.encoded = encoded_by_name(arguments) if arguments else NO_ARGUMENTS
-        self.arguments = arguments if len(self.encoded) <= OCTETS_MAX else read_arguments(self.encoded, 0)[0]
-
-    @property
-    def destination_type(self) -> str:
-        """``exchange`` or ``queue``."""
-        return type_of(self.destination)
-
-    @property
-    def key(self) -> BindingKey:
-        """Its identity among the bindings of a virtual host."""
-        return (
-            self.source.name,
-            self.destination.name,
-            self.destination_type,
-            self.routing_key,
-            self.encoded,
-        )
-
-    def memory_bytes(self) -> int:
-        """Bytes of memory of the binding and of the exchange's entry for it. A headers exchange keeps the
-        arguments decoded.
-        """
-        size = BINDING_BYTES + 2 * len(self.routing_key)
-        if self.source.decided_by == BY_HEADERS:
-            return size + DECODED_BYTES * len(self.encoded)
-        return size + footprint(self.arguments)
-
-    def is_durable(self) -> bool:
-        """Whether both ends are durable."""
-        return self.source.durable and self.destination.durable
-
-    def row(self, vhost: str) -> BindingRow:
-        """The binding as a row of the definition store."""
-        return BindingRow(vhost, *self.key)
 
 
 class Pair:
@@ -208,11 +138,6 @@ class Bindings:
         source, destination = binding.source, binding.destination
         has_others = len(self._by_source[source][destination].by_key) > 1
         return not has_others and not self.has_source(source, without=(destination,))
-
-
-def type_of(end: End) -> str:
-    """``exchange`` or ``queue``."""
-    return "exchange" if isinstance(end, Exchange) else "queue"
 
 
 def _live(pairs: Entries) -> list[Binding]:

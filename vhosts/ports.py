@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from amqp_router.protocol.kept_table import Arguments
 from persistence.definitions.records import Change
 from vhosts.queues.handle import QueueHandle
-
-if TYPE_CHECKING:
-    from vhosts.vhost import VirtualHost
 
 #: Calls a step once in each later turn of the event loop until it returns True.
 InSlices: TypeAlias = Callable[[Callable[[], bool]], None]
@@ -36,13 +33,19 @@ class DefinitionsPort(Protocol):
         """Store ``changes`` in one transaction; returns their revision."""
 
 
+class Host(Protocol):
+    """The virtual host of a queue, as the queue knows it."""
+
+    name: str
+
+
 class QueueFactory(Protocol):
     """Makes the queues of a virtual host, with their logs."""
 
     def __call__(
         self,
         *,
-        vhost: VirtualHost,
+        vhost: Host,
         name: str,
         durable: bool,
         exclusive_owner: Any,

@@ -13,11 +13,12 @@ may delete further exchanges. This happens in the same change, or later if the b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from amqp_router.protocol.errors import InternalError
 from persistence.definitions.records import Change, Delete, DeleteBindings, ExchangeRow
-from vhosts.bindings import Binding, Bindings, End, Pair, type_of
-from vhosts.exchanges.exchange import Exchange
+from vhosts.bindings import Bindings, Pair
+from vhosts.exchanges.exchange import Binding, End, Exchange, type_of
 from vhosts.exchanges.router import RoutingTable
 from vhosts.ports import InSlices
 from vhosts.spread_map import Entries
@@ -57,6 +58,8 @@ class Removals:
         #: The pairs of deleted ends by their other ends, and auto-delete exchanges that may have to be
         #: deleted. The last one is next.
         self._agenda: list[Entries | Exchange] = []
+        #: The same for the removals that ``follow_removal`` has made.
+        self._followed: list[Entries] = []
         self._is_going_on = False
 
     def remove_binding(self, binding: Binding) -> int:
@@ -69,12 +72,27 @@ class Removals:
         if source.auto_delete and self._bindings.is_last(binding):
             return self.remove_end(source)
         rev = self._submit([Delete.of(binding.row(self._table.vhost))]) if binding.is_durable() else 0
-        if rev:
-            self._table.unstored.note_exchange(source.name, rev)
-        self._bindings.remove(binding)
-        source.unbind(binding)
-        self._table.changed()
+        self.forget_binding(binding, rev)
         return rev
+
+    def forget_binding(self, binding: Binding, rev: int) -> None:
+        """Remove ``binding`` from memory; ``rev`` stores that."""
+        if rev:
+            self._table.unstored.note_exchange(binding.source.name, rev)
+        self._bindings.remove(binding)
+        binding.source.unbind(binding)
+        self._table.changed()
+
+    def follow_removal(self, end: End, rev: int) -> None:
+        """Remove the exchange ``end``, or the bindings of the queue ``end``, from memory;
+        ``rev`` stores that.
+
+        Durable auto-delete exchanges that lose their last binding stay: another change removes them.
+        """
+        self.spent = 0
+        self._followed += self._forget(end, rev)
+        self._go_on()
+        self._go_on_in_slices()
 
     def remove_end(self, end: End, rows: Sequence[Change] = ()) -> int:
         """Remove the exchange ``end``, or the bindings of the queue ``end``, and delete ``rows`` from the
@@ -98,39 +116,47 @@ class Removals:
         self._go_on_in_slices()
 
     def _go_on_in_slices(self) -> None:
-        if self._agenda and not self._is_going_on:
+        if (self._agenda or self._followed) and not self._is_going_on:
             self._is_going_on = True
             self._in_slices(self._next_slice)
 
     def _next_slice(self) -> bool:
         self.spent = 0
         self._go_on()
-        self._is_going_on = bool(self._agenda)
+        self._is_going_on = bool(self._agenda or self._followed)
         return not self._is_going_on
 
     def _go_on(self) -> None:
         """Work on the agenda up to the limit of one turn."""
-        agenda = self._agenda
-        while agenda and self.spent < SLICE:
+        agenda, followed = self._agenda, self._followed
+        while (agenda or followed) and self.spent < SLICE:
             self.spent += 1
-            item = agenda[-1]
-            if isinstance(item, Exchange):
-                agenda.pop()
-                self._take_out_if_lonely(item)
+            if agenda and isinstance(agenda[-1], Exchange):
+                self._take_out_if_lonely(agenda.pop())
+            elif agenda:
+                source = self._remove_pair(agenda)
+                if source is not None and source.auto_delete:
+                    agenda.append(source)
             else:
-                self._remove_pair(item)
+                source = self._remove_pair(followed)
+                if source is not None and source.auto_delete and not source.durable:
+                    agenda.append(source)
 
-    def _remove_pair(self, pairs: Entries) -> None:
-        """Remove the last of ``pairs``, the last item of the agenda, or what this turn has room for."""
+    def _remove_pair(self, agenda: list[Any]) -> Exchange | None:
+        """Remove the last pair of the last item of ``agenda``, or what of it this turn has room for.
+
+        Returns the source of the pair if it is removed.
+        """
+        pairs: Entries = agenda[-1]
         other, pair = pairs.popitem()
         if not self._unbind_some(pair):
             pairs[other] = pair
-            return
+            return None
         if not pairs:
-            self._agenda.pop()
+            agenda.pop()
         self._bindings.forget(pair)
-        if pair.source.auto_delete:
-            self._agenda.append(pair.source)
+        source: Exchange = pair.source
+        return source
 
     def _unbind_some(self, pair: Pair) -> bool:
         """Remove as many bindings as this turn has room for; True if none is left."""
@@ -142,7 +168,7 @@ class Removals:
             source.unbind(self._bindings.pop_from(pair))
         return True
 
-    def _take_out_if_lonely(self, exchange: Exchange) -> None:
+    def _take_out_if_lonely(self, exchange: Any) -> None:
         if exchange.deleted or self._bindings.has_source(exchange):
             return
         try:
@@ -157,17 +183,21 @@ class Removals:
         self.spent += len(gone) + len(changes)
         rev = self._submit([*changes, *rows])
         for each in gone:
-            away, here = self._bindings.take(each)
-            if rev:
-                self._note_unstored(each, here, rev)
-            self._agenda += [pairs for pairs in (away, here) if pairs]
-            if isinstance(each, Exchange):
-                del self._table.exchanges[each.name]
-                self._bindings.account.kept -= each.memory_bytes()
-                each.deleted = True
-            if away or here or isinstance(each, Exchange):  # a reply queue without bindings changes no route
-                self._table.changed()
+            self._agenda += self._forget(each, rev)
         return rev
+
+    def _forget(self, end: End, rev: int) -> list[Entries]:
+        """Remove ``end`` from memory. Returns its pairs, whose bindings are still to be removed."""
+        away, here = self._bindings.take(end)
+        if rev:
+            self._note_unstored(end, here, rev)
+        if isinstance(end, Exchange):
+            del self._table.exchanges[end.name]
+            self._bindings.account.kept -= end.memory_bytes()
+            end.deleted = True
+        if away or here or isinstance(end, Exchange):  # a reply queue without bindings changes no route
+            self._table.changed()
+        return [pairs for pairs in (away, here) if pairs]
 
     def _note_unstored(self, end: End, here: Entries, rev: int) -> None:
         unstored = self._table.unstored

@@ -5,12 +5,6 @@ If the store refuses it, memory stays as it was and the client gets an error (54
 at once, and the client's reply waits for the revision that the store returned. A call that finds nothing to
 change returns the revision of the change it relies on, which may not be committed yet.
 
-These are true at all times:
-
-- ``table`` knows every exchange, and the route to every queue by its name;
-- the default exchange reaches every queue, without entries in ``bindings``;
-- every binding in ``bindings`` has both ends, and its source routes by it.
-
 Source: AMQP 0-9-1, classes exchange and queue.
 """
 
@@ -21,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from amqp_router.protocol.errors import InternalError
-from amqp_router.protocol.kept_table import Arguments, encoded, footprint, keep, read_arguments
+from amqp_router.protocol.kept_table import Arguments, encoded, keep
 from persistence.definitions.records import (
     NO_ARGUMENTS,
     BindingRow,
@@ -31,36 +25,22 @@ from persistence.definitions.records import (
     Put,
     QueueRow,
 )
-from persistence.errors import PersistenceError
 from persistence.memory import MemoryBudget
 from vhosts import arguments as args
-from vhosts.bindings import Binding, Bindings
+from vhosts.binder import Binder
 from vhosts.counters import Counters
-from vhosts.errors import (
-    default_exchange_refused,
-    in_use,
-    locked_queue,
-    no_memory,
-    not_empty,
-    not_found,
-    system_exchange,
-)
-from vhosts.exchanges.default import DefaultExchange
+from vhosts.errors import default_exchange_refused, in_use, locked_queue, not_empty, system_exchange
 from vhosts.exchanges.exchange import Exchange
-from vhosts.exchanges.router import RoutingTable, default_route
-from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_type
+from vhosts.exchanges.types import exchange_type
+from vhosts.following import Follower
+from vhosts.overdue import OverdueQueues
 from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
 from vhosts.queues.handle import QueueHandle
 from vhosts.removal import SLICE, Removals
-from vhosts.spread_map import Entries, roomy
+from vhosts.submitting import Submitter
+from vhosts.topology import Topology
 
 RESERVED_PREFIX = "amq."
-#: Memory of a queue apart from messages, name and arguments; measured.
-QUEUE_BYTES = 5200
-
-
-class LoadError(Exception):
-    """A stored exchange has a type that this program does not have."""
 
 
 class VirtualHost:
@@ -79,28 +59,21 @@ class VirtualHost:
         self.name = name
         #: Makes a unique name from a prefix.
         self.generate_name = generate_name
-        self.queues: dict[str, QueueHandle] = {}
-        #: The node's account of memory.
-        self._account = account or MemoryBudget()
-        self.bindings = Bindings(self._account)
         self.counters = Counters()
-        self.table = RoutingTable()
-        self.table.vhost = name
+        self.topology = topology = Topology(name, account or MemoryBudget())
+        self.queues = topology.queues
+        self.exchanges = topology.exchanges
+        self.bindings = topology.bindings
+        self.table = topology.table
         self.table.stale.in_slices = in_slices
-        self.exchanges = self.table.exchanges
-        self._definitions = definitions
-        self._removals = Removals(self.table, self.bindings, in_slices=in_slices, submit=self._submit)
-        self._in_slices = in_slices
         self._make_queue = make_queue
-        #: Auto-delete queues that could not be removed because the definition store refused.
-        self._overdue: dict[QueueHandle, None] = {}
-        #: The exclusive queues of each connection.
-        self._owned: dict[Any, Entries] = {}
-        self._last_rev = 0
-        self.exchanges[""] = DefaultExchange(self.queues)
-        for system_name, type_name, internal in SYSTEM_EXCHANGES:
-            cls = EXCHANGE_TYPES[type_name]
-            self.exchanges[system_name] = cls(system_name, type_name, durable=True, internal=internal)
+        self._submitter = Submitter(definitions)
+        self._removals = Removals(
+            self.table, self.bindings, in_slices=in_slices, submit=self._submitter.submit
+        )
+        self._binder = Binder(topology, self._removals, self._submitter)
+        self._follower = Follower(topology, self._removals, make_queue, self)
+        self._overdue = OverdueQueues(self._remove_unused, in_slices)
 
     @property
     def generation(self) -> int:
@@ -127,32 +100,18 @@ class VirtualHost:
         """The store works again: remove what could not be removed."""
         self.table.unstored.recovered()
         self._removals.definitions_recovered()
-        if self._overdue:
-            self._in_slices(self._remove_overdue)
+        self._overdue.go_on()
 
     def last_consumer_left(self, queue: QueueHandle) -> bool:
         """Remove the auto-delete queue ``queue``; False if the definition store refuses.
 
         In that case it is removed when the store works again, unless it has a consumer by then.
         """
-        try:
-            self.remove_queue(queue)
-        except InternalError:
-            self._overdue[queue] = None
-            return False
-        return True
+        return self._overdue.attempt(queue)
 
-    def _remove_overdue(self) -> bool:
-        """Remove some of the overdue queues; True if all are removed, or the store refuses again."""
-        spent = 0
-        while self._overdue and spent < SLICE:
-            queue = self._overdue.popitem()[0]
-            spent += 1
-            if not queue.deleted and queue.is_unused():
-                if not self.last_consumer_left(queue):
-                    return True
-                spent += self._removals.spent
-        return not self._overdue
+    def _remove_unused(self, queue: QueueHandle) -> int:
+        self.remove_queue(queue)
+        return self._removals.spent
 
     # -- start -----------------------------------------------------------------------------------------
 
@@ -167,47 +126,18 @@ class VirtualHost:
         Raises:
             LoadError: an exchange has a type that is not registered.
         """
-        for exchange_row in exchanges:
-            self._load_exchange(exchange_row)
-        for queue_row in queues:
-            queue = self._make_queue(
-                vhost=self,
-                name=queue_row.name,
-                durable=True,
-                exclusive_owner=None,
-                auto_delete=queue_row.auto_delete,
-                arguments=read_arguments(queue_row.arguments, 0)[0],
-                incarnation=queue_row.incarnation,
-            )
-            self._enter(queue)
-        return [row for row in bindings if not self._load_binding(row)]
+        return self._follower.load(exchanges, queues, bindings)
 
-    def _load_exchange(self, row: ExchangeRow) -> None:
-        if row.type not in EXCHANGE_TYPES:
-            raise LoadError(
-                f"exchange '{row.name}' in vhost '{self.name}' is of type '{row.type}', "
-                "which is not registered"
-            )
-        exchange = self._make_exchange(
-            row.name,
-            row.type,
-            durable=True,
-            auto_delete=row.auto_delete,
-            internal=row.internal,
-            arguments=read_arguments(row.arguments, 0)[0],
-        )
-        self._enter_exchange(exchange)
+    def apply(self, changes: Sequence[Change], rev: int) -> None:
+        """Change memory as ``changes`` tell, which another node has made or which are read from the store.
 
-    def _load_binding(self, row: BindingRow) -> bool:
-        source = self.exchanges.get(row.source)
-        ends: dict[str, Any] = self.queues if row.destination_type == "queue" else self.exchanges
-        destination = ends.get(row.destination)
-        if source is None or destination is None:
-            return False
-        binding = Binding(source, destination, row.routing_key, read_arguments(row.arguments, 0)[0])
-        source.bind(binding)
-        self.bindings.add(binding)
-        return True
+        ``rev`` is the revision that stores them here. Rows of other virtual hosts and of other kinds must not
+        be among them. Applying changes twice has the effect of applying them once.
+
+        Raises:
+            LoadError: an exchange has a type that is not registered; nothing has changed.
+        """
+        self._follower.apply(changes, rev)
 
     # -- exchanges -------------------------------------------------------------------------------------
 
@@ -217,10 +147,7 @@ class VirtualHost:
         Raises:
             NotFound: there is none (404).
         """
-        exchange = self.exchanges.get(name)
-        if exchange is None:
-            raise not_found("exchange", name, self.name)
-        return exchange
+        return self.topology.find_exchange(name)
 
     def declare_exchange(
         self,
@@ -261,8 +188,8 @@ class VirtualHost:
             current = {attribute: getattr(exchange, attribute) for attribute in declared}
             args.check_exchange_equivalence(name, self.name, current, declared)
             return exchange.definition_rev
-        self._check_room("exchange", name)
-        exchange = self._make_exchange(
+        self.topology.check_room("exchange", name)
+        exchange = self.topology.new_exchange(
             name,
             type_name,
             durable=durable,
@@ -271,21 +198,9 @@ class VirtualHost:
             arguments=arguments or {},
         )
         if durable:
-            row = ExchangeRow(self.name, name, type_name, auto_delete, internal, _encoded(arguments or {}))
-            exchange.definition_rev = self._submit([Put(row)])
-        self._enter_exchange(exchange)
-        self.table.changed()
+            exchange.definition_rev = self._submitter.submit([Put(exchange.row(self.name))])
+        self.topology.enter_exchange(exchange)
         return exchange.definition_rev
-
-    def _enter_exchange(self, exchange: Exchange) -> None:
-        self.exchanges[exchange.name] = exchange
-        self._account.kept += exchange.memory_bytes()
-
-    def _make_exchange(self, name: str, type_name: str, *, arguments: Arguments, **flags: bool) -> Exchange:
-        alternate = args.alternate_exchange(name, self.name, arguments)
-        exchange = exchange_type(type_name)(name, type_name, arguments=arguments, **flags)
-        exchange.alternate = alternate
-        return exchange
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> int:
         """Remove the exchange and all bindings from it and to it. Nothing happens if it does not exist.
@@ -302,7 +217,7 @@ class VirtualHost:
             raise system_exchange(name, self.name)
         exchange = self.exchanges.get(name)
         if exchange is None:
-            return self._last_rev
+            return self._submitter.last_rev
         if if_unused and self.bindings.has_source(exchange):
             raise in_use("exchange", name, self.name)
         return self._removals.remove_end(exchange)
@@ -316,11 +231,7 @@ class VirtualHost:
             NotFound: there is none (404).
             ResourceLocked: it is exclusive to another connection (405).
         """
-        queue = self.queues.get(name)
-        if queue is None:
-            raise not_found("queue", name, self.name)
-        self._check_lock(queue, owner)
-        return queue
+        return self.topology.find_queue(name, owner)
 
     def declare_queue(
         self,
@@ -356,7 +267,7 @@ class VirtualHost:
         args.check_queue_arguments(
             name, self.name, table, durable=durable, exclusive=exclusive, auto_delete=auto_delete
         )
-        self._check_room("queue", name)
+        self.topology.check_room("queue", name)
         queue = self._make_queue(
             vhost=self,
             name=name,
@@ -369,11 +280,11 @@ class VirtualHost:
         if stays:
             row = QueueRow(self.name, name, auto_delete, _encoded(table), queue.incarnation)
             try:
-                queue.definition_rev = self._submit([Put(row)])
+                queue.definition_rev = self._submitter.submit([Put(row)])
             except InternalError:
                 queue.delete(0)
                 raise
-        self._enter(queue)
+        self.topology.enter_queue(queue)
         self.counters.queue_declared += 1
         self.counters.queue_created += 1
         return queue, queue.definition_rev
@@ -391,8 +302,8 @@ class VirtualHost:
         """
         queue = self.queues.get(name)
         if queue is None:
-            return 0, self._last_rev
-        self._check_lock(queue, owner)
+            return 0, self._submitter.last_rev
+        self.topology.check_lock(queue, owner)
         if if_empty and not queue.is_empty():
             raise not_empty(name, self.name)
         if if_unused and not queue.is_unused():
@@ -410,16 +321,7 @@ class VirtualHost:
         """
         rows: list[Change] = [Delete(QueueRow.kind, (self.name, queue.name))] if queue.durable else []
         rev = self._removals.remove_end(queue, rows)
-        del self.queues[queue.name]
-        self._account.kept -= _queue_bytes(queue)
-        self.table.default_routes.pop(_octets(queue.name)).let_go()  # a channel may remember it
-        if queue.exclusive_owner is not None:
-            owned = self._owned[queue.exclusive_owner]
-            del owned[queue]
-            if not owned:
-                del self._owned[queue.exclusive_owner]
-            # A remembered route may keep the queue for a while, and must not keep its connection.
-            queue.exclusive_owner = None
+        self.topology.leave_queue(queue)
         self.counters.queue_deleted += 1
         return queue.delete(rev), rev
 
@@ -429,30 +331,13 @@ class VirtualHost:
         Removes fewer if they have many bindings or consumers.
         """
         spent = 0
-        for queue in list(islice(self._owned.get(owner, ()), limit)):
+        for queue in list(islice(self.topology.owned.get(owner, ()), limit)):
             spent += queue.consumer_count()
             self.remove_queue(queue)
             spent += self._removals.spent
             if spent >= SLICE:
                 break
-        return owner in self._owned
-
-    def _check_room(self, kind: str, name: str) -> None:
-        if not self._account.has_room_to_keep(0):
-            raise no_memory(kind, name, self.name)
-
-    def _enter(self, queue: QueueHandle) -> None:
-        self._account.kept += _queue_bytes(queue)
-        self.queues[queue.name] = queue
-        self.table.default_routes[_octets(queue.name)] = default_route(queue, self.exchanges[""].counters)
-        if queue.exclusive_owner is not None:
-            owned = self._owned.setdefault(queue.exclusive_owner, {})
-            owned[queue] = None
-            self._owned[queue.exclusive_owner] = roomy(owned)
-
-    def _check_lock(self, queue: QueueHandle, owner: Any) -> None:
-        if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
-            raise locked_queue(queue.name, self.name)
+        return owner in self.topology.owned
 
     # -- bindings --------------------------------------------------------------------------------------
 
@@ -467,8 +352,7 @@ class VirtualHost:
             ResourceLocked: the queue is exclusive to another connection (405).
             PreconditionFailed: the exchange cannot use the key or the arguments (406).
         """
-        source = self._bindable(exchange)
-        return self._bind(source, self.find_queue(queue, owner), routing_key, arguments)
+        return self._binder.bind_queue(queue, exchange, routing_key, arguments, owner)
 
     def unbind_queue(
         self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
@@ -479,15 +363,7 @@ class VirtualHost:
             AccessRefused: it is the default exchange (403).
             ResourceLocked: the queue is exclusive to another connection (405).
         """
-        if exchange == "":
-            raise default_exchange_refused()
-        binding = self._find_binding(
-            self.exchanges.get(exchange), self.queues.get(queue), routing_key, arguments
-        )
-        if binding is None:
-            return self._last_rev
-        self._check_lock(self.queues[queue], owner)
-        return self._removals.remove_binding(binding)
+        return self._binder.unbind_queue(queue, exchange, routing_key, arguments, owner)
 
     def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Arguments) -> int:
         """Bind the exchange ``destination`` to the exchange ``source``; returns the revision to wait for.
@@ -497,10 +373,7 @@ class VirtualHost:
             NotFound: one of them does not exist (404).
             PreconditionFailed: the source cannot use the key or the arguments (406).
         """
-        if destination == "":
-            raise default_exchange_refused()
-        from_exchange = self._bindable(source)
-        return self._bind(from_exchange, self.find_exchange(destination), routing_key, arguments)
+        return self._binder.bind_exchange(destination, source, routing_key, arguments)
 
     def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Arguments) -> int:
         """Undo ``bind_exchange``. Nothing happens if the binding or exchange does not exist.
@@ -508,65 +381,8 @@ class VirtualHost:
         Raises:
             AccessRefused: one of them is the default exchange (403).
         """
-        if "" in (destination, source):
-            raise default_exchange_refused()
-        binding = self._find_binding(
-            self.exchanges.get(source), self.exchanges.get(destination), routing_key, arguments
-        )
-        return self._last_rev if binding is None else self._removals.remove_binding(binding)
-
-    def _bindable(self, exchange: str) -> Exchange:
-        if exchange == "":
-            raise default_exchange_refused()
-        return self.find_exchange(exchange)
-
-    def _bind(
-        self, source: Exchange, destination: QueueHandle | Exchange, routing_key: str, arguments: Arguments
-    ) -> int:
-        binding = Binding(source, destination, routing_key, arguments)
-        if self.bindings.find(binding) is not None:
-            return self._last_rev if binding.is_durable() else 0
-        self._check_room("binding of exchange", source.name)
-        # First, because the exchange may refuse the arguments.
-        source.bind(binding)
-        try:
-            rev = self._submit([Put(binding.row(self.name))]) if binding.is_durable() else 0
-        except InternalError:
-            source.unbind(binding)
-            raise
-        self.bindings.add(binding)
-        self.table.changed()
-        return rev
-
-    def _find_binding(
-        self,
-        source: Exchange | None,
-        destination: QueueHandle | Exchange | None,
-        routing_key: str,
-        arguments: Arguments,
-    ) -> Binding | None:
-        if source is None or destination is None:
-            return None
-        return self.bindings.find(Binding(source, destination, routing_key, arguments))
-
-    def _submit(self, changes: Sequence[Change]) -> int:
-        if not changes:
-            return 0
-        try:
-            self._last_rev = self._definitions.submit(changes)
-        except PersistenceError as error:
-            raise InternalError(str(error)) from error
-        return self._last_rev
-
-
-def _queue_bytes(queue: QueueHandle) -> int:
-    """Bytes of memory of a queue without its messages."""
-    return QUEUE_BYTES + len(queue.name) + footprint(queue.arguments)
+        return self._binder.unbind_exchange(destination, source, routing_key, arguments)
 
 
 def _encoded(table: Arguments) -> bytes:
     return encoded(table) if table else NO_ARGUMENTS
-
-
-def _octets(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 from admin_ui.documents.stats import Stats, happened
 from admin_ui.documents.tables import table
 from amqp_router.metrics import EXCHANGE
-from vhosts.bindings import Binding
+from vhosts.exchanges.exchange import Binding
 
 
 def document(exchange: Any, vhost: str, stats: Stats) -> dict[str, Any]:

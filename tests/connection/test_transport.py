@@ -24,7 +24,7 @@ from amqp_router.protocol.output import LargeContent, Output
 from persistence.log.queue.queue_log import QueueLog
 from persistence.log.sync.writer import PartitionWriter
 from tests.nodes import PERSISTENT, Client, SimNode, SimUser, publish_frames
-from vhosts.bindings import Binding
+from vhosts.exchanges.exchange import Binding
 from vhosts.queues.queue import Queue
 
 

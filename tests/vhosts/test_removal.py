@@ -247,10 +247,10 @@ def test_very_many_exclusive_queues_of_one_connection(house: House) -> None:
     owner, vhost = object(), house.vhost
     for number in range(FEW + 1):
         vhost.declare_queue(f"q{number}", exclusive=True, owner=owner)
-    assert not isinstance(vhost._owned[owner], dict)
+    assert not isinstance(vhost.topology.owned[owner], dict)
     slices = 1
     while vhost.remove_exclusive_queues(owner, 100):
         slices += 1
     assert slices == FEW // 100 + 1
     assert not vhost.queues
-    assert not vhost._owned
+    assert not vhost.topology.owned

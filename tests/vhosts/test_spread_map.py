@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from persistence.memory import MemoryBudget
 from tests.vhosts.fakes import FakeQueue
-from vhosts.bindings import Binding, Bindings
-from vhosts.exchanges.exchange import Exchange, Routable
+from vhosts.bindings import Bindings
+from vhosts.exchanges.exchange import Binding, Exchange, Routable
 from vhosts.exchanges.types import exchange_type
 from vhosts.spread_map import BUCKET_ENTRIES, FEW, SpreadMap, roomy, steady_keys
 

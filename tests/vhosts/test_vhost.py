@@ -14,7 +14,8 @@ from amqp_router.protocol.fields import Table, decode_table, encode_plain
 from persistence.definitions.records import BindingRow, Delete, ExchangeRow, Put, QueueRow
 from persistence.errors import PersistenceError
 from tests.vhosts.fakes import FakeDefinitions, FakeQueue, new_vhost
-from vhosts.vhost import LoadError, VirtualHost
+from vhosts.following import LoadError
+from vhosts.vhost import VirtualHost
 
 ME, OTHER = object(), object()
 LOCKED = (

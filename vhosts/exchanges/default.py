@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from vhosts.bindings import Binding
-from vhosts.exchanges.exchange import NOT_REPEATABLE, Exchange, Routable
+from vhosts.exchanges.exchange import NOT_REPEATABLE, Binding, Exchange, Routable
 from vhosts.queues.handle import QueueHandle
 
 

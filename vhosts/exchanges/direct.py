@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
 from vhosts.spread_map import Entries, SpreadMap, roomy, steady_keys
-
-if TYPE_CHECKING:
-    from vhosts.bindings import Binding
-
 
 _NONE: Entries = {}
 

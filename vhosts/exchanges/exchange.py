@@ -1,21 +1,32 @@
-"""What an exchange is, and what an exchange type must provide: bind, unbind and route.
+"""What an exchange and a binding are, and what an exchange type must provide: bind, unbind and route.
 
 The router follows bindings between exchanges, alternate exchanges, CC and BCC, and gives each queue one
 copy. A type only says which of its bindings a message matches.
+
+Source, destination, routing key and arguments together identify a binding; the order of the arguments does
+not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, TypeAlias
 
 from amqp_router.protocol.fields import Table
-from amqp_router.protocol.kept_table import Arguments, footprint, keep
+from amqp_router.protocol.kept_table import (
+    DECODED_BYTES,
+    OCTETS_MAX,
+    Arguments,
+    encoded,
+    encoded_by_name,
+    footprint,
+    keep,
+    read_arguments,
+)
 from amqp_router.protocol.properties import headers_of
+from persistence.definitions.records import NO_ARGUMENTS, BindingRow, ExchangeRow
 from vhosts.counters import ExchangeCounters
-
-if TYPE_CHECKING:
-    from vhosts.bindings import Binding
+from vhosts.queues.handle import QueueHandle
 
 #: What the route of a message depends on. The router caches the routes of the first two kinds.
 BY_KEY = 0
@@ -92,6 +103,11 @@ class Exchange:
         """Bytes of memory of the exchange without its bindings."""
         return EXCHANGE_BYTES + len(self.name) + footprint(self.arguments)
 
+    def row(self, vhost: str) -> ExchangeRow:
+        """The exchange as a row of the definition store."""
+        arguments = encoded(self.arguments) if self.arguments else NO_ARGUMENTS
+        return ExchangeRow(vhost, self.name, self.type, self.auto_delete, self.internal, arguments)
+
     def bind(self, binding: Binding) -> None:
         """Route by ``binding``, which is new to this exchange, from now on.
 
@@ -112,3 +128,66 @@ class Exchange:
         meanwhile. Those that exist during the whole search must be found.
         """
         raise NotImplementedError
+
+
+BindingKey = tuple[str, str, str, str, bytes]
+#: The destination of a binding. A source is always an exchange.
+End: TypeAlias = QueueHandle | Exchange
+
+#: Memory of a binding apart from its key and arguments; measured.
+BINDING_BYTES = 900
+
+
+class Binding:
+    """A rule of the exchange ``source``: messages that match the binding go to ``destination``.
+
+    The type of the exchange decides what must match: ``routing_key``, ``arguments`` or nothing.
+    """
+
+    __slots__ = ("arguments", "destination", "encoded", "routing_key", "source")
+
+    def __init__(self, source: Exchange, destination: End, routing_key: str, arguments: Arguments) -> None:
+        self.source = source
+        self.destination = destination
+        self.routing_key = routing_key
+        #: The arguments as an encoded table, sorted by name.
+        self.encoded = encoded_by_name(arguments) if arguments else NO_ARGUMENTS
+        self.arguments = arguments if len(self.encoded) <= OCTETS_MAX else read_arguments(self.encoded, 0)[0]
+
+    @property
+    def destination_type(self) -> str:
+        """``exchange`` or ``queue``."""
+        return type_of(self.destination)
+
+    @property
+    def key(self) -> BindingKey:
+        """Its identity among the bindings of a virtual host."""
+        return (
+            self.source.name,
+            self.destination.name,
+            self.destination_type,
+            self.routing_key,
+            self.encoded,
+        )
+
+    def memory_bytes(self) -> int:
+        """Bytes of memory of the binding and of the exchange's entry for it. A headers exchange keeps the
+        arguments decoded.
+        """
+        size = BINDING_BYTES + 2 * len(self.routing_key)
+        if self.source.decided_by == BY_HEADERS:
+            return size + DECODED_BYTES * len(self.encoded)
+        return size + footprint(self.arguments)
+
+    def is_durable(self) -> bool:
+        """Whether both ends are durable."""
+        return self.source.durable and self.destination.durable
+
+    def row(self, vhost: str) -> BindingRow:
+        """The binding as a row of the definition store."""
+        return BindingRow(vhost, *self.key)
+
+
+def type_of(end: End) -> str:
+    """``exchange`` or ``queue``."""
+    return "exchange" if isinstance(end, Exchange) else "queue"

@@ -6,13 +6,10 @@ Source: AMQP 0-9-1, section 3.1.3.2.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
 from vhosts.spread_map import SpreadMap
-
-if TYPE_CHECKING:
-    from vhosts.bindings import Binding
 
 
 class FanoutExchange(Exchange):

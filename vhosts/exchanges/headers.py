@@ -11,17 +11,14 @@ Source: AMQP 0-9-1, section 3.1.3.4; details measured on RabbitMQ 3.10.8.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES, Table
 from amqp_router.protocol.kept_table import Arguments, unpacked
 from vhosts.errors import erlang
-from vhosts.exchanges.exchange import BY_HEADERS, Exchange, Routable
+from vhosts.exchanges.exchange import BY_HEADERS, Binding, Exchange, Routable
 from vhosts.exchanges.headers_index import HeadersIndex
-
-if TYPE_CHECKING:
-    from vhosts.bindings import Binding
 
 MODES = ("all", "any", "all-with-x", "any-with-x")
 

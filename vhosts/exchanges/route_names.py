@@ -11,14 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from persistence.log.routing.recorder import RouteEntry, WideNames
-from vhosts.exchanges.exchange import Exchange
+from vhosts.exchanges.exchange import Binding, Exchange
 from vhosts.queues.handle import QueueHandle
-
-if TYPE_CHECKING:
-    from vhosts.bindings import Binding
 
 #: Followed by 22 characters of base64url, in names that the server gives.
 GENERATED_PREFIX = "amq.gen-"

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
 from vhosts.exchanges.topic_trie import TopicTrie
-
-if TYPE_CHECKING:
-    from vhosts.bindings import Binding
 
 
 class TopicExchange(Exchange):

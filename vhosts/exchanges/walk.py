@@ -17,12 +17,11 @@ import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from vhosts.exchanges.exchange import BY_KEY, Exchange, Routable
+from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
 from vhosts.exchanges.route_names import NAMED_MAX
 from vhosts.queues.handle import QueueHandle
 
 if TYPE_CHECKING:
-    from vhosts.bindings import Binding
     from vhosts.counters import ExchangeCounters
 
 # C integers where compiled (see walk.pxd).

@@ -8,8 +8,7 @@ from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import decode_table, encode_plain, encode_table
 from amqp_router.protocol.kept_table import KeptTable
 from tests.vhosts.fakes import FakeQueue
-from vhosts.bindings import Binding
-from vhosts.exchanges.exchange import Routable
+from vhosts.exchanges.exchange import Binding, Routable
 from vhosts.exchanges.headers import HeadersExchange, criteria, match_mode
 
 LONG_ONE = ("l", 1)
