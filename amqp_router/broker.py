@@ -55,7 +55,9 @@ from vhosts.counters import MessageTotals
 from vhosts.exchanges.route_names import RouteNames
 from vhosts.exchanges.router import RouteCache
 from vhosts.ports import Host
+from vhosts.queues.contents import Contents
 from vhosts.queues.queue import Queue
+from vhosts.queues.services import QueueServices
 from vhosts.vhost import VirtualHost
 
 #: Connections of a deleted user that are closed in one turn of the loop.
@@ -122,6 +124,7 @@ class Broker:
         self.sync: LogSync
         self.ticker: Ticker
         self._flusher: Flusher
+        self._queue_services: QueueServices
         self.catalog: Catalog
         self.disk_watch: DiskWatch
 
@@ -172,7 +175,16 @@ class Broker:
             disk=disk,
             boot_id=bytes.fromhex(self.identity.boot_id),
         )
-        self._spill = self.catalog.new_spill()
+        services = self._queue_services = QueueServices(
+            self.tick, Contents(self.budget, self.catalog.new_spill())
+        )
+        services.in_slices = self.in_slices
+        services.discard = self._discard
+        services.open_pager = self.catalog.new_page_log
+        services.deleted = self._queue_deleted
+        services.failed = self._queue_failed
+        services.resumed = self._queue_resumed
+        services.stalled = self._queue_stalled
         # asyncio's loop keeps what is ready in a deque; another loop may not, and then nothing is saved.
         ready = getattr(loop, "_ready", None)
         self.ticker = Ticker(
@@ -312,45 +324,35 @@ class Broker:
         arguments: Arguments,
         incarnation: str,
     ) -> Queue:
-        queue = Queue()
+        queue = Queue(self._queue_services)
         queue.vhost = vhost
         queue.name = name
         queue.durable = durable
         queue.exclusive_owner = exclusive_owner
         queue.auto_delete = auto_delete
         queue.arguments = arguments
-        queue.tick = self.tick
-        queue.budget = self.budget
-        queue.spill = self._spill
-        queue.on_deleted = self._queue_deleted
-        queue.on_failed = self._queue_failed
-        queue.on_resumed = self._queue_resumed
-        queue.on_stalled = self._queue_stalled
-        queue.discard = self._discard
-        queue.in_slices = self.in_slices
         if durable:
             self._open_log(queue, incarnation)
-        queue.incarnation = queue.incarnation or uuid4().hex
-        queue.open_pager = partial(self.catalog.new_page_log, queue.incarnation)
+        else:
+            queue.attach(uuid4().hex)
         return queue
 
     def _open_log(self, queue: Queue, incarnation: str) -> None:
         assert self._queues is not None
         vhost = queue.vhost.name
         if not incarnation:
-            queue.incarnation = uuid4().hex
+            made = uuid4().hex
             self.commits.queue_declared(queue)
-            log = self.catalog.create(
-                queue.incarnation, vhost, queue.name, queue.arguments, auto_delete=queue.auto_delete
-            )
+            log = self.catalog.create(made, vhost, queue.name, queue.arguments, auto_delete=queue.auto_delete)
+            queue.attach(made, log)
         else:
-            queue.incarnation = incarnation
             try:
                 log = self.catalog.open(
                     incarnation, vhost, queue.name, queue.arguments, auto_delete=queue.auto_delete
                 )
             except (PersistenceError, OSError) as error:
                 # That queue alone stands still; what is on disk is left as it is.
+                queue.attach(incarnation)
                 queue.error = queue.refusing = f"its log cannot be read: {error}"
                 self.event(
                     logging.ERROR,
@@ -361,13 +363,10 @@ class Broker:
                     way_out='docs/operations.md, "Damage"; `amqp-router log salvage` copies what is readable',
                 )
                 return
-        queue.log = log
-        log.listener = queue
+            queue.attach(incarnation, log, recovered=True)
         # The log asks for more than its last batch's: what comes after a checkpoint in an earlier epoch than
         # the checkpoint's is taken for the leftover of a truncation.
         log.epoch = self._queues.lead(queue.incarnation, log.epoch).epoch
-        if incarnation:
-            queue.recovered()
 
     def _discard(self, messages: list[Any]) -> None:
         self.in_slices(partial(_free_some, messages))

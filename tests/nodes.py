@@ -8,7 +8,6 @@ does all of it until nothing is left to do.
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -36,7 +35,10 @@ from tests.persistence.definitions.support import applied
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import InlineWorker, ManualClock, ManualFlusher, ManualWorker
 from vhosts.exchanges.router import RouteCache
+from vhosts.queues.contents import Contents
 from vhosts.queues.queue import Queue
+from vhosts.queues.ready.fifo import FifoOrder
+from vhosts.queues.services import QueueServices
 from vhosts.vhost import VirtualHost
 
 M = TypeVar("M", bound=m.Method)
@@ -181,7 +183,11 @@ class SimNode:
             boot_id=boot.to_bytes(16, "big"),
             janitor=InlineWorker(),
         )
-        self.spill = self.catalog.new_spill()
+        self.services = QueueServices(self.tick, Contents(self.budget, self.catalog.new_spill()))
+        self.services.in_slices = self.in_slices
+        self.services.open_pager = self.catalog.new_page_log
+        self.services.deleted = self._queue_deleted
+        self.services.failed = self._queue_failed
         self.ticker = Ticker(
             self.tick,
             self.sync.start_round,
@@ -344,37 +350,35 @@ class SimNode:
         while self.worker.jobs:
             self.worker.run_one()
         # Page files end with the process.
-        pagers = [queue for queue in self.vhost.queues.values() if queue.pager is not None]
+        pagers = [
+            queue
+            for queue in self.vhost.queues.values()
+            if isinstance(queue.ready, FifoOrder) and queue.ready.pager is not None
+        ]
         assert self.disk.open_files <= len(pagers)
         self.disk.forget_files()
 
     # -- queues, as the broker makes them -------------------------------------------------------------
 
     def _make_queue(self, *, vhost: VirtualHost, incarnation: str, **attributes: Any) -> Queue:
-        queue = Queue()
+        queue = Queue(self.services)
         queue.vhost = vhost
         for name, value in attributes.items():
             setattr(queue, name, value)
-        queue.tick = self.tick
-        queue.budget = self.budget
-        queue.spill = self.spill
-        queue.in_slices = self.in_slices
-        queue.on_deleted = self._queue_deleted
-        queue.on_failed = lambda queue: self.event(40, "queue failed", queue=queue.name, reason=queue.error)
         self.names += 1
-        queue.incarnation = incarnation or f"{queue.name}.{self.boot}.{self.names}"
-        queue.open_pager = functools.partial(self.catalog.new_page_log, queue.incarnation)
+        made = f"{queue.name}.{self.boot}.{self.names}"
         if not queue.durable:
-            return queue
-        if incarnation:
-            queue.log = self.catalog.open(incarnation, "/", queue.name, queue.arguments)
+            queue.attach(made)
+        elif incarnation:
+            log = self.catalog.open(incarnation, "/", queue.name, queue.arguments)
+            queue.attach(incarnation, log, recovered=True)
         else:
-            queue.log = self.catalog.create(queue.incarnation, "/", queue.name, queue.arguments)
+            queue.attach(made, self.catalog.create(made, "/", queue.name, queue.arguments))
             self.commits.queue_declared(queue)
-        queue.log.listener = queue
-        if incarnation:
-            queue.recovered()
         return queue
+
+    def _queue_failed(self, queue: Queue) -> None:
+        self.event(40, "queue failed", queue=queue.name, reason=queue.error)
 
     def _queue_deleted(self, queue: Queue, rev: int) -> None:
         if queue.log is None:

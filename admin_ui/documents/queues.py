@@ -76,7 +76,7 @@ def brief(queue: Any, node: str, *, totals: bool) -> dict[str, Any]:
 def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     """A queue as lists show it."""
     history = stats.metrics.history(queue)
-    ready, unacked, in_memory = queue.message_count(), queue.unacked_count, queue.ring_count
+    ready, unacked, in_memory = queue.message_count(), queue.unacked_count, queue.ready.in_memory()
     consumers = queue.consumers
     found = brief(queue, node, totals=False)
     found.update(_NEUTRAL)
@@ -92,10 +92,10 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     }
     found["consumer_capacity"] = found["consumer_utilisation"] = capacity
     found["consumers"] = len(consumers)
-    alone = next(iter(consumers)) if consumers and queue.exclusive_use else None
+    alone = next(iter(consumers)) if consumers and queue.dispatch.exclusive else None
     found["exclusive_consumer_tag"] = alone.tag if alone is not None else None
     # The messages in memory, including their objects. The other messages are in the log.
-    found["memory"] = found["message_bytes_ram"] = queue.ring_bytes
+    found["memory"] = found["message_bytes_ram"] = queue.ready.memory_bytes()
     found["messages_ram"] = found["messages_ready_ram"] = in_memory
     found["messages_unacknowledged_ram"] = 0  # only their offsets are kept, not their contents
     found["messages_paged_out"] = ready - in_memory

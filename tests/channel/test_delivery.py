@@ -559,7 +559,7 @@ class RingMachine(RuleBasedStateMachine):
                 self.returned.add(serial)
                 self.ready[queue] = sorted([*self.ready[queue], serial])
             self.counts_agree()
-        assert not any(queue.returning for queue in self.queues)
+        assert not any(queue.ready.returning for queue in self.queues)
 
     @invariant()
     def counts_agree(self) -> None:

@@ -111,9 +111,9 @@ def test_consecutive_publishes_of_a_route_are_one_run(client: Client) -> None:
     queue = client.declare("d", durable=True)
     other = client.declare("e", durable=True)
     client.feed(batch(*[("d", PERSISTENT)] * 5, *[("e", PERSISTENT)] * 2, ("d", PERSISTENT)))
-    runs = [run for _, run in queue.waiting]
+    runs = [run for _, run in queue.receipts.runs]
     assert [run.bytes for run in runs] == [20, 4]
-    assert len(other.waiting) == 1
+    assert len(other.receipts.runs) == 1
     client.node.settle()
     assert client.machine.inflow.unsynced == 0
 

@@ -8,7 +8,7 @@ import pytest
 
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, Client, SimNode
-from vhosts.queues.queue import CANCEL_SLICE
+from vhosts.queues.dispatch import CANCEL_SLICE
 
 COUNT = 7 * CANCEL_SLICE
 
@@ -113,16 +113,16 @@ def test_one_that_is_ready_again_before_it_has_heard() -> None:
     consumer = waiting.machine.channels[1].consumers["waits"]
     assert consumer.parked
     others = consuming(node, 1)
-    queue.leaving = queue.consumers  # as in the midst of its end
+    queue.dispatch.leaving = queue.consumers  # as in the midst of its end
     queue.consumers = {}
-    queue.turn = None
+    queue.dispatch.turn = None
     queue.deleted = True
     waiting.send(m.BasicAck(1, False))
-    assert queue.turn is None
+    assert queue.dispatch.turn is None
     assert queue.pump(100) == 0
-    assert not queue._cancel_some()
+    assert not queue.dispatch.cancel_some()
     others.drop()
-    while not queue._cancel_some():
+    while not queue.dispatch.cancel_some():
         pass
     assert not consumer.parked
     assert not node.faults

@@ -12,7 +12,7 @@ from amqp_router.protocol import methods as m
 from persistence.log.queue.page_log import BATCH_UNITS
 from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
-from vhosts.queues.queue import SPILL_UNITS
+from vhosts.queues.contents import SPILL_UNITS
 
 QUEUES = 2500
 FANOUT = m.BasicPublish("amq.fanout")

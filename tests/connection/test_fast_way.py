@@ -116,7 +116,7 @@ class Side:
                 queue.publish_total,
                 queue.deliver_total,
                 queue.ack_total,
-                len(queue.waiting) > 0,
+                len(queue.receipts.runs) > 0,
             ]
         for number, channel in machine.channels.items():
             delivery, publishing = channel.delivery, channel.publishing

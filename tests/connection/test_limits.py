@@ -157,7 +157,7 @@ def test_runs_are_handed_over_with_every_slice() -> None:
     client.machine.receive_data(publishes(100, PERSISTENT))
     assert client.machine.work_left
     assert not client.machine.open_runs
-    assert len(node.queue("q0").waiting) == 1
+    assert len(node.queue("q0").receipts.runs) == 1
     node.tick.wake()
     node.settle()
     (received,) = client.take()

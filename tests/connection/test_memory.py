@@ -9,7 +9,7 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import PreconditionFailed
 from tests.connection.test_transport import opened
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
-from vhosts.queues.queue import SPILL_UNITS
+from vhosts.queues.contents import SPILL_UNITS
 
 MIB = 1 << 20
 
@@ -273,7 +273,7 @@ def test_a_delivery_that_goes_to_disk_costs_more_of_a_turn() -> None:
     assert queue.unacked_count == 1
     node.budget.limit = 1
     client.machine.channels[1].consumers["c"].credit = 1000
-    queue.turn = None
+    queue.dispatch.turn = None
     client.machine.channels[1].consumers["c"].wake()
     assert queue.pump(50 * (1 + SPILL_UNITS)) == 50 * (1 + SPILL_UNITS)
     assert queue.unacked_count == 51

@@ -74,7 +74,7 @@ def test_consumer_that_waits_gets_them_in_order(durable: bool, way: str) -> None
     heard += bodies(other)
     assert later >= 6
     assert heard == list(range(COUNT + later))
-    assert not node.queue("q").returning
+    assert not node.queue("q").ready.returning
 
 
 def test_newer_ones_wait_and_older_ones_do_not() -> None:
@@ -141,7 +141,7 @@ def test_clients_that_never_cease_to_return() -> None:
     assert queue.message_count() == 0
     assert reader.machine.channels[1].delivery.outstanding == 2 * COUNT + 1
     queue.end_return()
-    assert not queue.returning
+    assert not queue.ready.returning
 
 
 def test_a_queue_is_let_go_when_its_messages_are_back() -> None:
@@ -156,6 +156,6 @@ def test_a_queue_is_let_go_when_its_messages_are_back() -> None:
     node.settle()
     client.send(m.BasicRecover(True))
     node.settle()
-    assert not any(queue.returning for queue in queues)
+    assert not any(queue.ready.returning for queue in queues)
     assert not client.machine.channels[1].delivery.returning
     assert client.machine.channels[1].delivery.outstanding == 3 * len(queues)

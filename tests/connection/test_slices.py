@@ -17,7 +17,7 @@ from amqp_router.channel import delivery as delivery_module
 from amqp_router.connection import machine as machine_module
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
-from vhosts.queues import queue as queue_module
+from vhosts.queues import services as services_module
 
 ERROR = "channel.close"
 
@@ -291,7 +291,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_module, "RETURN_SLICE", 40)
     monkeypatch.setattr(delivery_module, "RING_PLACES_MAX", 64)
     monkeypatch.setattr(delivery_module, "BLOCK_TAGS", 32)
-    monkeypatch.setattr(queue_module, "DROP_SLICE", 35)
+    monkeypatch.setattr(services_module, "DROP_SLICE", 35)
     monkeypatch.setattr(channel_module, "RELEASE_SLICE", 30)
     monkeypatch.setattr(machine_module, "RELEASE_SLICE", 30)
 

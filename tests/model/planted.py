@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.planting import Planted
 
 QUEUE = "vhosts/queues/queue.py"
+ORDER = "vhosts/queues/ready/fifo.py"
 DELIVERY = "amqp_router/channel/delivery.py"
 PUBLISHING = "amqp_router/channel/publishing.py"
 DURABLE = "tests/test_durable_queues.py"
@@ -17,7 +18,7 @@ DURABLE = "tests/test_durable_queues.py"
 PLANTED = [
     Planted(
         "returned messages come in the order of their return",
-        QUEUE,
+        ORDER,
         "        heappush(self.requeued, (message.offset, message))",
         "        self.requeued.append((message.offset, message))",
     ),
@@ -36,8 +37,8 @@ PLANTED = [
     Planted(
         "confirmed before the watermark",
         QUEUE,
-        "waiting[0][0] <= watermark:",
-        "waiting[0][0] <= log.end:",
+        "self.receipts.reached(log.high_watermark)",
+        "self.receipts.reached(log.end)",
     ),
     Planted(
         "confirmed before the definition is stored",
@@ -47,25 +48,25 @@ PLANTED = [
     ),
     Planted(
         "the page log is not read",
-        QUEUE,
+        ORDER,
         "        if self.pager is not None:\n            try:\n",
         "        if False:\n            try:\n",
     ),
     Planted(
         "a transient message overtakes the backlog",
-        QUEUE,
+        ORDER,
         "        elif not self._page(message):\n            return False\n",
         "        else:\n            self._push(message, size)\n",
     ),
     Planted(
         "the window that is dropped loses its first message",
-        QUEUE,
+        ORDER,
         "            self.cursor = ring[self.ring_head].offset\n",
         "            self.cursor = ring[self.ring_head].offset + 1\n",
     ),
     Planted(
         "a purge takes what is unacknowledged",
-        QUEUE,
+        ORDER,
         "self.log.purge(self._window_start(), self.log.end)",
         "self.log.purge(0, self.log.end)",
     ),
@@ -78,8 +79,8 @@ PLANTED = [
     Planted(
         "a confirm waits for a place that no sync covers",
         QUEUE,
-        "self.waiting.append((self.logged_end, run))",
-        "self.waiting.append((log.end, run))",
+        "        self.receipts.wait(run)\n",
+        "        self.receipts.end = log.end\n        self.receipts.wait(run)\n",
         "tests/channel/test_publishing.py",
     ),
     Planted(
@@ -177,8 +178,8 @@ PLANTED = [
     Planted(
         "a publisher to a deleted queue is answered before the deletion is stored",
         QUEUE,
-        "            self.on_deleted(self, rev)\n",
-        "            self.on_deleted(self, rev)\n            self.removal_stored()\n",
+        "        self.services.deleted(self, rev)\n",
+        "        self.services.deleted(self, rev)\n        self.removal_stored()\n",
         "tests/channel/test_publishing.py",
     ),
     Planted(

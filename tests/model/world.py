@@ -37,6 +37,7 @@ from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimDefinitions,
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.world import OPTIONS
 from tests.planting import walk_seeds
+from tests.vhosts.queues.local import order
 
 QUEUES = {"d": True, "e": True, "t": False}
 FANOUT = "amq.fanout"
@@ -261,7 +262,7 @@ class World:
             )
 
     def _compare_memory(self) -> None:
-        expected = sum(self.node.queue(name).ring_bytes for name in self.queues)
+        expected = sum(self.node.queue(name).ready.memory_bytes() for name in self.queues)
         for queue in {*self.queues.values(), *self.past.values()}:
             for serial in (*queue.out, *queue.returned):
                 entry = queue.entries[serial]
@@ -272,7 +273,7 @@ class World:
 
     def _put_aside_bytes(self) -> int:
         """Contents that are on disk for as long as their messages are not settled."""
-        messages = [entry[1] for name in self.queues for entry in self.node.queue(name).requeued]
+        messages = [entry[1] for name in self.queues for entry in order(self.node.queue(name)).requeued]
         for peer in self.peers:
             for channel in peer.client.machine.channels.values():
                 delivery = channel.delivery

@@ -65,7 +65,7 @@ async def test_a_large_queue_that_grows_by_less_than_its_hundredth_each_minute(n
     queue = node.broker.vhosts["/"].queues["q"]
     looker = Looker(node)
     for _ in range(13):
-        queue.backlog += 217_000 if queue.backlog == 0 else 150
+        queue.ready.count += 217_000 if queue.ready.count == 0 else 150
         node.sample()
     [found] = await looker()
     assert (found["kind"], found["per_minute"]) == ("growing", 1800)
@@ -113,7 +113,7 @@ async def test_the_worst_is_shown_first_and_no_kind_hides_the_others(node: World
     vhost = node.broker.vhosts["/"]
     for number in range(12):
         vhost.declare_queue(f"q{number}")
-        vhost.queues[f"q{number}"].backlog = number + 1
+        vhost.queues[f"q{number}"].ready.count = number + 1
     vhost.declare_queue("bad", durable=True)
     vhost.queues["bad"].error = "its log cannot be read"
     node.sample()

@@ -10,11 +10,11 @@ from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
 from persistence.memory import MemoryBudget
 from vhosts.queues.consumers import UNLIMITED, Consumer
+from vhosts.queues.contents import Contents
 from vhosts.queues.handle import ACK
 from vhosts.queues.queue import REDELIVERY_UNITS, Queue
-
-#: What the budget counts for a message beside its frames.
-OVERHEAD = 160
+from vhosts.queues.ready.fifo import FifoOrder
+from vhosts.queues.services import QueueServices
 
 
 class Vhost:
@@ -30,12 +30,17 @@ def new_tick() -> Tick:
 
 def transient_queue(name: str = "q", *, memory_bytes: int = 1 << 30, tick: Tick | None = None) -> Queue:
     """A queue without a log."""
-    queue = Queue()
+    queue = Queue(QueueServices(tick or new_tick(), Contents(MemoryBudget(memory_bytes))))
     queue.name = name
     queue.vhost = Vhost()
-    queue.tick = tick or new_tick()
-    queue.budget = MemoryBudget(memory_bytes)
+    queue.attach(name)
     return queue
+
+
+def order(queue: Any) -> FifoOrder:
+    """The ready messages of a queue of the usual kind."""
+    assert isinstance(queue.ready, FifoOrder)
+    return queue.ready
 
 
 def message(text: Any, *, persistent: bool = False, size: int = 0) -> Message:

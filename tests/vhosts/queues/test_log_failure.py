@@ -8,7 +8,7 @@ from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
 from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, Client, SimNode
-from tests.vhosts.queues.local import Sink, message, text_of
+from tests.vhosts.queues.local import Sink, message, order, text_of
 from vhosts.queues.queue import Queue
 
 OPTIONS = LogOptions(batch_bytes_max=600, segment_bytes_max=3000, read_bytes=500)
@@ -140,7 +140,8 @@ def test_what_was_confirmed_is_there_after_a_restart(node: SimNode, queue: Queue
 
 def test_count_that_the_log_does_not_hold(node: SimNode, queue: Queue) -> None:
     """Whatever brought it about, the queue must not turn for ever."""
-    queue.backlog += 1
+    order(queue).backlog += 1
+    queue.ready.count += 1
     sink = Sink(queue)
     queue.add_consumer(sink)
     while queue.pump(99):

@@ -13,8 +13,9 @@ from amqp_router.protocol.message import SPILLED
 from persistence.options import LogOptions
 from tests.nodes import SimNode
 from tests.persistence.log.support import unsettled
-from tests.vhosts.queues.local import Sink, drained, message, numbers, text_of
-from vhosts.queues.queue import REDELIVERY_UNITS, SPILL_UNITS, Queue
+from tests.vhosts.queues.local import Sink, drained, message, numbers, order, text_of
+from vhosts.queues.contents import SPILL_UNITS
+from vhosts.queues.queue import REDELIVERY_UNITS, Queue
 
 OPTIONS = LogOptions(batch_bytes_max=600, segment_bytes_max=3000, read_bytes=500)
 
@@ -44,7 +45,7 @@ def test_queue_beyond_the_budget_waits_in_a_file() -> None:
     assert drained(queue) == numbers(*range(200))
     assert queue.budget.used == 0
     assert pages(node) == []
-    assert queue.pager is None
+    assert order(queue).pager is None
 
 
 def test_without_a_budget_every_message_is_paged_and_comes_back() -> None:

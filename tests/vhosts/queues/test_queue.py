@@ -15,17 +15,20 @@ from persistence.options import LogOptions
 from tests.nodes import SimNode
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import (
-    OVERHEAD,
     Sink,
     drained,
     message,
     numbers,
+    order,
     reached,
     text_of,
     transient_queue,
 )
+from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.handle import REJECT
-from vhosts.queues.queue import DROP_SLICE, WINDOW_MESSAGES, Queue
+from vhosts.queues.queue import Queue
+from vhosts.queues.ready.fifo import WINDOW_MESSAGES
+from vhosts.queues.services import DROP_SLICE
 
 
 def durable_queue(node: SimNode | None = None, *, memory_bytes: int = 64 << 20) -> Queue:
@@ -153,13 +156,13 @@ def test_ring_grows_and_wraps(queue: Queue) -> None:
     sink = Sink(queue, no_ack=True)
     queue.add_consumer(sink)
     published = 0
-    ring = queue.ring
+    ring = order(queue).ring
     for count, taken in ((10, 7), (12, 3), (30, 40), (100, 1), (5, 200)):
         fill(queue, count, published)
         published += count
         queue.pump(taken)
     assert sink.got == numbers(*range(published))
-    assert queue.ring is ring, "a new one is looked through by the next collection of young objects"
+    assert order(queue).ring is ring, "a new one is looked through by the next collection of young objects"
     assert len(ring) == 128
 
 
@@ -199,6 +202,15 @@ def test_returned_message_goes_on_being_marked(queue: Queue) -> None:
         found = queue.get(False)
         assert found is not None
         assert bool(found.flags & 2) == marked
+        queue.requeue(found)
+
+
+def test_returns_are_counted_with_and_without_a_log(queue: Queue) -> None:
+    fill(queue, 1)
+    for count in range(4):
+        found = queue.get(False)
+        assert found is not None
+        assert found.delivery_count == count
         queue.requeue(found)
 
 
@@ -315,9 +327,9 @@ def test_purge_of_nothing(queue: Queue) -> None:
 
 def test_an_empty_queue_is_deleted_without_new_containers(queue: Queue) -> None:
     """Those of 100,000 queues would be all at once for the garbage collector: 100 ms."""
-    before = queue.requeued, queue.reread, queue.consumers
+    before = order(queue).requeued, order(queue).reread, queue.consumers
     queue.delete(0)
-    after = queue.requeued, queue.reread, queue.consumers
+    after = order(queue).requeued, order(queue).reread, queue.consumers
     assert all(one is other for one, other in zip(before, after, strict=True))
 
 
@@ -384,12 +396,12 @@ def test_logged_queue_that_is_read_slowly_keeps_a_window() -> None:
     queue.add_consumer(sink)
     count = WINDOW_MESSAGES + 500
     fill(queue, count)
-    assert queue.ring_count == WINDOW_MESSAGES
+    assert order(queue).ring_count == WINDOW_MESSAGES
     queue.pump(count)
     sink.credit = 1 << 30
     sink.wake()
     while queue.pump(1000):
-        assert queue.ring_count <= WINDOW_MESSAGES
+        assert order(queue).ring_count <= WINDOW_MESSAGES
     assert sink.got == numbers(*range(count))
     assert queue.budget.used == 0
 
@@ -400,7 +412,7 @@ def test_window_is_bounded_in_bytes() -> None:
     queue.add_consumer(sink)
     for number in range(20):
         queue.publish(message(number, persistent=True, size=1 << 20))
-    assert queue.ring_bytes < 10 << 20
+    assert order(queue).ring_bytes < 10 << 20
     sink.credit = 20
     sink.wake()
     queue.pump(20)
@@ -575,7 +587,7 @@ def test_returned_messages_are_dropped_in_slices(how: str, kind: str) -> None:
     for number in range(3):
         queue.publish(message(10_000 + number, persistent=is_durable))
     steps: list[Callable[[], bool]] = []
-    queue.in_slices = steps.append
+    queue.services.in_slices = steps.append
     assert (queue.purge() if how == "purge" else queue.delete(0)) == count + 3
     assert queue.message_count() == 0
     assert queue.unacked_count == kept

@@ -1,0 +1,17 @@
+from amqp_router.protocol.message cimport Message
+from persistence.memory cimport MemoryBudget
+
+cdef unsigned char _LOGGED
+cdef unsigned char _SPILLED
+cdef long long _OVERHEAD
+cdef int _SPILL_UNITS
+cdef int _SPILL_OCTETS_SHIFT
+
+
+cdef class Contents:
+    cdef public MemoryBudget budget
+    cdef public object spill
+    cpdef put_aside(self, Message message)
+    cpdef take_back(self, Message message)
+    cpdef void release(self, Message message)
+    cdef void _count_work(self, Message message)

@@ -1,0 +1,43 @@
+cimport cython
+
+from amqp_router.protocol.message cimport Message
+from persistence.memory cimport MemoryBudget
+from persistence.log.queue.queue_log cimport QueueLog
+from vhosts.queues.ready.order cimport ReadyOrder
+
+cdef long long _WINDOW_MESSAGES
+cdef long long _WINDOW_BYTES
+cdef unsigned char _REDELIVERED
+cdef unsigned char _LOGGED
+cdef unsigned char _SPILLED
+cdef long long _OVERHEAD
+cdef int _GROW_SHIFT
+
+
+cdef class FifoOrder(ReadyOrder):
+    cdef public object discard
+    cdef public object pager
+    cdef public unsigned long long paged_end
+    cdef public list ring
+    cdef public Py_ssize_t ring_head
+    cdef public Py_ssize_t ring_count
+    cdef public long long ring_bytes
+    cdef public list requeued
+    cdef public dict reread
+    cdef public long long backlog
+    cdef public unsigned long long cursor
+    @cython.locals(budget=MemoryBudget, size="long long")
+    cpdef bint push(self, Message message, bint logged) except -1
+    @cython.locals(ring=list)
+    cdef void _push(self, Message message, long long size)
+    @cython.locals(ring=list, size=Py_ssize_t, head=Py_ssize_t)
+    cdef void _grow(self)
+    cdef bint _page(self, Message message) except -1
+    cpdef put_back(self, Message message)
+    @cython.locals(ring=list, head=Py_ssize_t, message=Message, size="long long")
+    cpdef Message pop(self)
+    @cython.locals(message=Message, found=Message)
+    cdef Message _pop_requeued(self)
+    cdef Message _reread(self, unsigned long long offset)
+    @cython.locals(budget=MemoryBudget, message=Message)
+    cdef _load(self)

@@ -1,0 +1,327 @@
+"""First in, first out: the order of AMQP.
+
+The messages, in order of offset, are always the concatenation of
+
+1. ``requeued``: returned messages, a heap by offset; those of the log keep no content;
+2. the ``ring``: the window of messages in memory that consumers will get next;
+3. the backlog: ``backlog`` messages at offsets from ``cursor`` to the end. They are in the log or, if they
+   are transient and the node's memory budget is used up, in the page log.
+
+Every requeued offset is below every ring offset, because delivery takes the lowest offset first. Every ring
+offset is below ``cursor``. A message joins the ring only while the backlog is empty, which keeps the order.
+
+A consumer may return a million messages at once, which takes many turns of the loop. Until all of them are
+back, only those that are back are given, lowest offset first, and nothing of the ring. Otherwise other
+consumers would get newer messages before the older ones that are still on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from amqp_router.protocol.message import Message
+from persistence.errors import PersistenceError, is_passing
+from persistence.memory import MemoryBudget
+from vhosts.queues.contents import OVERHEAD
+from vhosts.queues.ready.order import ReadyOrder, Trouble
+
+#: Limits of the part of a logged queue that is in memory: messages and content bytes.
+WINDOW_MESSAGES = 4096
+WINDOW_BYTES = 8 << 20
+
+# C integers where compiled (see fifo.pxd).
+_WINDOW_MESSAGES = WINDOW_MESSAGES
+_WINDOW_BYTES = WINDOW_BYTES
+_REDELIVERED = 2
+_LOGGED = 4
+_SPILLED = 8
+_GROW_SHIFT = 4  # places of a ring, to the power of 2, that cost as much as an enqueue when it grows
+_OVERHEAD = OVERHEAD
+
+
+class FifoOrder(ReadyOrder):
+    """``discard`` frees a long list of messages over several turns of the loop."""
+
+    __slots__ = (
+        "backlog",
+        "cursor",
+        "discard",
+        "paged_end",
+        "pager",
+        "requeued",
+        "reread",
+        "ring",
+        "ring_bytes",
+        "ring_count",
+        "ring_head",
+    )
+
+    def __init__(self, discard: Callable[[list[Any]], None] | None = None) -> None:
+        super().__init__()
+        self.discard = discard
+        self.pager: Any = None
+        #: The offset after the last message given to the page log.
+        self.paged_end = 0
+        self.ring: list[Any] = [None] * 16
+        self.ring_head = 0
+        self.ring_count = 0
+        self.ring_bytes = 0
+        self.requeued: list[tuple[int, Message]] = []
+        self.reread: dict[int, Message] = {}
+        self.backlog = 0
+        self.cursor = 0
+
+    # -- adding ---------------------------------------------------------------------------------------
+
+    def push(self, message: Message, logged: bool) -> bool:
+        budget: MemoryBudget = self.contents.budget
+        size = message.size() + _OVERHEAD
+        if self.backlog == 0:
+            if logged:
+                if (
+                    self.wanted
+                    and self.ring_count < _WINDOW_MESSAGES
+                    and self.ring_bytes < _WINDOW_BYTES
+                    and budget.used < budget.limit
+                ):
+                    self._push(message, size)
+                else:
+                    self.cursor = message.offset
+                    self.backlog = 1
+            elif budget.used < budget.limit:
+                self._push(message, size)
+            else:
+                self.cursor = message.offset
+                if not self._page(message):
+                    return False
+        elif logged:
+            self.backlog += 1
+        elif not self._page(message):
+            return False
+        self.count += 1
+        return True
+
+    def _push(self, message: Message, size: int) -> None:
+        ring = self.ring
+        if self.ring_count == len(ring):
+            self._grow()
+            ring = self.ring
+        ring[(self.ring_head + self.ring_count) & (len(ring) - 1)] = message
+        self.ring_count += 1
+        self.ring_bytes += size
+        self.contents.budget.used += size
+
+    def _grow(self) -> None:
+        # In place: the garbage collector would look through a thousand new rings at once, for 10 ms.
+        ring = self.ring
+        size = len(ring)
+        head = self.ring_head
+        ring.extend([None] * size)
+        ring[size : size + head] = ring[:head]
+        ring[:head] = [None] * head
+        self.contents.budget.work += size >> _GROW_SHIFT
+
+    def _page(self, message: Message) -> bool:
+        """Write a transient message beyond the memory budget to the page file, which lasts as long as the
+        process.
+        """
+        try:
+            if self.pager is None:
+                self.pager = self.open_pager()
+            self.pager.append(message)
+        except (OSError, PersistenceError) as error:
+            if not is_passing(error):
+                # Earlier messages in the file may be lost too, and with them the order: nothing more is
+                # delivered.
+                self.trouble = Trouble(f"its page file failed: {error}")
+            # Otherwise only this message is refused; the messages in the file are still good.
+            return False
+        self.backlog += 1
+        self.paged_end = message.offset + 1
+        return True
+
+    def put_back(self, message: Message) -> None:
+        heappush(self.requeued, (message.offset, message))
+        self.count += 1
+
+    def recovered(self) -> None:
+        self.backlog = self.count = self.log.live
+        self.cursor = self.log.start
+
+    # -- taking ---------------------------------------------------------------------------------------
+
+    def pop(self) -> Message | None:
+        """The message with the lowest offset."""
+        if len(self.requeued) > 0:
+            return self._pop_requeued()
+        if self.returning > 0 and self.return_left > 0:
+            return None
+        if self.ring_count == 0:
+            if self.backlog == 0:
+                return None
+            self._load()
+            if self.ring_count == 0:
+                return None
+        ring = self.ring
+        head = self.ring_head
+        message: Message = ring[head]
+        ring[head] = None
+        self.ring_head = (head + 1) & (len(ring) - 1)
+        self.ring_count -= 1
+        self.count -= 1
+        size = message.size() + _OVERHEAD
+        self.ring_bytes -= size
+        if message.flags & _LOGGED:
+            self.contents.budget.used -= size
+        return message
+
+    def _pop_requeued(self) -> Message | None:
+        message = self.requeued[0][1]
+        if message.content is None:
+            found = self.reread.pop(message.offset, None)
+            if found is None:
+                found = self._reread(message.offset)
+                if found is None:
+                    return None
+            message.content = found.content
+            message.channel = found.channel
+            message.header_size = found.header_size
+            message.frame_count = found.frame_count
+            message.frame_payload = found.frame_payload
+        elif message.flags & _SPILLED:
+            try:
+                self.contents.take_back(message)
+            except (OSError, PersistenceError) as error:
+                self.trouble = Trouble(f"a message that was put aside cannot be read: {error}", error)
+                return None
+        heappop(self.requeued)
+        self.count -= 1
+        if not self.requeued:
+            self.reread.clear()
+        return message
+
+    def _reread(self, offset: int) -> Message | None:
+        """Read the content of a returned message again, and of those after it, which will be delivered
+        next.
+        """
+        try:
+            messages, _ = self.log.read(offset, self.log.end, min(256, len(self.requeued)), 1 << 18)
+        except (OSError, PersistenceError) as error:
+            self.trouble = Trouble(f"its log failed: {error}", error)
+            return None
+        self.reread = {message.offset: message for message in messages}
+        found = self.reread.pop(offset, None)
+        if found is None:
+            self.trouble = Trouble(f"its log failed: message at offset {offset} is not in the log")
+        return found
+
+    def _load(self) -> None:
+        """Fill the window from the backlog, in offset order."""
+        budget: MemoryBudget = self.contents.budget
+        room = _WINDOW_MESSAGES if self.wanted else 64
+        size = 1 << 19
+        if budget.used >= budget.limit:
+            room = 16
+            size = 1 << 16
+        log = self.log
+        if log is not None:
+            end = log.end
+            try:
+                messages, reached = log.read(self.cursor, end, room, size)
+            except (OSError, PersistenceError) as error:
+                self.trouble = Trouble(f"its log failed: {error}", error)
+                return
+        else:
+            end = self.paged_end
+            messages, reached = [], end
+        if self.pager is not None:
+            try:
+                paged, paged_to = self.pager.read(self.cursor, reached, room, size)
+            except (OSError, PersistenceError) as error:
+                self.trouble = Trouble(f"its page file failed: {error}", error)
+                return
+            if paged_to < reached:
+                reached = paged_to
+                messages = [message for message in messages if message.offset < reached]
+            for message in paged:
+                message.flags &= _REDELIVERED
+            if paged:
+                messages = sorted(messages + paged, key=_offset)
+        for message in messages:
+            self._push(message, message.size() + _OVERHEAD)
+        self.backlog -= len(messages)
+        self.cursor = reached
+        if self.pager is not None:
+            self.pager.drop_below(reached)
+            if self.backlog == 0:
+                self._drop_pager()
+        if not messages and reached >= end and self.backlog:
+            # Only a bug or a fault of the disk leads here. Without this line the loop would never end.
+            self.count -= self.backlog
+            self.backlog = 0
+            self.trouble = Trouble("messages counted as waiting are not there")
+
+    # -- dropping -------------------------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Drop the window from memory if the log has all of it."""
+        if self.log is None:
+            return
+        ring = self.ring
+        mask = len(ring) - 1
+        for index in range(self.ring_count):
+            if not ring[(self.ring_head + index) & mask].flags & _LOGGED:
+                return
+        if self.ring_count > 0:
+            self.cursor = ring[self.ring_head].offset
+            self.backlog += self.ring_count
+            self._clear_ring()
+
+    def drop_all(self, settle: bool) -> list[tuple[int, Message]]:
+        """All at once, but for the returned messages: those have their places among the unacknowledged."""
+        if settle and self.log is not None and self.ring_count + self.backlog > 0:
+            # All that is unacknowledged is below the lowest offset that is ready and was not returned.
+            self.log.purge(self._window_start(), self.log.end)
+        # Empty containers stay: the garbage collector would get new ones of very many queues all at once.
+        returned = self.requeued
+        if returned:
+            self.requeued = []
+        if self.reread:
+            self.reread = {}
+        self._clear_ring()
+        self.backlog = 0
+        self.count = 0
+        if self.pager is not None:
+            self._drop_pager()
+        return returned
+
+    def _window_start(self) -> int:
+        return self.ring[self.ring_head].offset if self.ring_count > 0 else self.cursor
+
+    def _drop_pager(self) -> None:
+        self.pager.delete()
+        self.pager = None
+
+    def _clear_ring(self) -> None:
+        self.contents.budget.used -= self.ring_bytes
+        if self.ring_count > _WINDOW_MESSAGES and self.discard is not None:
+            # To free half a million objects takes a tenth of a second.
+            self.discard(self.ring)
+        self.ring = [None] * 16
+        self.ring_head = 0
+        self.ring_count = 0
+        self.ring_bytes = 0
+
+    # -- looking --------------------------------------------------------------------------------------
+
+    def in_memory(self) -> int:
+        return self.ring_count
+
+    def memory_bytes(self) -> int:
+        return self.ring_bytes
+
+
+def _offset(message: Message) -> int:
+    return message.offset

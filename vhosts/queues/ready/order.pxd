@@ -1,0 +1,19 @@
+from amqp_router.protocol.message cimport Message
+from vhosts.queues.contents cimport Contents
+
+
+cdef class ReadyOrder:
+    cdef public Contents contents
+    cdef public object log
+    cdef public object open_pager
+    cdef public long long count
+    cdef public bint wanted
+    cdef public long returning
+    cdef public long long return_left
+    cdef public object trouble
+    cpdef bint push(self, Message message, bint logged) except -1
+    cpdef Message pop(self)
+    cpdef put_back(self, Message message)
+    cpdef void begin_return(self, long long unacked)
+    cpdef bint end_return(self)
+    cpdef bint is_returning(self)

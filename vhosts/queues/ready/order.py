@@ -1,0 +1,106 @@
+"""The ready messages of one queue, in the order in which they are delivered.
+
+A queue adds what is published at the end (``push``), takes the head (``pop``), and gives back what a consumer
+returned (``put_back``). It counts nothing of this by itself and knows no position. A subclass is one way to
+order; it may keep messages in memory, in the queue's log, or in files.
+
+An order never raises an error of the disk. It returns None or False and leaves the reason in ``trouble``,
+which the queue looks at only then: the way of a message has no handler of exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from amqp_router.protocol.message import Message
+from vhosts.queues.contents import Contents
+
+
+class Trouble(NamedTuple):
+    """Why an order cannot give or take a message."""
+
+    reason: str
+    #: The error of the disk; None if the order itself is broken.
+    error: Exception | None = None
+
+
+class ReadyOrder:
+    """Keeps the messages that are ready. The queue fills the collaborators before it uses the order."""
+
+    __slots__ = ("contents", "count", "log", "open_pager", "return_left", "returning", "trouble", "wanted")
+
+    def __init__(self) -> None:
+        self.contents: Contents
+        #: The queue's log, or None.
+        self.log: Any = None
+        #: Makes the page log of a queue that outgrows the node's budget.
+        self.open_pager: Callable[[], Any]
+        #: Messages ready. The subclass keeps it.
+        self.count = 0
+        #: Whether the queue has consumers, so that a window of messages in memory is worth its room.
+        self.wanted = False
+        #: Returns in slices that go on, and how many messages they may bring while newer ones wait.
+        self.returning = 0
+        self.return_left = 0
+        #: Why the last ``pop`` or ``peek`` gave nothing although ``count`` is not 0, or the last ``push``
+        #: failed; None if the message is only refused for now, or held back.
+        self.trouble: Trouble | None = None
+
+    def push(self, message: Message, logged: bool) -> bool:
+        """Add a message that was published; ``logged``: the log has its content, too.
+
+        Offsets rise from push to push. False if the message cannot be kept.
+        """
+        raise NotImplementedError
+
+    def pop(self) -> Message | None:
+        """Take the head, with its content; None if there is none, if it is held back, or in ``trouble``."""
+        raise NotImplementedError
+
+    def put_back(self, message: Message) -> None:
+        """Take back a message that was taken, to its place. One of the log may come without its content."""
+        raise NotImplementedError
+
+    def drop_all(self, settle: bool) -> list[tuple[int, Message]]:
+        """Forget all messages; returns those that the caller settles or releases one by one, by offset.
+
+        The others are settled in the log if ``settle``; otherwise the log is removed as a whole.
+        """
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        """The last consumer has left: give back memory for what the log has, too."""
+
+    def recovered(self) -> None:
+        """Take over the messages that recovery found in the log."""
+        raise NotImplementedError
+
+    def in_memory(self) -> int:
+        """Messages whose content is in memory."""
+        return 0
+
+    def memory_bytes(self) -> int:
+        """What they are counted with in the node's account."""
+        return 0
+
+    # -- returns in slices ---------------------------------------------------------------------------------
+
+    def begin_return(self, unacked: int) -> None:
+        """Messages come back in slices from now on, lowest first; ``end_return`` must follow.
+
+        Meanwhile newer ones wait, but for no more than the ``unacked`` messages that are out now, or clients
+        that never cease to return messages could hold up all the others.
+        """
+        if self.returning == 0:
+            self.return_left = unacked
+        self.returning += 1
+
+    def end_return(self) -> bool:
+        """All of one return are back; True if no other goes on."""
+        self.returning -= 1
+        return self.returning == 0
+
+    def is_returning(self) -> bool:
+        """Whether newer messages wait for those that come back."""
+        return self.returning > 0 and self.return_left > 0

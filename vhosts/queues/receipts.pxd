@@ -1,0 +1,7 @@
+from vhosts.queues.handle cimport Run
+
+
+cdef class Receipts:
+    cdef public unsigned long long end
+    cdef public object runs
+    cpdef void wait(self, Run run)

@@ -1,0 +1,36 @@
+"""Publishers of one queue that wait until what they published is durable."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from vhosts.queues.handle import Run
+
+
+class Receipts:
+    """Runs of publishes, each with the offset that the log's high watermark must reach."""
+
+    __slots__ = ("end", "runs")
+
+    def __init__(self) -> None:
+        #: The offset after the last message appended to the log. Not the log's end: transient messages take
+        #: offsets there, which no sync covers by itself.
+        self.end = 0
+        self.runs: deque[tuple[int, Run]] = deque()
+
+    def wait(self, run: Run) -> None:
+        """``run`` waits for everything appended so far."""
+        run.remaining += 1
+        self.runs.append((self.end, run))
+
+    def reached(self, watermark: int) -> None:
+        """Answer the publishers below the high watermark."""
+        runs = self.runs
+        while runs and runs[0][0] <= watermark:
+            runs.popleft()[1].settled(False)
+
+    def answer_all(self, failed: bool) -> None:
+        """What they wait for has failed, or does not matter any more."""
+        runs = self.runs
+        while runs:
+            runs.popleft()[1].settled(failed)

@@ -1,0 +1,91 @@
+"""What a node does for its queues; one object for all of them.
+
+Queues do no input or output and know no clock. They ask for files, slices of time and removal of logs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+from amqp_router.protocol.message import Message
+from amqp_router.protocol.tick import Tick
+from vhosts.queues.contents import Contents
+
+#: Hears of something that happened to a queue: a ``Queue``, whose module imports this one.
+Hearer: TypeAlias = Callable[[Any], None]
+
+#: Returned messages dropped by one call when a queue is purged or deleted; about a millisecond.
+DROP_SLICE = 4096
+
+
+class QueueServices:
+    """Made by the composition root, which fills what it has. What is not given is done at once, or not."""
+
+    __slots__ = (
+        "contents",
+        "deleted",
+        "discard",
+        "failed",
+        "in_slices",
+        "open_pager",
+        "resumed",
+        "stalled",
+        "tick",
+    )
+
+    def __init__(self, tick: Tick, contents: Contents) -> None:
+        self.tick = tick
+        self.contents = contents
+        #: Calls a step once per turn of the loop until it returns True.
+        self.in_slices: Callable[[Callable[[], bool]], None] = at_once
+        #: Frees a long list of messages over several turns of the loop.
+        self.discard: Callable[[list[Any]], None] | None = None
+        #: Makes the page log of the queue with this incarnation.
+        self.open_pager: Callable[[str], Any] = _no_pager
+        #: The queue is deleted: its log is removed once this revision is committed.
+        self.deleted: Callable[[Any, int], None] = _removed
+        #: The queue has failed (``error``) or takes no messages (``refusing``); it takes them again.
+        self.failed: Hearer = _nobody
+        self.resumed: Hearer = _nobody
+        #: Waiting messages cannot be read for now: the callee calls ``unstall`` after a while. None if the
+        #: queue fails instead.
+        self.stalled: Hearer | None = None
+
+    def settle_in_slices(self, dropped: list[Any], settle: Callable[[Message], None]) -> None:
+        """Call ``settle`` for the message of each pair in ``dropped``, some in each turn of the loop."""
+        step = partial(_settle_some, dropped, [0], settle)
+        if not step():
+            self.in_slices(step)
+
+
+def at_once(step: Callable[[], bool]) -> None:
+    """Slices of queues whose owner has no event loop."""
+    while not step():
+        pass
+
+
+def _settle_some(dropped: list[Any], position: list[int], settle: Callable[[Message], None]) -> bool:
+    """Settle a slice of the messages, which nobody gets any more; True if none is left."""
+    index = position[0]
+    end = min(index + DROP_SLICE, len(dropped))
+    while index < end:
+        message: Message = dropped[index][1]
+        dropped[index] = None
+        settle(message)
+        index += 1
+    position[0] = end
+    return end == len(dropped)
+
+
+def _no_pager(incarnation: str) -> Any:
+    raise AssertionError("a queue without page files outgrows its memory")
+
+
+def _removed(queue: Any, rev: int) -> None:
+    queue.removal_stored()
+
+
+def _nobody(queue: Any) -> None:
+    """Nobody wants to hear of it."""
