@@ -88,7 +88,7 @@ def test_log_stays_until_the_deletion_of_its_row_is_stored(
 
             monkeypatch.setattr(broker.definitions._database, "write", write_later)
             _, rev = broker.vhosts["/"].delete_queue("q")
-            broker.sync._worker.wait_idle()
+            broker.sync.jobs.worker.wait_idle()
             is_there = directory.exists() and log.failed is None
             stored.set()
             assert is_there

@@ -33,11 +33,13 @@ from ..sync.journal import JournalEntry, journal_files, read_journal
 from ..sync.log_sync import LogSync
 from ..sync.marks import Mark, log_id, read_marks
 from ..sync.writer import PartitionWriter, read_description
+from .caretaker import LogCaretaker
 from .page_log import PageLog, PageRoom
 from .partition import Partition
 from .queue_log import QueueLog
 from .recovery import Report, free_path, recover
 from .spill import Spill
+from .truncation import truncate
 
 logger = logging.getLogger(__name__)
 #: Least and most memory for the batches of all page logs together.
@@ -60,6 +62,7 @@ class Catalog:
     ) -> None:
         self.budget = budget
         self.sync = sync
+        self.caretaker = LogCaretaker(disk, sync, options)
         self.options = options
         self.logs: dict[str, QueueLog] = {}
         #: What recovery did, by incarnation; only for logs that it changed.
@@ -234,8 +237,13 @@ class Catalog:
         if log.writer.dirty:
             self._unsynced.append(log)
         else:
-            self.sync.recovered(log)
+            self._opened(log)
         return log
+
+    def _opened(self, log: QueueLog) -> None:
+        """A recovered log is durable."""
+        self.sync.marks.set(log)
+        self.caretaker.on_open(log)
 
     def _tell_ahead(self) -> None:
         """Logs that were written while the system's clock was wrong. Times in a log never run backwards."""
@@ -246,7 +254,7 @@ class Catalog:
                 "last time until the clock has passed it",
                 len(self._ahead),
                 directory,
-                (last_us - self.sync.wall_us()) // 1_000_000,
+                (last_us - self.sync.loop.wall_us()) // 1_000_000,
             )
         self._ahead = []
 
@@ -270,13 +278,15 @@ class Catalog:
                     self.sync.marks.keep(log.incarnation, 0, mark)
                 log.fail(error)
             else:
-                self.sync.recovered(log)
+                self._opened(log)
 
     def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
         directory = join(self._queues_dir, incarnation, "0")
         partition = Partition(directory, self.options, self._readers, salt_of(incarnation, 0), self._owners)
         writer = PartitionWriter(self._disk, self.sync.committer.files, directory, description)
-        log = QueueLog(incarnation, 0, partition, writer, self.sync, self.options, self._boot_id)
+        log = QueueLog(
+            incarnation, 0, partition, writer, self.sync, self.caretaker, self.options, self._boot_id
+        )
         writer.owner = log
         return log
 
@@ -310,7 +320,7 @@ class Catalog:
         if found is None and log.end:
             # Readers from outside need it, though no batch may come.
             log.writer.create()
-        if report.last_us - self.sync.wall_us() > JUMP_US:
+        if report.last_us - self.sync.loop.wall_us() > JUMP_US:
             self._ahead.append((report.last_us, log.partition.directory))
         if report.cut_bytes:
             _tell_cut(report)
@@ -381,6 +391,10 @@ class Catalog:
             # The log could not be opened: its directory stays, and the next start moves it into quarantine.
             self.sync.marks.clear(incarnation)
 
+    def truncate(self, log: QueueLog, end: int, *, keep_as_orphan: bool = False) -> None:
+        """Cut ``log`` at ``end`` (``truncation.truncate``)."""
+        truncate(log, self.sync, self._disk, self._data_dir, end, keep_as_orphan=keep_as_orphan)
+
     def new_spill(self) -> Spill:
         """Files for the contents of unacknowledged transient messages; they last as long as the process."""
         return Spill(
@@ -405,7 +419,12 @@ class Catalog:
 
     def stop(self) -> None:
         """Make everything durable and write the checkpoint of a clean stop. Blocks."""
-        self.sync.flush_and_stop(list(self.logs.values()))
+        self.caretaker.stop()
+        self.sync.flush()
+        healthy = [log for log in self.logs.values() if log.failed is None]
+        written = [log.partition.active for log in healthy if log.writer.created]
+        indexes = [index for segment in written if (index := segment.pack_index())]
+        self.sync.stop([log.pack_state() for log in healthy], indexes)
         self._readers.close()
         self._page_files.close()
         self._janitor.stop()

@@ -8,12 +8,10 @@ few logs at a time, because each costs a checkpoint for which the next round wai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
+from ...loop import Loop, Timer
 from ...options import LogOptions
-
-if TYPE_CHECKING:
-    from .queue_log import QueueLog
+from .queue_log import QueueLog
 
 #: Number of logs at a time, and seconds until the next ones.
 _LOGS_AT_ONCE = 8
@@ -21,22 +19,15 @@ _PAUSE_S = 0.1
 
 
 class IdleLogs:
-    """Runs on the event loop. ``clock`` is in seconds; ``start_round`` begins a round of the sync."""
+    """Runs on the event loop; ``start_round`` begins a round of the sync."""
 
-    def __init__(
-        self,
-        options: LogOptions,
-        call_later: Callable[[float, Callable[[], None]], Any],
-        clock: Callable[[], float],
-        start_round: Callable[[], None],
-    ) -> None:
+    def __init__(self, options: LogOptions, loop: Loop, start_round: Callable[[], None]) -> None:
         self._options = options
-        self._call_later = call_later
-        self._clock = clock
+        self._loop = loop
         self._start_round = start_round
         #: The time at which each log's segments are dropped, if nothing is written to it until then.
         self._due: dict[QueueLog, float] = {}
-        self._timer: Any = None
+        self._timer: Timer | None = None
         self._timer_due = 0.0
         self._stopped = False
 
@@ -47,7 +38,7 @@ class IdleLogs:
             return
         options = self._options
         wait = options.idle_roll_s if size < options.clean_bytes_min else options.idle_roll_large_s
-        self._due[log] = due = self._clock() + wait
+        self._due[log] = due = self._loop.clock() + wait
         self._wake(due)
 
     def forget(self, log: QueueLog) -> None:
@@ -64,11 +55,11 @@ class IdleLogs:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due = due
-        self._timer = self._call_later(max(due - self._clock(), 0.0), self._drop)
+        self._timer = self._loop.call_later(max(due - self._loop.clock(), 0.0), self._drop)
 
     def _drop(self) -> None:
         self._timer = None
-        now = self._clock()
+        now = self._loop.clock()
         due = [log for log, when in self._due.items() if when <= now]
         for log in due[:_LOGS_AT_ONCE]:
             del self._due[log]

@@ -5,19 +5,29 @@ The log passes in the settle state, which decides what is left to read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from amqp_router.protocol.message import Message
 
 from ...errors import CorruptLog, LogFailed, is_passing
 from ..format.record import Batch
 from ..format.settles import SettleState
-from .partition import Cursor
-
-if TYPE_CHECKING:
-    from .queue_log import QueueLog
+from .partition import Cursor, Partition
 
 _U32_MAX = 0xFFFFFFFF
+
+
+class ReadLog(Protocol):
+    """What a reader asks of its log."""
+
+    @property
+    def partition(self) -> Partition: ...
+
+    def close_batch(self, offset: int) -> None:
+        """Close the open batch if it holds ``offset``."""
+
+    def fail(self, error: Exception) -> None:
+        """Fence the log."""
 
 
 class Tail:
@@ -71,8 +81,8 @@ class LogReader:
 
     __slots__ = ("_cursor", "_log", "_random", "_tail")
 
-    def __init__(self, log: QueueLog, tail: Tail) -> None:
-        self._log: QueueLog | None = log
+    def __init__(self, log: ReadLog, tail: Tail) -> None:
+        self._log: ReadLog | None = log
         self._tail = tail
         self._cursor = Cursor(log.partition)
         self._random = Cursor(log.partition)
@@ -190,7 +200,7 @@ class LogReader:
         except (OSError, CorruptLog) as error:
             raise _unreadable(log, error) from error
 
-    def _open_log(self) -> QueueLog:
+    def _open_log(self) -> ReadLog:
         if self._log is None:
             raise LogFailed("the log is deleted")
         return self._log
@@ -210,7 +220,7 @@ def _as_read(message: Message) -> Message:
     return other
 
 
-def _unreadable(log: QueueLog, error: OSError | CorruptLog) -> LogFailed:
+def _unreadable(log: ReadLog, error: OSError | CorruptLog) -> LogFailed:
     """The error for the caller. The log is fenced unless another attempt may succeed."""
     if not is_passing(error):
         log.fail(error)

@@ -37,6 +37,7 @@ cdef class QueueLog:
     cdef public bint checkpoint_unsure
     cdef unsigned long _checkpoints
     cdef object _sync
+    cdef object _caretaker
     cdef bytes _boot_id
     cdef unsigned long long _batch_bytes_max
     cdef MessagesBuilder _builder

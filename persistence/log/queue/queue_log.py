@@ -18,11 +18,11 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from amqp_router.protocol.message import Message
 
-from ...errors import CorruptLog, LogFailed, is_passing
+from ...errors import LogFailed, is_passing
 from ...options import LogOptions
 from ..format.checkpoint import LogState, SegmentState, pack_log
 from ..format.messages import MessagesBuilder
@@ -37,13 +37,11 @@ from ..format.record import (
 )
 from ..format.segment import Segment
 from ..format.settles import SettleRuns, SettleState
+from ..sync.log_sync import LogSync
 from ..sync.round import Submission
+from ..sync.writer import PartitionWriter
 from .log_reader import LogReader, Tail
 from .partition import Partition
-
-if TYPE_CHECKING:
-    from ..sync.log_sync import LogSync
-    from ..sync.writer import PartitionWriter
 
 _RETURN = 6
 _LOGGED = 4
@@ -67,6 +65,19 @@ class Listener(Protocol):
         """The passing error is over: the log takes messages again."""
 
 
+class Caretaker(Protocol):
+    """Removes and rewrites segments between the rounds; the calls that it gets from a log."""
+
+    def on_written(self, log: QueueLog) -> None:
+        """A round has made durable what the log had given it."""
+
+    def on_checkpoint(self, log: QueueLog) -> None:
+        """A checkpoint is durable."""
+
+    def on_delete(self, log: QueueLog) -> None:
+        """The log is deleted."""
+
+
 class QueueLog:
     """One partition's log. Made by ``Catalog``."""
 
@@ -77,6 +88,7 @@ class QueueLog:
         partition: Partition,
         writer: PartitionWriter,
         sync: LogSync,
+        caretaker: Caretaker,
         options: LogOptions,
         boot_id: bytes,
     ) -> None:
@@ -114,6 +126,7 @@ class QueueLog:
         self.checkpoint_unsure = False
         self._checkpoints = 0
         self._sync = sync
+        self._caretaker = caretaker
         self._boot_id = boot_id
         self._batch_bytes_max = options.batch_bytes_max
         self._builder = MessagesBuilder()
@@ -357,8 +370,20 @@ class QueueLog:
         if self.listener is not None:
             self.listener.on_log_resumed(self)
 
-    def checkpoint_failed(self, removed: list[Segment]) -> None:
-        """A round's checkpoint was not written: the segments ``removed`` must wait for a later one."""
+    def checkpoint_written(self, number: int, offset: int) -> None:
+        """Checkpoint ``number``, which is that of everything below ``offset``, is durable."""
+        self.checkpoint_unsure = False
+        self.checkpoints_durable = number
+        self.checkpoint_offset = offset
+        self._caretaker.on_checkpoint(self)
+
+    def checkpoint_failed(self, removed: list[Segment], *, is_due: bool = False) -> None:
+        """A round's checkpoint was not written: the segments ``removed`` must wait for a later one.
+
+        ``is_due``: for that of the next round; otherwise ``request_checkpoint`` will be called.
+        """
+        if is_due:
+            self.checkpoint_due = True
         self._unremoved += removed
         self.checkpoint_unsure = True
 
@@ -432,6 +457,7 @@ class QueueLog:
 
     def written(self, end: int, generation: int) -> None:
         """A round has made everything below ``end`` durable. Ignored if the log was truncated since."""
+        self._caretaker.on_written(self)
         if generation != self.generation or self.failed is not None:
             return
         if self._is_truncating:
@@ -531,16 +557,14 @@ class QueueLog:
                 return first
         return self.end
 
-    def truncate(self, end: int, *, keep_as_orphan: bool = False) -> None:
-        """Cut off every batch that reaches ``end`` or beyond, and fold the rest again.
+    def begin_truncation(self, end: int) -> None:
+        """Drop all buffers, so that ``truncation.truncate`` can cut at ``end``. Blocks.
 
-        The new end is that of the last batch completely below ``end``. Running rounds are ignored when they
-        end (``generation``). The cut is durable when this returns. It is for followers and tests only, not
-        for a queue that serves consumers.
+        Running rounds are ignored when they end (``generation``).
 
         Raises:
-            LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone
-                (nothing has changed); or the cut could not be made (the log is fenced).
+            LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone.
+                Nothing has changed.
         """
         self._settle_down_for(end)
         self.generation += 1
@@ -550,13 +574,6 @@ class QueueLog:
         self._runs = SettleRuns()
         self.dirty = self.settles_dirty = self.checkpoint_due = False
         self._reader.forget()
-        try:
-            self._sync.truncate(self, end, keep_as_orphan)
-        except (OSError, CorruptLog) as error:
-            # Without an error number, because a half cut log must not continue.
-            failure = LogFailed(str(error))
-            self.fail(failure)
-            raise failure from error
 
     def _settle_down_for(self, end: int) -> None:
         """Wait for the round under way; its batches count only if the truncation to ``end`` is refused.
@@ -614,6 +631,7 @@ class QueueLog:
             self.fail(LogFailed("the log is deleted"))
             self._tail.clear()
             self.partition.close_files()
+            self._caretaker.on_delete(self)
             self._sync.delete(self)
             self._reader.close()
 

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, File, join, read_file, replace_file
-from ..format.checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, newest, read_checkpoint, write_checkpoint
+from ..format.checkpoint import LogState
 from ..format.index import SparseIndex
 from ..format.record import HEADER_SIZE, MAGIC, MESSAGES, Batch, BatchHeader, parse_header
 from ..format.segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_name
@@ -119,45 +119,6 @@ def recover(
     return report
 
 
-def truncate(log: QueueLog, disk: Disk, data_dir: str, end: int, *, keep_as_orphan: bool) -> None:
-    """Cut off every batch that reaches ``end``, and fold the rest again. The log must hold no buffers.
-
-    ``end`` must not be below the last durable checkpoint.
-
-    Raises:
-        CorruptLog, OSError: as ``recover``.
-    """
-    partition = log.partition
-    directory = partition.directory
-    state: LogState | None = None
-    if log.checkpoint_offset:
-        # An older checkpoint is not enough: cleaning may have removed settles that it does not have.
-        for path in (join(directory, FILE_NAME), join(data_dir, NODE_FILE_NAME)):
-            for found in read_checkpoint(disk, path)[1]:
-                if (found.incarnation, found.recovery_offset) == (log.incarnation, log.checkpoint_offset):
-                    # Both may have that offset, but the older one may name segments that are gone.
-                    state = newest(found, state)
-        if state is None:
-            raise CorruptLog(directory, 0, f"the checkpoint at offset {log.checkpoint_offset} is missing")
-    partition.reset()
-    epoch, floor = log.epoch, log.redelivered_floor
-    report = recover(log, disk, state, clean=False, limit=end)
-    log.writer.sync()
-    log.epoch = max(log.epoch, epoch + 1)
-    log.redelivered_floor = min(floor, log.end)
-    # The checkpoint comes first. Because of its epoch, the batches above it are ignored from now on, both in
-    # a journal and, if the cut is interrupted, in the segments.
-    write_checkpoint(disk, join(directory, FILE_NAME), [log.pack_state()], clean=False, now_us=0)
-    log.checkpoint_offset = log.end
-    if not report.cut_path:
-        return
-    if keep_as_orphan:
-        tail = read_file(disk, report.cut_path)[report.cut_position :]
-        tail += b"".join([read_file(disk, path) for path in report.cut_segments])
-        replace_file(disk, join(directory, f"orphan-{log.end:020d}-{log.epoch}.log"), tail)
-    _cut_all(disk, directory, report)
-
-
 def required_end(state: LogState | None, mark: Mark | None) -> int:
     """The offset that a log must reach after recovery, because everything below was durable.
 
@@ -242,7 +203,7 @@ def _cut_tail(disk: Disk, directory: str, folded: LogState, report: Report) -> N
             report.kept_path = _keep_aside(disk, path, tail)
         _cut(disk, report.cut_path, report.cut_position)
     else:
-        _cut_all(disk, directory, report)
+        cut_all(disk, directory, report)
 
 
 def _keep_aside(disk: Disk, path: str, tail: bytes) -> str:
@@ -271,7 +232,7 @@ def free_path(disk: Disk, path: str) -> str:
     return free
 
 
-def _cut_all(disk: Disk, directory: str, report: Report) -> None:
+def cut_all(disk: Disk, directory: str, report: Report) -> None:
     """Remove what a truncation cuts, from the end backwards."""
     for path in reversed(report.cut_segments):
         disk.unlink(path.removesuffix(SUFFIX) + INDEX_SUFFIX)

@@ -22,12 +22,12 @@ from amqp_router.protocol.tick import Tick
 from ...clock import JUMP_US
 from ...errors import PersistenceError
 from ...files import Disk, FileCache, join, read_file
+from ...loop import Timer
 from ...memory import MemoryBudget
 from ...worker import ThreadWorker, Worker
 from ..format.identity import DESCRIPTION_VERSION, DESCRIPTION_VERSIONS, WAY_OUT
 from ..format.record import Batch
 from ..format.segment import segment_bases
-from ..sync.log_sync import Timer
 from ..sync.marks import Marks, log_id, read_marks
 from .files import (
     DIRECTORY,

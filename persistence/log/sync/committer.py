@@ -13,11 +13,10 @@ from ...errors import is_passing
 from ...files import Disk, File, FileCache, join, parent, replace_file
 from ...options import LogOptions
 from ..format.checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
-from ..queue.queue_log import QueueLog
 from .journal import CommitJournal
 from .round import Round, Submission
 from .together import SyncTogether
-from .writer import PartitionWriter
+from .writer import Fenced, PartitionWriter
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class Committer:
             disk, data_dir, options.journal_bytes_max, self.together, options.sync_all_logs_min
         )
         self._writers: dict[str, PartitionWriter] = {}
-        self._failures: list[tuple[QueueLog, Exception]] = []
+        self._failures: list[tuple[Fenced, Exception]] = []
 
     def run(self, work: Round) -> None:
         written = []
@@ -76,7 +75,8 @@ class Committer:
         if work.drain_journal:
             self.journal.retire()
         limit = None if work.drain_journal else self._options.journal_syncs_per_round
-        self._failures += [(writer.owner, failure) for writer, failure in self.journal.drain(limit)]
+        for writer, failure in self.journal.drain(limit):
+            self._failed(writer, failure)
         work.journal_pending = self.journal.is_pending
         work.failures = self._failures
         self._failures = []
@@ -139,14 +139,13 @@ class Committer:
         self.files.close()
         self.together.close()
 
-    def remove(self, logs: Sequence[QueueLog]) -> None:
+    def remove(self, writers: Sequence[PartitionWriter]) -> None:
         """Remove deleted logs. They are renamed first, so that a half removed one is never taken for a
         log.
         """
         renamed = []
         try:
-            for log in logs:
-                writer = log.writer
+            for writer in writers:
                 writer.forget()
                 writer.owner = None  # breaks the reference cycle
                 self.journal.forget(writer)
@@ -190,4 +189,8 @@ class Committer:
             writer.sync_before_close(file)
         except OSError as error:
             writer.failed = error
+            self._failed(writer, error)
+
+    def _failed(self, writer: PartitionWriter, error: Exception) -> None:
+        if writer.owner is not None:
             self._failures.append((writer.owner, error))

@@ -15,47 +15,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
 
-from ...errors import PASSING_ERRNOS, is_passing
+from ...errors import PASSING_ERRNOS
 from ...files import Disk
+from ...loop import Loop, Timer
 from ...options import LogOptions
 from ...worker import ThreadWorker, Worker
-from ..queue.cleaner import Cleaner
-from ..queue.idle import IdleLogs
-from ..queue.queue_log import QueueLog
-from ..queue.recovery import truncate
 from .committer import Committer
+from .jobs import Flusher, Jobs
 from .marks import Marks
-from .round import Round, Submission
+from .removals import Removals
+from .retries import Retries
+from .round import Round, Submission, SyncedLog
 
 logger = logging.getLogger(__name__)
-
-#: Seconds between two slices of a cleaning.
-_CLEAN_PAUSE_S = 0.005
-#: Seconds between two searches for segments to clean.
-_CLEAN_CHECK_S = 1.0
-#: Seconds before the first attempt after a passing error, and the longest wait before a further one.
-_RETRY_FIRST_S = 0.25
-_RETRY_LAST_S = 5.0
-
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Flusher(Protocol):
-    """See ``_flush.Flusher``."""
-
-    def submit(self, writes: Sequence[tuple[int, int, list[bytes]]]) -> None: ...
-
-    def finish(self) -> int: ...
-
-    def wait(self) -> int: ...
-
-    def stop(self) -> None: ...
 
 
 class LogSync:
@@ -75,71 +50,44 @@ class LogSync:
         data_dir: str,
         options: LogOptions,
         *,
-        post: Callable[[Callable[[], None]], Any],
+        post: Callable[[Callable[[], None]], object],
         call_later: Callable[[float, Callable[[], None]], Timer],
         clock: Callable[[], float] = time.monotonic,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         worker: Worker | None = None,
         flusher: Flusher | None = None,
     ) -> None:
-        self._flusher = flusher
-        #: Whether the flusher does the current round, and the jobs that the worker must not do before its
-        #: end.
-        self._quick = False
-        self._deferred: list[Callable[[], None]] = []
-        #: Deleted logs whose files still exist, and whether the worker is removing some of them.
-        self._removals: list[QueueLog] = []
-        self._removing = False
-        #: Logs fenced by a passing error, with the seconds before their next attempt; those to try now; and
-        #: logs whose checkpoint could not be written.
-        self._delays: dict[QueueLog, float] = {}
-        self._again: list[QueueLog] = []
-        self._checkpoint_delays: dict[QueueLog, float] = {}
+        self.loop = Loop(post, call_later, clock, wall_us)
         self.committer = Committer(disk, data_dir, options)
         self.marks = Marks(disk, data_dir)
-        self._data_dir = data_dir
+        self.jobs = Jobs(worker or ThreadWorker(), flusher)
+        self._removals = Removals(self.committer, self.jobs, post, options.removals_per_job)
         self._options = options
-        self._post = post
-        self._call_later = call_later
-        self._clock = clock
-        self.wall_us = wall_us
-        self._worker = worker or ThreadWorker()
-        self._dirty: list[QueueLog] = []
-        self._settles: list[QueueLog] = []
+        self._dirty: list[SyncedLog] = []
+        self._settles: list[SyncedLog] = []
+        #: Logs fenced by a passing error that are to be tried now.
+        self._again: list[SyncedLog] = []
+        self._retries = Retries(self.loop, self._try_again)
+        self._checkpoint_retries = Retries(self.loop, self._checkpoint_again)
         self._round: Round | None = None
         self._settle_timer: Timer | None = None
         self._journal_timer: Timer | None = None
-        self._idle = IdleLogs(options, call_later, clock, self.start_round)
         self._stopped = False
-        self._cleaner: Cleaner | None = None
-        self._clean_timer: Timer | None = None
-        #: Logs with rounds since the last search for segments to clean.
-        self._settled: dict[QueueLog, None] = {}
-        self._check_timer: Timer | None = None
-        self.segments_cleaned = 0
         #: Called after every round, on the loop.
         self.on_round: Callable[[], None] | None = None
         #: Number of finished rounds, and the seconds that the last one took.
         self.rounds = 0
         self.last_round_s = 0.0
 
-    def recovered(self, log: QueueLog) -> None:
-        """``log`` was recovered at start: look for segments to drop or clean."""
-        self.marks.set(log)
-        self._idle.note(log)
-        if log.partition.cleanable() is not None:
-            self._settled[log] = None
-            self._check_soon()
-
-    def commit(self, log: QueueLog) -> None:
+    def commit(self, log: SyncedLog) -> None:
         """``log`` has messages for the next round. It calls this once until it is sealed."""
         self._dirty.append(log)
 
-    def commit_settles(self, log: QueueLog) -> None:
+    def commit_settles(self, log: SyncedLog) -> None:
         """``log`` has settles for the next round, which begins after ``settle_delay_ms`` at the latest."""
         self._settles.append(log)
         if self._settle_timer is None:
-            self._settle_timer = self._call_later(self._options.settle_delay_ms / 1000, self._settles_due)
+            self._settle_timer = self.loop.call_later(self._options.settle_delay_ms / 1000, self._settles_due)
 
     @property
     def is_dirty(self) -> bool:
@@ -151,29 +99,20 @@ class LogSync:
         """Whether nothing waits and no round is running."""
         return self._round is None and not self._dirty and not self._settles
 
-    def retry(self, log: QueueLog) -> None:
+    def retry(self, log: SyncedLog) -> None:
         """``log`` is fenced by a passing error: try its missing batches again after a while."""
-        delay = self._delays.get(log, _RETRY_FIRST_S)
-        self._delays[log] = min(delay * 2, _RETRY_LAST_S)
-        if not self._stopped:
-            self._call_later(delay, partial(self._retry_due, log))
+        self._retries.later(log)
 
-    def _retry_due(self, log: QueueLog) -> None:
-        if self._stopped or not log.passing:
-            self._delays.pop(log, None)
+    def _try_again(self, log: SyncedLog) -> None:
+        if not log.passing:
+            self._retries.over(log)
             return
         self._again.append(log)
         if self._round is None:
             self._begin()
 
-    def _checkpoint_later(self, log: QueueLog) -> None:
-        delay = self._checkpoint_delays.get(log, _RETRY_FIRST_S)
-        self._checkpoint_delays[log] = min(delay * 2, _RETRY_LAST_S)
-        if not self._stopped:
-            self._call_later(delay, partial(self._checkpoint_again, log))
-
-    def _checkpoint_again(self, log: QueueLog) -> None:
-        if not log.deleted and not self._stopped:
+    def _checkpoint_again(self, log: SyncedLog) -> None:
+        if not log.deleted:
             log.request_checkpoint()
             self.start_round()
 
@@ -192,7 +131,7 @@ class LogSync:
         settles, self._settles = self._turn(self._settles)
         # The timer is kept. It may be early for the next settles, but that is cheaper than a timer for each
         # round.
-        now_us = self.wall_us()
+        now_us = self.loop.wall_us()
         again, self._again = self._again, []
         submissions = [log.take_again() for log in again if log.passing]
         new = 0
@@ -214,13 +153,13 @@ class LogSync:
                 # The logs of this round had nothing to write. The others must not wait for a tick.
                 self._begin()
             return
-        work = Round(submissions, self._clock(), now_us)
+        work = Round(submissions, self.loop.clock(), now_us)
         work.drain_journal = drain_journal
         self._round = work
         if not self._begin_quickly(work):
-            self._worker.submit(partial(self._run_in_worker, work))
+            self.jobs.worker.submit(partial(self._run_in_worker, work))
 
-    def _turn(self, logs: list[QueueLog]) -> tuple[list[QueueLog], list[QueueLog]]:
+    def _turn(self, logs: list[SyncedLog]) -> tuple[list[SyncedLog], list[SyncedLog]]:
         """Split into the logs of this round and those that wait: the first and the last ones are taken.
 
         A message to a thousand queues makes a thousand logs dirty. A publisher after it must not wait for all
@@ -232,9 +171,8 @@ class LogSync:
         return logs[:half] + logs[-half:], logs[half:-half]
 
     def _begin_quickly(self, work: Round) -> bool:
-        flusher = self._flusher
         submissions = work.submissions
-        if flusher is None or work.drain_journal or not self._worker.is_idle:
+        if work.drain_journal or not self.jobs.can_flush:
             return False
         if not 0 < len(submissions) <= self._options.quick_logs_max:
             return False
@@ -253,21 +191,18 @@ class LogSync:
             if job is None:
                 return False
             writes.append(job)
-        self._quick = True
-        flusher.submit(writes)
+        self.jobs.flush(writes)
         return True
 
     def flushed(self) -> None:
         """The flusher's descriptor is readable."""
-        if self._quick and self._flusher is not None:
-            error = self._flusher.finish()
-            if error >= 0:
-                self._end_quickly(error, self._finished)
+        error = self.jobs.flushed()
+        if error >= 0:
+            self._end_quickly(error, self._finished)
 
     def _end_quickly(self, error: int, finished: Callable[[Round], None]) -> None:
         work = self._round
         assert work is not None
-        self._quick = False
         submissions = work.submissions
         if len(submissions) == 1:
             submissions[0].error = submissions[0].writer.quick_done(error)
@@ -280,17 +215,8 @@ class LogSync:
             # The worker finds out which log failed. It does not use the journal, whose pages may be lost.
             work.without_journal = True
             self.committer.journal.broken = error not in PASSING_ERRNOS
-            self._worker.submit(partial(self._run_in_worker, work))
-        deferred, self._deferred = self._deferred, []
-        for job in deferred:
-            self._later(job)
-
-    def _later(self, job: Callable[[], None]) -> None:
-        """A job for the worker beside the rounds."""
-        if self._quick:
-            self._deferred.append(job)
-        else:
-            self._worker.submit(job)
+            self.jobs.worker.submit(partial(self._run_in_worker, work))
+        self.jobs.resume()
 
     def _run_in_worker(self, work: Round) -> None:
         try:
@@ -300,7 +226,7 @@ class LogSync:
             logger.exception("a sync round failed")
             for submission in work.submissions:
                 submission.error = submission.error or error
-        self._post(partial(self._finished, work))
+        self.loop.post(partial(self._finished, work))
 
     def _finished(self, work: Round) -> None:
         """End a round: tell its logs, and begin the next one if something is dirty."""
@@ -312,7 +238,7 @@ class LogSync:
     def _finish(self, work: Round) -> None:
         self._round = None
         self.rounds += 1
-        now = self._clock()
+        now = self.loop.clock()
         self.last_round_s = now - work.started
         for log, error in work.failures:
             log.fail(error)
@@ -322,41 +248,31 @@ class LogSync:
                 self._submission_failed(submission, submission.error)
                 continue
             if submission.again:
-                self._delays.pop(log, None)
+                self._retries.over(log)
                 if log.passing:
                     log.resume()
             log.written(submission.end, submission.generation)
+            if submission.checkpoint is not None and submission.checkpoint_error is None:
+                self._checkpoint_retries.over(log)
+                log.checkpoint_written(submission.checkpoint_number, submission.end)
             if log.failed is None:
                 self.marks.set(log)
-            self._settled[log] = None
             if submission.checkpoint_error is not None:
-                if log not in self._checkpoint_delays:
+                if log not in self._checkpoint_retries:
                     logger.warning("a checkpoint is put off: %s", submission.checkpoint_error)
                 log.checkpoint_failed(submission.removed)
-                self._checkpoint_later(log)
-            elif submission.checkpoint is not None:
-                self._checkpoint_delays.pop(log, None)
-                log.checkpoint_unsure = False
-                log.checkpoints_durable = submission.checkpoint_number
-                log.checkpoint_offset = submission.end
-                self._clean_next(log)
-            if log.is_idle():
-                self._idle.note(log)
-        self._swap_cleaned()
-        if self._settled:
-            self._check_soon()
+                self._checkpoint_retries.later(log)
         if self._settles and self._settle_timer is None:
-            self._settle_timer = self._call_later(self._options.settle_delay_ms / 1000, self._settles_due)
+            self._settle_timer = self.loop.call_later(self._options.settle_delay_ms / 1000, self._settles_due)
         if work.journal_pending and self._journal_timer is None and not self._stopped:
-            self._journal_timer = self._call_later(self._options.journal_idle_ms / 1000, self._journal_idle)
+            self._journal_later()
         if self.on_round is not None:
             self.on_round()
 
     def _submission_failed(self, submission: Submission, error: Exception) -> None:
         log = submission.log
         if submission.checkpoint is not None:
-            log.checkpoint_failed(submission.removed)
-            log.checkpoint_due = True
+            log.checkpoint_failed(submission.removed, is_due=True)
         log.fail(error)
         if submission.again and log.passing:
             self.retry(log)
@@ -366,167 +282,65 @@ class LogSync:
         if self._round is None:
             self._begin(drain_journal=True)
         else:
-            self._journal_timer = self._call_later(self._options.journal_idle_ms / 1000, self._journal_idle)
+            self._journal_later()
 
-    def _check_cleaning(self) -> None:
-        """Search the logs of the last rounds for a segment to clean, without waiting for a checkpoint."""
-        self._check_timer = None
-        while self._settled and self._cleaner is None and not self._stopped:
-            log = next(iter(self._settled))
-            del self._settled[log]
-            if not log.deleted:
-                self._clean_next(log)
-        if self._settled:
-            self._check_soon()
+    def _journal_later(self) -> None:
+        delay = self._options.journal_idle_ms / 1000
+        self._journal_timer = self.loop.call_later(delay, self._journal_idle)
 
-    def _check_soon(self) -> None:
-        if self._check_timer is None and not self._stopped:
-            self._check_timer = self._call_later(_CLEAN_CHECK_S, self._check_cleaning)
-
-    def _clean_next(self, log: QueueLog) -> None:
-        """Begin to rewrite a segment of ``log`` if one is worth it. A node rewrites one segment at a time."""
-        if self._cleaner is None and not self._stopped:
-            segment = log.partition.cleanable()
-            if segment is not None:
-                self._cleaner = Cleaner(log, segment)
-                self._clean_timer = self._call_later(_CLEAN_PAUSE_S, self._clean)
-
-    def _clean(self) -> None:
-        """One slice of the current cleaning."""
-        cleaner = self._cleaner
-        if cleaner is None or self._stopped:
-            return
-        if cleaner.is_void:
-            self._cleaner = None
-            return
-        try:
-            if not cleaner.step(self._options.clean_slice_bytes):
-                self._clean_timer = self._call_later(_CLEAN_PAUSE_S, self._clean)
-                return
-        except Exception as error:
-            self._cleaner = None
-            if is_passing(error):
-                logger.warning("cannot rewrite a segment now: %s", error)
-            else:
-                cleaner.log.fail(error)
-            return
-        self._later(partial(self._write_cleaned, cleaner))
-        self.start_round()
-
-    def _write_cleaned(self, cleaner: Cleaner) -> None:
-        cleaner.write(self.committer.disk)
-        self._post(partial(self._cleaned, cleaner))
-
-    def _cleaned(self, cleaner: Cleaner) -> None:
-        cleaner.is_written = True
-        self._swap_cleaned()
-
-    def _swap_cleaned(self) -> None:
-        """Replace the segment by the cleaned one as soon as that is safe."""
-        cleaner = self._cleaner
-        if cleaner is None or not cleaner.is_written:
-            return
-        disk = self.committer.disk
-        if cleaner.error is None and not cleaner.is_void:
-            if not cleaner.is_ready:
-                return
-            try:
-                cleaner.finish(disk)
-            except Exception as error:
-                cleaner.error = error
-            else:
-                self.segments_cleaned += 1
-                if cleaner.log.failed is None:
-                    self.marks.set(cleaner.log)
-        self._cleaner = None
-        if cleaner.error is not None:
-            # The old file is unchanged.
-            logger.warning("cannot rewrite a segment: %s", cleaner.error)
-        self._later(partial(cleaner.discard, disk))
-        self._later(partial(self.committer.sync_names, cleaner.segment.directory))
-        if cleaner.error is None and not cleaner.is_void:
-            self._clean_next(cleaner.log)
-
-    def delete(self, log: QueueLog) -> None:
+    def delete(self, log: SyncedLog) -> None:
         """Remove a log's directory after the current round."""
-        self._idle.forget(log)
         self.marks.clear(log)
-        self._removals.append(log)
-        if not self._removing:
-            self._remove_next()
+        self._removals.add(log.writer)
 
-    def _remove_next(self) -> None:
-        """Remove a few deleted logs at a time, because the next round and its confirms wait for it."""
-        count = self._options.removals_per_job
-        logs, self._removals = self._removals[:count], self._removals[count:]
-        self._removing = bool(logs)
-        if logs:
-            self._later(partial(self._remove_in_worker, logs))
+    def release(self, log: SyncedLog) -> None:
+        """Sync everything, the logs of the journal too, and let go of the files of ``log``. Blocks.
 
-    def _remove_in_worker(self, logs: list[QueueLog]) -> None:
-        self.committer.remove(logs)
-        self._post(self._remove_next)
-
-    def truncate(self, log: QueueLog, end: int, keep_as_orphan: bool) -> None:
-        """Cut a log whose buffers are already dropped. Blocks.
-
-        Raises:
-            CorruptLog, OSError: as in recovery; also if nothing of the log is on disk yet.
+        It is called before a log is truncated: the journal would restore what is cut.
         """
-        # Otherwise the journal would restore what is cut here.
         self._begin(drain_journal=True)
         self.settle_down()
-        self._worker.submit(log.writer.forget)
-        self._worker.wait_idle()
+        self.jobs.worker.submit(log.writer.forget)
+        self.jobs.worker.wait_idle()
         self.marks.clear(log)
-        truncate(log, self.committer.disk, self._data_dir, end, keep_as_orphan=keep_as_orphan)
-        self.marks.set(log)
 
     def settle_down(self) -> None:
         """Wait for the current round and process its result. Blocks.
 
         No other round is begun, because it could confirm what a truncation is about to cut.
         """
-        if self._quick and self._flusher is not None:
-            self._end_quickly(self._flusher.wait(), self._finish)
+        error = self.jobs.flushed(wait=True)
+        if error >= 0:
+            self._end_quickly(error, self._finish)
         work = self._round
-        self._worker.wait_idle()
+        self.jobs.worker.wait_idle()
         if work is not None and self._round is work:
             self._finish(work)
 
-    def flush_and_stop(self, logs: Sequence[QueueLog] = (), *, clean: bool = True) -> None:
-        """Make everything durable and stop the worker; blocks.
-
-        With ``clean`` the node's checkpoint for ``logs`` (all that are open and healthy) is written, and the
-        next start scans nothing.
-        """
+    def flush(self) -> None:
+        """Make everything durable; blocks. Nothing is tried again later."""
         self._stopped = True
         self.settle_down()
-        self._again = list(self._delays)  # a last attempt
+        self._checkpoint_retries.stop()
+        self._again = self._retries.stop()  # a last attempt
         while self._dirty or self._settles or self._again:
             self._begin()
             self.settle_down()
         self._begin(drain_journal=True)
         self.settle_down()
-        if self._removals:
-            removals, self._removals = self._removals, []
-            self._worker.submit(partial(self.committer.remove, removals))
-        if clean:
-            healthy = [log for log in logs if log.failed is None]
-            parts = [log.pack_state() for log in healthy]
-            written = [log.partition.active for log in healthy if log.writer.created]
-            indexes = [index for segment in written if (index := segment.pack_index())]
-            now_us = self.wall_us()
-            self._worker.submit(partial(self.committer.write_clean, parts, indexes, now_us))
-        self._worker.submit(self.committer.close)
-        self._worker.wait_idle()
-        self._worker.stop()
+        self._removals.finish()
+
+    def stop(self, parts: list[bytes], indexes: list[tuple[str, bytes]]) -> None:
+        """After ``flush``: write the node's checkpoint of a clean stop, and stop the threads; blocks.
+
+        The next start scans none of the logs whose ``pack_state`` are ``parts``. ``indexes`` has paths and
+        contents of the index files of their active segments.
+        """
+        worker = self.jobs.worker
+        worker.submit(partial(self.committer.write_clean, parts, indexes, self.loop.wall_us()))
+        worker.submit(self.committer.close)
+        self.jobs.stop()
         self.marks.close()
-        if self._flusher is not None:
-            self._flusher.stop()
-            self._flusher = None
-        self._idle.stop()
-        timers = (self._settle_timer, self._journal_timer, self._clean_timer, self._check_timer)
-        for timer in timers:
+        for timer in (self._settle_timer, self._journal_timer):
             if timer is not None:
                 timer.cancel()

@@ -17,13 +17,10 @@ import logging
 from collections.abc import Hashable
 from hashlib import sha256
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from ...files import Disk, Mapping, join, read_file
-
-if TYPE_CHECKING:
-    from ..queue.queue_log import QueueLog
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +96,26 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
     return found
 
 
+class Placed(Protocol):
+    """The segments of a log."""
+
+    def synced_place(self) -> tuple[int, int]:
+        """Base of the segment in which the synced part ends, and the position there."""
+
+
+class MarkedLog(Hashable, Protocol):
+    """What a mark tells of a log."""
+
+    incarnation: str
+    number: int
+    epoch: int
+    durable: int
+    start: int
+
+    @property
+    def partition(self) -> Placed: ...
+
+
 class Marks:
     """The marks of one process; used on the event loop only."""
 
@@ -145,7 +162,7 @@ class Marks:
             self._now_path = self._path
             self._disk.sync_directory(self._data_dir)
 
-    def set(self, log: QueueLog) -> None:
+    def set(self, log: MarkedLog) -> None:
         """Set the mark of ``log`` to ``log.durable``."""
         base, position = log.partition.synced_place()
         self.put(log, log.incarnation, log.number, log.epoch, log.durable, base, position, log.start)

@@ -1,15 +1,56 @@
-"""One round of the sync, which goes from the event loop to the worker and back."""
+"""One round of the sync, which goes from the event loop to the worker and back, and the logs in it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..format.record import Batch
 from ..format.segment import Segment
+from .marks import MarkedLog
+from .writer import Fenced, PartitionWriter
 
-if TYPE_CHECKING:
-    from ..queue.queue_log import QueueLog
-    from .writer import PartitionWriter
+
+class SyncedLog(MarkedLog, Protocol):
+    """What the sync asks of a log, and tells it."""
+
+    writer: PartitionWriter
+    #: Why the log is fenced, and whether that is an error that passes.
+    failed: Exception | None
+    passing: bool
+    deleted: bool
+    #: Whether it has told the sync of messages, and of settles, for the next round.
+    dirty: bool
+    settles_dirty: bool
+
+    def seal(self, now_us: int = 0) -> None:
+        """Close the open batches."""
+
+    def take(self) -> Submission:
+        """The sealed batches; called right after ``seal``."""
+
+    def take_again(self) -> Submission:
+        """Everything that is not known to be written, for another attempt after a passing error."""
+
+    def written(self, end: int, generation: int) -> None:
+        """A round has made everything below ``end`` durable."""
+
+    def checkpoint_written(self, number: int, offset: int) -> None:
+        """... and a checkpoint."""
+
+    def checkpoint_failed(self, removed: list[Segment], *, is_due: bool = False) -> None:
+        """The checkpoint was not written; its segments ``removed`` wait for a later one.
+
+        ``is_due``: for that of the next round; otherwise ``request_checkpoint`` will be called.
+        """
+
+    def request_checkpoint(self) -> int:
+        """Let the next round write a checkpoint."""
+
+    def fail(self, error: Exception) -> None:
+        """Fence the log."""
+
+    def resume(self) -> None:
+        """Another attempt has succeeded."""
 
 
 class Submission:
@@ -30,7 +71,7 @@ class Submission:
         "writer",
     )
 
-    def __init__(self, log: QueueLog, writer: PartitionWriter) -> None:
+    def __init__(self, log: SyncedLog, writer: PartitionWriter) -> None:
         self.log = log
         self.writer = writer
         self.batches: list[Batch] = []
@@ -62,5 +103,5 @@ class Round:
         #: Sync log by log: an attempt through the journal has failed.
         self.without_journal = False
         #: (log, error) of logs that failed outside their own submission.
-        self.failures: list[tuple[QueueLog, Exception]] = []
+        self.failures: list[tuple[Fenced, Exception]] = []
         self.journal_pending = False

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 from ...errors import CorruptLog
@@ -44,6 +44,12 @@ def _base64(octets: bytes) -> str:
     return base64.b64encode(octets).decode()
 
 
+class Fenced(Protocol):
+    """What is told of an error."""
+
+    def fail(self, error: Exception) -> None: ...
+
+
 class PartitionWriter:
     """Writes batches where the event loop placed them. Only the worker thread uses it.
 
@@ -59,7 +65,7 @@ class PartitionWriter:
         #: Whether directory and ``log.json`` are in place.
         self.created = False
         #: The log to tell about an error found outside its own round.
-        self.owner: Any = None
+        self.owner: Fenced | None = None
         self._disk = disk
         self._files = files
         self._description = description

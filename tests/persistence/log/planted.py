@@ -135,8 +135,8 @@ PLANTED = [
         "what a killed process left is not synced",
         LOG + "queue/catalog.py",
         "        if log.writer.dirty:\n            self._unsynced.append(log)\n        else:\n"
-        "            self.sync.recovered(log)\n",
-        "        self.sync.recovered(log)\n",
+        "            self._opened(log)\n",
+        "        self._opened(log)\n",
         test="tests/persistence/log/queue/test_recovery.py",
     ),
     Planted(
@@ -263,8 +263,8 @@ PLANTED = [
     Planted(
         "a deleted log keeps its mark",
         LOG + "sync/log_sync.py",
-        "        self.marks.clear(log)\n        self._removals.append(log)",
-        "        self._removals.append(log)",
+        "        self.marks.clear(log)\n        self._removals.add(log.writer)",
+        "        self._removals.add(log.writer)",
         test="tests/persistence/log/sync/test_marks.py",
     ),
     Planted(
@@ -332,22 +332,22 @@ PLANTED = [
     ),
     Planted(
         "a small round while the worker has a job",
-        LOG + "sync/log_sync.py",
-        "work.drain_journal or not self._worker.is_idle",
-        "work.drain_journal",
+        LOG + "sync/jobs.py",
+        "self.flusher is not None and self.worker.is_idle",
+        "self.flusher is not None",
         mix=SMALL_ROUNDS,
     ),
     Planted(
         "a job for the worker while the flusher has one",
-        LOG + "sync/log_sync.py",
-        "        if self._quick:\n            self._deferred.append(job)",
+        LOG + "sync/jobs.py",
+        "        if self.is_flushing:\n            self._deferred.append(job)",
         "        if False:\n            self._deferred.append(job)",
         mix=SMALL_ROUNDS,
     ),
     Planted(
         "what waits for the end of a small round is forgotten",
-        LOG + "sync/log_sync.py",
-        "        for job in deferred:\n            self._later(job)\n",
+        LOG + "sync/jobs.py",
+        "        for job in deferred:\n            self.beside(job)\n",
         "",
         mix=SMALL_ROUNDS,
     ),
@@ -375,15 +375,15 @@ PLANTED = [
     Planted(
         "settling down does not wait for a small round",
         LOG + "sync/log_sync.py",
-        "        if self._quick and self._flusher is not None:\n            self._end_quickly(",
-        "        if False:\n            self._end_quickly(",
+        "        if error >= 0:\n            self._end_quickly(error, self._finish)\n",
+        "        if False:\n            self._end_quickly(error, self._finish)\n",
         mix=SMALL_ROUNDS,
     ),
     Planted(
         "settling down begins another round",
         LOG + "sync/log_sync.py",
-        "self._end_quickly(self._flusher.wait(), self._finish)",
-        "self._end_quickly(self._flusher.wait(), self._finished)",
+        "            self._end_quickly(error, self._finish)\n",
+        "            self._end_quickly(error, self._finished)\n",
         mix=SMALL_ROUNDS,
     ),
     Planted(

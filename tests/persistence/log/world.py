@@ -422,7 +422,7 @@ class World:
         end = shadow.confirmed_below + int(share * (log.end - shadow.confirmed_below))
         shadow.asks_too_much = end < log.checkpoint_offset or not log.writer.created
         try:
-            log.truncate(end, keep_as_orphan=share > 0.5)
+            self.catalog.truncate(log, end, keep_as_orphan=share > 0.5)
         except LogFailed:
             assert shadow.failed or end < log.checkpoint_offset or log.checkpoint_unsure
             if shadow.failed:

@@ -37,7 +37,7 @@ def test_offsets_and_bodies_stay() -> None:
     wanted = bodies(log)
     for _ in range(40):
         node.run_timers()
-    assert node.sync.segments_cleaned > 1
+    assert node.catalog.caretaker.cleaning.segments_cleaned > 1
     assert sum(segment.size for segment in log.partition.segments[:-1]) < before / 3
     assert unsettled(log) == kept
     assert bodies(log) == wanted
@@ -101,7 +101,7 @@ def test_failing_rewrite_leaves_the_old_file() -> None:
     for _ in range(10):
         node.run_timers()
     disk.hook = None
-    assert node.sync.segments_cleaned == 0
+    assert node.catalog.caretaker.cleaning.segments_cleaned == 0
     assert log.failed is None
     assert bodies(log) == wanted
     assert not [name for name in disk.list("d/queues/a/0") if name.endswith(".tmp")]

@@ -217,7 +217,7 @@ def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> Non
     world.tick()
     log.checkpoint_unsure = True
     with pytest.raises(LogFailed, match="a checkpoint could not be written yet"):
-        log.truncate(2)
+        world.catalog.truncate(log, 2)
     assert log.durable == log.high_watermark == log.end
     assert world.shadows[0].confirmed_below == log.end
     # One that is not refused confirms nothing of what it cuts.
@@ -225,6 +225,6 @@ def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> Non
     world.tick()
     log.checkpoint_unsure = False
     below = log.durable
-    log.truncate(log.end - 1)
+    world.catalog.truncate(log, log.end - 1)
     assert log.durable == log.end == below
     assert world.shadows[0].confirmed_below == below

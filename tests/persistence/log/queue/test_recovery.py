@@ -260,7 +260,7 @@ def test_the_mark_from_before_a_truncation_promises_nothing() -> None:
         fill(log, 3, first=number)
         node.settle()
     sync_marks(disk, "d")
-    log.truncate(7)
+    node.catalog.truncate(log, 7)
     end = log.end
     inode(disk, "d/synced").pending.clear()
     disk.power_loss(Random(1))
@@ -733,7 +733,7 @@ def test_orphan_of_a_truncation_can_be_read() -> None:
         fill(log, 1, first=number)
         node.settle()
     end = log.end
-    log.truncate(4, keep_as_orphan=True)
+    node.catalog.truncate(log, 4, keep_as_orphan=True)
     assert log.end == 4
     assert log.generation == 1
     assert [body[:2] for body in bodies(log)] == [b"0:", b"1:", b"2:"]

@@ -161,10 +161,10 @@ def test_failed_small_round_confirms_nothing_that_is_not_safe(tmp_path: Path, fa
             told.append(real())
             return errno.EIO
 
-    node.sync._flusher = Failing()  # type: ignore[assignment]
+    node.sync.jobs.flusher = Failing()  # type: ignore[assignment]
     node.publish(*(logs[:1] if failing == "write" else logs))
     assert node.turn()
-    node.sync._flusher = node.flusher
+    node.sync.jobs.flusher = node.flusher
     if failing == "write":
         assert logs[0].failed is not None
         assert logs[0].high_watermark == watermarks[0]

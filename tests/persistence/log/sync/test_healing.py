@@ -135,7 +135,7 @@ def test_removed_and_rewritten_segments_are_not_held_open() -> None:
     node.sync._settles_due()
     for _ in range(40):
         node.run_timers()
-    assert node.sync.segments_cleaned > 1
+    assert node.catalog.caretaker.cleaning.segments_cleaned > 1
     assert len(node.sync.committer.files) == 1
     node.catalog.forget("a")
     node.settle()
@@ -157,7 +157,7 @@ def test_cleaning_does_not_wait_for_a_checkpoint() -> None:
     node.settle()
     for _ in range(8):
         node.run_timers()
-    assert node.sync.segments_cleaned > 0
+    assert node.catalog.caretaker.cleaning.segments_cleaned > 0
 
 
 def test_round_of_deleted_new_logs_does_not_leave_the_rest() -> None:

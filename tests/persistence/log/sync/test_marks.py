@@ -151,7 +151,7 @@ def test_truncating_takes_the_mark_back() -> None:
     middle = log.end
     fill(log, 5, first=5)
     node.settle()
-    log.truncate(middle)
+    node.catalog.truncate(log, middle)
     _, _, end, _, position, _ = read(node)[log_id(ONE)]
     assert (end, position) == (log.end, log.partition.active.size)
     assert end <= middle
@@ -175,7 +175,7 @@ def test_cleaning_shortens_the_segment_the_mark_is_in() -> None:
         node.run_timers()
         _, _, _, segment, position, _ = read(node)[log_id(ONE)]
         assert len(disk.names[f"d/queues/{ONE}/0/{segment_name(segment)}"].now) == position
-    assert node.sync.segments_cleaned > 1
+    assert node.catalog.caretaker.cleaning.segments_cleaned > 1
 
 
 def test_a_start_replaces_the_file_once_all_logs_are_recovered() -> None:
