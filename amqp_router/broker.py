@@ -10,14 +10,13 @@ import asyncio
 import base64
 import logging
 import os
-import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from amqp_router import logs, process
+from amqp_router import logs
 from amqp_router.auth.backends import Authenticator, AuthOptions, User
 from amqp_router.auth.guard import Guard
 from amqp_router.auth.mechanisms import MECHANISMS
@@ -27,52 +26,42 @@ from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegist
 from amqp_router.commits import Commits
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.hangups import Hangups
-from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.connection.pressure import Pressure
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.ticker import Ticker
 from amqp_router.connection.transport import Transport
+from amqp_router.disconnecting import close_those, force
 from amqp_router.disk_watch import DiskWatch
 from amqp_router.log_rows import refuse_misplaced
 from amqp_router.machine_memory import memory_limit
 from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.fields import Table
-from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.tick import Tick
+from amqp_router.queue_maker import QueueMaker
+from amqp_router.storage import Storage
 from amqp_router.version import VERSION
+from amqp_router.virtual_hosts import VirtualHosts
 from persistence.clock import WallClock
-from persistence.definitions import DefinitionStore, Put, VhostRow
-from persistence.errors import LogsWithoutDefinitions, PersistenceError
+from persistence.definitions import Change, DefinitionStore, Put
 from persistence.files import RealDisk
-from persistence.log.queue.catalog import Catalog
-from persistence.log.routing.logs import RoutingLogs, RoutingOptions
-from persistence.log.sync._flush import Flusher
-from persistence.log.sync.log_sync import LogSync
 from persistence.memory import MemoryBudget
-from persistence.options import LogOptions
 from vhosts.counters import MessageTotals
-from vhosts.exchanges.route_names import RouteNames
 from vhosts.exchanges.router import RouteCache
-from vhosts.ports import Host
-from vhosts.queues.contents import Contents
 from vhosts.queues.queue import Queue
-from vhosts.queues.services import QueueServices
 from vhosts.vhost import VirtualHost
 
-#: Connections of a deleted user that are closed in one turn of the loop.
-CLOSED_PER_TURN = 50
 #: Seconds that clients get for their close-ok when the node stops.
 GOODBYE_S = 2.0
-#: Messages freed per turn of the loop when a long queue is purged or deleted.
-FREE_SLICE = 10_000
-#: Seconds until a queue tries again to read messages after an error that passes.
-STALL_S = 0.5
+SHUTDOWN = ConnectionForced("broker forced connection closure with reason 'shutdown'")
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
 class Broker:
     """One node. ``store_id`` names its data directory for ever."""
+
+    #: Names of the login mechanisms offered.
+    mechanisms = " ".join(MECHANISMS)
 
     def __init__(
         self, settings: Any, loop: asyncio.AbstractEventLoop, logger: logging.Logger, *, store_id: str = ""
@@ -88,8 +77,6 @@ class Broker:
         self.commits = Commits()
         self.registry = ConnectionRegistry()
         self.hangups = Hangups(loop)
-        self.vhosts: dict[str, VirtualHost] = {}
-        self.mechanisms = " ".join(MECHANISMS)
         self.options = ConnectionOptions(
             channel_max=settings.channel_max,
             frame_max=settings.frame_max,
@@ -105,28 +92,35 @@ class Broker:
         self.identity = NodeIdentity(settings.node, store_id or uuid4().hex, uuid4().hex)
         self.budget = MemoryBudget(settings.memory_budget, memory_limit(settings.memory_limit))
         self.look_at_memory = Pressure(self.budget, self.alarms).look
-        self._data_dir = str(settings.data_dir)
         self.definitions = DefinitionStore(
             settings.data_dir / "definitions.sqlite", self._post, account=self.budget
         )
         self.users = Users(self.definitions, os.urandom)
-        self.users.on_change = self._permissions_changed
-        self._authenticator = Authenticator(
-            self.users,
-            AuthOptions() if settings.guest_loopback_only else AuthOptions(loopback_users=frozenset()),
+        self.logins = Guard(
+            Authenticator(
+                self.users,
+                AuthOptions() if settings.guest_loopback_only else AuthOptions(loopback_users=frozenset()),
+            )
         )
-        self._guard = Guard(self._authenticator)
-        self._registry = StandaloneRegistry(self.identity.boot_id, self._post)
-        self._queues: StandaloneQueues | None = None
-        self._caches: dict[tuple[str, str], RouteCache] = {}
-        #: None if it is switched off.
-        self.routing: RoutingLogs | None = None
-        self.sync: LogSync
+        self.virtual_hosts = VirtualHosts(
+            self.definitions,
+            self.users,
+            self.commits,
+            self.registry,
+            budget=self.budget,
+            in_slices=self.in_slices,
+            generate_name=self.generate_name,
+            event=self.event,
+        )
+        self.users.on_change = self.virtual_hosts.forget_routes
         self.ticker: Ticker
-        self._flusher: Flusher
-        self._queue_services: QueueServices
-        self.catalog: Catalog
         self.disk_watch: DiskWatch
+        self.storage: Storage
+
+    @property
+    def vhosts(self) -> dict[str, VirtualHost]:
+        """The virtual hosts by name."""
+        return self.virtual_hosts.by_name
 
     # -- start and stop -----------------------------------------------------------------------------
 
@@ -143,98 +137,61 @@ class Broker:
             halt=self._halt_routing,
         )
         self.disk_watch.start()
-        disk = RealDisk()
-        self._queues = StandaloneQueues(self._registry, self.identity, count_boot(disk, self._data_dir))
+        registry = StandaloneRegistry(self.identity.boot_id, self._post)
+        leaders = StandaloneQueues(registry, self.identity, count_boot(RealDisk(), str(settings.data_dir)))
         self.definitions.on_committed = self.commits.advance
         self.definitions.on_failed = self._definitions_failed
         self.definitions.on_recovered = self._definitions_recovered
         self.definitions.start()
         self.commits.committed = self.definitions.committed
-        options = LogOptions(
-            segment_bytes_max=settings.segment_bytes,
-            settle_delay_ms=settings.settle_sync_ms,
-            descriptors_max=process.log_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        )
-        loop = self._loop
-        flusher = self._flusher = Flusher()
-        self.sync = LogSync(
-            disk,
-            self._data_dir,
-            options,
+        self.storage = Storage(
+            settings,
+            self._loop,
+            tick=self.tick,
+            budget=self.budget,
             post=self._post,
-            call_later=loop.call_later,
+            enter=self.enter,
             wall_us=self.wall_us,
-            flusher=flusher,
+            has_room_for_routing=self.disk_watch.has_room_for_routing,
+            boot_id=self.identity.boot_id,
+            store_id=self.identity.store_id,
         )
-        loop.add_reader(flusher.fileno(), self.enter, self.sync.flushed)
-        self.catalog = Catalog(
-            self._data_dir,
-            self.sync,
-            options,
-            self.budget,
-            disk=disk,
-            boot_id=bytes.fromhex(self.identity.boot_id),
-        )
-        services = self._queue_services = QueueServices(
-            self.tick, Contents(self.budget, self.catalog.new_spill())
-        )
-        services.in_slices = self.in_slices
-        services.discard = self._discard
-        services.open_pager = self.catalog.new_page_log
-        services.deleted = self._queue_deleted
-        services.failed = self._queue_failed
-        services.resumed = self._queue_resumed
-        services.stalled = self._queue_stalled
         # asyncio's loop keeps what is ready in a deque; another loop may not, and then nothing is saved.
-        ready = getattr(loop, "_ready", None)
+        ready = getattr(self._loop, "_ready", None)
         self.ticker = Ticker(
             self.tick,
-            self.sync.start_round,
+            self.storage.sync.start_round,
             _unknown if ready is None else ready.__len__,
             self.unexpected,
             self.look_at_memory,
         )
-        if settings.routing_log:
-            self.routing = RoutingLogs(
-                disk,
-                self._data_dir,
-                RoutingOptions(
-                    partitions=settings.routing_partitions,
-                    bytes_max=settings.routing_log_bytes,
-                    days=settings.routing_log_days,
-                ),
-                tick=self.tick,
-                marks=self.sync.marks,
-                post=self._post,
-                call_later=loop.call_later,
-                wall_us=self.wall_us,
-                has_room=self.disk_watch.has_room_for_routing,
-                node=self.identity.store_id,
-                account=self.budget,
-            )
+        self.virtual_hosts.routing = self.storage.routing
+        self.virtual_hosts.make_queue = QueueMaker(
+            self.storage,
+            leaders,
+            self.commits,
+            tick=self.tick,
+            budget=self.budget,
+            in_slices=self.in_slices,
+            event=self.event,
+            later=lambda seconds, call: self._loop.call_later(seconds, self.enter, call),
+        )
         self._load()
 
     def _load(self) -> None:
-        snapshot = self.definitions.snapshot()
+        catalog, definitions = self.storage.catalog, self.definitions
+        snapshot = definitions.snapshot()
         if snapshot.rev == 0:
-            self._refuse_logs_of_others()
+            self.storage.refuse_logs_of_others(definitions.path)
             snapshot = first_definitions(os.urandom)
-            self.definitions.submit([Put(row) for row in snapshot.rows()])
+            definitions.submit([Put(row) for row in snapshot.rows()])
         self.users.load(snapshot.users, snapshot.permissions)
-        refuse_misplaced(RealDisk(), self._data_dir, self.catalog, snapshot.queues, self.definitions.was_put)
-        self.catalog.start()
-        for vhost_row in snapshot.vhosts:
-            vhost = self._make_vhost(vhost_row)
-            lost = vhost.load(
-                [row for row in snapshot.exchanges if row.vhost == vhost.name],
-                [row for row in snapshot.queues if row.vhost == vhost.name],
-                [row for row in snapshot.bindings if row.vhost == vhost.name],
-            )
-            for binding in lost:
-                self.event(logging.WARNING, "binding without an end left out", binding=binding)
-        for vhost_name, number, what in self.routing.reports if self.routing is not None else ():
-            self.event(logging.WARNING, "routing log", vhost=vhost_name, partition=number, found=what)
-        set_aside = self.catalog.quarantine_unknown({row.incarnation for row in snapshot.queues})
+        refuse_misplaced(
+            self.storage.disk, self.storage.data_dir, catalog, snapshot.queues, definitions.was_put
+        )
+        catalog.start()
+        self.virtual_hosts.load(snapshot)
+        set_aside = catalog.quarantine_unknown({row.incarnation for row in snapshot.queues})
         for left in set_aside:
             self.event(logging.WARNING, "log without a queue set aside", directory=left)
         if snapshot.queues:
@@ -242,12 +199,13 @@ class Broker:
 
     def _tell_recovered(self, set_aside: int) -> None:
         """One line on what the logs held and what recovery did to them."""
-        reports = self.catalog.reports.values()
+        catalog = self.storage.catalog
+        reports = catalog.reports.values()
         queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
         self.event(
             logging.INFO,
             "queues recovered",
-            after="a clean stop" if self.catalog.was_clean else "a crash",
+            after="a clean stop" if catalog.was_clean else "a crash",
             queues=len(queues),
             messages=sum([queue.message_count() for queue in queues]),
             damaged=sum([isinstance(queue, Queue) and bool(queue.error) for queue in queues]) or None,
@@ -256,43 +214,12 @@ class Broker:
             logs_set_aside=set_aside or None,
         )
 
-    def _refuse_logs_of_others(self) -> None:
-        """The definitions are new: logs beside them mean that the old ones are gone.
-
-        Raises:
-            LogsWithoutDefinitions: there are some.
-        """
-        names = self.catalog.incarnations()
-        if names:
-            raise LogsWithoutDefinitions(
-                f"{self.definitions.path}: holds no definitions, but {self._data_dir}/queues has the logs of "
-                f"{len(names)} queues; restore definitions.sqlite (and its -wal, if any) from a backup, or "
-                f"let `amqp-router log adopt --data-dir {self._data_dir}` make definitions of the logs, "
-                "or move the folders from queues/ into quarantine/ to begin without them"
-            )
-
-    def _make_vhost(self, row: VhostRow) -> VirtualHost:
-        vhost = VirtualHost(
-            row.name,
-            definitions=self.definitions,
-            make_queue=self._make_queue,
-            generate_name=self.generate_name,
-            in_slices=self.in_slices,
-            account=self.budget,
-        )
-        self.vhosts[row.name] = vhost
-        self.commits.vhosts.append(vhost)
-        routing = self.routing.open(row.name) if self.routing is not None else None
-        if routing is not None:
-            vhost.table.names = RouteNames(routing)
-        return vhost
-
     async def stop(self) -> None:
         """Close every connection with 320, give back what they hold, flush, release all files."""
         if len(self.registry):
             self.event(logging.INFO, "closing connections", count=len(self.registry), reason="shutdown")
         for transport in self.registry:
-            transport.close(_shutdown, logging.DEBUG)
+            transport.close(partial(force, SHUTDOWN), logging.DEBUG)
         for _ in range(int(GOODBYE_S / 0.02)):
             if not len(self.registry):
                 break
@@ -305,90 +232,8 @@ class Broker:
             await asyncio.sleep(0)
         self.disk_watch.stop()
         self.hangups.close()
-        self._loop.remove_reader(self._flusher.fileno())
-        if self.routing is not None:
-            self.routing.stop()
-        self.catalog.stop()
+        self.storage.stop()
         self.definitions.flush_and_stop()
-
-    # -- queues -------------------------------------------------------------------------------------
-
-    def _make_queue(
-        self,
-        *,
-        vhost: Host,
-        name: str,
-        durable: bool,
-        exclusive_owner: Any,
-        auto_delete: bool,
-        arguments: Arguments,
-        incarnation: str,
-    ) -> Queue:
-        queue = Queue(self._queue_services)
-        queue.vhost = vhost
-        queue.name = name
-        queue.durable = durable
-        queue.exclusive_owner = exclusive_owner
-        queue.auto_delete = auto_delete
-        queue.arguments = arguments
-        if durable:
-            self._open_log(queue, incarnation)
-        else:
-            queue.attach(uuid4().hex)
-        return queue
-
-    def _open_log(self, queue: Queue, incarnation: str) -> None:
-        assert self._queues is not None
-        vhost = queue.vhost.name
-        if not incarnation:
-            made = uuid4().hex
-            self.commits.queue_declared(queue)
-            log = self.catalog.create(made, vhost, queue.name, queue.arguments, auto_delete=queue.auto_delete)
-            queue.attach(made, log)
-        else:
-            try:
-                log = self.catalog.open(
-                    incarnation, vhost, queue.name, queue.arguments, auto_delete=queue.auto_delete
-                )
-            except (PersistenceError, OSError) as error:
-                # That queue alone stands still; what is on disk is left as it is.
-                queue.attach(incarnation)
-                queue.error = queue.refusing = f"its log cannot be read: {error}"
-                self.event(
-                    logging.ERROR,
-                    "queue not available",
-                    queue=queue.name,
-                    vhost=vhost,
-                    reason=error,
-                    way_out='docs/operations.md, "Damage"; `amqp-router log salvage` copies what is readable',
-                )
-                return
-            queue.attach(incarnation, log, recovered=True)
-        # The log asks for more than its last batch's: what comes after a checkpoint in an earlier epoch than
-        # the checkpoint's is taken for the leftover of a truncation.
-        log.epoch = self._queues.lead(queue.incarnation, log.epoch).epoch
-
-    def _discard(self, messages: list[Any]) -> None:
-        self.in_slices(partial(_free_some, messages))
-
-    def _queue_failed(self, queue: Queue) -> None:
-        """The operator must hear of it; clients do from their methods."""
-        what = "queue failed" if queue.error else "queue takes no messages until its log can be written"
-        self.event(logging.ERROR, what, queue=queue.name, vhost=queue.vhost.name, reason=queue.refusing)
-
-    def _queue_resumed(self, queue: Queue) -> None:
-        self.event(logging.INFO, "queue takes messages again", queue=queue.name, vhost=queue.vhost.name)
-
-    def _queue_stalled(self, queue: Queue) -> None:
-        """Its messages cannot be read while descriptors are used up."""
-        self._loop.call_later(STALL_S, self.enter, queue.unstall)
-
-    def _queue_deleted(self, queue: Queue, rev: int) -> None:
-        if queue.log is None and not queue.durable:
-            return
-        assert self._queues is not None
-        self._queues.forget(queue.incarnation)
-        self.commits.queue_deleted(queue, rev, self.catalog)
 
     # -- definitions --------------------------------------------------------------------------------
 
@@ -407,9 +252,24 @@ class Broker:
         self.event(logging.INFO, "definitions are stored again")
         self.commits.recover()
 
-    def _permissions_changed(self) -> None:
-        for vhost in self.vhosts.values():
-            vhost.forget_routes()
+    def apply(self, changes: Sequence[Change], rev: int) -> None:
+        """Make ``changes``, which another node has made as its revision ``rev``, here too.
+
+        They are stored under the same revision, and memory follows. A revision that is here already is left
+        out, so a change may come twice.
+
+        Raises:
+            ValueError: revisions between the last one here and ``rev`` are missing; nothing has changed.
+            PersistenceError: the definition store refuses; nothing has changed.
+            LoadError: an exchange has a type that is not registered.
+        """
+        if rev <= self.definitions.rev:
+            return
+        if rev != self.definitions.rev + 1:
+            raise ValueError(f"revision {rev} does not follow {self.definitions.rev}")
+        self.definitions.submit(changes)
+        self.users.apply(changes)
+        self.virtual_hosts.apply(changes, rev)
 
     # -- what connections need of it ----------------------------------------------------------------
 
@@ -436,7 +296,7 @@ class Broker:
 
     def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
         """See ``connection.ports.Services``."""
-        return self._guard.login(mechanism, response, peer_host, is_loopback=peer_host.startswith(LOOPBACK))
+        return self.logins.login(mechanism, response, peer_host, is_loopback=peer_host.startswith(LOOPBACK))
 
     def authenticate(self, mechanism: str, response: bytes, peer_host: str) -> User:
         """As ``login``, for callers that slow down guessing themselves.
@@ -444,17 +304,12 @@ class Broker:
         Raises:
             LoginFailed: nobody who may come from ``peer_host``.
         """
-        return self._authenticator.login(mechanism, response, is_loopback=peer_host.startswith(LOOPBACK))
+        is_loopback = peer_host.startswith(LOOPBACK)
+        return self.logins.authenticator.login(mechanism, response, is_loopback=is_loopback)
 
     def route_cache(self, user: Any, vhost: VirtualHost, permissions: Any) -> RouteCache:
-        """One per user and virtual host."""
-        cache = self._caches.get((user.name, vhost.name))
-        if cache is None:
-            cache = RouteCache(
-                vhost.table, lambda exchange: permissions.check("write", "exchange", exchange), self.budget
-            )
-            self._caches[user.name, vhost.name] = cache
-        return cache
+        """See ``connection.ports.Services``."""
+        return self.virtual_hosts.route_cache(user, vhost, permissions)
 
     def delete_user(self, name: str) -> int:
         """Delete the user and close its connections, as many in each turn as there is time for.
@@ -465,20 +320,12 @@ class Broker:
             KeyError: there is no such user.
         """
         rev = self.users.delete_user(name)
-        error = ConnectionForced(f"user '{name}' is deleted")
-        leaving = [
-            transport
-            for transport in self.registry
-            if transport.machine.user is not None and transport.machine.user.name == name
-        ]
-
-        def step() -> bool:
-            for _ in range(min(len(leaving), CLOSED_PER_TURN)):
-                leaving.pop().close(lambda machine: machine.close(error))
-            return not leaving
-
-        if leaving:
-            self.in_slices(step)
+        close_those(
+            self.registry,
+            lambda machine: machine.user is not None and machine.user.name == name,
+            ConnectionForced(f"user '{name}' is deleted"),
+            self.in_slices,
+        )
         return rev
 
     def generate_name(self, prefix: str) -> str:
@@ -520,8 +367,8 @@ class Broker:
         }
 
     def _halt_routing(self) -> None:
-        if self.routing is not None:
-            self.routing.halt()
+        if self.virtual_hosts.routing is not None:
+            self.virtual_hosts.routing.halt()
 
     def _alarm_changed(self, name: str, is_on: bool) -> None:
         if is_on:
@@ -538,15 +385,5 @@ class Broker:
         self.logger.error("unexpected error in %s", where, exc_info=error)
 
 
-def _free_some(messages: list[Any]) -> bool:
-    del messages[-FREE_SLICE:]
-    return not messages
-
-
 def _unknown() -> int:
     return 1 << 30
-
-
-def _shutdown(machine: Machine) -> None:
-    machine.class_id = machine.method_id = 0
-    machine.close(ConnectionForced("broker forced connection closure with reason 'shutdown'"))

@@ -52,11 +52,14 @@ class Commits:
 
     def queue_deleted(self, queue: Queue, rev: int, catalog: Catalog) -> None:
         """The log of ``queue`` goes once ``rev`` is stored."""
-        removal = LogRemoval(queue, catalog)
+        self.after(rev, LogRemoval(queue, catalog))
+
+    def after(self, rev: int, waiter: Any) -> None:
+        """As ``wait``, also while nothing is stored; at once if ``rev`` is stored already."""
         if rev <= self.committed:
-            removal.committed(rev)
+            waiter.committed(rev)
         else:
-            self._waiting.append((rev, removal))
+            self._waiting.append((rev, waiter))
 
     def advance(self, rev: int) -> None:
         """Everything up to ``rev`` is stored."""

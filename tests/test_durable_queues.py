@@ -55,7 +55,7 @@ def test_each_start_writes_in_a_new_epoch(tmp_path: Path) -> None:
                 _, rev = broker.vhosts["/"].declare_queue("q", durable=True)
                 await until(lambda: broker.commits.committed >= rev)
             queue = queue_of(broker)
-            entry = broker._registry.get(f"/queues/{queue.incarnation}")
+            entry = broker.virtual_hosts.make_queue._leaders._registry.get(f"/queues/{queue.incarnation}")
             assert entry is not None
             assert queue.log.epoch == QueueState.decode(entry.data).epoch
             epochs.append(queue.log.epoch)
@@ -77,7 +77,7 @@ def test_log_stays_until_the_deletion_of_its_row_is_stored(
             await until(lambda: broker.commits.committed >= rev)
             log = queue_of(broker).log
             log.append(message(b"body"), 1)
-            broker.sync.start_round()
+            broker.storage.sync.start_round()
             await until(lambda: log.high_watermark == log.end)
             directory = Path(log.partition.directory).parent
             write = broker.definitions._database.write
@@ -88,7 +88,7 @@ def test_log_stays_until_the_deletion_of_its_row_is_stored(
 
             monkeypatch.setattr(broker.definitions._database, "write", write_later)
             _, rev = broker.vhosts["/"].delete_queue("q")
-            broker.sync.jobs.worker.wait_idle()
+            broker.storage.sync.jobs.worker.wait_idle()
             is_there = directory.exists() and log.failed is None
             stored.set()
             assert is_there

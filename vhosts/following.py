@@ -7,6 +7,7 @@ in their order. Nothing is submitted here: the rows are stored already, or by th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from amqp_router.protocol.kept_table import read_arguments
 from persistence.definitions.records import (
@@ -69,10 +70,8 @@ class Follower:
                 self._put(change.row, rev)
             elif isinstance(change, DeleteBindings):
                 self._delete_bindings(change, ends, rev)
-            elif change.kind in ENDS:
-                self._delete_end(self._end(change.kind, str(change.key[1])), rev)
-            elif change.kind == BindingRow.kind:
-                self._delete_binding(BindingRow(*change.key), rev)  # type: ignore[arg-type]  # its key is the row
+            elif isinstance(change, Delete):
+                self._delete(change, rev)
 
     def _put(self, row: Row, rev: int) -> None:
         if isinstance(row, ExchangeRow):
@@ -135,6 +134,13 @@ class Follower:
         if source is None or destination is None:
             return None
         return Binding(source, destination, row.routing_key, read_arguments(row.arguments, 0)[0])
+
+    def _delete(self, change: Delete, rev: int) -> None:
+        key: tuple[Any, ...] = change.key
+        if change.kind in ENDS:
+            self._delete_end(self._end(change.kind, key[1]), rev)
+        elif change.kind == BindingRow.kind:
+            self._delete_binding(BindingRow(*key), rev)
 
     def _delete_end(self, end: End | None, rev: int) -> None:
         if end is None:

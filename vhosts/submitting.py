@@ -18,6 +18,8 @@ class Submitter:
 
     def __init__(self, definitions: DefinitionsPort) -> None:
         self.last_rev = 0
+        #: The virtual host is deleted, and its rows are gone: what is still removed needs no change.
+        self.is_over = False
         self._definitions = definitions
 
     def submit(self, changes: Sequence[Change]) -> int:
@@ -28,6 +30,8 @@ class Submitter:
         """
         if not changes:
             return 0
+        if self.is_over:
+            return self.last_rev
         try:
             self.last_rev = self._definitions.submit(changes)
         except PersistenceError as error:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from amqp_router.protocol.errors import InternalError
+from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.kept_table import Arguments, encoded, keep
 from persistence.definitions.records import (
     NO_ARGUMENTS,
@@ -24,6 +24,7 @@ from persistence.definitions.records import (
     ExchangeRow,
     Put,
     QueueRow,
+    VhostRow,
 )
 from persistence.memory import MemoryBudget
 from vhosts import arguments as args
@@ -57,6 +58,8 @@ class VirtualHost:
         account: MemoryBudget | None = None,
     ) -> None:
         self.name = name
+        #: Its description and tags.
+        self.row = VhostRow(name)
         #: Makes a unique name from a prefix.
         self.generate_name = generate_name
         self.counters = Counters()
@@ -138,6 +141,33 @@ class VirtualHost:
             LoadError: an exchange has a type that is not registered; nothing has changed.
         """
         self._follower.apply(changes, rev)
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def begin_deletion(self, error: ConnectionForced, rev: int) -> None:
+        """The virtual host is deleted, which revision ``rev`` stores. ``error`` is for whoever still declares
+        something in it.
+        """
+        self.topology.gone = error
+        self._submitter.is_over = True
+        self._submitter.last_rev = rev
+
+    def remove_some(self) -> bool:
+        """Remove some of the queues and exchanges; True if none are left. The deletion is stored."""
+        spent = 0
+        while spent < SLICE:
+            # From the end: at the front of a dict the entries that are gone would be passed again and again.
+            if self.queues:
+                queue = self.queues[next(reversed(self.queues))]
+                spent += 1 + queue.consumer_count()
+                self.remove_queue(queue)
+            elif self.exchanges:
+                spent += 1
+                self._removals.remove_end(self.exchanges[next(reversed(self.exchanges))])
+            else:
+                return True
+            spent += self._removals.spent
+        return False
 
     # -- exchanges -------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Guard:
     """Checks logins, and slows down those who guess."""
 
     def __init__(self, authenticator: Authenticator, clock: Callable[[], float] = time.monotonic) -> None:
-        self._authenticator = authenticator
+        self.authenticator = authenticator
         self._clock = clock
         self._secret = os.urandom(32)
         self._throttle = Throttle(clock)
@@ -55,7 +55,7 @@ class Guard:
         if self._clock() - self._right.pop(proof, float("-inf")) > TRUST_S:
             self._check(mechanism, peer_host, name)
         try:
-            user = self._authenticator.login(mechanism, response, is_loopback=is_loopback)
+            user = self.authenticator.login(mechanism, response, is_loopback=is_loopback)
         except LoginFailed as error:
             error.is_news = self._throttle.failed(peer_host, name, proof)
             error.delay_s = self._throttle.delay_s(peer_host)

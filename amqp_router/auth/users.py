@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from amqp_router.auth.passwords import (
     DEFAULT_ALGORITHM,
@@ -131,12 +131,31 @@ class Users:
         self._drop_permissions([row])
         return rev
 
-    def clear_vhost(self, vhost: str) -> int:
-        """Forget all permissions in a virtual host, because it is being deleted."""
-        gone = [row for row in self.permissions.values() if row.vhost == vhost]
-        rev = self._definitions.submit([Delete.of(row) for row in gone])
-        self._drop_permissions(gone)
-        return rev
+    def enter_permission(self, row: PermissionRow) -> None:
+        """Take over ``row``, which is stored together with something else."""
+        self.permissions[row.user, row.vhost] = row
+        self._changed()
+
+    def forget_vhost(self, vhost: str) -> None:
+        """Forget all permissions in a virtual host, which is deleted with its rows."""
+        self._drop_permissions([row for row in self.permissions.values() if row.vhost == vhost])
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Take over the rows of users and permissions among ``changes``, which are stored already."""
+        for change in changes:
+            if isinstance(change, Put):
+                row = change.row
+                if isinstance(row, UserRow):
+                    self.users[row.name] = row
+                elif isinstance(row, PermissionRow):
+                    self.permissions[row.user, row.vhost] = row
+            elif isinstance(change, Delete):
+                key: tuple[Any, ...] = change.key
+                if change.kind == UserRow.kind:
+                    self.users.pop(key[0], None)
+                elif change.kind == PermissionRow.kind:
+                    self.permissions.pop((key[0], key[1]), None)
+        self._changed()
 
     def verify(self, name: str, password: bytes) -> bool:
         """Whether there is such a user, with this password."""

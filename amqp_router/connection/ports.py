@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,9 +37,12 @@ class Services(Protocol):
     commits: Any
     hangups: Hangups
     options: ConnectionOptions
-    vhosts: dict[str, Any]
     #: Names of the mechanisms offered, as connection.start carries them.
     mechanisms: str
+
+    @property
+    def vhosts(self) -> Mapping[str, Any]:
+        """The virtual hosts by name."""
 
     def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
         """Authenticate ``response``; returns the user, whose ``enter(vhost)`` gives the permissions there.

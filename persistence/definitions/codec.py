@@ -2,8 +2,9 @@
 
 A record holds the changes of one transaction: a list of ``[rev, changes]``. A change is ``[kind, fields]``
 for a put, ``[kind, null, key]`` for a deletion and ``[kind, null, null, fields]`` for the deletion of all
-bindings between two ends. Bytes are written as ``{"b": base64}``. The text is ASCII. Other characters are
-escaped and decoded unchanged, also those that stand for bytes of a name that is not UTF-8.
+bindings between two ends, or of a virtual host with all that belongs to it. Bytes are written as
+``{"b": base64}``. The text is ASCII. Other characters are escaped and decoded unchanged, also those that
+stand for bytes of a name that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from persistence.definitions.records import ROW_TYPES, Change, Delete, DeleteBindings, Put, values_of
+from persistence.definitions.records import (
+    ROW_TYPES,
+    Change,
+    Delete,
+    DeleteBindings,
+    DeleteVhost,
+    Put,
+    values_of,
+)
 
 
 def encode_changes(changes: Sequence[Change]) -> str:
@@ -46,6 +55,8 @@ def _encoded(change: Change) -> tuple[Any, ...]:
     if isinstance(change, DeleteBindings):
         fields = (change.vhost, change.source, change.destination, change.destination_type)
         return change.kind, None, None, fields
+    if isinstance(change, DeleteVhost):
+        return change.kind, None, None, (change.vhost,)
     return change.kind, None, change.key
 
 
@@ -56,7 +67,7 @@ def _decoded(
         # Only the field ``tags`` is a list; all other fields are scalars.
         return Put(ROW_TYPES[kind](*(tuple(each) if isinstance(each, list) else each for each in fields)))
     if ends is not None:
-        return DeleteBindings(*ends)
+        return DeleteVhost(*ends) if kind == DeleteVhost.kind else DeleteBindings(*ends)
     if key is None:
         raise TypeError("neither a row nor a key")
     return Delete(kind, tuple(key))

@@ -1,8 +1,9 @@
 """What a definition store keeps: one frozen row per durable object, and changes of rows.
 
 The store holds rows, and changes alter them. A change replaces or removes whole rows, so applying it twice
-has the same effect as applying it once. Deletions do not cascade: whoever deletes a virtual host or a queue
-also lists the rows that are deleted with it. Therefore the ordered changes alone determine the result.
+has the same effect as applying it once. Deletions do not cascade: whoever deletes a queue also lists the rows
+that are deleted with it; only ``DeleteVhost`` stands for all rows of a virtual host. Therefore the ordered
+changes alone determine the result.
 
 Names are ``str`` as the protocol decodes them (UTF-8, with ``surrogateescape`` for bytes that are not),
 ``arguments`` is an encoded AMQP table with its length.
@@ -24,10 +25,15 @@ NO_ARGUMENTS = b"\x00\x00\x00\x00"
 
 @dataclass(frozen=True, slots=True)
 class VhostRow:
-    """A virtual host."""
+    """A virtual host, with what RabbitMQ calls its metadata."""
 
     kind: ClassVar[str] = "vhost"
     name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    #: The type of queues that are declared without one; empty for classic.
+    default_queue_type: str = ""
+    tracing: bool = False
 
     @property
     def key(self) -> Key:
@@ -148,9 +154,8 @@ _FIELD_VALUES = {kind: attrgetter(*names) for kind, names in FIELDS.items()}
 
 def values_of(row: Row) -> tuple[Any, ...]:
     """The fields of ``row`` in the order of its constructor."""
-    values = _FIELD_VALUES[row.kind](row)
-    # attrgetter returns one attribute bare and several as a tuple. Only this kind has a single one.
-    return (values,) if row.kind == "vhost" else values
+    values: tuple[Any, ...] = _FIELD_VALUES[row.kind](row)
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +204,18 @@ class DeleteBindings:
     destination_type: str = "queue"
 
 
-Change: TypeAlias = Put | Delete | DeleteBindings
+@dataclass(frozen=True, slots=True)
+class DeleteVhost:
+    """Remove the virtual host ``vhost`` and all rows that belong to it.
+
+    It removes what was stored before this change and nothing stored after it.
+    """
+
+    kind: ClassVar[str] = "vhost"
+    vhost: str
+
+
+Change: TypeAlias = Put | Delete | DeleteBindings | DeleteVhost
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ VHOSTS = Table(
     "vhosts",
     METADATA,
     Column("name", Text, primary_key=True),
+    Column("description", Text, nullable=False),
+    Column("tags", Text, nullable=False),  # a JSON list
+    Column("default_queue_type", Text, nullable=False),
+    Column("tracing", Boolean, nullable=False),
     sqlite_with_rowid=False,
 )
 

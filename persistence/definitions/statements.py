@@ -17,18 +17,21 @@ from typing import Any, TypeAlias
 from sqlalchemy import Boolean, Column, Connection, Text, and_, bindparam, delete, or_, select
 from sqlalchemy.dialects import sqlite
 
-from persistence.definitions.records import ROW_TYPES, Change, DeleteBindings, Put, values_of
-from persistence.definitions.schema import BINDINGS, TABLES, USERS
+from persistence.definitions.records import ROW_TYPES, Change, DeleteBindings, DeleteVhost, Put, values_of
+from persistence.definitions.schema import BINDINGS, TABLES, VHOSTS
 
 #: Values for the driver: those of a row, or those of a key.
 Values: TypeAlias = tuple[Any, ...]
 
 #: A change for the driver: kind, key, and the row's values or None for a deletion. The pseudo-kind
-#: ``ALL_BINDINGS`` has as its key the fields that the bindings have in common, and None for the others.
+#: ``ALL_BINDINGS`` has as its key the fields that the bindings have in common, and None for the others, and
+#: ``ALL_OF_VHOST`` the name of the virtual host.
 Prepared: TypeAlias = tuple[str, Values, Values | None]
 
 #: Stands for ``DeleteBindings``.
 ALL_BINDINGS = "all bindings"
+#: Stands for ``DeleteVhost``.
+ALL_OF_VHOST = "all of a virtual host"
 
 #: Rows in one statement; SQLite allows 32,766 parameters.
 SIZES = (128, 32, 8, 4, 2, 1)
@@ -45,6 +48,8 @@ def prepare(change: Change) -> Prepared:
         destination_type = None if change.destination is None else change.destination_type
         ends = (change.vhost, change.source, change.destination, destination_type)
         return ALL_BINDINGS, tuple(map(_to_column, ends)), None
+    if isinstance(change, DeleteVhost):
+        return ALL_OF_VHOST, (_to_column(change.vhost),), None
     TABLES[change.kind]
     key = tuple(map(_to_column, change.key))
     if isinstance(change, Put):
@@ -57,15 +62,19 @@ def write(connection: Connection, changes: Sequence[Prepared]) -> None:
 
     Only the last change of each key is written, because the others would not be visible after the
     transaction. The rest is grouped by kind, and into deletions and puts; no change is moved across
-    ``ALL_BINDINGS``.
+    ``ALL_BINDINGS`` or ``ALL_OF_VHOST``.
     """
     last: _Last = {}
     for kind, key, values in changes:
-        if kind != ALL_BINDINGS:
+        if kind not in (ALL_BINDINGS, ALL_OF_VHOST):
             last[kind, key] = values
             continue
         _write_last(connection, last)
         last = {}
+        if kind == ALL_OF_VHOST:
+            for text in _all_of_vhost_texts():
+                connection.exec_driver_sql(text, key)
+            continue
         parameters = tuple(each for each in key if each is not None)
         connection.exec_driver_sql(_all_bindings_text(*(each is not None for each in key)), parameters)
     _write_last(connection, last)
@@ -137,6 +146,13 @@ def _all_bindings_text(*is_given: bool) -> str:
     return str(delete(BINDINGS).where(and_(*given)).compile(dialect=_DIALECT))
 
 
+@cache
+def _all_of_vhost_texts() -> list[str]:
+    columns = [VHOSTS.c.name, *(table.c.vhost for table in TABLES.values() if "vhost" in table.c)]
+    statements = [delete(each.table).where(each == bindparam("vhost")) for each in columns]
+    return [str(each.compile(dialect=_DIALECT)) for each in statements]
+
+
 def _to_column(value: object) -> object:
     """The value to store.
 
@@ -159,7 +175,7 @@ def _to_column(value: object) -> object:
 def _from_column(column: Column[Any], values: Sequence[Any]) -> Sequence[Any]:
     if isinstance(column.type, Boolean):
         return list(map(bool, values))
-    if column is USERS.c.tags:
+    if column.name == "tags":
         return [tuple(json.loads(value)) for value in values]
     if isinstance(column.type, Text) and bytes in set(map(type, values)):
         return [each.decode(errors="surrogateescape") if isinstance(each, bytes) else each for each in values]

@@ -22,7 +22,6 @@ from amqp_router.config import Settings
 from amqp_router.metrics import Metrics
 from amqp_router.process import LoopLag
 from amqp_router.server import Server, ServerOptions
-from persistence.definitions import Put, VhostRow
 
 LOGGER = logging.getLogger("test.admin_ui")
 NODE = "router@test"
@@ -93,10 +92,7 @@ class World:
         return await aio_pika.connect(host=host, port=port, virtualhost=vhost, **options)
 
     def add_vhost(self, name: str) -> None:
-        row = VhostRow(name)
-        self.broker.definitions.submit([Put(row)])
-        self.broker._make_vhost(row)
-        self.broker.users.set_permission("guest", name, configure=".*", write=".*", read=".*")
+        self.broker.virtual_hosts.put(name, "guest")
 
     def add_user(self, name: str, *tags: str, vhosts: tuple[str, ...] = ()) -> None:
         users = self.broker.users

@@ -62,8 +62,19 @@ def test_memory_and_store_hold_the_same(users: Users, definitions: Definitions) 
     for _ in range(2):
         assert stored(definitions, UserRow) == list(users.users.values())
         assert stored(definitions, PermissionRow) == list(users.permissions.values())
-        users.clear_vhost("v")
+        for user, vhost in list(users.permissions):
+            users.clear_permission(user, vhost)
         assert users.permissions == {}
+
+
+def test_a_deleted_virtual_host_is_forgotten(users: Users, definitions: Definitions) -> None:
+    users.put_user("a", b"pw")
+    users.set_permission("a", "/", configure="", write="", read="")
+    users.set_permission("a", "v", configure="", write="", read="")
+    rev = definitions.rev
+    users.forget_vhost("v")
+    assert list(users.permissions) == [("a", "/")]
+    assert definitions.rev == rev
 
 
 def test_deleting_a_user_takes_its_permissions_along(users: Users, definitions: Definitions) -> None:
@@ -122,7 +133,6 @@ def test_what_the_store_refuses_does_not_happen(users: Users, definitions: Defin
         lambda: users.set_tags("a", ["x"]),
         lambda: users.set_permission("a", "v", configure="", write="", read=""),
         lambda: users.clear_permission("a", "/"),
-        lambda: users.clear_vhost("/"),
     ]
     for act in acts:
         with pytest.raises(RuntimeError):
@@ -138,7 +148,7 @@ def test_every_change_raises_the_generation_and_is_told(users: Users) -> None:
     users.set_tags("a", [])
     users.set_permission("a", "/", configure="", write="", read="")
     users.clear_permission("a", "/")
-    users.clear_vhost("/")
+    users.forget_vhost("/")
     users.delete_user("a")
     assert seen == sorted(set(seen))
     assert len(seen) == 7

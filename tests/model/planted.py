@@ -170,9 +170,9 @@ PLANTED = [
     ),
     Planted(
         "the epoch is not the registry's",
-        "amqp_router/broker.py",
-        "        log.epoch = self._queues.lead(queue.incarnation, log.epoch).epoch",
-        "        self._queues.lead(queue.incarnation, log.epoch)",
+        "amqp_router/queue_maker.py",
+        "        log.epoch = self._leaders.lead(queue.incarnation, log.epoch).epoch",
+        "        self._leaders.lead(queue.incarnation, log.epoch)",
         DURABLE,
     ),
     Planted(

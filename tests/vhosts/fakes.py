@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from amqp_router.protocol.fields import Table
-from persistence.definitions.records import Change, Delete, DeleteBindings, Put, Row
+from persistence.definitions.records import Change, Delete, DeleteBindings, DeleteVhost, Put, Row
 from persistence.errors import PersistenceError
 from tests.persistence.definitions.support import applied
 from vhosts.ports import InSlices
@@ -64,7 +64,7 @@ class FakeDefinitions:
         for change in changes:
             if isinstance(change, Put):
                 self.rows[change.kind, change.key] = change.row
-            elif isinstance(change, DeleteBindings):
+            elif isinstance(change, DeleteBindings | DeleteVhost):
                 applied(self.rows, change)
             else:
                 assert isinstance(change, Delete)

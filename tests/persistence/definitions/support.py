@@ -14,6 +14,7 @@ from persistence.definitions import (
     DefinitionStore,
     Delete,
     DeleteBindings,
+    DeleteVhost,
     ExchangeRow,
     PermissionRow,
     Put,
@@ -59,7 +60,7 @@ NAMES = st.sampled_from(["a", "b", "ü", "\udcff\udc80", "", "a\x00b", "'", "€
 ARGUMENTS = st.sampled_from([b"\x00\x00\x00\x00", b"\x00\x00\x00\x05\x01xt\x01\x00", b"\xff\x00"])
 
 ROWS: st.SearchStrategy[Row] = st.one_of(
-    st.builds(VhostRow, NAMES),
+    st.builds(VhostRow, NAMES, NAMES, st.lists(NAMES, max_size=2).map(tuple), NAMES, st.booleans()),
     st.builds(UserRow, NAMES, NAMES, NAMES, st.lists(NAMES, max_size=2).map(tuple)),
     st.builds(PermissionRow, NAMES, NAMES, NAMES, NAMES, NAMES),
     st.builds(ExchangeRow, NAMES, NAMES, NAMES, st.booleans(), st.booleans(), ARGUMENTS),
@@ -76,6 +77,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
         st.none() | NAMES,
         st.sampled_from(["queue", "exchange"]),
     ),
+    st.builds(DeleteVhost, NAMES),
 )
 
 
@@ -83,11 +85,19 @@ def applied(rows: dict[object, Row], change: Change) -> None:
     """What a store does, with a dictionary."""
     if isinstance(change, Put):
         rows[change.kind, change.key] = change.row
+    elif isinstance(change, DeleteVhost):
+        for key in [key for key, row in rows.items() if vhost_of(row) == change.vhost]:
+            del rows[key]
     elif isinstance(change, DeleteBindings):
         for key in [key for key, row in rows.items() if is_covered(row, change)]:
             del rows[key]
     else:
         rows.pop((change.kind, change.key), None)
+
+
+def vhost_of(row: Row) -> str | None:
+    """The virtual host that ``row`` belongs to."""
+    return row.name if isinstance(row, VhostRow) else getattr(row, "vhost", None)
 
 
 def is_covered(row: Row, change: DeleteBindings) -> bool:

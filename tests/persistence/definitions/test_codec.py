@@ -22,7 +22,7 @@ def test_decoding_inverts_encoding(submissions: list[list[Change]]) -> None:
 def test_layout() -> None:
     """Stores hold it: a change of layout needs a migration."""
     changes: list[Change] = [Put(VhostRow("v")), Delete("binding", ("v", b"\xff"))]
-    assert encode_changes(changes) == '[["vhost",["v"]],["binding",null,["v",{"b":"/w=="}]]]'
+    assert encode_changes(changes) == '[["vhost",["v","",[],"",false]],["binding",null,["v",{"b":"/w=="}]]]'
     changes = [DeleteBindings("v", "x"), DeleteBindings("v", None, "q", "queue")]
     assert encode_changes(changes) == (
         '[["binding",null,null,["v","x",null,"queue"]],["binding",null,null,["v",null,"q","queue"]]]'

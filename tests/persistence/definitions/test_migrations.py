@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from alembic import autogenerate
+from alembic import autogenerate, command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -75,6 +75,20 @@ def test_a_second_start_changes_nothing(path: Path) -> None:
     assert schema(path) == before
 
 
+def test_virtual_hosts_of_the_first_schema_keep_their_names(path: Path) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.exec_driver_sql("INSERT INTO vhosts VALUES ('/'), (?)", (b"\xff\x80",))
+    engine.dispose()
+    store = started(path, Loop())
+    assert store.snapshot().vhosts == [VhostRow("/"), VhostRow("\udcff\udc80")]
+    store.flush_and_stop()
+
+
 def test_a_later_schema_is_refused_and_left_alone(path: Path) -> None:
     loop = Loop()
     store = started(path, loop)
@@ -85,7 +99,7 @@ def test_a_later_schema_is_refused_and_left_alone(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        SchemaTooNew, match=rf"{path}: definitions have schema '9999', .* up to '0001'; start"
+        SchemaTooNew, match=rf"{path}: definitions have schema '9999', .* up to '0002'; start"
     ):
         started(path, Loop())
     assert path.read_bytes() == before

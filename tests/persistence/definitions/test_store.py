@@ -357,7 +357,7 @@ def test_a_second_writer_is_noticed(store: DefinitionStore, loop: Loop, path: Pa
     wait(store, loop, store.submit([Put(VhostRow("mine"))]))
     with sqlite3.connect(path) as other:
         other.execute("UPDATE store SET rev = rev + 1")
-        other.execute("INSERT INTO vhosts VALUES ('theirs')")
+        other.execute("INSERT INTO vhosts VALUES ('theirs', '', '[]', '', 0)")
     other.close()
     store.submit([Delete("vhost", ("theirs",))])
     loop.run_until(lambda: store.failed is not None)

@@ -1,0 +1,38 @@
+"""Closes many connections for one reason, as many in each turn of the event loop as there is time for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from amqp_router.connection.machine import Machine
+from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.protocol.errors import ConnectionForced
+from vhosts.ports import InSlices
+
+#: Connections that are closed in one turn.
+CLOSED_PER_TURN = 50
+
+
+def close_those(
+    registry: ConnectionRegistry,
+    which: Callable[[Machine], bool],
+    error: ConnectionForced,
+    in_slices: InSlices,
+) -> None:
+    """Close the connections that ``which`` says True to."""
+    leaving = [transport for transport in registry if which(transport.machine)]
+
+    def step() -> bool:
+        for _ in range(min(len(leaving), CLOSED_PER_TURN)):
+            leaving.pop().close(partial(force, error))
+        return not leaving
+
+    if leaving:
+        in_slices(step)
+
+
+def force(error: ConnectionForced, machine: Machine) -> None:
+    """Close ``machine`` for a reason that has nothing to do with a method of its client."""
+    machine.class_id = machine.method_id = 0
+    machine.close(error)

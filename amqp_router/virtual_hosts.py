@@ -1,0 +1,220 @@
+"""The virtual hosts of a node: loaded, made and deleted.
+
+A deleted virtual host is gone for clients at once: nobody opens it any more, its permissions are gone, its
+connections are closed, and one of the same name may be made. What was in it is removed in slices as soon as
+the deletion is stored, so that a crash before leaves it whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from amqp_router.auth.users import Users
+from amqp_router.commits import Commits
+from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.disconnecting import close_those
+from amqp_router.protocol.errors import ConnectionForced, InternalError
+from persistence.definitions import Change, DeleteVhost, PermissionRow, Put, QueueRow, Snapshot, VhostRow
+from persistence.errors import PersistenceError
+from persistence.log.routing.logs import RoutingLogs
+from persistence.memory import MemoryBudget
+from vhosts.exchanges.route_names import RouteNames
+from vhosts.exchanges.router import RouteCache
+from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
+from vhosts.vhost import VirtualHost
+
+
+class VirtualHosts:
+    """All virtual hosts of one node, by name."""
+
+    def __init__(
+        self,
+        definitions: DefinitionsPort,
+        users: Users,
+        commits: Commits,
+        registry: ConnectionRegistry,
+        *,
+        budget: MemoryBudget,
+        in_slices: InSlices,
+        generate_name: Callable[[str], str],
+        event: Callable[..., None],
+    ) -> None:
+        self.by_name: dict[str, VirtualHost] = {}
+        #: Makes their queues; set before anything is loaded.
+        self.make_queue: QueueFactory
+        #: Where their routes are recorded; None if that is switched off.
+        self.routing: RoutingLogs | None = None
+        self._definitions = definitions
+        self._users = users
+        self._commits = commits
+        self._registry = registry
+        self._budget = budget
+        self._in_slices = in_slices
+        self._generate_name = generate_name
+        self._event = event
+        #: By user and virtual host.
+        self._caches: dict[tuple[str, str], RouteCache] = {}
+
+    # -- start -----------------------------------------------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Load what the definition store holds.
+
+        Raises:
+            LoadError: an exchange has a type that is not registered.
+        """
+        for row in snapshot.vhosts:
+            vhost = self._enter(row)
+            lost = vhost.load(
+                [each for each in snapshot.exchanges if each.vhost == row.name],
+                [each for each in snapshot.queues if each.vhost == row.name],
+                [each for each in snapshot.bindings if each.vhost == row.name],
+            )
+            for binding in lost:
+                self._event(logging.WARNING, "binding without an end left out", binding=binding)
+        for vhost_name, number, what in self.routing.reports if self.routing is not None else ():
+            self._event(logging.WARNING, "routing log", vhost=vhost_name, partition=number, found=what)
+
+    def _enter(self, row: VhostRow) -> VirtualHost:
+        vhost = VirtualHost(
+            row.name,
+            definitions=self._definitions,
+            make_queue=self.make_queue,
+            generate_name=self._generate_name,
+            in_slices=self._in_slices,
+            account=self._budget,
+        )
+        vhost.row = row
+        self.by_name[row.name] = vhost
+        self._commits.vhosts.append(vhost)
+        routing = self.routing.open(row.name) if self.routing is not None else None
+        if routing is not None:
+            vhost.table.names = RouteNames(routing)
+        return vhost
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def put(self, name: str, creator: str = "", **metadata: Any) -> int:
+        """Make a virtual host, or change the given fields of one (see ``VhostRow``).
+
+        The user ``creator`` may do everything in a new one. Returns the revision to wait for.
+
+        Raises:
+            InternalError: the definition store refuses (541).
+        """
+        known = self.by_name.get(name)
+        row = replace(VhostRow(name) if known is None else known.row, **metadata)
+        if known is not None:
+            rev = self._submit([Put(row)])
+            known.row = row
+            return rev
+        grants = [PermissionRow(creator, name, ".*", ".*", ".*")] if creator in self._users.users else []
+        rev = self._submit([Put(row), *map(Put, grants)])
+        self._enter(row)
+        for grant in grants:
+            self._users.enter_permission(grant)
+        self._event(logging.INFO, "virtual host made", vhost=name, user=creator or None)
+        return rev
+
+    def delete(self, name: str, user: str = "") -> int:
+        """Delete a virtual host with all that is in it. Returns the revision to wait for.
+
+        Raises:
+            KeyError: there is none.
+            InternalError: the definition store refuses (541).
+        """
+        self.by_name[name]
+        rev = self._submit([DeleteVhost(name)])
+        self._leave(name, rev)
+        self._event(logging.INFO, "virtual host deleted", vhost=name, user=user or None)
+        return rev
+
+    def apply(self, changes: Sequence[Change], rev: int) -> None:
+        """Change memory as ``changes`` tell, which revision ``rev`` stores here; users and
+        permissions are left out.
+
+        Raises:
+            LoadError: an exchange has a type that is not registered.
+        """
+        for name, run in groupby(changes, _vhost_of):
+            some = list(run)
+            for change in some:
+                if isinstance(change, Put) and isinstance(change.row, VhostRow):
+                    (self.by_name.get(name) or self._enter(change.row)).row = change.row
+            vhost = self.by_name.get(name)
+            if vhost is None:
+                continue
+            if any(isinstance(change, DeleteVhost) for change in some):
+                self._leave(name, rev)
+                continue
+            vhost.apply(some, rev)
+            for change in some:
+                if isinstance(change, Put) and change.kind == QueueRow.kind:
+                    queue: Any = vhost.queues[str(change.key[1])]
+                    self._commits.queue_declared(queue)
+
+    def _leave(self, name: str, rev: int) -> None:
+        """Take the virtual host out, close its connections, and empty it once ``rev`` is stored."""
+        vhost = self.by_name.pop(name)
+        error = ConnectionForced(f"vhost '{name}' is deleted")
+        vhost.begin_deletion(error, rev)
+        for key in [key for key in self._caches if key[1] == name]:
+            del self._caches[key]
+        self._users.forget_vhost(name)
+        self._registry.closed_octets.pop(name, None)
+        close_those(self._registry, lambda machine: machine.vhost is vhost, error, self._in_slices)
+        self._commits.after(rev, _Removal(partial(self._in_slices, partial(self._remove_some, vhost))))
+
+    def _remove_some(self, vhost: VirtualHost) -> bool:
+        if not vhost.remove_some():
+            return False
+        self._commits.vhosts.remove(vhost)
+        return True
+
+    def _submit(self, changes: Sequence[Change]) -> int:
+        try:
+            return self._definitions.submit(changes)
+        except PersistenceError as error:
+            raise InternalError(str(error)) from error
+
+    # -- routes ----------------------------------------------------------------------------------------
+
+    def forget_routes(self) -> None:
+        """Invalidate all cached routes, because permissions have changed."""
+        for vhost in self.by_name.values():
+            vhost.forget_routes()
+
+    def route_cache(self, user: Any, vhost: VirtualHost, permissions: Any) -> RouteCache:
+        """The routes that ``user`` may use in ``vhost``."""
+        cache = self._caches.get((user.name, vhost.name))
+        if cache is None:
+            cache = RouteCache(
+                vhost.table,
+                lambda exchange: permissions.check("write", "exchange", exchange),
+                self._budget,
+            )
+            self._caches[user.name, vhost.name] = cache
+        return cache
+
+
+class _Removal:
+    """Waits for the deletion of a virtual host to be stored."""
+
+    def __init__(self, remove: Callable[[], None]) -> None:
+        self._remove = remove
+
+    def committed(self, rev: int) -> None:
+        self._remove()
+
+
+def _vhost_of(change: Change) -> str:
+    """The virtual host that ``change`` is about; empty if none."""
+    if isinstance(change, Put):
+        row = change.row
+        return row.name if isinstance(row, VhostRow) else getattr(row, "vhost", "")
+    return str(getattr(change, "vhost", "") or change.key[0])  # type: ignore[union-attr]  # a Delete has a key
