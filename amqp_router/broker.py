@@ -75,7 +75,7 @@ class Broker:
         self.alarms = Alarms(self.in_slices)
         self.alarms.on_change = self._alarm_changed
         self.commits = Commits()
-        self.registry = ConnectionRegistry()
+        self.registry = ConnectionRegistry[Transport]()
         self.hangups = Hangups(loop)
         self.options = ConnectionOptions(
             channel_max=settings.channel_max,
@@ -242,7 +242,7 @@ class Broker:
         self.event(logging.ERROR, "definitions cannot be stored", reason=error)
         self.commits.fail(error)
         for transport in self.registry:
-            changes = transport.machine.unstored_changes
+            changes = transport.machine.shared.unstored_changes
             if changes is not None:
                 changes.failed()
             if any(channel.pending for channel in transport.machine.channels.values()):

@@ -7,6 +7,7 @@ from functools import partial
 
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.connection.transport import Transport
 from amqp_router.protocol.errors import ConnectionForced
 from vhosts.ports import InSlices
 
@@ -15,7 +16,7 @@ CLOSED_PER_TURN = 50
 
 
 def close_those(
-    registry: ConnectionRegistry,
+    registry: ConnectionRegistry[Transport],
     which: Callable[[Machine], bool],
     error: ConnectionForced,
     in_slices: InSlices,
@@ -34,5 +35,4 @@ def close_those(
 
 def force(error: ConnectionForced, machine: Machine) -> None:
     """Close ``machine`` for a reason that has nothing to do with a method of its client."""
-    machine.class_id = machine.method_id = 0
     machine.close(error)

@@ -17,6 +17,7 @@ from typing import Any
 from amqp_router.auth.users import Users
 from amqp_router.commits import Commits
 from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.connection.transport import Transport
 from amqp_router.disconnecting import close_those
 from amqp_router.protocol.errors import ConnectionForced, InternalError
 from persistence.definitions import Change, DeleteVhost, PermissionRow, Put, QueueRow, Snapshot, VhostRow
@@ -37,7 +38,7 @@ class VirtualHosts:
         definitions: DefinitionsPort,
         users: Users,
         commits: Commits,
-        registry: ConnectionRegistry,
+        registry: ConnectionRegistry[Transport],
         *,
         budget: MemoryBudget,
         in_slices: InSlices,

@@ -43,7 +43,7 @@ def name(transport: Any) -> str:
 
 def client_says(transport: Any, what: str) -> str:
     """A string of the client's properties, for example ``connection_name``; empty if there is none."""
-    tag, value = transport.machine.client_properties.get(what, ("V", None))
+    tag, value = transport.machine.session.client_properties.get(what, ("V", None))
     return value.decode(errors="replace") if tag == "S" else ""
 
 
@@ -71,16 +71,16 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
     """A connection."""
     machine = transport.machine
     (host, port), (peer_host, peer_port) = transport.host_address, transport.peer_address
-    properties = table(machine.client_properties)
+    properties = table(machine.session.client_properties)
     found: dict[str, Any] = {
         **_NO_TLS,
         **NO_PROCESS,
-        "auth_mechanism": machine.mechanism,
-        "channel_max": machine.channel_max,
+        "auth_mechanism": machine.session.mechanism,
+        "channel_max": machine.session.channel_max,
         "channels": len(machine.channels),
         "client_properties": properties,
         "connected_at": transport.connected_at_ms,
-        "frame_max": machine.frame_max,
+        "frame_max": machine.session.frame_max,
         "host": host,
         "name": name(transport),
         "node": node,
@@ -93,7 +93,7 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
         "send_cnt": transport.send_cnt,
         "send_pend": machine.output.waiting_bytes(),
         "state": state_of(machine),
-        "timeout": machine.heartbeat_s,
+        "timeout": machine.session.heartbeat_s,
         "type": "network",
         "user": machine.user.name,
         "user_who_performed_action": machine.user.name,
@@ -113,7 +113,8 @@ def brief(transport: Any, node: str) -> dict[str, Any]:
 
 def channel_document(channel: Any, node: str, stats: Stats) -> dict[str, Any]:
     """A channel."""
-    machine, publishing, delivery = channel.connection, channel.publishing, channel.delivery
+    publishing, delivery = channel.publishing, channel.delivery
+    machine = channel.connection.output.owner.machine
     history = stats.metrics.history(channel)
     shared = channel.shared
     found: dict[str, Any] = {

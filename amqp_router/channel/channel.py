@@ -16,10 +16,10 @@ from typing import Any
 
 from amqp_router.channel import consuming, declaring
 from amqp_router.channel.confirms import Confirms
-from amqp_router.channel.content import ContentAssembler, Intake
+from amqp_router.channel.content import ContentAssembler
 from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
 from amqp_router.channel.ports import Connection
-from amqp_router.channel.publishing import Inflow, Publishing
+from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import (
@@ -31,7 +31,6 @@ from amqp_router.protocol.errors import (
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from vhosts.counters import MessageTotals
-from vhosts.exchanges.router import RouteCache
 from vhosts.queues.consumers import Credit
 from vhosts.queues.handle import QueueHandle
 from vhosts.queues.queue import Queue
@@ -65,17 +64,7 @@ class Channel:
         "vhost",
     )
 
-    def __init__(
-        self,
-        number: int,
-        connection: Connection,
-        *,
-        cache: RouteCache,
-        user: str,
-        inflow: Inflow,
-        intake: Intake,
-        open_runs: list[Publishing],
-    ) -> None:
+    def __init__(self, number: int, connection: Connection) -> None:
         self.number = number
         self.connection = connection
         self.vhost = connection.vhost
@@ -92,7 +81,7 @@ class Channel:
         self.getters: dict[Queue, ChannelConsumer] = {}
         #: Index of the consumer whose queue delivered first when the channel last got credit back.
         self.first_served = 0
-        self.content = ContentAssembler(intake)
+        self.content = ContentAssembler(connection.intake)
         #: Replies that wait for a commit: revision, reply, and the output that the channel wrote after it.
         self.pending: deque[tuple[int, bytes, Output]] = deque()
         self.confirms: Confirms | None = None
@@ -106,13 +95,13 @@ class Channel:
         self.publishing = Publishing()
         self.publishing.number = number
         self.publishing.table = self.vhost.table
-        self.publishing.cache = cache
-        self.publishing.user = user
+        self.publishing.cache = connection.cache
+        self.publishing.user = connection.user.name
         self.publishing.out = self.out
-        self.publishing.inflow = inflow
-        self.publishing.open_runs = open_runs
+        self.publishing.inflow = connection.inflow
+        self.publishing.open_runs = connection.open_runs
         self.publishing.listener = self
-        self.publishing.account = intake.account
+        self.publishing.account = connection.intake.account
         self.vhost.counters.channel_created += 1
 
     # -- methods ------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ Source: AMQP 0-9-1, class basic; RabbitMQ, "Consumer Prefetch".
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import cast
 
 from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix, getter
 from amqp_router.channel.due import Due, all_of
+from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.channel.publishing import DIRECT_REPLY
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
@@ -19,16 +20,14 @@ from amqp_router.protocol.kept_table import Arguments, keep
 from amqp_router.protocol.message import LOGGED, REDELIVERED
 from amqp_router.protocol.output import ANSWER_SHIFT
 from vhosts.queues.consumers import UNLIMITED
-
-if TYPE_CHECKING:
-    from amqp_router.channel.channel import Channel
+from vhosts.queues.queue import Queue
 
 #: Deliveries that a new consumer gets before the next turn of the event loop.
 FIRST_DELIVERIES = 1024
 _INTEGERS = frozenset("bBsuIilL")
 
 
-def qos(channel: Channel, method: methods.BasicQos) -> None:
+def qos(channel: ConsumingChannel, method: methods.BasicQos) -> None:
     """Limit unacknowledged deliveries; 0 lifts the limit.
 
     Applies to consumers started later, or at once to the whole channel if ``is_global``. A later call for
@@ -45,14 +44,14 @@ def qos(channel: Channel, method: methods.BasicQos) -> None:
     channel.reply(methods.BasicQosOk(), 0)
 
 
-def _limit_channel(channel: Channel, limit: int) -> None:
+def _limit_channel(channel: ConsumingChannel, limit: int) -> None:
     channel.shared.change(limit)
     channel.connection.charge(len(channel.consumers) // 16)
     for consumer in channel.consumers.values():
         consumer.wake()
 
 
-def consume(channel: Channel, method: methods.BasicConsume) -> None:
+def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     """Start a consumer; consume-ok leaves before its first delivery."""
     name = queue_name(channel, method.queue)
     if name == DIRECT_REPLY:
@@ -61,7 +60,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     tag = method.consumer_tag or channel.connection.generate_name("amq.ctag-")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-    queue = channel.vhost.find_queue(name, channel.connection)
+    queue = _find_queue(channel, name)
     _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'")
     consumer = ChannelConsumer()
     consumer.tag = tag
@@ -81,6 +80,11 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
     # As in RabbitMQ, it gets its messages before the next consumer is started.
     queue.pump(FIRST_DELIVERIES)
+
+
+def _find_queue(channel: ConsumingChannel, name: str) -> Queue:
+    # Every queue of this node is a local one.
+    return cast(Queue, channel.vhost.find_queue(name, channel.connection))
 
 
 def _check_arguments(arguments: Arguments, where: str) -> None:
@@ -105,7 +109,7 @@ def _check_arguments(arguments: Arguments, where: str) -> None:
         raise PreconditionFailed(f"consumer priorities (x-priority) for {where} are not supported yet")
 
 
-def cancel(channel: Channel, method: methods.BasicCancel) -> None:
+def cancel(channel: ConsumingChannel, method: methods.BasicCancel) -> None:
     """Stop a consumer; an unknown tag is no error. Its unacknowledged messages stay with the channel."""
     consumer = channel.consumers.pop(method.consumer_tag, None)
     if consumer is not None:
@@ -113,11 +117,11 @@ def cancel(channel: Channel, method: methods.BasicCancel) -> None:
     channel.reply(None if method.nowait else methods.BasicCancelOk(method.consumer_tag), 0)
 
 
-def get(channel: Channel, method: methods.BasicGet) -> None:
+def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
     """Fetch one message, outside of every prefetch limit."""
     name = queue_name(channel, method.queue)
     channel.permissions.check("read", "queue", name)
-    queue = channel.vhost.find_queue(name, channel.connection)
+    queue = _find_queue(channel, name)
     queue.check_available()
     message = queue.get(method.no_ack)
     if message is None:
@@ -141,7 +145,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     if message.flags & REDELIVERED:
         redelivered = b"\x01"
         delivery.redeliver_total += 1
-    channel.connection.units += message.size() >> ANSWER_SHIFT
+    channel.connection.charge(message.size() >> ANSWER_SHIFT)
     payload = b"\x00\x3c\x00\x47%b%b%b%b" % (
         tag.to_bytes(8, "big"), redelivered, message.route, queue.message_count().to_bytes(4, "big")
     )  # fmt: skip
@@ -156,32 +160,32 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
             message.content = None
         else:
             queue.put_aside(message)
-    channel.connection.units += channel.publishing.account.take_work()
+    channel.connection.charge(channel.publishing.account.take_work())
 
 
-def ack(channel: Channel, method: methods.BasicAck) -> None:
+def ack(channel: ConsumingChannel, method: methods.BasicAck) -> None:
     """Settle the deliveries that the client acknowledges."""
     channel.connection.charge(channel.delivery.ack(method.delivery_tag, method.multiple))
 
 
-def nack(channel: Channel, method: methods.BasicNack) -> None:
+def nack(channel: ConsumingChannel, method: methods.BasicNack) -> None:
     """Return deliveries to their queues, or drop them."""
     _reject(channel, method.delivery_tag, method.multiple, method.requeue)
 
 
-def reject(channel: Channel, method: methods.BasicReject) -> None:
+def reject(channel: ConsumingChannel, method: methods.BasicReject) -> None:
     """As ``nack``, for one delivery."""
     _reject(channel, method.delivery_tag, False, method.requeue)
 
 
-def _reject(channel: Channel, tag: int, multiple: bool, requeue: bool) -> None:
+def _reject(channel: ConsumingChannel, tag: int, multiple: bool, requeue: bool) -> None:
     if requeue:
         channel.connection.charge(RETURN_UNITS * channel.delivery.requeue(tag, multiple))
     else:
         channel.connection.charge(channel.delivery.reject(tag, multiple))
 
 
-def recover(channel: Channel, method: methods.BasicRecover | methods.BasicRecoverAsync) -> None:
+def recover(channel: ConsumingChannel, method: methods.BasicRecover | methods.BasicRecoverAsync) -> None:
     """Requeue everything the channel has unacknowledged."""
     if not method.requeue:
         raise NotImplementedByServer("requeue=false")

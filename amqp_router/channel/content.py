@@ -56,7 +56,7 @@ class Intake:
 class ContentAssembler:
     """The incomplete content of one channel; ``args`` is None if there is none."""
 
-    __slots__ = ("_admitted", "_held", "_intake", "args", "body_payload", "frames", "missing", "scan")
+    __slots__ = ("_admitted", "_intake", "args", "body_payload", "frames", "missing", "scan")
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -66,7 +66,6 @@ class ContentAssembler:
         self.missing = 0
         self.body_payload = 0
         self.scan = ContentScan()
-        self._held: Whole | None = None
 
     def start(self, args: bytes) -> None:
         """Begin a content, after a basic.publish with these argument octets."""
@@ -75,7 +74,6 @@ class ContentAssembler:
 
     def reset(self) -> None:
         """Drop the incomplete content."""
-        self._held = None
         self.args = None
         self.frames = []
         if self._admitted:
@@ -93,8 +91,6 @@ class ContentAssembler:
         """
         if self.args is None:
             raise errors.UnexpectedFrame(errors.EXPECTED_METHOD)
-        if self._held is not None:
-            return True
         if not self.frames:
             return self._header(kind, frame, message_bytes_max)
         if kind != FRAME_BODY:
@@ -137,17 +133,8 @@ class ContentAssembler:
         self.frames = [frame]
         return size == 0
 
-    def hold(self, whole: Whole) -> None:
-        """The complete content cannot be routed yet: its last frame comes again, and completes it again."""
-        self.args = whole[0]
-        self._held = whole
-
     def take(self) -> Whole:
         """Return the complete content and be ready for the next."""
-        held = self._held
-        if held is not None:
-            self.reset()
-            return held
         args = self.args
         assert args is not None
         frames = self.frames

@@ -15,15 +15,13 @@ Source: RabbitMQ 3.10.8, observed: publish and method on one channel, in one wri
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amqp_router.channel.declaring import queue_named
+from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
 from vhosts.queues.handle import QueueHandle
 from vhosts.queues.queue import REDELIVERY_UNITS
-
-if TYPE_CHECKING:
-    from amqp_router.channel.channel import Channel
 
 #: Deliveries per turn of the loop that a method waits for.
 DUE_SLICE = 512
@@ -72,7 +70,7 @@ class Due:
         return True
 
 
-def due_before(channel: Channel, method: methods.Method) -> Due | None:
+def due_before(channel: ConsumingChannel, method: methods.Method) -> Due | None:
     """What must be delivered before ``method``; None if that is nothing."""
     kind = type(method)
     find = _QUEUES.get(kind)
@@ -80,22 +78,24 @@ def due_before(channel: Channel, method: methods.Method) -> Due | None:
     return Due(queues, whole=kind in _LOOKING) if queues else None
 
 
-def _looked_into(channel: Channel, method: Any) -> Sequence[QueueHandle]:
+def _looked_into(channel: ConsumingChannel, method: Any) -> Sequence[QueueHandle]:
     queue = queue_named(channel, method.queue)
     return _NONE if queue is None or (queue.is_unused() and not queue.is_returning()) else (queue,)
 
 
-def _to_consume(channel: Channel, method: methods.BasicConsume) -> Sequence[QueueHandle]:
+def _to_consume(channel: ConsumingChannel, method: methods.BasicConsume) -> Sequence[QueueHandle]:
     queue = queue_named(channel, method.queue)
     return _NONE if queue is None or queue.is_unused() else (queue,)
 
 
-def _consumed(channel: Channel, method: methods.BasicCancel) -> Sequence[QueueHandle]:
+def _consumed(channel: ConsumingChannel, method: methods.BasicCancel) -> Sequence[QueueHandle]:
     consumer = channel.consumers.get(method.consumer_tag)
     return _NONE if consumer is None else (consumer.queue,)
 
 
-def _returned(channel: Channel, method: methods.BasicNack | methods.BasicReject) -> Sequence[QueueHandle]:
+def _returned(
+    channel: ConsumingChannel, method: methods.BasicNack | methods.BasicReject
+) -> Sequence[QueueHandle]:
     if not method.requeue:
         return _NONE
     if isinstance(method, methods.BasicNack) and method.multiple:
@@ -106,11 +106,11 @@ def _returned(channel: Channel, method: methods.BasicNack | methods.BasicReject)
     return (owner.queue,) if owner.queue.has_new() else _NONE
 
 
-def _limited(channel: Channel, method: methods.BasicQos) -> Sequence[QueueHandle]:
+def _limited(channel: ConsumingChannel, method: methods.BasicQos) -> Sequence[QueueHandle]:
     return all_of(channel, method) if method.is_global else _NONE
 
 
-def all_of(channel: Channel, method: methods.Method) -> Sequence[QueueHandle]:
+def all_of(channel: ConsumingChannel, method: methods.Method) -> Sequence[QueueHandle]:
     """The queues from which the channel gets messages, as far as there are new ones."""
     if not channel.connection.tick.scheduled:
         return _NONE
@@ -122,7 +122,7 @@ def all_of(channel: Channel, method: methods.Method) -> Sequence[QueueHandle]:
 
 #: Methods that see what is ready.
 _LOOKING = frozenset((methods.BasicGet, methods.QueueDeclare, methods.QueuePurge, methods.QueueDelete))
-_QUEUES: dict[type[methods.Method], Callable[[Channel, Any], Sequence[QueueHandle]]] = {
+_QUEUES: dict[type[methods.Method], Callable[[ConsumingChannel, Any], Sequence[QueueHandle]]] = {
     methods.BasicGet: _looked_into,
     methods.BasicConsume: _to_consume,
     methods.BasicCancel: _consumed,

@@ -1,13 +1,29 @@
-"""The interfaces that a channel needs from its connection."""
+"""The interfaces that a channel needs from its connection, and that its parts need from the channel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from amqp_router.channel.content import Intake
+from amqp_router.channel.declaring import DeclaringChannel
+from amqp_router.channel.delivery import ChannelConsumer, Delivery
+from amqp_router.channel.publishing import Inflow, Publishing
+from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
+from vhosts.exchanges.router import RouteCache
 from vhosts.ports import Permissions
+from vhosts.queues.consumers import Credit
+from vhosts.queues.queue import Queue
+from vhosts.vhost import VirtualHost
+
+
+class Waiter(Protocol):
+    """Who waits for a revision of the definitions."""
+
+    def committed(self, rev: int) -> None:
+        """``rev`` is stored."""
 
 
 class Commits(Protocol):
@@ -15,31 +31,49 @@ class Commits(Protocol):
 
     committed: int
 
-    def wait(self, rev: int, waiter: Any) -> None:
+    def wait(self, rev: int, waiter: Waiter) -> None:
         """Call ``waiter.committed(rev)`` once ``rev`` is stored."""
 
 
+class User(Protocol):
+    """Who has logged in."""
+
+    @property
+    def name(self) -> str:
+        """The name as error texts and message properties have it."""
+
+
 class Connection(Protocol):
-    """The connection of a channel. It is also the owner of exclusive queues."""
+    """The connection of a channel: what all its channels share. It is also the owner of exclusive queues."""
 
     tick: Tick
     output: Output
     commits: Commits
     permissions: Permissions
-    vhost: Any
-    frame_max: int
-    consumer_cancel_notify: bool
+    vhost: VirtualHost
+    #: The authenticated user.
+    user: User
+    cache: RouteCache
+    inflow: Inflow
+    intake: Intake
+    #: Channels with an open run.
+    open_runs: list[Publishing]
     #: Channels and consumer tags that the running queue.delete cancelled; None when none runs.
     held_cancels: list[tuple[Any, str]] | None
     #: Whether the connection has ended, or is about to.
     stopped: bool
     #: Channels whose output waits for a commit.
     detached: set[Any]
-    #: Work caused by the current chunk, in enqueues.
-    units: int
+    #: Returns the given prefix with random characters behind it.
+    generate_name: Callable[[str], str]
 
-    def generate_name(self, prefix: str) -> str:
-        """A unique name that begins with ``prefix``."""
+    @property
+    def frame_max(self) -> int:
+        """The largest frame that the client takes, in bytes."""
+
+    @property
+    def consumer_cancel_notify(self) -> bool:
+        """Whether the client understands basic.cancel from the server."""
 
     def unstored(self, rev: int) -> None:
         """The method that is being carried out rests on revision ``rev``, which is not stored yet."""
@@ -53,3 +87,27 @@ class Connection(Protocol):
 
     def charge(self, units: int) -> None:
         """Count ``units`` (enqueues and settles) against the connection's turn."""
+
+
+class ConsumingChannel(DeclaringChannel, Protocol):
+    """The part of a channel that consuming and acknowledging use."""
+
+    number: int
+    #: Prefetch of consumers started from now on; 0 is no limit.
+    prefetch: int
+    #: Deliveries that the channel as a whole may still get (basic.qos global).
+    shared: Credit
+    consumers: dict[str, ChannelConsumer]
+    getters: dict[Queue, ChannelConsumer]
+    delivery: Delivery
+    publishing: Publishing
+
+    @property
+    def connection(self) -> Connection:
+        """What the channels of the connection share."""
+
+    def leave(self, consumer: ChannelConsumer) -> bool:
+        """Remove ``consumer`` from its queue; True if it was the last one and the queue was auto-deleted."""
+
+    def reply_after_slices(self, method: Method) -> None:
+        """Send ``method`` after the work in slices that is under way."""

@@ -9,8 +9,11 @@ Source: AMQP 0-9-1, section 2.2.4, class connection.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from amqp_router.connection.ports import Services
+from amqp_router.connection.session import FRAME_MAX, Session
+from amqp_router.connection.shared import Shared
 from amqp_router.connection.states import MOVES, ConnectionState
 from amqp_router.protocol import methods
 from amqp_router.protocol.constants import FRAME_METHOD, FRAME_SIZE_MIN, PROTOCOL_HEADER
@@ -20,85 +23,104 @@ from amqp_router.protocol.errors import (
     NotAllowed,
     unexpected_frame,
 )
+from amqp_router.protocol.input import Input
 from amqp_router.protocol.message import JOINED_BYTES_MAX
 from amqp_router.protocol.methods import Method, decode_method
-
-if TYPE_CHECKING:
-    from amqp_router.connection.machine import Machine
 
 #: Seconds before the socket is closed after a wrong connection.tune-ok, or after a failed login.
 TUNE_DELAY_S = 3.0
 LOGIN_DELAY_S = 1.5
 
 
-def receive_header(machine: Machine, header: bytes) -> None:
+class Negotiating(Protocol):
+    """The part of a connection that the handshake uses."""
+
+    node: Services
+    peer: str
+    session: Session
+    shared: Shared
+    frames: Input
+    state: ConnectionState
+    close_delay_s: float
+
+    def refuse(self, reason: str, delay_s: float) -> None:
+        """End the handshake without an answer, ``delay_s`` seconds from now."""
+
+    def opened(self) -> None:
+        """connection.open succeeded."""
+
+    def client_closed(self) -> None:
+        """The client sent connection.close; close-ok follows when everything it held is given back."""
+
+
+def receive_header(machine: Negotiating, header: bytes) -> None:
     """Answer the first eight bytes: with connection.start, or with our protocol header and the end."""
     if header != PROTOCOL_HEADER:
-        machine.output.buf.put(PROTOCOL_HEADER)
-        machine.output.touch()
+        output = machine.shared.output
+        output.buf.put(PROTOCOL_HEADER)
+        output.touch()
         machine.refuse(f"bad protocol header {header!r}", 0.0)
         return
     machine.state = ConnectionState.STARTING
     node = machine.node
-    machine.send(
+    machine.shared.send(
         0, methods.ConnectionStart(0, 9, node.server_properties(), node.mechanisms.encode(), b"en_US")
     )
 
 
-def receive_frame(machine: Machine, kind: int, number: int, payload: bytes) -> None:
-    """Handle one frame of a connection that is not yet open.
+def receive_frame(machine: Negotiating, kind: int, number: int, payload: bytes) -> None:
+    """Handle one frame of a connection that is not open, or of channel 0.
 
     Raises:
         UnexpectedFrame: a frame that is not due (505).
-        ChannelError: an unexpected method while only connection.open is missing (504), as in RabbitMQ.
-            Anything else that an AMQPError says.
+        ChannelError: an unexpected method although nothing but connection.open is missing, or nothing at all
+            (504), as in RabbitMQ. Anything else that an AMQPError says.
     """
     method = decode_method(payload) if kind == FRAME_METHOD and number == 0 else None
     following = MOVES.get((machine.state, type(method))) if method is not None else None
-    if method is not None and following is None and machine.state is ConnectionState.OPENING:
-        raise ChannelError("unexpected method in connection state opening")
+    if method is not None and following is None and machine.state in _NAMED:
+        raise ChannelError(f"unexpected method in connection state {machine.state.value}")
     if method is None or following is None:
-        machine.class_id = machine.method_id = (
-            0  # as in RabbitMQ, the error is about the frame and names no method
-        )
+        # As in RabbitMQ, the error is about the frame and names no method.
+        machine.frames.class_id = machine.frames.method_id = 0
         raise unexpected_frame(kind, payload)
     _STEPS[type(method)](machine, method, following)
 
 
-def _start_ok(machine: Machine, method: methods.ConnectionStartOk, following: ConnectionState) -> None:
-    properties = method.client_properties
-    machine.client_properties = properties
-    capabilities = properties.get("capabilities")
-    table: dict[str, Any] = capabilities[1] if capabilities is not None and capabilities[0] == "F" else {}
-    machine.capabilities = {name for name, field in table.items() if field == ("t", True)}
-    machine.consumer_cancel_notify = "consumer_cancel_notify" in machine.capabilities
-    machine.mechanism = mechanism = method.mechanism
+def _start_ok(machine: Negotiating, method: methods.ConnectionStartOk, following: ConnectionState) -> None:
+    mechanism = method.mechanism
+    session = machine.session
+    session.introduce(mechanism, method.client_properties)
     if mechanism not in machine.node.mechanisms.split():
         machine.refuse(f"unknown authentication mechanism '{mechanism}'", 0.0)
         return
     try:
-        machine.user = machine.node.login(mechanism, method.response, machine.peer_host)
+        machine.shared.user = machine.node.login(mechanism, method.response, session.host)
     except LoginRefused as error:
         reason = getattr(error, "reason", error.text)
         level = logging.WARNING if getattr(error, "is_news", True) else logging.DEBUG
         machine.node.event(level, "login refused", peer=machine.peer, mechanism=mechanism, reason=reason)
         delay_s = getattr(error, "delay_s", 0.0)
-        if "authentication_failure_close" in machine.capabilities:
+        if "authentication_failure_close" in session.capabilities:
             machine.close_delay_s = delay_s
             raise
         machine.state = ConnectionState.CLOSED
         machine.close_delay_s = max(LOGIN_DELAY_S, delay_s)
         return
     machine.state = following
+    machine.frames.payload_max = session.frame_max
     options = machine.node.options
-    machine.send(0, methods.ConnectionTune(options.channel_max, options.frame_max, options.heartbeat_s))
+    tune = methods.ConnectionTune(options.channel_max, options.frame_max, options.heartbeat_s)
+    machine.shared.send(0, tune)
 
 
-def _tune_ok(machine: Machine, method: methods.ConnectionTuneOk, following: ConnectionState) -> None:
+def _tune_ok(machine: Negotiating, method: methods.ConnectionTuneOk, following: ConnectionState) -> None:
     options = machine.node.options
     frame_max, channel_max = method.frame_max, method.channel_max
     # 0 asks for no limit, which a server with a limit cannot grant.
-    if not FRAME_SIZE_MIN <= frame_max <= (options.frame_max or 1 << 31) and (frame_max or options.frame_max):
+    if not FRAME_SIZE_MIN <= frame_max <= (options.frame_max or FRAME_MAX) and (
+        frame_max or options.frame_max
+    ):
         machine.refuse(
             f"negotiation of frame_max failed: {frame_max} asked, {options.frame_max} offered", TUNE_DELAY_S
         )
@@ -109,41 +131,45 @@ def _tune_ok(machine: Machine, method: methods.ConnectionTuneOk, following: Conn
             TUNE_DELAY_S,
         )
         return
-    machine.frame_max = frame_max or 1 << 31
-    machine.scan.payload_max = min(machine.frame_max, JOINED_BYTES_MAX)  # the limit of the machine itself
-    machine.channel_max = channel_max or 65535
-    machine.heartbeat_s = method.heartbeat
+    session = machine.session
+    session.agree(frame_max=frame_max, channel_max=channel_max, heartbeat_s=method.heartbeat)
+    frames = machine.frames
+    frames.payload_max = session.frame_max
+    frames.scan.payload_max = min(session.frame_max, JOINED_BYTES_MAX)
     machine.state = following
 
 
-def _open(machine: Machine, method: methods.ConnectionOpen, following: ConnectionState) -> None:
+def _open(machine: Negotiating, method: methods.ConnectionOpen, following: ConnectionState) -> None:
     name = method.virtual_host
-    vhost = machine.node.vhosts.get(name)
+    node, shared = machine.node, machine.shared
+    vhost = node.vhosts.get(name)
     if vhost is None:
         raise NotAllowed(f"vhost {name} not found", class_id=10, method_id=40)
-    permissions = machine.user.enter(name)
-    machine.vhost = vhost
-    machine.permissions = permissions
-    machine.cache = machine.node.route_cache(machine.user, vhost, permissions)
+    permissions = shared.user.enter(name)
+    shared.vhost = vhost
+    shared.permissions = permissions
+    shared.cache = node.route_cache(shared.user, vhost, permissions)
     machine.state = following
-    machine.send(0, methods.ConnectionOpenOk())
+    shared.send(0, methods.ConnectionOpenOk())
     machine.opened()
 
 
-def _close(machine: Machine, method: methods.ConnectionClose, following: ConnectionState) -> None:
-    machine.client_closed(method)
+def _close(machine: Negotiating, method: methods.ConnectionClose, following: ConnectionState) -> None:
+    machine.client_closed()
 
 
-def _close_ok(machine: Machine, method: methods.ConnectionCloseOk, following: ConnectionState) -> None:
+def _close_ok(machine: Negotiating, method: methods.ConnectionCloseOk, following: ConnectionState) -> None:
     machine.state = following
 
 
 def _update_secret(
-    machine: Machine, method: methods.ConnectionUpdateSecret, following: ConnectionState
+    machine: Negotiating, method: methods.ConnectionUpdateSecret, following: ConnectionState
 ) -> None:
-    machine.send(0, methods.ConnectionUpdateSecretOk())
+    machine.shared.send(0, methods.ConnectionUpdateSecretOk())
 
 
+#: The states in which an error names the state, not the frame.
+_NAMED = (ConnectionState.OPENING, ConnectionState.RUNNING)
 _STEPS: dict[type[Method], Any] = {
     methods.ConnectionStartOk: _start_ok,
     methods.ConnectionTuneOk: _tune_ok,

@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from amqp_router.connection.transport import Transport
+from typing import Any, Generic, Protocol, TypeVar
 
 
-class ConnectionRegistry:
+class OpenedBy(Protocol):
+    """The protocol side of a connection, as far as the registry looks at it."""
+
+    @property
+    def vhost(self) -> Any:
+        """The virtual host that the client has opened; None before."""
+
+
+class Registered(Protocol):
+    """A connection as the registry knows it."""
+
+    #: Octets received and sent.
+    recv_oct: int
+    send_oct: int
+
+    @property
+    def machine(self) -> OpenedBy:
+        """The protocol side."""
+
+
+T = TypeVar("T", bound=Registered)
+
+
+class ConnectionRegistry(Generic[T]):
     """All open connections, handshakes included, in order of arrival."""
 
     def __init__(self) -> None:
-        self._transports: dict[Transport, None] = {}
+        self._transports: dict[T, None] = {}
         #: Connections accepted, and ended, since the start.
         self.opened_total = 0
         self.closed_total = 0
         #: Octets received and sent by closed connections, by virtual host.
         self.closed_octets: dict[str, tuple[int, int]] = {}
 
-    def add(self, transport: Transport) -> None:
+    def add(self, transport: T) -> None:
         self._transports[transport] = None
         self.opened_total += 1
 
-    def remove(self, transport: Transport) -> None:
+    def remove(self, transport: T) -> None:
         if self._transports.pop(transport, self) is not self:
             self.closed_total += 1
             vhost = transport.machine.vhost
@@ -35,5 +55,5 @@ class ConnectionRegistry:
     def __len__(self) -> int:
         return len(self._transports)
 
-    def __iter__(self) -> Iterator[Transport]:
+    def __iter__(self) -> Iterator[T]:
         return iter(list(self._transports))

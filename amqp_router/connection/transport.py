@@ -69,7 +69,9 @@ _NOTHING = memoryview(b"")
 class Transport(asyncio.Protocol):
     """One client connection."""
 
-    def __init__(self, node: Services, registry: ConnectionRegistry, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, node: Services, registry: ConnectionRegistry[Transport], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._node = node
         self._registry = registry
         self._loop = loop
@@ -231,7 +233,7 @@ class Transport(asyncio.Protocol):
 
     def _client_name(self) -> str | None:
         """The name that the client gave its connection, for the log; None if it gave none."""
-        kind, name = self.machine.client_properties.get("connection_name", ("", b""))
+        kind, name = self.machine.session.client_properties.get("connection_name", ("", b""))
         return name.decode(errors="replace")[:NAME_MAX] if kind == "S" else None
 
     def _untie(self) -> None:
@@ -301,7 +303,7 @@ class Transport(asyncio.Protocol):
             return
         waits = machine.blocked or self._must_read_first()
         # Work in slices always goes on, because it gives back what the client holds.
-        if machine.work_left and (machine.waiting or not waits) and not self._continuing:
+        if machine.work_left and (machine.work.waiting or not waits) and not self._continuing:
             self._continuing = True
             self._loop.call_soon(self._continue)
         wanted = not (machine.work_left or machine.inflow.over or waits)
@@ -455,7 +457,6 @@ class Transport(asyncio.Protocol):
         if not machine.running:  # connection.close is among what was dropped
             self.abort()
             return
-        machine.class_id = machine.method_id = 0
         machine.close(InternalError(reason))
         machine.output.touch()
 
@@ -487,11 +488,13 @@ class Transport(asyncio.Protocol):
             vhost=machine.vhost.name,
             name=self._client_name(),
         )
-        if machine.heartbeat_s > 0:
+        if machine.session.heartbeat_s > 0:
             self._next_look()
 
     def _next_look(self) -> None:
-        self._heartbeat = self._loop.call_later(self.machine.heartbeat_s / LOOKS_PER_INTERVAL, self._beat)
+        self._heartbeat = self._loop.call_later(
+            self.machine.session.heartbeat_s / LOOKS_PER_INTERVAL, self._beat
+        )
 
     def _beat(self) -> None:
         """Send a heartbeat if nothing else was sent, and check that the peer has sent something.
@@ -505,8 +508,8 @@ class Transport(asyncio.Protocol):
         if self._received or not self._reading:
             self._received = False
             self._last_received = now
-        elif now - self._last_received > machine.heartbeat_s * SILENT_INTERVALS:
-            self._cut_reason = f"missed heartbeats from client, timeout: {machine.heartbeat_s}s"
+        elif now - self._last_received > machine.session.heartbeat_s * SILENT_INTERVALS:
+            self._cut_reason = f"missed heartbeats from client, timeout: {machine.session.heartbeat_s}s"
             transport.abort()
             return
         if self._sent:

@@ -63,7 +63,7 @@ def test_the_reply_comes_first_and_what_follows_waits(durable: bool) -> None:
     on_first = [each for each in heard if not isinstance(each, m.BasicCancel)]
     assert on_first[1:] == [m.BasicConsumeOk("t0"), m.BasicConsumeOk(f"t{COUNT - 2}")]
     assert node.queue("r").consumer_count() == 2
-    assert client.machine.held_cancels is None
+    assert client.machine.shared.held_cancels is None
     assert not node.faults
 
 
@@ -138,7 +138,7 @@ def test_a_connection_that_goes_meanwhile() -> None:
     deleting.drop()
     node.settle()
     assert not node.faults
-    assert not client.machine.steps
+    assert not client.machine.work.steps
 
 
 def test_exclusive_queues_with_many_consumers() -> None:
@@ -150,5 +150,5 @@ def test_exclusive_queues_with_many_consumers() -> None:
         for tag in range(200):
             client.send(m.BasicConsume(f"q{number}", f"{number}-{tag}", nowait=True))
     node.settle()
-    assert client.machine.vhost.remove_exclusive_queues(client.machine, 200)
+    assert client.machine.vhost.remove_exclusive_queues(client.machine.shared, 200)
     assert len(node.vhost.queues) >= 20 - 5 - 1

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
-from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import ChannelException, ConnectionException
 from amqp_router.protocol.properties import encode_properties
@@ -39,19 +38,18 @@ CHANNELS = (1, 2, 3)
 
 def take_slowly(machine: Machine, frame: bytes) -> None:
     """Hand one frame to the machine by the way that takes anything."""
-    kind, number, payload = frame[0], int.from_bytes(frame[1:3], "big"), frame[7:-1]
-    machine.class_id = machine.method_id = 0
-    machine.number = number
+    frames = machine.frames
+    frames.add(frame)
     try:
-        if len(payload) > machine.frame_max:
-            raise errors.malformed_frame(
-                kind, b"", errors.frame_too_large(len(payload), machine.frame_max - 8)
-            )
-        machine._frame(kind, number, payload)
+        found = frames.next()
+        if found < 0:
+            machine._refuse_frame(found)
+        else:
+            machine._frame(frames.kind, frames.number, frames.payload())
     except ChannelException as error:
         machine._close_channel(error)
     except ConnectionException as error:
-        machine.close(error)
+        machine.close(error, frames.class_id, frames.method_id)
     for publishing in machine.open_runs:
         publishing.close_run()
     machine.open_runs.clear()
@@ -96,7 +94,12 @@ class Side:
         """Everything that can be seen from outside, and what waits inside."""
         machine = self.client.machine
         found: dict[str, Any] = {
-            "machine": (machine.state, machine.assembling, machine.inflow.unsynced, sorted(machine.channels)),
+            "machine": (
+                machine.state,
+                machine.dispatch.assembling,
+                machine.inflow.unsynced,
+                sorted(machine.channels),
+            ),
             "memory": self.node.budget.used,
             "events": self.node.events,
             "faults": self.node.faults,

@@ -116,4 +116,4 @@ def test_a_walk_whose_publisher_goes() -> None:
     assert client.machine.channels[1].publishing.walk is not None
     client.drop()
     node.settle()
-    assert client.machine.cache.unfinished is None
+    assert client.machine.shared.cache.unfinished is None

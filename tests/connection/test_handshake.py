@@ -55,9 +55,13 @@ def test_handshake() -> None:
     assert [received.method for received in client.take()] == [m.ConnectionOpenOk()]
     machine = client.machine
     assert machine.running
-    assert (machine.channel_max, machine.frame_max, machine.heartbeat_s) == (50, 4096, 3)
+    assert (machine.session.channel_max, machine.session.frame_max, machine.session.heartbeat_s) == (
+        50,
+        4096,
+        3,
+    )
     assert machine.user.name == "guest"
-    assert machine.consumer_cancel_notify
+    assert machine.shared.consumer_cancel_notify
 
 
 def test_handshake_octet_by_octet() -> None:
@@ -93,8 +97,8 @@ def test_limits_of_zero_where_the_server_has_none() -> None:
     client.feed(PROTOCOL_HEADER)
     client.send(client.start_ok(), m.ConnectionTuneOk(0, 0, 0), m.ConnectionOpen("/"), channel=0)
     assert client.machine.running
-    assert client.machine.frame_max == 1 << 31
-    assert client.machine.channel_max == 65535
+    assert client.machine.session.frame_max == 1 << 31
+    assert client.machine.session.channel_max == 65535
 
 
 # -- the protocol header ----------------------------------------------------------------------------
@@ -152,7 +156,7 @@ def test_capabilities_that_are_none(capabilities: tuple[str, object]) -> None:
     method = m.ConnectionStartOk({"capabilities": capabilities}, "PLAIN", b"\0guest\0guest", "en_US")
     client.send(method, channel=0)
     assert client.machine.state is TUNING
-    assert not client.machine.consumer_cancel_notify
+    assert not client.machine.shared.consumer_cancel_notify
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -8,7 +8,8 @@ import pytest
 
 from amqp_router.channel.channel import RELEASE_SLICE
 from amqp_router.connection import ticker
-from amqp_router.connection.machine import CHUNK_UNITS, EXCLUSIVE_SLICE
+from amqp_router.connection.machine import CHUNK_UNITS
+from amqp_router.connection.shared import EXCLUSIVE_SLICE
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.message import build_message

@@ -258,7 +258,7 @@ def test_message_above_the_largest_allowed() -> None:
         406, "PRECONDITION_FAILED - message size 101 is larger than configured max size 100", 60, 40
     )
     assert queue.message_count() == 2
-    assert client.machine.assembling == 0
+    assert client.machine.dispatch.assembling == 0
 
 
 def test_lost_connection_gives_back_what_it_holds(client: Client) -> None:

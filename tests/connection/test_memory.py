@@ -147,7 +147,7 @@ def test_room_of_a_content_comes_back(end: str) -> None:
     elif end == "error":
         client.feed(frames[1])
     elif end == "channel":
-        client.machine.number = 1
+        client.machine.frames.number = 1
         client.machine._close_channel(PreconditionFailed("a test"))
     else:
         client.drop()

@@ -14,7 +14,7 @@ import pytest
 
 from amqp_router.channel import channel as channel_module
 from amqp_router.channel import delivery as delivery_module
-from amqp_router.connection import machine as machine_module
+from amqp_router.connection import dispatch as dispatch_module
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
 from vhosts.queues import services as services_module
@@ -293,7 +293,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_module, "BLOCK_TAGS", 32)
     monkeypatch.setattr(services_module, "DROP_SLICE", 35)
     monkeypatch.setattr(channel_module, "RELEASE_SLICE", 30)
-    monkeypatch.setattr(machine_module, "RELEASE_SLICE", 30)
+    monkeypatch.setattr(dispatch_module, "RELEASE_SLICE", 30)
 
 
 @pytest.mark.parametrize("one_write", [True, False], ids=["one write", "several"])
@@ -368,6 +368,6 @@ def test_failing_step_does_not_keep_what_is_behind_it() -> None:
     def bad() -> bool:
         raise RuntimeError("bad")
 
-    node.enter(client.machine.in_slices, bad)
+    node.enter(client.machine.work.add, bad)
     assert [str(fault) for fault in node.faults] == ["bad"]
     assert client.call(m.BasicQos(), m.BasicQosOk)

@@ -14,12 +14,15 @@ from amqp_router.channel.channel import Channel
 from amqp_router.channel.confirms import Confirms
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
+from amqp_router.connection.dispatch import Dispatch
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.connection.shared import Shared
 from amqp_router.connection.transport import Transport
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from amqp_router.protocol.errors import ConnectionForced
+from amqp_router.protocol.input import Input
 from amqp_router.protocol.output import LargeContent, Output
 from persistence.log.queue.queue_log import QueueLog
 from persistence.log.sync.writer import PartitionWriter
@@ -149,7 +152,7 @@ def test_silence_never_lasts_longer_than_half_an_interval(after_s: int) -> None:
     silent = longest = 0
     for second in range(200):
         if second == after_s:
-            transport.machine.send(0, m.ConnectionUpdateSecretOk())
+            transport.machine.shared.send(0, m.ConnectionUpdateSecretOk())
             node.quiet()
         silent = 0 if sock.written else silent + 1
         longest = max(longest, silent)
@@ -235,7 +238,7 @@ def test_missed_heartbeats_are_told_once_and_with_the_user() -> None:
 def test_end_of_a_connection_is_told_with_its_name_and_how_long_it_was_open() -> None:
     node = SimNode()
     transport, _ = opened(node, 0)
-    transport.machine.client_properties = {"connection_name": ("S", b"worker 7")}
+    transport.machine.session.client_properties = {"connection_name": ("S", b"worker 7")}
     node.sleep(90)
     transport.data_received(m.frame(0, m.ConnectionClose()))
     transport.connection_lost(None)
@@ -247,13 +250,26 @@ def test_end_of_a_connection_is_told_with_its_name_and_how_long_it_was_open() ->
 def test_name_of_a_connection_in_the_log_is_short_text(given: tuple[str, object] | None) -> None:
     node = SimNode()
     transport, _ = opened(node, 0)
-    transport.machine.client_properties = {} if given is None else {"connection_name": given}
+    transport.machine.session.client_properties = {} if given is None else {"connection_name": given}
     transport.connection_lost(None)
     name = node.events[-1][1]["name"]
     assert name is None or (isinstance(name, str) and len(name) <= 200)
 
 
-PARTS = (Transport, Machine, Channel, Confirms, ChannelConsumer, Delivery, Inflow, Publishing, Output)
+PARTS = (
+    Transport,
+    Machine,
+    Dispatch,
+    Shared,
+    Input,
+    Channel,
+    Confirms,
+    ChannelConsumer,
+    Delivery,
+    Inflow,
+    Publishing,
+    Output,
+)
 PARTS_OF_QUEUES = (Queue, QueueLog, PartitionWriter, Binding)
 
 

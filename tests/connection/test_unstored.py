@@ -90,7 +90,7 @@ def test_changes_that_cannot_be_stored_hold_nobody() -> None:
         transport.data_received(declares(number, nowait=True))
     node.quiet()
     assert sock.paused
-    changes = transport.machine.unstored_changes
+    changes = transport.machine.shared.unstored_changes
     assert changes is not None
     node.commits.failed = OSError("no space")
     changes.failed()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_router.channel.content import ContentAssembler, Intake
 from amqp_router.connection.machine import CHUNK_UNITS, Machine
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.fields import decode_table, encode_plain
 from amqp_router.protocol.properties import encode_properties
-from persistence.memory import MemoryBudget
 from tests.nodes import Client, SimNode, publish_frames
 
 BINDINGS = 40_000
@@ -29,7 +27,7 @@ def finish(machine: Machine) -> int:
     turns = 0
     while machine.work_left:
         machine.receive_more()
-        assert machine.units <= 2 * CHUNK_UNITS
+        assert machine.work.units <= 2 * CHUNK_UNITS
         turns += 1
         assert turns < 100
     return turns
@@ -95,11 +93,11 @@ def test_content_that_came_in_pieces(client: Client, exchange: str, size: int) -
     client.machine.receive_data(m.frame(1, m.QueuePurge("q0")))
     assert finish(client.machine) >= STEPS
     assert methods_of(client) == [m.QueuePurgeOk(1)]
-    assert client.machine.assembling == 1
+    assert client.machine.dispatch.assembling == 1
     client.machine.receive_data(
         m.frame(1, m.ChannelClose(0, "", 0, 0)) + m.frame(2, m.ChannelClose(0, "", 0, 0))
     )
-    assert client.machine.assembling == 0
+    assert client.machine.dispatch.assembling == 0
 
 
 def test_bindings_that_change_meanwhile(client: Client, exchange: str) -> None:
@@ -132,7 +130,7 @@ def test_a_walk_ends_though_bindings_never_cease_to_change(client: Client, excha
         vhost.bind_queue("other", exchange, f"{turns}.#", {"a": ("I", turns)}, None)
         vhost.unbind_queue("other", exchange, f"{turns - 1}.#", {"a": ("I", turns - 1)}, None)
         client.machine.receive_more()
-        assert client.machine.units <= 2 * CHUNK_UNITS
+        assert client.machine.work.units <= 2 * CHUNK_UNITS
         turns += 1
         assert turns <= 2 * STEPS
     assert client.node.queue("q0").message_count() == 1
@@ -178,17 +176,3 @@ def test_the_connection_goes_meanwhile(client: Client, exchange: str) -> None:
     other.machine.receive_data(publish(exchange, "k6"))
     finish(other.machine)
     assert client.node.queue("q0").message_count() == 1
-
-
-def test_held_content_is_taken_again() -> None:
-    content = ContentAssembler(Intake(MemoryBudget()))
-    method, header, body = publish_frames(1, m.BasicPublish("x"), PROPERTIES, b"abc")
-    content.start(method[11:-1])
-    assert not content.receive(2, header, 100)
-    assert content.receive(3, body, 100)
-    whole = content.take()
-    content.hold(whole)
-    assert content.args == whole[0]
-    assert content.receive(3, body, 100)
-    assert content.take() == whole
-    assert content.args is None

@@ -156,7 +156,7 @@ PLANTED = [
     ),
     Planted(
         "the fast way is taken in the midst of another channel's content",
-        "amqp_router/connection/machine.py",
+        "amqp_router/connection/dispatch.py",
         "or channel.content.args is not None:\n            return False",
         "or False:\n            return False",
         "tests/connection/test_fast_way.py",
