@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from admin_ui import query
-from admin_ui.auth import MANAGEMENT, NOBODY, Identity, authenticate, check_origin
+from admin_ui.auth import ADMINISTRATOR, MANAGEMENT, NOBODY, Identity, authenticate, check_origin
 from admin_ui.replies import ApiError, Body, Done, dumps, method_not_allowed, not_authorised, not_found
 from admin_ui.state import STATE, State
 from admin_ui.turns import Turns
@@ -136,6 +136,11 @@ class Endpoint:
     def allow(self) -> str:
         """The allowed methods."""
         return ", ".join([*self.handlers, "OPTIONS"])
+
+
+def administered(path: str, get: Handler | None = None, **writes: Handler) -> Endpoint:
+    """An endpoint that only administrators may use."""
+    return Endpoint(path, get, ADMINISTRATOR, write_tags=ADMINISTRATOR, **writes)
 
 
 def add_routes(app: web.Application, endpoints: Iterable[Endpoint], base: str = API) -> None:

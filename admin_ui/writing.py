@@ -27,6 +27,7 @@ from amqp_router.protocol.errors import (
     NotFound,
 )
 from amqp_router.protocol.fields import Field, Table, encode_table
+from persistence.errors import PersistenceError
 from vhosts.ports import Permissions
 from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
@@ -138,6 +139,18 @@ def text(content: dict[str, Any], name: str, default: str = "") -> str:
     return found
 
 
+def tags_of(found: Any) -> list[str]:
+    """Tags as a list, or as a text with commas between them.
+
+    Raises:
+        ApiError: they are something else (400).
+    """
+    names = found.split(",") if isinstance(found, str) else found
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise bad_request("tags is neither a text nor a list of texts")
+    return [name.strip() for name in names if name.strip()]
+
+
 def octets(name: str, found: str) -> bytes:
     """The octets of a name or key.
 
@@ -227,13 +240,17 @@ async def change(call: Call, act: Callable[[], tuple[T, int]], *, wait: bool = T
 
     Raises:
         ApiError: the broker refused it: 401 if the caller may not, 404 if a part of it is not there, 500 if
-            the definitions cannot be stored, else 400.
+            the definitions cannot be stored, else 400, also for a ValueError.
     """
     outcome: list[tuple[T, int]] = []
     try:
         call.state.broker.enter(lambda: outcome.append(act()))
     except AMQPError as error:
         raise refusal(error) from None
+    except PersistenceError as error:
+        raise ApiError(500, "internal_error", str(error)) from None
+    except ValueError as error:
+        raise bad_request(str(error)) from None
     result, rev = outcome[0]
     if wait:
         await stored(call, rev)

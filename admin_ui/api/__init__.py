@@ -3,11 +3,12 @@
 ``ENDPOINTS`` has all of them, ``OBJECTS`` those that our pages read under addresses of their own.
 """
 
-from admin_ui.api import absent, bindings, connections, exchanges, health, queues, users, whole
+from admin_ui.api import absent, bindings, connections, exchanges, health, queues, users, vhosts, whole
 from admin_ui.endpoints import Endpoint
 
 ENDPOINTS: list[Endpoint] = [
     *whole.ENDPOINTS,
+    *vhosts.ENDPOINTS,
     *users.ENDPOINTS,
     *absent.ENDPOINTS,
     *exchanges.ENDPOINTS,
@@ -20,7 +21,7 @@ ENDPOINTS: list[Endpoint] = [
 #: Single objects, whose names may have any characters; virtual hosts, which the API shows only to
 #: administrators; and connections by the names that clients give them.
 OBJECTS: list[Endpoint] = [
-    Endpoint("/vhosts/{vhost}", users.one_vhost),
+    Endpoint("/vhosts/{vhost}", vhosts.one),
     Endpoint("/connections", connections.every_by_client),
     Endpoint("/exchanges/{vhost}/{exchange}", exchanges.one),
     Endpoint("/exchanges/{vhost}/{exchange}/bindings/source", bindings.bindings_of_source),

@@ -62,7 +62,6 @@ def _policies(path: str, tags: frozenset[str]) -> list[Endpoint]:
 
 ENDPOINTS = [
     Endpoint("/vhosts/{vhost}/topic-permissions", none_of_vhost, ADMINISTRATOR),
-    Endpoint("/vhosts/{vhost}/start/{node}", tags=ADMINISTRATOR),
     Endpoint("/users/{user}/topic-permissions", none_of_user, ADMINISTRATOR),
     Endpoint("/topic-permissions", none, ADMINISTRATOR),
     Endpoint("/topic-permissions/{vhost}/{user}", none_of_user_in_vhost, ADMINISTRATOR),

@@ -1,45 +1,21 @@
-"""Virtual hosts; users and permissions, listed, made and removed."""
+"""Users and permissions: listed, made and removed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from admin_ui.auth import ADMINISTRATOR
 from admin_ui.documents import vhosts
-from admin_ui.documents.stats import Stats
-from admin_ui.endpoints import Call, Endpoint, Handler, Rows
-from admin_ui.replies import ApiError, Done, bad_request, not_found
-from admin_ui.writing import DELETED, change, created, new_name, read_object, stored
+from admin_ui.endpoints import Call, Rows, administered
+from admin_ui.replies import Done, bad_request, not_found
+from admin_ui.writing import DELETED, change, created, new_name, read_object, stored, tags_of
 from amqp_router.auth.passwords import DEFAULT_ALGORITHM
 from amqp_router.broker import Broker
 from persistence.definitions import PermissionRow
-from persistence.errors import PersistenceError
-from vhosts.vhost import VirtualHost
 
 T = TypeVar("T")
 
 ACTIONS = ("configure", "write", "read")
-
-
-def every_vhost(call: Call) -> Rows:
-    """The virtual hosts that the caller may name."""
-    broker = call.state.broker
-    names = [name for name in sorted(broker.vhosts) if call.identity.sees(name)]
-    return _vhosts(call, [broker.vhosts[name] for name in names])
-
-
-def _vhosts(call: Call, found: list[VirtualHost]) -> Rows:
-    rows, node = call.state.metrics.now(), call.state.node
-    stats = Stats(call.state.metrics, call.query.spans)
-    return Rows(found, lambda vhost: vhosts.document(vhost, node, stats, rows[vhost]))
-
-
-def one_vhost(call: Call) -> Any:
-    """One virtual host."""
-    rows = _vhosts(call, [call.vhost()])
-    return rows.document(rows.things[0])
 
 
 def every_user(call: Call) -> Rows:
@@ -121,7 +97,7 @@ async def put_user(call: Call) -> Done:
     name = new_name(call, "user")
     if "tags" not in content:
         raise bad_request("tags_not_present")
-    tags = _tags(content["tags"])
+    tags = tags_of(content["tags"])
     password, password_hash = _secret(content, "password"), _secret(content, "password_hash")
     algorithm = _secret(content, "hashing_algorithm") or DEFAULT_ALGORITHM
     if password is not None and password_hash is not None:
@@ -134,13 +110,13 @@ async def put_user(call: Call) -> Done:
             return not before, users.put_user(name, password.encode(), tags)
         return not before, users.put_user_hash(name, password_hash or "", algorithm, tags)
 
-    return created(await _change(call, act))
+    return created(await change(call, act))
 
 
 async def delete_user(call: Call) -> Done:
     """Delete a user with its permissions; its connections are closed."""
     name = existing_user(call)
-    await _change(call, lambda: (None, call.state.broker.delete_user(name)))
+    await change(call, lambda: (None, call.state.broker.delete_user(name)))
     return DELETED
 
 
@@ -158,7 +134,7 @@ async def bulk_delete(call: Call) -> Done:
             raise bad_request(["no_such_user", name])
     revs = [0]
     for name in dict.fromkeys(names):
-        await _change(call, partial(_delete, broker, name, revs), wait=False)
+        await change(call, partial(_delete, broker, name, revs), wait=False)
         await call.turns.next()
     await stored(call, revs[-1])
     return DELETED
@@ -188,33 +164,15 @@ async def put_permission(call: Call) -> Done:
         before = (user, vhost) in broker.users.permissions
         return not before, broker.users.set_permission(user, vhost, **patterns)
 
-    return created(await _change(call, act))
+    return created(await change(call, act))
 
 
 async def delete_permission(call: Call) -> Done:
     """Keep a user out of a virtual host."""
     row = _permission(call)
     users = call.state.broker.users
-    await _change(call, lambda: (None, users.clear_permission(row.user, row.vhost)))
+    await change(call, lambda: (None, users.clear_permission(row.user, row.vhost)))
     return DELETED
-
-
-async def _change(call: Call, act: Callable[[], tuple[T, int]], *, wait: bool = True) -> T:
-    """As ``change``; what the directory of users finds wrong with a value is 400."""
-    try:
-        return await change(call, act, wait=wait)
-    except PersistenceError as error:
-        raise ApiError(500, "internal_error", str(error)) from None
-    except ValueError as error:
-        raise bad_request(str(error)) from None
-
-
-def _tags(found: Any) -> list[str]:
-    """Tags as a list, or as a text with commas between them."""
-    names = found.split(",") if isinstance(found, str) else found
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise bad_request("tags is neither a text nor a list of texts")
-    return [name.strip() for name in names if name.strip()]
 
 
 def _secret(content: dict[str, Any], name: str) -> str | None:
@@ -224,19 +182,13 @@ def _secret(content: dict[str, Any], name: str) -> str | None:
     return found
 
 
-def _admin(path: str, get: Handler | None = None, **writes: Handler) -> Endpoint:
-    return Endpoint(path, get, ADMINISTRATOR, write_tags=ADMINISTRATOR, **writes)
-
-
 ENDPOINTS = [
-    Endpoint("/vhosts", every_vhost),
-    _admin("/vhosts/{vhost}", one_vhost),
-    _admin("/vhosts/{vhost}/permissions", permissions_of_vhost),
-    _admin("/users", every_user),
-    _admin("/users/without-permissions", without_permissions),
-    _admin("/users/bulk-delete", post=bulk_delete),
-    _admin("/users/{user}", one_user, put=put_user, delete=delete_user),
-    _admin("/users/{user}/permissions", permissions_of_user),
-    _admin("/permissions", every_permission),
-    _admin("/permissions/{vhost}/{user}", one_permission, put=put_permission, delete=delete_permission),
+    administered("/vhosts/{vhost}/permissions", permissions_of_vhost),
+    administered("/users", every_user),
+    administered("/users/without-permissions", without_permissions),
+    administered("/users/bulk-delete", post=bulk_delete),
+    administered("/users/{user}", one_user, put=put_user, delete=delete_user),
+    administered("/users/{user}/permissions", permissions_of_user),
+    administered("/permissions", every_permission),
+    administered("/permissions/{vhost}/{user}", one_permission, put=put_permission, delete=delete_permission),
 ]

@@ -30,7 +30,7 @@ def document(state: State) -> Sections:
         "product_name": broker.options.product,
         "product_version": VERSION,
         "users": [vhosts.user(row) for row in users.users.values()],
-        "vhosts": [{"name": vhost.name} for vhost in found],
+        "vhosts": [vhosts.defined(vhost.row) for vhost in found],
         "permissions": [vhosts.permission(row) for row in users.permissions.values()],
         "topic_permissions": [],
         "parameters": [],

@@ -6,7 +6,7 @@ from typing import Any
 
 from admin_ui.documents.stats import DELIVERED_FIELDS, Stats, happened
 from amqp_router.metrics import OCTETS, PUBLISHED, VHOST, Row
-from persistence.definitions import PermissionRow, UserRow
+from persistence.definitions import PermissionRow, UserRow, VhostRow
 from vhosts.vhost import VirtualHost
 
 MESSAGES = ("messages", "messages_ready", "messages_unacknowledged")
@@ -19,22 +19,34 @@ def document(vhost: VirtualHost, node: str, stats: Stats, row: Row) -> dict[str,
         return {name: sum([row[column] for column in VHOST.fields[name]]) for name in names}
 
     history = stats.metrics.history(vhost)
-    found: dict[str, Any] = {
-        "cluster_state": {node: "running"},
-        "default_queue_type": "undefined",
-        # Virtual hosts do not have these here.
-        "description": "",
-        "metadata": {"description": "", "tags": []},
-        "name": vhost.name,
-        "tags": [],
-        "tracing": False,
-    }
+    found: dict[str, Any] = {"cluster_state": {node: "running"}, **about(vhost.row)}
     stats.put(found, values(MESSAGES), history, VHOST, "lengths")
     stats.put(found, values(OCTETS), history, VHOST, "data_rates")
     message_stats = values((*PUBLISHED, *DELIVERED_FIELDS))
     if happened(message_stats):
         found["message_stats"] = stats.put({}, message_stats, history, VHOST, "msg_rates")
     return found
+
+
+def about(row: VhostRow) -> dict[str, Any]:
+    """What the operator has said of a virtual host."""
+    tags = list(row.tags)
+    return {
+        "default_queue_type": row.default_queue_type or "undefined",
+        "description": row.description,
+        "metadata": {"description": row.description, "tags": tags},
+        "name": row.name,
+        "tags": tags,
+        "tracing": row.tracing,
+    }
+
+
+def defined(row: VhostRow) -> dict[str, Any]:
+    """A virtual host among the definitions; what is as in a new one is left out."""
+    found = about(row)
+    del found["metadata"]
+    usual = about(VhostRow(row.name))
+    return {name: value for name, value in found.items() if name == "name" or value != usual[name]}
 
 
 def user(row: UserRow) -> dict[str, Any]:
