@@ -47,6 +47,7 @@ COMPILED = [
     "vhosts.queues.consumers",
     "vhosts.queues.contents",
     "vhosts.queues.dispatch",
+    "vhosts.queues.expiry",
     "vhosts.queues.receipts",
     "vhosts.queues.ready.order",
     "vhosts.queues.ready.fifo",

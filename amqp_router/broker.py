@@ -175,6 +175,7 @@ class Broker:
             in_slices=self.in_slices,
             event=self.event,
             later=lambda seconds, call: self._loop.call_later(seconds, self.enter, call),
+            wall_us=self.wall_us,
         )
         self._load()
 

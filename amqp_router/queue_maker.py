@@ -19,6 +19,7 @@ from vhosts.ports import Host, InSlices
 from vhosts.queues.contents import Contents
 from vhosts.queues.queue import Queue
 from vhosts.queues.services import QueueServices
+from vhosts.queues.timers import QueueTimers
 
 #: Messages freed per turn of the loop when a long queue is purged or deleted.
 FREE_SLICE = 10_000
@@ -33,6 +34,7 @@ class QueueMaker:
         leaders: Says in which epoch a queue's log is written.
         event: Writes a line to the broker's log.
         later: Calls something as a handler of the event loop after some seconds.
+        wall_us: The time of day in µs.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class QueueMaker:
         in_slices: InSlices,
         event: Callable[..., None],
         later: Callable[[float, Callable[[], None]], Any],
+        wall_us: Callable[[], int],
     ) -> None:
         self._storage = storage
         self._leaders = leaders
@@ -61,6 +64,8 @@ class QueueMaker:
         services.failed = self._queue_failed
         services.resumed = self._queue_resumed
         services.stalled = self._queue_stalled
+        services.expired = self._queue_expired
+        services.timers = QueueTimers(later, wall_us)
 
     def __call__(
         self,
@@ -131,6 +136,10 @@ class QueueMaker:
     def _queue_stalled(self, queue: Queue) -> None:
         """Its messages cannot be read while descriptors are used up."""
         self._later(STALL_S, queue.unstall)
+
+    def _queue_expired(self, queue: Queue) -> None:
+        self._event(logging.INFO, "queue expired", queue=queue.name, vhost=queue.vhost.name)
+        queue.vhost.queue_expired(queue)
 
     def _queue_deleted(self, queue: Queue, rev: int) -> None:
         if queue.log is None and not queue.durable:

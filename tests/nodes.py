@@ -39,6 +39,7 @@ from vhosts.queues.contents import Contents
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.services import QueueServices
+from vhosts.queues.timers import QueueTimers
 from vhosts.vhost import VirtualHost
 
 M = TypeVar("M", bound=m.Method)
@@ -188,6 +189,8 @@ class SimNode:
         self.services.open_pager = self.catalog.new_page_log
         self.services.deleted = self._queue_deleted
         self.services.failed = self._queue_failed
+        self.services.expired = self._queue_expired
+        self.services.timers = QueueTimers(self.clock.call_later, self.clock.wall_us)
         self.ticker = Ticker(
             self.tick,
             self.sync.start_round,
@@ -376,6 +379,9 @@ class SimNode:
             queue.attach(made, self.catalog.create(made, "/", queue.name, queue.arguments))
             self.commits.queue_declared(queue)
         return queue
+
+    def _queue_expired(self, queue: Queue) -> None:
+        self.vhost.queue_expired(queue)
 
     def _queue_failed(self, queue: Queue) -> None:
         self.event(40, "queue failed", queue=queue.name, reason=queue.error)

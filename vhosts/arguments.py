@@ -187,8 +187,6 @@ def _is_set(value: Any) -> bool:
 #: Arguments whose feature does not exist yet. The function tells whether a value needs the feature.
 UNSUPPORTED: dict[str, Callable[[Any], bool]] = {
     "x-queue-type": lambda value: value != b"classic",
-    "x-message-ttl": _always,
-    "x-expires": _always,
     "x-dead-letter-exchange": _always,
     "x-dead-letter-routing-key": _always,
     "x-max-length": _always,

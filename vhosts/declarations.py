@@ -144,7 +144,9 @@ def find_queue(caller: Caller, name: str) -> QueueHandle:
         NotFound: there is none (404).
         ResourceLocked: it is exclusive to another connection (405).
     """
-    return _available(caller.vhost.find_queue(stripped(name), caller.connection))
+    queue = _available(caller.vhost.find_queue(stripped(name), caller.connection))
+    queue.note_use()
+    return queue
 
 
 def declare_queue(

@@ -1,4 +1,4 @@
-"""Auto-delete queues that could not be removed because the definition store refused."""
+"""Auto-delete and expired queues that could not be removed because the definition store refused."""
 
 from __future__ import annotations
 

@@ -38,6 +38,9 @@ class Host(Protocol):
 
     name: str
 
+    def queue_expired(self, queue: QueueHandle) -> None:
+        """Nobody has used the queue for as long as it may be unused: remove it."""
+
 
 class QueueFactory(Protocol):
     """Makes the queues of a virtual host, with their logs."""

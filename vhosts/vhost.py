@@ -112,6 +112,10 @@ class VirtualHost:
         """
         return self._overdue.attempt(queue)
 
+    def queue_expired(self, queue: QueueHandle) -> None:
+        """Remove a queue that nobody uses, as ``last_consumer_left`` does."""
+        self._overdue.attempt(queue)
+
     def _remove_unused(self, queue: QueueHandle) -> int:
         self.remove_queue(queue)
         return self._removals.spent
@@ -293,6 +297,7 @@ class VirtualHost:
             current = (bool(queue.durable), bool(queue.auto_delete), queue.arguments)
             args.check_queue_equivalence(name, self.name, current, (stays, auto_delete, table))
             self.counters.queue_declared += 1
+            queue.note_use()
             return queue, queue.definition_rev
         args.check_queue_arguments(
             name, self.name, table, durable=durable, exclusive=exclusive, auto_delete=auto_delete

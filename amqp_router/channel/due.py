@@ -80,7 +80,7 @@ def due_before(channel: ConsumingChannel, method: methods.Method) -> Due | None:
 
 def _looked_into(channel: ConsumingChannel, method: Any) -> Sequence[QueueHandle]:
     queue = queue_named(channel, method.queue)
-    return _NONE if queue is None or (queue.is_unused() and not queue.is_returning()) else (queue,)
+    return (queue,) if queue is not None and queue.has_due() else _NONE
 
 
 def _to_consume(channel: ConsumingChannel, method: methods.BasicConsume) -> Sequence[QueueHandle]:

@@ -10,6 +10,7 @@ cdef class Message:
     cdef public bytes route
     cdef public unsigned long long offset
     cdef public unsigned long long body_size
+    cdef public long long deadline_us
     cdef public unsigned int gap
     cdef public unsigned int header_size
     cdef public unsigned int frame_payload

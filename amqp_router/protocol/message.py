@@ -45,6 +45,7 @@ class Message:
         "body_size",
         "channel",
         "content",
+        "deadline_us",
         "delivery_count",
         "flags",
         "frame_count",
@@ -67,6 +68,8 @@ class Message:
         self.channel = 0
         self.flags = 0
         self.delivery_count = 0
+        #: When it expires, in µs of the wall clock; 0 for never.
+        self.deadline_us = 0
 
     def size(self) -> int:
         """Bytes of the content frames, envelopes included."""
@@ -83,6 +86,7 @@ class Message:
         other.frame_count = self.frame_count
         other.channel = self.channel
         other.flags = self.flags & _PERSISTENT
+        other.deadline_us = self.deadline_us
         return other
 
     def properties(self) -> bytes:

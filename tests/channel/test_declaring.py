@@ -250,8 +250,8 @@ DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"
             "received the value '100' of type 'signedint' but current is none",
         ),
         (
-            methods.QueueDeclare("new", arguments=typed(**{"x-message-ttl": 100})),
-            "PRECONDITION_FAILED - x-message-ttl for queue 'new' in vhost '/' is not supported yet",
+            methods.QueueDeclare("new", arguments=typed(**{"x-partitions": 2})),
+            "PRECONDITION_FAILED - x-partitions for queue 'new' in vhost '/' is not supported yet",
         ),
         (methods.ExchangeDeclare("x.q", "nope"), "COMMAND_INVALID - unknown exchange type 'nope'"),
         (methods.ExchangeDeclare("x.q", ""), "COMMAND_INVALID - invalid exchange type ''"),

@@ -305,7 +305,7 @@ def test_the_lock_is_looked_at_before_anything_else(vhost: VirtualHost) -> None:
 
 def test_a_refused_queue_leaves_nothing(vhost: VirtualHost, definitions: FakeDefinitions) -> None:
     with pytest.raises(errors.PreconditionFailed, match="is not supported yet"):
-        vhost.declare_queue("q", durable=True, arguments=typed(**{"x-expires": 1}), owner=ME)
+        vhost.declare_queue("q", durable=True, arguments=typed(**{"x-partitions": 2}), owner=ME)
     assert vhost.queues == {}
     assert definitions.submitted == []
 

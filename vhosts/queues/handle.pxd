@@ -27,6 +27,7 @@ cdef class QueueHandle:
     cpdef bint publish(self, Message message) except -1
     cpdef void await_durable(self, Run run)
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1
+    cpdef bint has_due(self)
     cpdef bint has_new(self)
     cpdef bint is_returning(self)
     cpdef void settle(self, Message message, int kind)

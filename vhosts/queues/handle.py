@@ -99,6 +99,13 @@ class QueueHandle:
         """
         return 0
 
+    def has_due(self) -> bool:
+        """Whether there is something to do before anybody may look into the queue."""
+        return False
+
+    def note_use(self) -> None:
+        """Somebody declared the queue again: it is not unused, see RabbitMQ, "Queue TTL"."""
+
     def has_new(self) -> bool:
         """Whether messages were published that its consumers have not been offered yet."""
         return False

@@ -25,15 +25,19 @@ from persistence.memory import MemoryBudget
 from vhosts.queues.consumers import Consumer
 from vhosts.queues.contents import Contents
 from vhosts.queues.dispatch import Dispatch
+from vhosts.queues.expiry import Expiry
 from vhosts.queues.handle import QueueHandle, Run
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.receipts import Receipts
 from vhosts.queues.services import QueueServices
+from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
 
 #: Cost of a redelivery in units of ``Queue.pump``. It is higher because each one is found and read alone.
 REDELIVERY_UNITS = 3
 PARKED_PER_UNIT = 16
+#: Deliveries before a message that is to be delivered at once or not at all.
+AT_ONCE_UNITS = 4096
 
 # C integers where compiled (see queue.pxd).
 _PERSISTENT = 1
@@ -43,6 +47,8 @@ _ACK = 1
 _DROP = 4
 _RETURN = 6
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
+_EXPIRE = 3
+_AT_ONCE_UNITS = AT_ONCE_UNITS
 _PARKED_PER_UNIT = PARKED_PER_UNIT
 _COUNT_MAX = 0xFFFF
 
@@ -59,6 +65,8 @@ class Queue(QueueHandle):
         "dirty",
         "dispatch",
         "error",
+        "expired_total",
+        "expiry",
         "get_empty_total",
         "get_no_ack_total",
         "get_total",
@@ -70,6 +78,7 @@ class Queue(QueueHandle):
         "redeliver_total",
         "refusing",
         "services",
+        "settings",
         "stalled",
         "tick",
     )
@@ -84,6 +93,8 @@ class Queue(QueueHandle):
         self.use_order(FifoOrder(services.discard))
         self.dispatch = Dispatch()
         self.receipts = Receipts()
+        self.settings = NO_SETTINGS
+        self.expiry = Expiry()
         #: Offset of the next message of a queue without a log.
         self.next_offset = 0
         self.dirty = False
@@ -105,6 +116,8 @@ class Queue(QueueHandle):
         self.get_empty_total = 0
         self.redeliver_total = 0
         self.ack_total = 0
+        #: Messages that expired.
+        self.expired_total = 0
 
     def attach(self, incarnation: str, log: Any = None, *, recovered: bool = False) -> None:
         """Use ``log``, if the queue is durable; ``recovered``: with the messages found in it."""
@@ -115,10 +128,22 @@ class Queue(QueueHandle):
             log.listener = self
             if recovered:
                 self.ready.recovered()
+                if self.ready.count > 0:
+                    # Whether the messages have deadlines stands in the log.
+                    self.expiry.is_timed = True
+                    self.touch()
+        self.apply_settings(effective_settings(self.arguments))
+
+    def apply_settings(self, settings: QueueSettings) -> None:
+        """Obey ``settings``, which may have changed, from now on."""
+        self.settings = settings
+        self.expiry.apply(settings)
+        self.note_use()
 
     def use_order(self, order: ReadyOrder) -> None:
         """Deliver in ``order`` from now on; the queue must be empty."""
         order.contents = self.contents
+        order.tick = self.tick
         order.log = self.log
         order.open_pager = partial(self.services.open_pager, self.incarnation)
         self.ready = order
@@ -133,6 +158,8 @@ class Queue(QueueHandle):
         logged = False
         if self.refusing:
             return False
+        if self.expiry.ttl_us >= 0 or message.deadline_us != 0:
+            self.expiry.stamp(message, self.tick.now_us)
         if log is None:
             message.offset = self.next_offset
             self.next_offset += 1
@@ -152,7 +179,19 @@ class Queue(QueueHandle):
             elif logged:
                 # It is synced even if nobody waits for it because another queue refused the message.
                 self.tick.wake()
+        if message.deadline_us != 0:
+            self._watch_published(message)
         return True
+
+    def _watch_published(self, message: Message) -> None:
+        """A message with a deadline was published."""
+        if message.deadline_us <= self.tick.now_us:
+            # It is delivered at once or not at all.
+            if len(self.consumers) > 0:
+                self.pump(_AT_ONCE_UNITS)
+            self._expire(0, _AT_ONCE_UNITS)
+        elif self.ready.count == 1:
+            self._watch(message.deadline_us)
 
     def await_durable(self, run: Run) -> None:
         """Call ``run.settled`` once everything published so far is below the high watermark."""
@@ -267,6 +306,7 @@ class Queue(QueueHandle):
         account = self.budget
         ready = self.ready
         dispatch = self.dispatch
+        now_us = self.tick.now_us
         account.work = 0  # what was done before is not the consumers'
         while done < budget and ready.count > 0:
             consumer = dispatch.turn
@@ -283,8 +323,11 @@ class Queue(QueueHandle):
             if message is None:
                 self._heed_trouble()
                 break
-            dispatch.turn = consumer.following
             done += 1
+            if message.deadline_us != 0 and message.deadline_us < now_us:
+                self._die(message, _EXPIRE)
+                continue
+            dispatch.turn = consumer.following
             if message.flags & _REDELIVERED:
                 self.redeliver_total += 1
                 done += _REDELIVERY_EXTRA
@@ -304,11 +347,81 @@ class Queue(QueueHandle):
                 done += account.take_work()
         if done < budget:
             self.pumped_at = self.publish_total
+            if self.expiry.is_timed:
+                done = self._expire(done, budget)
+            if self.expiry.expires_us > 0 and len(self.consumers) == 0:
+                self._expire_itself()
         return done
+
+    # -- time -----------------------------------------------------------------------------------------
+
+    def _expire(self, done: int, budget: int) -> int:
+        """Let messages at the head die whose time is over, until ``budget`` units are used; returns the units
+        used.
+        """
+        ready = self.ready
+        now_us = self.tick.now_us
+        is_eager = False
+        while done < budget:
+            head = ready.peek(is_eager)
+            if head is None:
+                self._heed_trouble()
+                self.expiry.is_timed = ready.count > 0
+                self._watch(0)
+                return done
+            if head.deadline_us == 0 or head.deadline_us > now_us:
+                self._watch(head.deadline_us)
+                return done
+            message = ready.pop()
+            if message is None:
+                self._heed_trouble()
+                return done
+            self._die(message, _EXPIRE)
+            is_eager = True
+            done += 1
+        return done
+
+    def _die(self, message: Message, kind: int) -> None:
+        """A message that was ready is gone without a delivery; ``kind`` as in a SETTLES record."""
+        self.expired_total += 1
+        self._gone(message, kind)
+
+    def _watch(self, head_us: int) -> None:
+        """``head_us`` is the deadline of the head, 0 for none."""
+        self.expiry.head_us = head_us
+        timers = self.services.timers
+        if timers is not None and not self.deleted:
+            self.expiry.watch(self, timers, is_used=len(self.consumers) > 0)
+
+    def timer_due(self, now_us: int) -> None:
+        """The timer has gone off; what it is for is done with the agenda."""
+        self.tick.now_us = max(self.tick.now_us, now_us)
+        self.touch()
+
+    def note_use(self) -> None:
+        self.expiry.used_us = self.tick.now_us
+        if self.expiry.expires_us:
+            self._watch(self.expiry.head_us)
+
+    def _expire_itself(self) -> None:
+        if self.deleted:
+            return
+        if self.expiry.is_over(self.tick.now_us):
+            self.services.expired(self)
+        else:
+            self._watch(self.expiry.head_us)
+
+    # -- more of taking -------------------------------------------------------------------------------
 
     def deliver_due(self, budget: int) -> int:
         # Only a queue on the agenda has anything due. It stays on the agenda, which costs next to nothing.
         return self.pump(budget) if self.dirty else 0
+
+    def has_due(self) -> bool:
+        expiry = self.expiry
+        if expiry.is_timed and 0 < expiry.head_us <= self.tick.now_us:
+            self.touch()
+        return self.dirty or self.ready.is_returning()
 
     def has_new(self) -> bool:
         return self.dirty and self.publish_total != self.pumped_at
@@ -319,7 +432,7 @@ class Queue(QueueHandle):
 
     def end_return(self) -> None:
         """All of them are back."""
-        if self.ready.end_return() and len(self.consumers) > 0:
+        if self.ready.end_return() and (len(self.consumers) > 0 or self.expiry.is_timed):
             self.touch()
 
     def is_returning(self) -> bool:
@@ -331,7 +444,14 @@ class Queue(QueueHandle):
 
     def get(self, no_ack: bool) -> Message | None:
         """Take one message for ``basic.get``; None when nothing is ready."""
+        if self.expiry.expires_us:
+            self.note_use()
         message = self.ready.pop()
+        while message is not None and message.deadline_us != 0 and message.deadline_us <= self.tick.now_us:
+            self._die(message, _EXPIRE)
+            message = self.ready.pop()
+        if self.expiry.is_timed:
+            self.touch()  # to look at the next head
         if message is None:
             self._heed_trouble()
             self.get_empty_total += 1
@@ -384,7 +504,10 @@ class Queue(QueueHandle):
             # The log records it, so that the mark survives a clean stop.
             self.log.settle(message.offset, message.gap, _RETURN)
         self.ready.put_back(message)
-        if len(self.consumers) > 0:
+        if message.deadline_us != 0:
+            self.expiry.is_timed = True
+            self.touch()
+        elif len(self.consumers) > 0:
             self.touch()
 
     # -- consumers ----------------------------------------------------------------------------------
@@ -416,6 +539,7 @@ class Queue(QueueHandle):
             return False
         self.ready.wanted = False
         self.ready.rest()
+        self.note_use()
         return True
 
     def wake(self, consumer: Consumer) -> None:
@@ -476,6 +600,8 @@ class Queue(QueueHandle):
         """
         count = self.message_count()
         self.deleted = True
+        if self.services.timers is not None:
+            self.expiry.stop(self.services.timers)
         self._cancel_consumers()
         self._drop_ready(settle=False)
         self.services.deleted(self, rev)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
 from vhosts.queues.contents import Contents
+from vhosts.queues.timers import QueueTimers
 
 #: Hears of something that happened to a queue: a ``Queue``, whose module imports this one.
 Hearer: TypeAlias = Callable[[Any], None]
@@ -27,12 +28,14 @@ class QueueServices:
         "contents",
         "deleted",
         "discard",
+        "expired",
         "failed",
         "in_slices",
         "open_pager",
         "resumed",
         "stalled",
         "tick",
+        "timers",
     )
 
     def __init__(self, tick: Tick, contents: Contents) -> None:
@@ -46,6 +49,10 @@ class QueueServices:
         self.open_pager: Callable[[str], Any] = _no_pager
         #: The queue is deleted: its log is removed once this revision is committed.
         self.deleted: Callable[[Any, int], None] = _removed
+        #: The queue was not used for as long as it may be: remove it.
+        self.expired: Hearer = _nobody
+        #: Timers of the queues; None if no time passes.
+        self.timers: QueueTimers | None = None
         #: The queue has failed (``error``) or takes no messages (``refusing``); it takes them again.
         self.failed: Hearer = _nobody
         self.resumed: Hearer = _nobody

@@ -30,11 +30,11 @@ cdef class MessagesBuilder:
     cpdef int begin(self, unsigned long long base, long long now_us) except -1
     @cython.locals(content=bytes, d="const unsigned char*", header_size=Py_ssize_t, properties_start=Py_ssize_t,
                    properties_end=Py_ssize_t, route=bytes, bodies=Buf, position=Py_ssize_t, end=Py_ssize_t,
-                   size=Py_ssize_t, expire_ms=cython.ulong, priority=cython.uint)
+                   size=Py_ssize_t, priority=cython.uint)
     cpdef int add(self, Message message, unsigned long long offset, long long now_us) except -1
-    @cython.locals(records=Buf)
+    @cython.locals(records=Buf, expire_ms=cython.ulong, left_us=cython.longlong)
     cdef int _record(self, Message message, unsigned long long offset, long long now_us, unsigned long long body_end,
-                     unsigned long expire_ms, unsigned int priority) except -1
+                     unsigned int priority) except -1
     cpdef Batch close(self, unsigned long long last, unsigned long epoch)
 
 
@@ -64,7 +64,7 @@ cdef class BatchView:
                     unsigned int record_size) except -1
     cdef int _rewind(self) except -1
     @cython.locals(delta=cython.ulonglong, d="const unsigned char*", at=Py_ssize_t, found=cython.ulonglong,
-                   route_end=Py_ssize_t, properties_end=Py_ssize_t, body_end=Py_ssize_t, message=Message)
+                   route_end=Py_ssize_t, properties_end=Py_ssize_t, body_end=Py_ssize_t, message=Message, expire_ms=cython.longlong)
     cpdef Message message_at(self, unsigned long long offset)
     @cython.locals(out=Buf, message=Message, properties_size=Py_ssize_t, size=cython.ulonglong, at=Py_ssize_t,
                    start=Py_ssize_t, end=Py_ssize_t, part=Py_ssize_t)

@@ -100,12 +100,11 @@ class MessagesBuilder:
             size = be32(d, position + 3)
             bodies.put_range(content, position + 7, position + 7 + size)
             position += size + 8
-        expire_ms = _NO_EXPIRY
         priority = 0
-        # Bits 11 (priority) and 8 (expiration) of the property flags.
-        if d[properties_start] & 9:
-            expire_ms, priority = _expire_priority(content, properties_start, properties_end)
-        self._record(message, offset, now_us, bodies.size, expire_ms, priority)
+        # Bit 11 of the property flags.
+        if d[properties_start] & 8:
+            priority = _priority(content, properties_start, properties_end)
+        self._record(message, offset, now_us, bodies.size, priority)
         self.size = self._records.size + self._routes.size + self._properties.size + bodies.size
 
     def add_large(self, message: Message, offset: int, now_us: int) -> None:
@@ -121,14 +120,19 @@ class MessagesBuilder:
         # A copy, because the queue removes the content from its own message after delivery.
         self.message = message.copy()
         self.message.offset = offset
-        expire_ms, priority = _expire_priority(header, 19, message.header_size - 1)
-        self._record(message, offset, now_us, message.body_size, expire_ms, priority)
+        priority = _priority(header, 19, message.header_size - 1)
+        self._record(message, offset, now_us, message.body_size, priority)
         self.size = self._records.size + self._routes.size + self._properties.size + message.body_size
 
-    def _record(
-        self, message: Message, offset: int, now_us: int, body_end: int, expire_ms: int, priority: int
-    ) -> None:
+    def _record(self, message: Message, offset: int, now_us: int, body_end: int, priority: int) -> None:
         records = self._records
+        expire_ms = _NO_EXPIRY
+        if message.deadline_us != 0:
+            expire_ms = 0
+            left_us = message.deadline_us - now_us
+            if left_us > 0:
+                left_us = (left_us + 999) // 1000
+                expire_ms = left_us if left_us < _NO_EXPIRY else _NO_EXPIRY - 1
         records.le32(self._routes.size)
         records.le32(self._properties.size)
         records.le32(body_end)
@@ -171,13 +175,11 @@ def _short_string_end(data: bytes, position: int) -> int:
     return position + 1 + data[position]
 
 
-def _expire_priority(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """``expiration`` in ms and ``priority`` out of raw properties; invalid values count as absent.
+def _priority(data: bytes, start: int, end: int) -> int:
+    """``priority`` out of raw properties; 0 if there is none.
 
     The properties come from a client and were not decoded before.
     """
-    expire_ms = NO_EXPIRY
-    priority = 0
     try:
         flags = data[start] << 8 | data[start + 1]
         position = start + 2
@@ -189,20 +191,11 @@ def _expire_priority(data: bytes, start: int, end: int) -> tuple[int, int]:
             position += 4 + int.from_bytes(data[position : position + 4], "big")
         if flags & 0x1000:
             position += 1
-        if flags & 0x0800:
-            priority = data[position] if position < end else 0
-            position += 1
-        if flags & 0x0400:
-            position = _short_string_end(data, position)
-        if flags & 0x0200:
-            position = _short_string_end(data, position)
-        if flags & 0x0100:
-            text = data[position + 1 : _short_string_end(data, position)]
-            if text.isdigit() and len(text) < 20 and position < end:
-                expire_ms = min(int(text), NO_EXPIRY - 1)
+        if flags & 0x0800 and position < end:
+            return data[position]
     except IndexError:
         pass
-    return expire_ms, priority
+    return 0
 
 
 def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: int) -> Batch:
@@ -380,6 +373,9 @@ class BatchView:
                 # flags at 25: persistent, redelivered; delivery_count at 26
                 message.flags = d[at + 25] | 5
                 message.delivery_count = d[at + 26] | d[at + 27] << 8
+                expire_ms = le32(d, at + 20)
+                if expire_ms != _NO_EXPIRY:
+                    message.deadline_us = self.base_ts + le32(d, at + 12) + expire_ms * 1000
             self._index += 1
             self._record_at = at + self.record_size
             self._route_start = route_end

@@ -115,8 +115,10 @@ class PageLog:
         self._view_bytes = 0
         self._dropped_below = 0
 
-    def append(self, message: Message) -> None:
+    def append(self, message: Message, now_us: int = 0) -> None:
         """Move a message's content here. Its offset must be above those of all messages here.
+
+        ``now_us`` is the time in µs, for a message with a deadline.
 
         Raises:
             LogFailed: the file cannot be written, for now if the error is a passing one; the message is not
@@ -130,16 +132,16 @@ class PageLog:
         ):
             self._write()
         if not builder.count:
-            builder.begin(message.offset, 0)
+            builder.begin(message.offset, now_us)
         if not isinstance(message.content, bytes):
             if builder.count:
                 self._write()
-                builder.begin(message.offset, 0)
-            builder.add_large(message, message.offset, 0)
+                builder.begin(message.offset, now_us)
+            builder.add_large(message, message.offset, builder.base_ts)
             self._last = message.offset
             self._write_if_possible()
         else:
-            builder.add(message, message.offset, 0)
+            builder.add(message, message.offset, builder.base_ts)
             self._last = message.offset
         self._room.count_work(APPEND_UNITS, size)
         self._room.hold(self, self._memory())

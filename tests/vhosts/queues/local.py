@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from amqp_router.protocol.fields import decode_table, encode_plain
+from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import PERSISTENT, REDELIVERED, Message, build_message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
@@ -52,6 +54,13 @@ def message(text: Any, *, persistent: bool = False, size: int = 0) -> Message:
 
 def text_of(message: Message) -> str:
     return message.body().decode().rstrip()
+
+
+def typed(**values: Any) -> Arguments:
+    """Arguments of a declaration; ``message_ttl`` is ``x-message-ttl``."""
+    return decode_table(
+        encode_plain({f"x-{key.replace('_', '-')}": value for key, value in values.items()}), 0
+    )[0]
 
 
 class Sink(Consumer):

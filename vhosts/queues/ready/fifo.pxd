@@ -7,6 +7,7 @@ from vhosts.queues.ready.order cimport ReadyOrder
 
 cdef long long _WINDOW_MESSAGES
 cdef long long _WINDOW_BYTES
+cdef Py_ssize_t _PEEKED_MESSAGES
 cdef unsigned char _REDELIVERED
 cdef unsigned char _LOGGED
 cdef unsigned char _SPILLED
@@ -36,8 +37,10 @@ cdef class FifoOrder(ReadyOrder):
     cpdef put_back(self, Message message)
     @cython.locals(ring=list, head=Py_ssize_t, message=Message, size="long long")
     cpdef Message pop(self)
+    @cython.locals(message=Message)
+    cpdef Message peek(self, bint eager)
     @cython.locals(message=Message, found=Message)
     cdef Message _pop_requeued(self)
     cdef Message _reread(self, unsigned long long offset)
     @cython.locals(budget=MemoryBudget, message=Message)
-    cdef _load(self)
+    cdef _load(self, Py_ssize_t room)

@@ -34,6 +34,7 @@ WINDOW_BYTES = 8 << 20
 # C integers where compiled (see fifo.pxd).
 _WINDOW_MESSAGES = WINDOW_MESSAGES
 _WINDOW_BYTES = WINDOW_BYTES
+_PEEKED_MESSAGES = 256  # read together by who takes one after the other
 _REDELIVERED = 2
 _LOGGED = 4
 _SPILLED = 8
@@ -130,7 +131,7 @@ class FifoOrder(ReadyOrder):
         try:
             if self.pager is None:
                 self.pager = self.open_pager()
-            self.pager.append(message)
+            self.pager.append(message, self.tick.now_us)
         except (OSError, PersistenceError) as error:
             if not is_passing(error):
                 # Earlier messages in the file may be lost too, and with them the order: nothing more is
@@ -161,7 +162,7 @@ class FifoOrder(ReadyOrder):
         if self.ring_count == 0:
             if self.backlog == 0:
                 return None
-            self._load()
+            self._load(_WINDOW_MESSAGES if self.wanted else 64)
             if self.ring_count == 0:
                 return None
         ring = self.ring
@@ -175,6 +176,20 @@ class FifoOrder(ReadyOrder):
         self.ring_bytes -= size
         if message.flags & _LOGGED:
             self.contents.budget.used -= size
+        return message
+
+    def peek(self, eager: bool) -> Message | None:
+        if len(self.requeued) > 0:
+            return self.requeued[0][1]
+        if self.returning > 0 and self.return_left > 0:
+            return None
+        if self.ring_count == 0:
+            if self.backlog == 0:
+                return None
+            self._load(_PEEKED_MESSAGES if eager else 1)
+            if self.ring_count == 0:
+                return None
+        message: Message = self.ring[self.ring_head]
         return message
 
     def _pop_requeued(self) -> Message | None:
@@ -217,13 +232,12 @@ class FifoOrder(ReadyOrder):
             self.trouble = Trouble(f"its log failed: message at offset {offset} is not in the log")
         return found
 
-    def _load(self) -> None:
-        """Fill the window from the backlog, in offset order."""
+    def _load(self, room: int) -> None:
+        """Fill the window from the backlog, in offset order, with up to ``room`` messages."""
         budget: MemoryBudget = self.contents.budget
-        room = _WINDOW_MESSAGES if self.wanted else 64
         size = 1 << 19
         if budget.used >= budget.limit:
-            room = 16
+            room = min(room, 16)
             size = 1 << 16
         log = self.log
         if log is not None:

@@ -1,9 +1,11 @@
 from amqp_router.protocol.message cimport Message
+from amqp_router.protocol.tick cimport Tick
 from vhosts.queues.contents cimport Contents
 
 
 cdef class ReadyOrder:
     cdef public Contents contents
+    cdef public Tick tick
     cdef public object log
     cdef public object open_pager
     cdef public long long count
@@ -13,6 +15,7 @@ cdef class ReadyOrder:
     cdef public object trouble
     cpdef bint push(self, Message message, bint logged) except -1
     cpdef Message pop(self)
+    cpdef Message peek(self, bint eager)
     cpdef put_back(self, Message message)
     cpdef void begin_return(self, long long unacked)
     cpdef bint end_return(self)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from amqp_router.protocol.message import Message
+from amqp_router.protocol.tick import Tick
 from vhosts.queues.contents import Contents
 
 
@@ -28,10 +29,22 @@ class Trouble(NamedTuple):
 class ReadyOrder:
     """Keeps the messages that are ready. The queue fills the collaborators before it uses the order."""
 
-    __slots__ = ("contents", "count", "log", "open_pager", "return_left", "returning", "trouble", "wanted")
+    __slots__ = (
+        "contents",
+        "count",
+        "log",
+        "open_pager",
+        "return_left",
+        "returning",
+        "tick",
+        "trouble",
+        "wanted",
+    )
 
     def __init__(self) -> None:
         self.contents: Contents
+        #: Has the time.
+        self.tick: Tick
         #: The queue's log, or None.
         self.log: Any = None
         #: Makes the page log of a queue that outgrows the node's budget.
@@ -56,6 +69,13 @@ class ReadyOrder:
 
     def pop(self) -> Message | None:
         """Take the head, with its content; None if there is none, if it is held back, or in ``trouble``."""
+        raise NotImplementedError
+
+    def peek(self, eager: bool) -> Message | None:
+        """The head, which stays; its content may not be in memory. None as for ``pop``.
+
+        ``eager``: the caller is about to take messages one after the other.
+        """
         raise NotImplementedError
 
     def put_back(self, message: Message) -> None:

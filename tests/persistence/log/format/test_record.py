@@ -148,23 +148,37 @@ def test_large_body_is_referenced_and_comes_back() -> None:
     assert found.body() == body
 
 
-def expiry_and_priority(properties: bytes) -> tuple[int, int]:
+def expiry_and_priority(properties: bytes, deadline_us: int = 0) -> tuple[int, int]:
     builder = MessagesBuilder()
     builder.begin(0, 0)
     made = build_message(b"\x00\x00", properties, b"")
-    builder.add(made, 0, 0)
+    made.deadline_us = deadline_us
+    builder.add(made, 0, 5000)
     records = bytes(builder.close(0, 1).pieces[0])
     return int.from_bytes(records[20:24], "little"), records[24]
 
 
-def test_expiration_and_priority_stand_in_the_record() -> None:
+def test_deadline_and_priority_stand_in_the_record() -> None:
     assert expiry_and_priority(b"\x00\x00") == (NO_EXPIRY, 0)
-    assert expiry_and_priority(b"\x09\x00\x07\x0460000"[:4] + b"\x0560000") != (0, 0)
     # content type, headers (empty table), priority 9, correlation id, expiration "60000"
     properties = b"\xad\x00" + b"\x01t" + b"\x00\x00\x00\x00" + b"\x09" + b"\x01c" + b"\x0560000"
-    assert expiry_and_priority(properties) == (60000, 9)
-    assert expiry_and_priority(b"\x01\x00\x03abc") == (NO_EXPIRY, 0)
-    assert expiry_and_priority(b"\x01\x00\x0c999999999999") == (NO_EXPIRY - 1, 0)
+    assert expiry_and_priority(properties) == (NO_EXPIRY, 9), "the deadline is the queue's to fix"
+    known = {1: 0, 5000: 0, 5001: 1, 60_005_000: 60_000, 1 << 60: NO_EXPIRY - 1}
+    for deadline_us, expire_ms in known.items():
+        assert expiry_and_priority(properties, deadline_us) == (expire_ms, 9)
+
+
+def test_deadline_comes_back() -> None:
+    builder = MessagesBuilder()
+    builder.begin(7, 1_000_000)
+    for offset, deadline_us in ((7, 0), (8, 1_500_000), (9, 1_002_000)):
+        made = build_message(b"\x00\x00", b"\x00\x00", b"")
+        made.deadline_us = deadline_us
+        builder.add(made, offset, 1_000_000 + offset)
+    view = BatchView()
+    view.open_pieces(builder.close(9, 1))
+    found = [view.message_at(offset) for offset in (7, 8, 9)]
+    assert [each.deadline_us for each in found if each is not None] == [0, 1_500_008, 1_002_009]
 
 
 @given(st.binary(max_size=30))

@@ -1,0 +1,95 @@
+"""The timers of a node's queues, one for each queue at most, behind one timer of the event loop.
+
+A queue whose time has come is put on the agenda (``Queue.touch``), so the work is done in slices, between the
+deliveries of others. The time is the wall clock in µs, because deadlines outlive the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any, Protocol
+
+#: Queues put on the agenda in one turn of the loop.
+TOUCH_SLICE = 1000
+#: The timer of the loop is set for no longer than this, as the wall clock may be set meanwhile.
+SLEEP_S_MAX = 60.0
+
+
+class Handle(Protocol):
+    """A timer of the event loop."""
+
+    def cancel(self) -> None:
+        """It does not go off."""
+
+
+class Timer:
+    """When a queue wants to be called."""
+
+    __slots__ = ("due_us", "queue")
+
+    def __init__(self, due_us: int, queue: Any) -> None:
+        self.due_us = due_us
+        #: A ``Queue``, whose module imports this one; None if the timer was cancelled.
+        self.queue = queue
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.due_us < other.due_us
+
+
+class QueueTimers:
+    """``call_later`` is the event loop's, ``wall_us`` the time of day."""
+
+    def __init__(
+        self, call_later: Callable[[float, Callable[[], None]], Handle], wall_us: Callable[[], int]
+    ) -> None:
+        self._call_later = call_later
+        self._wall_us = wall_us
+        self._heap: list[Timer] = []
+        self._cancelled = 0
+        self._handle: Handle | None = None
+        self._set_for = 0
+
+    def set(self, queue: Any, due_us: int) -> Timer:
+        """Touch ``queue`` at ``due_us``."""
+        timer = Timer(due_us, queue)
+        heappush(self._heap, timer)
+        if self._handle is None or due_us < self._set_for:
+            self._sleep()
+        return timer
+
+    def cancel(self, timer: Timer) -> None:
+        """Forget the timer; nothing happens if it has gone off."""
+        if timer.queue is None:
+            return
+        timer.queue = None
+        self._cancelled += 1
+        if self._cancelled > 100 and self._cancelled * 2 > len(self._heap):
+            self._heap = [timer for timer in self._heap if timer.queue is not None]
+            heapify(self._heap)
+            self._cancelled = 0
+
+    def go_off(self) -> None:
+        """The loop's timer has gone off."""
+        self._handle = None
+        heap = self._heap
+        now = self._wall_us()
+        left = TOUCH_SLICE
+        while heap and left > 0 and (heap[0].queue is None or heap[0].due_us <= now):
+            timer = heappop(heap)
+            queue = timer.queue
+            if queue is None:
+                self._cancelled -= 1
+                continue
+            timer.queue = None
+            left -= 1
+            queue.timer_due(now)
+        if heap:
+            self._sleep()
+
+    def _sleep(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._set_for = self._heap[0].due_us
+        seconds = min(max(self._set_for - self._wall_us(), 0) / 1e6, SLEEP_S_MAX)
+        self._handle = self._call_later(seconds, self.go_off)
