@@ -21,7 +21,7 @@ from persistence.log.format.segment import segment_bases, segment_name
 from persistence.log.offline.routing import find_routing_logs
 from persistence.log.queue.catalog import Catalog
 from persistence.log.queue.queue_log import QueueLog
-from persistence.log.routing.files import recover
+from persistence.log.routing.recovery import recover
 from persistence.log.sync.log_sync import LogSync
 from persistence.log.sync.marks import log_id, read_marks
 from persistence.memory import MemoryBudget

@@ -13,7 +13,7 @@ import pika
 import pytest
 
 from persistence.files import RealDisk
-from persistence.log.routing.files import partition_of, routing_id
+from persistence.log.routing.layout import partition_of, routing_id
 from persistence.log.sync.marks import log_id, read_marks
 from tests.brokers import RouterProcess
 from tests.persistence.log.routing_support import Read, read_all

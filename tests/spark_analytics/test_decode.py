@@ -17,7 +17,7 @@ from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import encode_plain
 from persistence.log.format.messages import BatchView
 from persistence.log.format.record import parse_header
-from persistence.log.routing.files import names_header, pack_name
+from persistence.log.routing.layout import names_header, pack_name
 from spark_analytics.arrow import read_arrow
 from spark_analytics.errors import CorruptLog
 from spark_analytics.names import read_names

@@ -7,7 +7,7 @@ from zlib import crc32
 from amqp_router import datadir
 from persistence.log.format import identity, index, record
 from persistence.log.format.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
-from persistence.log.routing import files as routing_files
+from persistence.log.routing import layout as routing_layout
 from persistence.log.routing import recorder
 from persistence.log.sync import marks
 from spark_analytics import layout
@@ -79,12 +79,12 @@ def test_event_flags() -> None:
 
 def test_names() -> None:
     for exchange in ("", "flights", "grün", "\udcff"):
-        assert layout.routing_partition(exchange, 7) == routing_files.partition_of(exchange, 7)
-        assert layout.routing_id(exchange) == routing_files.routing_id(exchange)
-    assert (layout.ROUTING, layout.NAMES_SUFFIX) == (routing_files.DIRECTORY, routing_files.NAMES_SUFFIX)
-    assert layout.NAMES_MAGIC == routing_files._NAMES_MAGIC
-    assert layout.NAMES_HEADER.size == routing_files._NAMES_HEADER.size
-    assert layout.NAMES_ENTRY.format == routing_files._NAME.format
+        assert layout.routing_partition(exchange, 7) == routing_layout.partition_of(exchange, 7)
+        assert layout.routing_id(exchange) == routing_layout.routing_id(exchange)
+    assert (layout.ROUTING, layout.NAMES_SUFFIX) == (routing_layout.DIRECTORY, routing_layout.NAMES_SUFFIX)
+    assert layout.NAMES_MAGIC == routing_layout._NAMES_MAGIC
+    assert layout.NAMES_HEADER.size == routing_layout.NAMES_HEADER.size
+    assert layout.NAMES_ENTRY.format == routing_layout.NAME.format
 
 
 def test_marks() -> None:

@@ -1,1 +1,1 @@
-"""The bytes of the logs: batches and their payloads, segments, indexes, checkpoints, settle state."""
+"""The bytes of the logs: batches and their payloads, segments and their scan, checkpoints, settle state."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from ...errors import CorruptLog
 from ...files import Disk, RealDisk, join
 from ..format.identity import Owners, salt_at
-from ..format.record import HEADER_SIZE
+from ..format.scanner import Scanner
 from ..format.segment import Segment, segment_bases
-from ..queue.recovery import later_witness
-from ..routing.files import DIRECTORY, iterate_batches, iterate_events, read_names
+from ..routing.layout import DIRECTORY, iterate_events, read_names
+from ..routing.recorder import ROUTING
 from .verify import ROT, TORN_TAIL, Problem, describe
 
 
@@ -74,27 +74,27 @@ def _verify_segment(
     salt = salt_at(disk, segment.directory)
     file = disk.open(path)
     try:
-        size = file.size()
-        payloads = read_names(disk, segment, salt) if size else []
+        scan = Scanner(file, salt, base=segment.base)
+        payloads = read_names(disk, segment, salt) if scan.size else []
         names = len(payloads)
-        end = 0
-        for position, header, payload in iterate_batches(file, segment.base, size, salt):
+        for header, payload in scan:
+            if header.kind != ROUTING:
+                break
             try:
-                routes = max(event.route for event in iterate_events(header, payload))
+                routes = max(event.route for event in iterate_events(header, bytes(payload)))
             except ValueError as error:
-                return Problem(ROT, path, position, header.length, str(error))
+                return Problem(ROT, path, scan.position, header.length, str(error))
             if routes >= names:
                 text = f"route {routes} has no name, there are {names}"
-                return Problem(ROT, path, position, header.length, text)
+                return Problem(ROT, path, scan.position, header.length, text)
             summary.batches += 1
             summary.bytes += header.length
             summary.end = header.last + 1
-            end = position + header.length
-        if end < size:
-            witness = later_witness(file, end, size, summary.end, salt)
-            foreign = Owners.around(disk, segment.directory).foreign(file.read(HEADER_SIZE, end), salt)
-            kind = TORN_TAIL if is_last and witness < 0 and not foreign else ROT
-            return Problem(kind, path, end, size - end, foreign or "no good batch")
+        end = scan.position
+        if end < scan.size:
+            foreign = Owners.around(disk, segment.directory).foreign(scan.bad_header(), salt)
+            kind = TORN_TAIL if is_last and scan.witness() < 0 and not foreign else ROT
+            return Problem(kind, path, end, scan.size - end, foreign or "no good batch")
     except CorruptLog as error:
         return Problem(ROT, error.path, error.position, 0, error.text)
     finally:

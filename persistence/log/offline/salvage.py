@@ -17,6 +17,7 @@ from ...files import Disk, join, read_file
 from ..format.checkpoint import LogState, newest, read_own
 from ..format.identity import Owners, log_id_at, salt_at
 from ..format.record import HEADER_SIZE, MAGIC, MESSAGES, BatchHeader, parse_header
+from ..format.scanner import records_of
 from ..format.segment import segment_bases, segment_name
 from ..queue.fold import fold
 from ..sync.journal import JournalEntry
@@ -101,11 +102,8 @@ class Salvage:
                 continue
             # Offsets in the gap stay unsettled, because they may have been messages.
             state.recovery_offset = header.base
-            payload = data[HEADER_SIZE:]
-            if header.kind == MESSAGES:
-                payload = payload[: header.records * header.record_size]
             try:
-                fold(state, header, payload)
+                fold(state, header, records_of(header, data[HEADER_SIZE:]))
             except ValueError as error:
                 self.faults.append(f"{where}: {error}")
                 state.recovery_offset = header.last + 1

@@ -10,20 +10,19 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
-from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, RealDisk, join, parent
 from ..format.checkpoint import NODE_FILE_NAME, LogState, newest, read_checkpoint, read_own
 from ..format.identity import DESCRIPTION, Owners, log_id_at, read_json, salt_at
-from ..format.record import HEADER_SIZE, MESSAGES, BatchHeader, parse_header
+from ..format.record import MESSAGES, BatchHeader
+from ..format.scanner import Scanner
 from ..format.segment import base_of, segment_bases, segment_name
-from ..queue.recovery import end_after_replay, known_segments, later_witness, missing_text, required_end
+from ..queue.recovery import end_after_replay, known_segments, missing_text, required_end
 from ..sync.journal import JournalEntry, journal_files, read_journal
 from ..sync.marks import Mark
 from ..sync.writer import read_description
 
-_CHUNK_BYTES = 1 << 20
 TORN_TAIL, ROT = "torn tail", "rot"
 
 
@@ -128,51 +127,25 @@ def _iterate_segment(
     """Yields good batches, returns the problem at which it stopped."""
     file = disk.open(path)
     try:
-        size = file.size()
-        position = 0
-        expected = base
-        data = b""
-        at = 0
-        while position < size:
-            if at + HEADER_SIZE > len(data):
-                data, at = file.read(_CHUNK_BYTES, position), 0
-            header = parse_header(data, at, salt)
-            text = _fault(header, expected, size - position)
-            if header is not None and not text:
-                if at + header.length > len(data):
-                    data, at = file.read(max(_CHUNK_BYTES, header.length), position), 0
-                payload = memoryview(data)[at + HEADER_SIZE : at + header.length]
-                if crc32(payload) != header.payload_crc:
-                    text = "checksum of the payload is wrong"
-            if header is None or text:
-                witness = later_witness(file, position, size, expected, salt)
-                foreign = owners.foreign(data[at : at + HEADER_SIZE], salt)
-                is_tail = is_last and witness < 0 and not foreign
-                if foreign:
-                    text = foreign
-                elif witness >= 0:
-                    text += f"; the batch at byte {witness} says that this had been synced"
-                elif not is_last:
-                    text += "; the segment was closed, so this had been synced"
-                kind = TORN_TAIL if is_tail else ROT
-                return Problem(kind, path, position, size - position, text)
-            yield BatchInfo(path, position, header)
-            expected = header.last + 1
-            position += header.length
-            at += header.length
+        scan = Scanner(file, salt, base=base)
+        for header, _ in scan:
+            yield BatchInfo(path, scan.position, header)
+        position = scan.position
+        if position == scan.size:
+            return None
+        text = scan.fault
+        witness = scan.witness()
+        foreign = owners.foreign(scan.bad_header(), salt)
+        if foreign:
+            text = foreign
+        elif witness >= 0:
+            text += f"; the batch at byte {witness} says that this had been synced"
+        elif not is_last:
+            text += "; the segment was closed, so this had been synced"
+        kind = TORN_TAIL if is_last and witness < 0 and not foreign else ROT
+        return Problem(kind, path, position, scan.size - position, text)
     finally:
         file.close()
-    return None
-
-
-def _fault(header: BatchHeader | None, expected: int, rest: int) -> str:
-    if header is None:
-        return "no good batch header"
-    if header.base != expected:
-        return f"base offset {header.base} where {expected} should follow"
-    if header.length > rest:
-        return "the batch reaches beyond the end of the file"
-    return ""
 
 
 def verify(

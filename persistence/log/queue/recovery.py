@@ -7,16 +7,16 @@ unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from errno import EDQUOT, ENOSPC
-from zlib import crc32
 
 from ...errors import CorruptLog
-from ...files import Disk, File, join, read_file, replace_file
+from ...files import Disk, join, read_file, replace_file
 from ..format.checkpoint import LogState
 from ..format.index import SparseIndex
-from ..format.record import HEADER_SIZE, MAGIC, MESSAGES, Batch, BatchHeader, parse_header
+from ..format.record import HEADER_SIZE, MESSAGES, Batch, BatchHeader
+from ..format.scanner import Scanner, check_tail, records_of, recover_segment
 from ..format.segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_name
 from ..sync.journal import JournalEntry
 from ..sync.marks import Mark
@@ -349,6 +349,29 @@ def _scan(
             return
 
 
+class _Folding:
+    """Folds the batches of one segment. It stops at ``limit``, and at what a truncation has left."""
+
+    def __init__(self, folded: LogState, segment: Segment, limit: int | None, epoch: int) -> None:
+        self._folded = folded
+        self._segment = segment
+        self._limit = limit
+        self._epoch = epoch
+        #: Whether it stopped at a batch of an earlier epoch than the checkpoint's.
+        self.is_leftover = False
+
+    def take(self, header: BatchHeader, payload: memoryview) -> bool:
+        if header.epoch < self._epoch:
+            self.is_leftover = True
+            return False
+        if self._limit is not None and header.last >= self._limit:
+            return False
+        fold(self._folded, header, records_of(header, payload))
+        if header.kind == MESSAGES:
+            self._segment.records += header.records
+        return True
+
+
 def _scan_segment(
     disk: Disk,
     partition: Partition,
@@ -364,59 +387,24 @@ def _scan_segment(
 
     Batches of an epoch below ``epoch``, the checkpoint's, were left by an interrupted truncation.
     """
-    is_leftover = False
+    folding = _Folding(folded, segment, limit, epoch)
+    first = segment.size
     file = disk.open(segment.path)
     try:
-        size = file.size()
-        position = segment.size
-        report.synced_position = position
-        for header, payload in iterate_batches(file, position, size, partition.salt):
-            if header.base != folded.recovery_offset:
-                break
-            if header.epoch < epoch:
-                is_leftover = True
-                break
-            if limit is not None and header.last >= limit:
-                break
-            try:
-                fold(folded, header, payload)
-            except ValueError as error:
-                raise CorruptLog(segment.path, position, str(error)) from None
-            if segment.first_ts < 0:
-                segment.first_ts = header.base_ts
-            if segment.index is not None:
-                segment.index.note(
-                    header.base - segment.base, (header.base_ts - segment.first_ts) // 1000, position
-                )
-            if header.kind == MESSAGES:
-                segment.records += header.records
-            report.synced_position = max(report.synced_position, position - header.unsynced_back)
-            position += header.length
-            segment.end = folded.recovery_offset
-        report.scanned_bytes += position - segment.size
-        segment.size = segment.written = position
-        if position == size:
+        scan = Scanner(file, partition.salt, base=folded.recovery_offset, position=first)
+        report.synced_position, _ = recover_segment(scan, segment, folding.take)
+        report.scanned_bytes += scan.position - first
+        if scan.position == scan.size:
             return True
-        if limit is None and not is_leftover:
-            foreign = partition.foreign(file.read(HEADER_SIZE, position))
-            if foreign:
-                raise CorruptLog(segment.path, position, foreign)
-            if not is_last:
-                raise CorruptLog(segment.path, position, "bad batch in a segment that was synced")
-            witness = later_witness(file, position, size, folded.recovery_offset, partition.salt)
-            if witness >= 0:
-                raise CorruptLog(
-                    segment.path,
-                    position,
-                    f"bad batch, yet the one at byte {witness} says that this had been synced",
-                )
+        if limit is None and not folding.is_leftover:
+            check_tail(scan, segment, partition.foreign, is_last=is_last)
     finally:
         file.close()
     report.cut_path = segment.path
-    report.cut_position = position
-    report.cut_bytes = size - position
-    report.is_leftover = is_leftover
-    return limit is None and not is_leftover
+    report.cut_position = scan.position
+    report.cut_bytes = scan.size - scan.position
+    report.is_leftover = folding.is_leftover
+    return limit is None and not folding.is_leftover
 
 
 def _cut(disk: Disk, path: str, position: int) -> None:
@@ -439,52 +427,6 @@ def _rewrite(disk: Disk, segment: Segment, position: int) -> None:
         file.close()
 
 
-def iterate_batches(file: File, position: int, size: int, salt: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """(header, payload) of each good batch, up to the first bad one.
-
-    The payload of a MESSAGES batch has only the fixed records.
-    """
-    data = b""
-    at = 0
-    while position + HEADER_SIZE <= size:
-        if at + HEADER_SIZE > len(data):
-            data, at = file.read(_CHUNK_BYTES, position), 0
-        header = parse_header(data, at, salt)
-        if header is None or position + header.length > size:
-            return
-        if at + header.length > len(data):
-            data, at = file.read(max(_CHUNK_BYTES, header.length), position), 0
-        payload = memoryview(data)[at + HEADER_SIZE : at + header.length]
-        if crc32(payload) != header.payload_crc:
-            return
-        if header.kind == MESSAGES:
-            payload = payload[: header.records * header.record_size]
-        yield header, bytes(payload)
-        position += header.length
-        at += header.length
-
-
-def later_witness(file: File, position: int, size: int, expected: int, salt: int) -> int:
-    """Position of a good later batch which says that ``position`` had been synced before it; -1 if none."""
-    data = file.read(size - position, position)
-    bad = parse_header(data, 0, salt)
-    # If the bad batch has a good header, its payload is skipped, because a body may contain a piece of a log.
-    at = data.find(MAGIC, bad.length if bad is not None and bad.base == expected else 1)
-    while at >= 0:
-        header = parse_header(data, at, salt)
-        if (
-            header is not None
-            and header.base >= expected
-            and at + header.length <= len(data)
-            # The part that was unsynced before it begins after the start of the bad batch.
-            and header.unsynced_back < at
-            and crc32(memoryview(data)[at + HEADER_SIZE : at + header.length]) == header.payload_crc
-        ):
-            return position + at
-        at = data.find(MAGIC, at + 1)
-    return -1
-
-
 def _replay(log: QueueLog, folded: LogState, journal: Sequence[JournalEntry], epoch: int) -> int:
     """Append the batches of the commit journal above the log's end that no truncation has cut."""
     batches = []
@@ -495,10 +437,7 @@ def _replay(log: QueueLog, folded: LogState, journal: Sequence[JournalEntry], ep
         if header.base > end:
             break
         batch = raw_batch(header, data)
-        payload = data[HEADER_SIZE:]
-        if header.kind == MESSAGES:
-            payload = payload[: header.records * header.record_size]
-        fold(folded, header, payload)
+        fold(folded, header, records_of(header, data[HEADER_SIZE:]))
         log.partition.place(batch)
         batches.append(batch)
     if batches:

@@ -29,17 +29,11 @@ from ..format.identity import DESCRIPTION_VERSION, DESCRIPTION_VERSIONS, WAY_OUT
 from ..format.record import Batch
 from ..format.segment import segment_bases
 from ..sync.marks import Marks, log_id, read_marks
-from .files import (
-    DIRECTORY,
-    Recovered,
-    RoutingWriter,
-    closed_segments,
-    partition_of,
-    recover,
-    remove_segment,
-    routing_id,
-)
+from .layout import DIRECTORY, partition_of, routing_id
 from .recorder import DAY_US, Backlog, Recorder, RouteEntry, WideNames, waiting_bytes
+from .recovery import Recovered, recover
+from .retention import closed_segments, remove_segment
+from .writer import RoutingWriter
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ from persistence.log.format.identity import salt_at
 from persistence.log.format.index import SparseIndex
 from persistence.log.format.record import parse_header
 from persistence.log.offline.routing import verify_routing
-from persistence.log.routing import files as routing_files
-from persistence.log.routing.files import iterate_events, partition_of, routing_id
+from persistence.log.routing.layout import iterate_events, pack_name, partition_of, routing_id
 from persistence.log.routing.logs import RoutingOptions
 from persistence.log.routing.recorder import DAY_US, WideNames
 from tests.persistence.log.routing_support import (
@@ -600,7 +599,7 @@ def test_names_torn_at_any_byte_are_cut() -> None:
     synced = content(node.disk, "d/synced")
     node.logs.stop()
     salt = salt_at(node.disk, node.directory)
-    torn = before + routing_files.pack_name(1, b'{"exchange":"x","queues":["second"]}', salt)
+    torn = before + pack_name(1, b'{"exchange":"x","queues":["second"]}', salt)
     for length in range(len(before), len(torn) + 1):
         node.disk.names[path].now[:] = log
         node.disk.names[names].now[:] = torn[:length]

@@ -1,0 +1,66 @@
+"""Which segments of the routing logs are closed, and their removal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...files import Disk, join
+from ..format.identity import read_json, salt_at
+from ..format.record import HEADER_SIZE, BatchHeader, parse_header
+from ..format.segment import INDEX_SUFFIX, SUFFIX, Segment, segment_bases, segment_name
+from .layout import NAMES_SUFFIX, names_path
+
+
+class Closed(NamedTuple):
+    """A closed segment: time of its first event, size including its names, and place."""
+
+    first_ts: int
+    size: int
+    directory: str
+    base: int
+
+
+def closed_segments(disk: Disk, root: str, active: dict[str, int]) -> tuple[list[Closed], int]:
+    """The closed segments of all routing logs below ``root``, oldest first, and their total size.
+
+    ``active`` has for each partition directory in use the base below which segments are closed.
+    """
+    closed: list[Closed] = []
+    total = 0
+    for name in disk.list(root):
+        # Without its description the time of a segment cannot be read.
+        is_known = bool(read_json(disk, join(root, name)))
+        for number in disk.list(join(root, name)):
+            directory = join(root, name, number)
+            if not number.isdecimal():
+                continue
+            limit = active.get(directory)
+            salt = salt_at(disk, directory)
+            for base in segment_bases(disk, directory):
+                segment = Segment(directory, base)
+                header, size = _first_header(disk, segment.path, salt)
+                size += _first_header(disk, names_path(segment), salt)[1]
+                total += size
+                if is_known and (limit is None or base < limit):
+                    closed.append(Closed(header.base_ts if header else 0, size, directory, base))
+    return sorted(closed), total
+
+
+def _first_header(disk: Disk, path: str, salt: int) -> tuple[BatchHeader | None, int]:
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None, 0
+    try:
+        return parse_header(file.read(HEADER_SIZE, 0), 0, salt), file.size()
+    finally:
+        file.close()
+
+
+def remove_segment(disk: Disk, segment: Closed) -> None:
+    """Remove a closed segment. The ``.log`` file goes first, so that a half removed one is never taken for a
+    segment.
+    """
+    stem = join(segment.directory, segment_name(segment.base).removesuffix(SUFFIX))
+    for suffix in (SUFFIX, NAMES_SUFFIX, INDEX_SUFFIX):
+        disk.unlink(stem + suffix)
