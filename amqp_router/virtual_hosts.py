@@ -175,6 +175,9 @@ class VirtualHosts:
         if not vhost.remove_some():
             return False
         self._commits.vhosts.remove(vhost)
+        # One of the same name, made meanwhile, goes on with the routing log.
+        if self.routing is not None and vhost.name not in self.by_name:
+            self.routing.remove(vhost.name)
         return True
 
     def _submit(self, changes: Sequence[Change]) -> int:

@@ -407,6 +407,11 @@ class FileCache:
         if file is not None:
             file.close()
 
+    def drop_below(self, directory: str) -> None:
+        """As ``drop``, for every open file below ``directory``."""
+        for path in [path for path in self._files if path.startswith(directory + "/")]:
+            self.drop(path)
+
     def close(self) -> None:
         for file in self._files.values():
             file.close()

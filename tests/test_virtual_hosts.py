@@ -66,6 +66,8 @@ def test_a_deleted_virtual_host_takes_everything_along(tmp_path: Path) -> None:
             await until(lambda: not directory.exists())
             assert len(vhost.queues) + len(vhost.exchanges) + len(vhost.bindings) == 0
             assert list(broker.vhosts) == ["/", "w"]
+            assert broker.storage.routing is not None
+            assert set(broker.storage.routing.logs) == {"/", "w"}
             await stored(broker, broker.virtual_hosts.delete("w"))
             await until(lambda: broker.budget.kept == kept)
         async with running(tmp_path) as broker:

@@ -102,6 +102,8 @@ class _Partition:
         #: Its end, segment and position in the mark of the last process.
         self.mark = (0, 0, 0)
         self.retry: Timer | None = None
+        #: Its virtual host is deleted, and its files go.
+        self.is_removed = False
 
 
 class _Job:
@@ -168,6 +170,8 @@ class RoutingLogs:
         self._retention_timer: Timer | None = None
         self._retention_due = True
         self._held: dict[Waiter, int] = {}
+        #: Directories of deleted virtual hosts that the thread has not removed yet.
+        self._removing: set[str] = set()
         #: Recorders with written batches that are not synced.
         self._written: dict[Recorder, None] = {}
         self._stopped = False
@@ -183,6 +187,8 @@ class RoutingLogs:
         if vhost in self.logs:
             return self.logs[vhost]
         name = routing_id(vhost)
+        if name in self._removing:
+            self._worker.wait_idle()
         directory = join(self._root, name)
         try:
             partitions, node = self._described(directory)
@@ -208,6 +214,39 @@ class RoutingLogs:
         if self._retention_timer is None:
             self._retention_timer = self._call_later(SYNC_S, self._retain)
         return log
+
+    def remove(self, vhost: str) -> None:
+        """Remove the routing log of a deleted virtual host; nothing happens if there is none.
+
+        If the process ends before, its segments go when they are too old.
+        """
+        log = self.logs.pop(vhost, None)
+        if log is None:
+            return
+        for recorder in log.recorders:
+            owner: _Partition = recorder.owner
+            owner.is_removed = True
+            if owner.retry is not None:
+                owner.retry.cancel()
+            recorder.stop()
+            recorder.roll()  # forgets its names
+            recorder.stop()
+            self._written.pop(recorder, None)
+            self._marks.clear(recorder)
+        self.backlog.dirty = [each for each in self.backlog.dirty if each not in log.recorders]
+        self._removing.add(log.id)
+        self._worker.submit(partial(self._remove_files, log.id))
+
+    def _remove_files(self, name: str) -> None:
+        """Runs in the thread, after the job that may still write them."""
+        directory = join(self._root, name)
+        try:
+            self._files.drop_below(directory)
+            if self._disk.exists(directory):
+                self._disk.remove_tree(directory)
+        except OSError as error:
+            logger.warning("cannot remove the routing log of a deleted virtual host: %s", error)
+        self._removing.discard(name)
 
     def _described(self, directory: str) -> tuple[int, str]:
         """Number of partitions of a routing log, existing or new, and the node in its salt.
@@ -427,7 +466,7 @@ class RoutingLogs:
     def _fail(self, recorder: Recorder, error: Exception) -> None:
         """Stop recording in a partition, and try again in a while."""
         owner: _Partition = recorder.owner
-        if owner.retry is not None:
+        if owner.retry is not None or owner.is_removed:
             return
         # What is written but not synced will be cut.
         recorder.lost += recorder.stop() + recorder.end - owner.writer.synced_end
@@ -460,9 +499,9 @@ class RoutingLogs:
         self._post(partial(self._reopened, recorder, found))
 
     def _reopened(self, recorder: Recorder, found: list[Recovered | Exception]) -> None:
-        if self._stopped:
-            return
         owner: _Partition = recorder.owner
+        if self._stopped or owner.is_removed:
+            return
         owner.retry = None
         result = found[0]
         if isinstance(result, Exception):
