@@ -90,7 +90,7 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
         "protocol": "AMQP 0-9-1",
         "recv_cnt": transport.recv_cnt,
         "reductions_details": stats.zero("data_rates"),
-        "send_cnt": transport.send_cnt,
+        "send_cnt": transport.writer.send_cnt,
         "send_pend": machine.output.waiting_bytes(),
         "state": state_of(machine),
         "timeout": machine.session.heartbeat_s,

@@ -53,26 +53,24 @@ cdef class Delivery:
     cpdef void check(self, unsigned long long tag, bint multiple)
     cpdef long long ack(self, unsigned long long tag, bint multiple) except -1
     cpdef long long reject(self, unsigned long long tag, bint multiple) except -1
-    @cython.locals(before="long long", last="unsigned long long")
+    @cython.locals(before="long long", last="unsigned long long", taken=tuple)
     cdef long long _settle(self, unsigned long long tag, bint multiple, int kind) except -1
     cpdef bint settle_some(self, unsigned long long last, int kind) except -1
     @cython.locals(done="long long", current="unsigned long long", limit="long long", taken=tuple)
     cdef long long _settle_range(self, unsigned long long last, int kind) except -1
     @cython.locals(index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef void _settle_one(self, unsigned long long tag, int kind)
-    cdef void _settle_older(self, tuple taken, int kind)
     @cython.locals(queue=Queue)
     cdef void _settle_taken(self, Message message, ChannelConsumer owner, int kind)
     cdef void _give_back(self, ChannelConsumer owner)
     @cython.locals(mask=Py_ssize_t, base="unsigned long long")
     cdef void _advance(self)
-    @cython.locals(last="unsigned long long", before="long long")
+    @cython.locals(last="unsigned long long", before="long long", taken=tuple)
     cpdef long long requeue(self, unsigned long long tag, bint multiple) except -1
     @cython.locals(done="long long", taken=tuple)
     cdef long long _requeue_up_to(self, unsigned long long last, long long limit, bint is_slice) except -1
     @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit, bint is_slice) except -1
-    cdef void _requeue_older(self, tuple taken, bint is_slice)
     @cython.locals(queue=Queue)
     cdef void _requeue_taken(self, Message message, ChannelConsumer owner, bint is_slice)
     @cython.locals(done="long long", left="long long", queue=Queue)

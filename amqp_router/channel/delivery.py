@@ -226,7 +226,8 @@ class Delivery:
         self.check(tag, multiple)
         if not multiple:
             if tag < self.base:
-                self._settle_older(self.older.take(tag), kind)
+                taken = self.older.take(tag)
+                self._settle_taken(taken[0], taken[1], kind)
             else:
                 self._settle_one(tag, kind)
                 self._advance()
@@ -248,7 +249,7 @@ class Delivery:
             taken = self.older.take_lowest(last)
             if taken is None:
                 return done
-            self._settle_older(taken, kind)
+            self._settle_taken(taken[0], taken[1], kind)
             done += 1
         current = self.base
         while current <= last and done < SETTLE_SLICE:
@@ -267,9 +268,6 @@ class Delivery:
         self.messages[index] = None
         self.owners[index] = None
         self._settle_taken(message, owner, kind)
-
-    def _settle_older(self, taken: tuple[Message, ChannelConsumer], kind: int) -> None:
-        self._settle_taken(taken[0], taken[1], kind)
 
     def _settle_taken(self, message: Message, owner: ChannelConsumer, kind: int) -> None:
         self.outstanding -= 1
@@ -311,7 +309,8 @@ class Delivery:
         self.check(tag, multiple)
         if not multiple:
             if tag < self.base:
-                self._requeue_older(self.older.take(tag), False)
+                taken = self.older.take(tag)
+                self._requeue_taken(taken[0], taken[1], False)
                 return 1
             return self._requeue_range(tag, tag, 1, False)
         last = self.next_tag - 1 if tag == 0 else tag
@@ -327,7 +326,7 @@ class Delivery:
             taken = self.older.take_lowest(last)
             if taken is None:
                 return done
-            self._requeue_older(taken, is_slice)
+            self._requeue_taken(taken[0], taken[1], is_slice)
             done += 1
         return done + self._requeue_range(self.base, last, limit - done, is_slice)
 
@@ -347,9 +346,6 @@ class Delivery:
             tag += 1
         self._advance()
         return done
-
-    def _requeue_older(self, taken: tuple[Message, ChannelConsumer], is_slice: bool) -> None:
-        self._requeue_taken(taken[0], taken[1], is_slice)
 
     def _requeue_taken(self, message: Message, owner: ChannelConsumer, is_slice: bool) -> None:
         self.outstanding -= 1

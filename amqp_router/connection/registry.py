@@ -17,9 +17,13 @@ class OpenedBy(Protocol):
 class Registered(Protocol):
     """A connection as the registry knows it."""
 
-    #: Octets received and sent.
-    recv_oct: int
-    send_oct: int
+    @property
+    def recv_oct(self) -> int:
+        """Octets received."""
+
+    @property
+    def send_oct(self) -> int:
+        """Octets sent."""
 
     @property
     def machine(self) -> OpenedBy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amqp_router.connection.alarms import RELEASE_SLICE, Alarms
-from amqp_router.connection.transport import TRICKLE_S
+from amqp_router.connection.reading import TRICKLE_S
 from amqp_router.protocol import methods as m
 from tests.connection.test_transport import opened
 from tests.nodes import TRANSIENT, Client, SimNode, publish_frames

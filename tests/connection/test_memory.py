@@ -299,7 +299,7 @@ def test_large_piece_counts_as_a_whole_until_its_rest_is_written() -> None:
         transport.resume_writing()
     assert b"".join(sock.written) == piece
     assert node.budget.held == 0
-    assert transport._rest.obj == b""
+    assert transport.writer._rest.obj == b""
     transport.connection_lost(None)
 
 

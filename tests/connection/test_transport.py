@@ -166,7 +166,7 @@ def test_silence_never_lasts_longer_than_half_an_interval(after_s: int) -> None:
 def test_no_heartbeat_inside_of_a_piece_that_is_half_written() -> None:
     node = SimNode()
     transport, sock = opened(node, 60)
-    transport._rest = memoryview(b"the rest of a frame")
+    transport.writer._rest = memoryview(b"the rest of a frame")
     for _ in range(30):
         node.sleep(1)
     assert sock.written == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from amqp_router.connection.ports import ConnectionOptions
-from amqp_router.connection.transport import TRICKLE_INFLOWS, TRICKLE_S, Transport
+from amqp_router.connection.reading import TRICKLE_INFLOWS, TRICKLE_S
+from amqp_router.connection.transport import Transport
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.fields import Table
 from tests.connection.test_transport import Socket, opened

@@ -1,0 +1,140 @@
+"""What all methods have, and how they become octets and back.
+
+``METHODS`` maps (class id, method id) to the class; a class enters it by the decorator ``method``.
+
+Source: AMQP 0-9-1, section 4.2.4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from dataclasses import field
+from typing import ClassVar, TypeVar, dataclass_transform
+
+from amqp_router.protocol.constants import FRAME_END, FRAME_METHOD
+from amqp_router.protocol.errors import (
+    MALFORMED_TEXT,
+    CommandInvalid,
+    FieldError,
+    FrameError,
+    cannot_decode,
+    malformed_frame,
+)
+from amqp_router.protocol.method_wire import Layout
+
+_IDS = struct.Struct(">HH")
+_FRAME_HEADER = struct.Struct(">BHI")
+
+
+class Method:
+    """What all methods have. Equal if of one class with equal arguments; never changed once made.
+
+    Secrets do not show in the representation, so a method may be logged.
+    """
+
+    __slots__ = ()
+
+    CLASS_ID: ClassVar[int]
+    METHOD_ID: ClassVar[int]
+    #: As error texts name it: ``"queue.declare"``.
+    NAME: ClassVar[str]
+    #: Whether a content header and body follow it.
+    HAS_CONTENT: ClassVar[bool]
+    LAYOUT: ClassVar[Layout]
+    #: Names of the arguments in the layout's order.
+    ARGUMENTS: ClassVar[tuple[str, ...]]
+
+
+METHODS: dict[tuple[int, int], type[Method]] = {}
+
+
+def decode_method(payload: bytes) -> Method:
+    """The method in the payload of a method frame.
+
+    Raises:
+        CommandInvalid: there is no such method (503); RabbitMQ resets the socket in this case.
+        FrameError: the arguments are malformed, or the payload is too short for the ids (501).
+    """
+    if len(payload) < _IDS.size:
+        raise malformed_frame(FRAME_METHOD, payload)
+    ids = _IDS.unpack_from(payload)
+    cls = METHODS.get(ids)
+    if cls is None:
+        class_id, method_id = ids
+        text = f"unknown method {class_id}.{method_id}"
+        raise CommandInvalid(text, class_id=class_id, method_id=method_id)
+    try:
+        return cls(*cls.LAYOUT.decode(payload, _IDS.size))
+    except FieldError as error:
+        raise cannot_decode(payload[_IDS.size :], *ids) from error
+
+
+def check_texts(method: Method) -> None:
+    """Check that the short strings of a client's method are UTF-8.
+
+    The codec accepts any octets, because reply texts may be cut in the middle of a character.
+
+    Raises:
+        FrameError: one is not (501), with RabbitMQ's text.
+    """
+    for argument in method.ARGUMENTS:
+        text = getattr(method, argument)
+        if isinstance(text, str) and not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise FrameError(MALFORMED_TEXT) from error
+
+
+def encode(method: Method) -> bytes:
+    """``method`` as the payload of a method frame.
+
+    Raises:
+        FieldError: an argument is out of its type's range.
+    """
+    out = bytearray()
+    _append(out, method)
+    return bytes(out)
+
+
+def frame(channel: int, method: Method) -> bytes:
+    """``method`` as a whole frame on ``channel``.
+
+    Raises:
+        FieldError: an argument is out of its type's range.
+    """
+    out = bytearray(_FRAME_HEADER.size)
+    _append(out, method)
+    _FRAME_HEADER.pack_into(out, 0, FRAME_METHOD, channel, len(out) - _FRAME_HEADER.size)
+    out.append(FRAME_END)
+    return bytes(out)
+
+
+def _append(out: bytearray, method: Method) -> None:
+    out += _IDS.pack(method.CLASS_ID, method.METHOD_ID)
+    method.LAYOUT.encode(out, [getattr(method, name) for name in method.ARGUMENTS])
+
+
+_M = TypeVar("_M", bound=Method)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def method(
+    class_id: int, method_id: int, name: str, layout: str = "", *, content: bool = False
+) -> Callable[[type[_M]], type[_M]]:
+    """Make a class the method of these ids; ``layout`` as in ``method_wire``."""
+
+    def register(plain_cls: type[_M]) -> type[_M]:
+        cls = dataclasses.dataclass(frozen=True, slots=True)(plain_cls)
+        cls.CLASS_ID = class_id
+        cls.METHOD_ID = method_id
+        cls.NAME = name
+        cls.HAS_CONTENT = content
+        cls.LAYOUT = Layout(layout)
+        cls.ARGUMENTS = tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]  # one by now
+        METHODS[class_id, method_id] = cls
+        return cls
+
+    return register
