@@ -51,6 +51,7 @@ COMPILED = [
     "vhosts.queues.receipts",
     "vhosts.queues.ready.order",
     "vhosts.queues.ready.fifo",
+    "vhosts.queues.limits",
     "vhosts.queues.queue",
     "vhosts.spread_map",
     "vhosts.exchanges.topic_trie",

@@ -9,6 +9,7 @@ from vhosts.queues.contents cimport Contents
 from vhosts.queues.dispatch cimport Dispatch
 from vhosts.queues.expiry cimport Expiry
 from vhosts.queues.handle cimport QueueHandle, Run
+from vhosts.queues.limits cimport Limits
 from vhosts.queues.ready.order cimport ReadyOrder
 from vhosts.queues.receipts cimport Receipts
 
@@ -19,6 +20,7 @@ cdef int _ACK
 cdef int _DROP
 cdef int _EXPIRE
 cdef Py_ssize_t _AT_ONCE_UNITS
+cdef Py_ssize_t _TRIM_UNITS
 cdef int _RETURN
 cdef int _REDELIVERY_EXTRA
 cdef int _PARKED_PER_UNIT
@@ -35,6 +37,7 @@ cdef class Queue(QueueHandle):
     cdef public Receipts receipts
     cdef public object settings
     cdef public Expiry expiry
+    cdef public Limits limits
     cdef public unsigned long long next_offset
     cdef public bint dirty
     cdef public unsigned long long pumped_at
@@ -50,6 +53,8 @@ cdef class Queue(QueueHandle):
     cdef public unsigned long long redeliver_total
     cdef public unsigned long long ack_total
     cdef public unsigned long long expired_total
+    cdef public unsigned long long dropped_total
+    cdef public unsigned long long rejected_total
     @cython.locals(log=QueueLog, logged=bint)
     cpdef bint publish(self, Message message) except -1
     cpdef void await_durable(self, Run run)
@@ -66,6 +71,9 @@ cdef class Queue(QueueHandle):
     cpdef Py_ssize_t pump(self, Py_ssize_t budget) except -1
     @cython.locals(ready=ReadyOrder, head=Message, message=Message, now_us="long long", is_eager=bint)
     cdef Py_ssize_t _expire(self, Py_ssize_t done, Py_ssize_t budget) except -1
+    cdef bint _has_room(self, Message message) except -1
+    @cython.locals(ready=ReadyOrder, limits=Limits, message=Message)
+    cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget) except -1
     cdef _die(self, Message message, int kind)
     cdef _watch(self, long long head_us)
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1

@@ -27,6 +27,7 @@ from vhosts.queues.contents import Contents
 from vhosts.queues.dispatch import Dispatch
 from vhosts.queues.expiry import Expiry
 from vhosts.queues.handle import QueueHandle, Run
+from vhosts.queues.limits import Limits
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.receipts import Receipts
@@ -38,6 +39,8 @@ REDELIVERY_UNITS = 3
 PARKED_PER_UNIT = 16
 #: Deliveries before a message that is to be delivered at once or not at all.
 AT_ONCE_UNITS = 4096
+#: Messages dropped at once when one is published to a queue that is too long; others go in slices.
+TRIM_UNITS = 64
 
 # C integers where compiled (see queue.pxd).
 _PERSISTENT = 1
@@ -49,6 +52,7 @@ _RETURN = 6
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
 _EXPIRE = 3
 _AT_ONCE_UNITS = AT_ONCE_UNITS
+_TRIM_UNITS = TRIM_UNITS
 _PARKED_PER_UNIT = PARKED_PER_UNIT
 _COUNT_MAX = 0xFFFF
 
@@ -64,12 +68,14 @@ class Queue(QueueHandle):
         "deliver_total",
         "dirty",
         "dispatch",
+        "dropped_total",
         "error",
         "expired_total",
         "expiry",
         "get_empty_total",
         "get_no_ack_total",
         "get_total",
+        "limits",
         "next_offset",
         "publish_total",
         "pumped_at",
@@ -77,6 +83,7 @@ class Queue(QueueHandle):
         "receipts",
         "redeliver_total",
         "refusing",
+        "rejected_total",
         "services",
         "settings",
         "stalled",
@@ -95,6 +102,7 @@ class Queue(QueueHandle):
         self.receipts = Receipts()
         self.settings = NO_SETTINGS
         self.expiry = Expiry()
+        self.limits = Limits()
         #: Offset of the next message of a queue without a log.
         self.next_offset = 0
         self.dirty = False
@@ -116,8 +124,10 @@ class Queue(QueueHandle):
         self.get_empty_total = 0
         self.redeliver_total = 0
         self.ack_total = 0
-        #: Messages that expired.
+        #: Messages that expired, that left because the queue was too long, and that were refused.
         self.expired_total = 0
+        self.dropped_total = 0
+        self.rejected_total = 0
 
     def attach(self, incarnation: str, log: Any = None, *, recovered: bool = False) -> None:
         """Use ``log``, if the queue is durable; ``recovered``: with the messages found in it."""
@@ -138,6 +148,11 @@ class Queue(QueueHandle):
         """Obey ``settings``, which may have changed, from now on."""
         self.settings = settings
         self.expiry.apply(settings)
+        self.limits.apply(settings)
+        if self.limits.is_set:
+            if settings.max_length_bytes is not None and not self.ready.count_bytes():
+                self.services.in_slices(self.ready.count_bytes)
+            self.touch()
         self.note_use()
 
     def use_order(self, order: ReadyOrder) -> None:
@@ -157,6 +172,8 @@ class Queue(QueueHandle):
         log = self.log
         logged = False
         if self.refusing:
+            return False
+        if self.limits.rejects and not self._has_room(message):
             return False
         if self.expiry.ttl_us >= 0 or message.deadline_us != 0:
             self.expiry.stamp(message, self.tick.now_us)
@@ -181,7 +198,22 @@ class Queue(QueueHandle):
                 self.tick.wake()
         if message.deadline_us != 0:
             self._watch_published(message)
+        if self.limits.is_set and self.limits.is_exceeded(self.ready):
+            if self.dispatch.turn is None and self._trim(0, _TRIM_UNITS) < _TRIM_UNITS:
+                return True
+            self.touch()  # after its deliveries
         return True
+
+    def _has_room(self, message: Message) -> bool:
+        """Whether there is room for a message that is published."""
+        if self.limits.has_room(self.ready, message):
+            return True
+        if self.dirty:
+            self.pump(_AT_ONCE_UNITS)  # a ready consumer would have made room already
+            if self.limits.has_room(self.ready, message):
+                return True
+        self.rejected_total += 1
+        return False
 
     def _watch_published(self, message: Message) -> None:
         """A message with a deadline was published."""
@@ -349,6 +381,8 @@ class Queue(QueueHandle):
             self.pumped_at = self.publish_total
             if self.expiry.is_timed:
                 done = self._expire(done, budget)
+            if self.limits.is_set:
+                done = self._trim(done, budget)
             if self.expiry.expires_us > 0 and len(self.consumers) == 0:
                 self._expire_itself()
         return done
@@ -381,9 +415,27 @@ class Queue(QueueHandle):
             done += 1
         return done
 
+    def _trim(self, done: int, budget: int) -> int:
+        """Drop the oldest messages while there are too many, until ``budget`` units are used; returns the
+        units used.
+        """
+        ready = self.ready
+        limits = self.limits
+        while done < budget and ready.count > 0 and limits.is_exceeded(ready):
+            message = ready.pop()
+            if message is None:
+                self._heed_trouble()
+                break
+            self._die(message, _DROP)
+            done += 1
+        return done
+
     def _die(self, message: Message, kind: int) -> None:
         """A message that was ready is gone without a delivery; ``kind`` as in a SETTLES record."""
-        self.expired_total += 1
+        if kind == _EXPIRE:
+            self.expired_total += 1
+        else:
+            self.dropped_total += 1
         self._gone(message, kind)
 
     def _watch(self, head_us: int) -> None:
@@ -507,7 +559,7 @@ class Queue(QueueHandle):
         if message.deadline_us != 0:
             self.expiry.is_timed = True
             self.touch()
-        elif len(self.consumers) > 0:
+        elif self.limits.is_set or len(self.consumers) > 0:
             self.touch()
 
     # -- consumers ----------------------------------------------------------------------------------

@@ -19,9 +19,14 @@ from amqp_router.protocol.kept_table import Arguments
 _NUMBERS = {
     "message-ttl": "message_ttl_ms",
     "expires": "expires_ms",
+    "max-length": "max_length",
+    "max-length-bytes": "max_length_bytes",
+}
+_TEXTS = {
+    "overflow": "overflow",
 }
 #: Every key of a policy that a queue obeys; the argument has "x-" before it.
-KEYS = frozenset(_NUMBERS)
+KEYS = frozenset(_NUMBERS) | frozenset(_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,11 @@ class QueueSettings:
     message_ttl_ms: int | None = None
     #: The queue is deleted when it was not used for so many ms.
     expires_ms: int | None = None
+    #: Longest queue, in messages and in octets of their bodies, ready ones only.
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    #: "drop-head", "reject-publish" or "reject-publish-dlx".
+    overflow: str = "drop-head"
 
 
 #: Of a queue without arguments and policies.
@@ -51,4 +61,10 @@ def effective_settings(arguments: Arguments, *policies: Mapping[str, Any]) -> Qu
             given.append(argument[1])
         if given:
             found[field] = min(given)
+    for key, field in _TEXTS.items():
+        argument = arguments.get(f"x-{key}")
+        if argument is not None:
+            found[field] = argument[1].decode("utf-8", "surrogateescape")
+        else:
+            found |= next(({field: policy[key]} for policy in policies if key in policy), {})
     return QueueSettings(**found) if found else NO_SETTINGS

@@ -63,6 +63,14 @@ def typed(**values: Any) -> Arguments:
     )[0]
 
 
+def declared(node: Any, name: str = "q", *, durable: bool = True, **arguments: Any) -> Queue:
+    """A queue of a ``SimNode`` with arguments as for ``typed``."""
+    node.vhost.declare_queue(name, durable=durable, arguments=typed(**arguments))
+    node.settle()
+    queue: Queue = node.queue(name)
+    return queue
+
+
 class Sink(Consumer):
     """Keeps what it is delivered; ``got`` holds texts, ``messages`` what is not settled yet."""
 

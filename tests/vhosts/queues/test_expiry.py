@@ -12,7 +12,7 @@ from persistence.definitions import StoreFailed
 from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode
 from tests.persistence.log.support import unsettled
-from tests.vhosts.queues.local import Sink, drained, message, numbers, order, text_of, typed
+from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, order, text_of, typed
 from vhosts.queues.queue import Queue
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
 from vhosts.queues.timers import QueueTimers
@@ -23,12 +23,6 @@ OPTIONS = LogOptions(batch_bytes_max=4000)
 @pytest.fixture
 def node() -> SimNode:
     return SimNode(log_options=OPTIONS)
-
-
-def declared(node: SimNode, name: str = "q", *, durable: bool = True, **arguments: int) -> Queue:
-    node.vhost.declare_queue(name, durable=durable, arguments=typed(**arguments))
-    node.settle()
-    return node.queue(name)
 
 
 def timed(node: SimNode, text: Any, ttl_s: float, *, persistent: bool = True) -> Message:

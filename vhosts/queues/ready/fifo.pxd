@@ -27,6 +27,8 @@ cdef class FifoOrder(ReadyOrder):
     cdef public dict reread
     cdef public long long backlog
     cdef public unsigned long long cursor
+    cdef public unsigned long long uncounted_from
+    cdef public unsigned long long uncounted_to
     @cython.locals(budget=MemoryBudget, size="long long")
     cpdef bint push(self, Message message, bint logged) except -1
     @cython.locals(ring=list)

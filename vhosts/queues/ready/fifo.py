@@ -34,6 +34,7 @@ WINDOW_BYTES = 8 << 20
 # C integers where compiled (see fifo.pxd).
 _WINDOW_MESSAGES = WINDOW_MESSAGES
 _WINDOW_BYTES = WINDOW_BYTES
+_COUNTED_MESSAGES = 1024
 _PEEKED_MESSAGES = 256  # read together by who takes one after the other
 _REDELIVERED = 2
 _LOGGED = 4
@@ -57,6 +58,8 @@ class FifoOrder(ReadyOrder):
         "ring_bytes",
         "ring_count",
         "ring_head",
+        "uncounted_from",
+        "uncounted_to",
     )
 
     def __init__(self, discard: Callable[[list[Any]], None] | None = None) -> None:
@@ -73,6 +76,9 @@ class FifoOrder(ReadyOrder):
         self.reread: dict[int, Message] = {}
         self.backlog = 0
         self.cursor = 0
+        #: Recovered messages at offsets from here to there are not counted in ``body_bytes``.
+        self.uncounted_from = 0
+        self.uncounted_to = 0
 
     # -- adding ---------------------------------------------------------------------------------------
 
@@ -102,6 +108,7 @@ class FifoOrder(ReadyOrder):
         elif not self._page(message):
             return False
         self.count += 1
+        self.body_bytes += message.body_size
         return True
 
     def _push(self, message: Message, size: int) -> None:
@@ -146,10 +153,12 @@ class FifoOrder(ReadyOrder):
     def put_back(self, message: Message) -> None:
         heappush(self.requeued, (message.offset, message))
         self.count += 1
+        self.body_bytes += message.body_size
 
     def recovered(self) -> None:
         self.backlog = self.count = self.log.live
-        self.cursor = self.log.start
+        self.cursor = self.uncounted_from = self.log.start
+        self.uncounted_to = self.log.end
 
     # -- taking ---------------------------------------------------------------------------------------
 
@@ -172,6 +181,8 @@ class FifoOrder(ReadyOrder):
         self.ring_head = (head + 1) & (len(ring) - 1)
         self.ring_count -= 1
         self.count -= 1
+        if message.offset < self.uncounted_from or message.offset >= self.uncounted_to:
+            self.body_bytes -= message.body_size
         size = message.size() + _OVERHEAD
         self.ring_bytes -= size
         if message.flags & _LOGGED:
@@ -213,6 +224,7 @@ class FifoOrder(ReadyOrder):
                 return None
         heappop(self.requeued)
         self.count -= 1
+        self.body_bytes -= message.body_size
         if not self.requeued:
             self.reread.clear()
         return message
@@ -306,7 +318,8 @@ class FifoOrder(ReadyOrder):
             self.reread = {}
         self._clear_ring()
         self.backlog = 0
-        self.count = 0
+        self.count = self.body_bytes = 0
+        self.uncounted_to = 0
         if self.pager is not None:
             self._drop_pager()
         return returned
@@ -327,6 +340,23 @@ class FifoOrder(ReadyOrder):
         self.ring_head = 0
         self.ring_count = 0
         self.ring_bytes = 0
+
+    # -- counting -------------------------------------------------------------------------------------
+
+    def count_bytes(self) -> bool:
+        # What was delivered since is below the window; it was never counted.
+        start = max(self.uncounted_from, self._window_start())
+        if start < self.uncounted_to:
+            try:
+                messages, reached = self.log.read(start, self.uncounted_to, _COUNTED_MESSAGES, 1 << 18)
+            except (OSError, PersistenceError):
+                return True  # whoever takes the messages hears of it
+            self.body_bytes += sum([message.body_size for message in messages])
+            self.uncounted_from = reached
+            if reached < self.uncounted_to:
+                return False
+        self.uncounted_to = 0
+        return True
 
     # -- looking --------------------------------------------------------------------------------------
 

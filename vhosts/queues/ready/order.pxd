@@ -9,6 +9,7 @@ cdef class ReadyOrder:
     cdef public object log
     cdef public object open_pager
     cdef public long long count
+    cdef public long long body_bytes
     cdef public bint wanted
     cdef public long returning
     cdef public long long return_left

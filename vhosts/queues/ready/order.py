@@ -30,6 +30,7 @@ class ReadyOrder:
     """Keeps the messages that are ready. The queue fills the collaborators before it uses the order."""
 
     __slots__ = (
+        "body_bytes",
         "contents",
         "count",
         "log",
@@ -49,8 +50,10 @@ class ReadyOrder:
         self.log: Any = None
         #: Makes the page log of a queue that outgrows the node's budget.
         self.open_pager: Callable[[], Any]
-        #: Messages ready. The subclass keeps it.
+        #: Messages ready. The subclass keeps it and the next one.
         self.count = 0
+        #: Octets of their bodies, but for those that ``count_bytes`` has not looked at yet.
+        self.body_bytes = 0
         #: Whether the queue has consumers, so that a window of messages in memory is worth its room.
         self.wanted = False
         #: Returns in slices that go on, and how many messages they may bring while newer ones wait.
@@ -95,6 +98,10 @@ class ReadyOrder:
     def recovered(self) -> None:
         """Take over the messages that recovery found in the log."""
         raise NotImplementedError
+
+    def count_bytes(self) -> bool:
+        """Add a slice of the bodies that were recovered to ``body_bytes``; True if none is left."""
+        return True
 
     def in_memory(self) -> int:
         """Messages whose content is in memory."""

@@ -1,0 +1,276 @@
+"""Queues that became too long. Expectations are those measured with RabbitMQ 3.10.8."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp_router.protocol import methods as m
+from persistence.options import LogOptions
+from tests.nodes import PERSISTENT, Client, Received, SimNode
+from tests.persistence.log.support import unsettled
+from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, text_of, typed
+from vhosts.queues.queue import Queue
+from vhosts.queues.settings import QueueSettings, effective_settings
+
+OPTIONS = LogOptions(batch_bytes_max=4000)
+
+
+@pytest.fixture
+def node() -> SimNode:
+    return SimNode(log_options=OPTIONS)
+
+
+def publish(node: SimNode, queue: Queue, *texts: object) -> list[bool]:
+    taken: list[bool] = []
+
+    def call() -> None:
+        taken.extend([queue.publish(message(text, persistent=True)) for text in texts])
+
+    node.enter(call)
+    node.settle()
+    return taken
+
+
+def confirms(client: Client) -> list[tuple[str, int, bool]]:
+    found = [each.method for each in client.take()]
+    return [
+        ("ack" if isinstance(each, m.BasicAck) else "nack", each.delivery_tag, each.multiple)
+        for each in found
+        if isinstance(each, (m.BasicAck, m.BasicNack))
+    ]
+
+
+def confirming(node: SimNode) -> Client:
+    client = Client(node).open(1)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    return client
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_drop_head(node: SimNode, durable: bool) -> None:
+    client = confirming(node)
+    queue = declared(node, durable=durable, max_length=2)
+    for text in (b"0", b"1", b"2", b"3"):
+        client.publish(text, "q", properties=PERSISTENT)
+    assert queue.message_count() == 2
+    node.settle()
+    assert {kind for kind, _, _ in confirms(client)} == {"ack"}
+    assert drained(queue) == numbers(2, 3)
+    assert (queue.dropped_total, queue.budget.used) == (2, 0)
+    node.settle()
+    if durable:
+        assert unsettled(queue.log) == []
+
+
+def test_reject_publish(node: SimNode) -> None:
+    client = confirming(node)
+    queue = declared(node, max_length=2, overflow="reject-publish")
+    for text in (b"0", b"1", b"2", b"3"):
+        client.publish(text, "q", properties=PERSISTENT)
+    node.settle()
+    answers = dict.fromkeys(kind for kind, _, _ in confirms(client))
+    assert list(answers) == ["nack", "ack"] or list(answers) == ["ack", "nack"]
+    assert drained(queue) == numbers(0, 1)
+    assert (queue.rejected_total, queue.log.live) == (2, 0)
+
+
+def test_bytes_of_bodies(node: SimNode) -> None:
+    queue = declared(node, max_length_bytes=10)
+    publish(node, queue, "0234", "1234", "2234", "3234")
+    assert drained(queue) == ["2234", "3234"]
+    publish(node, queue, "x" * 11)
+    assert queue.is_empty()
+
+
+def test_no_message_may_stay_unless_a_consumer_takes_it(node: SimNode) -> None:
+    client = confirming(node)
+    queue = declared(node, max_length=0)
+    client.publish(b"nobody", "q", properties=PERSISTENT)
+    node.settle()
+    assert confirms(client) == [("ack", 1, False)]
+    client.call(m.BasicConsume("q", "c", no_ack=True), m.BasicConsumeOk)
+    client.publish(b"taken", "q", properties=PERSISTENT)
+    node.settle()
+    found = client.take()
+    assert [each.body for each in found if isinstance(each.method, m.BasicDeliver)] == [b"taken"]
+    assert queue.dropped_total == 1
+
+
+@pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
+def test_only_ready_messages_count(node: SimNode, overflow: str) -> None:
+    queue = declared(node, max_length=2, overflow=overflow)
+    sink = Sink(queue, 2)
+    queue.add_consumer(sink)
+    assert publish(node, queue, 0, 1, 2, 3) == [True] * 4
+    assert (queue.message_count(), queue.unacked_count) == (2, 2)
+    queue.remove_consumer(sink)
+    for _ in range(2):
+        node.enter(sink.requeue)
+        node.quiet()
+    # The head goes: those that came back. Under "reject-publish" nothing that is in goes.
+    left = numbers(2, 3) if overflow == "drop-head" else numbers(0, 1, 2, 3)
+    assert drained(queue) == left
+
+
+def test_many_that_come_back_at_once_leave_the_newest(node: SimNode) -> None:
+    queue = declared(node)
+    client = Client(node).open(1)
+    client.call(m.BasicConsume("q", "c"), m.BasicConsumeOk)
+    publish(node, queue, 0, 1, 2, 3)
+    queue.apply_settings(QueueSettings(max_length=1))
+    client.take()
+    client.call(m.BasicCancel("c"), m.BasicCancelOk)
+    client.send(m.BasicNack(0, True, True))
+    assert drained(queue) == numbers(3)
+
+
+def test_one_full_queue_of_two_refuses(node: SimNode) -> None:
+    client = confirming(node)
+    full = declared(node, "full", max_length=1, overflow="reject-publish")
+    other = declared(node, "other")
+    for name in ("full", "other"):
+        node.vhost.bind_queue(name, "amq.fanout", "", {}, None)
+    node.settle()
+    for _ in range(2):
+        client.publish(b"m", exchange="amq.fanout", properties=PERSISTENT)
+        node.settle()
+    assert [kind for kind, _, _ in confirms(client)] == ["ack", "nack"]
+    assert (full.message_count(), other.message_count()) == (1, 2)
+
+
+def test_limits_that_change_apply_to_what_waits(node: SimNode) -> None:
+    queue = declared(node, max_length=100, overflow="reject-publish")
+    publish(node, queue, *range(20))
+    queue.apply_settings(QueueSettings(max_length=5, overflow="reject-publish"))
+    node.quiet()
+    assert queue.message_count() == 20, "nothing that is in is dropped"
+    queue.apply_settings(QueueSettings(max_length=5))
+    node.quiet()
+    assert drained(queue) == numbers(*range(15, 20))
+
+
+def test_very_many_are_dropped_in_slices_and_methods_wait_for_that(node: SimNode) -> None:
+    count = 20_000
+    client = Client(node).open(1)
+    queue = declared(node)
+    publish(node, queue, *range(count))
+
+    def lower() -> None:
+        queue.apply_settings(QueueSettings(max_length=3))
+
+    node.enter(lower)
+    client.send(m.BasicGet("q", True))
+    longest = 0
+    while node.ready:
+        before = queue.message_count()
+        node.turn()
+        longest = max(longest, before - queue.message_count())
+    assert 0 < longest < 5000
+    [got] = client.take()
+    assert isinstance(got, Received)
+    assert got.body == str(count - 3).encode()
+    assert queue.dropped_total == count - 3
+
+
+def test_bytes_are_counted_anew_after_a_start(node: SimNode) -> None:
+    queue = declared(node, max_length_bytes=10_000)
+    for number in range(3000):
+        queue.publish(message(number % 10, persistent=True))
+    publish(node, queue, *["x" * 70] * 100)
+    assert queue.message_count() == 3100
+    node.stop()
+    node = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS)
+    queue = node.queue("q")
+    taken = queue.get(False)  # before it is counted
+    assert taken is not None
+    turns = 0
+    while node.ready:
+        node.turn()
+        turns += 1
+    assert turns > 2, "in slices"
+    assert queue.ready.body_bytes == 2999 + 7000
+    node.enter(queue.requeue, taken)
+    node.quiet()
+    assert queue.ready.body_bytes == 3000 + 7000
+    publish(node, queue, "y" * 7000)
+    assert queue.message_count() == 1 + 42
+    assert drained(queue)[-1] == "y" * 7000
+    assert queue.ready.body_bytes == 0
+
+
+def test_the_argument_decides_what_overflow_does() -> None:
+    arguments = typed(max_length=4, overflow="drop-head")
+    found = effective_settings(arguments, {"max-length": 5, "overflow": "reject-publish"}, {"max-length": 3})
+    assert (found.max_length, found.overflow) == (3, "drop-head")
+    assert (
+        effective_settings({}, {"max-length": 5, "overflow": "reject-publish"}).overflow == "reject-publish"
+    )
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    length=st.integers(0, 4),
+    octets=st.none() | st.integers(0, 12),
+    overflow=st.sampled_from(["drop-head", "reject-publish"]),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["publish"] * 3 + ["get", "return", "ack", "purge", "start"]), st.integers(1, 5)
+        ),
+        max_size=30,
+    ),
+)
+def test_any_course_against_a_list(
+    length: int, octets: int | None, overflow: str, steps: list[tuple[str, int]]
+) -> None:
+    node = SimNode(log_options=OPTIONS)
+    arguments = {"max_length": length, "overflow": overflow}
+    if octets is not None:
+        arguments["max_length_bytes"] = octets
+    queue = declared(node, **arguments)
+    ready: list[str] = []
+    out: dict[str, object] = {}
+    serial = 0
+
+    def is_over(texts: list[str]) -> bool:
+        return len(texts) > length or (octets is not None and sum(map(len, texts)) > octets)
+
+    for step, number in steps:
+        if step == "publish":
+            text = f"{serial:03}".ljust(3 + number % 3, "x")
+            serial += 1
+            fits = not is_over([*ready, text])
+            assert publish(node, queue, text) == [overflow == "drop-head" or fits]
+            if overflow == "drop-head" or fits:
+                ready.append(text)
+        elif step == "get":
+            found = queue.get(False)
+            assert (found is None) == (not ready)
+            if found is not None:
+                text = ready.pop(0)
+                assert text_of(found) == text
+                out[text] = found
+        elif step in ("return", "ack") and out:
+            text = sorted(out)[number % len(out)]
+            found = out.pop(text)
+            if step == "ack":
+                queue.settle(found, 1)  # type: ignore[arg-type]
+            else:
+                node.enter(queue.requeue, found)
+                ready = sorted([*ready, text])
+        elif step == "purge":
+            assert queue.purge() == len(ready)
+            ready = []
+        elif step == "start" and not out:
+            node.settle()
+            node.stop()
+            node = SimNode(node.disk, node.definitions, boot=node.boot + 1, log_options=OPTIONS)
+            queue = node.queue("q")
+        if overflow == "drop-head":
+            while is_over(ready):
+                ready.pop(0)
+        node.settle()
+        assert queue.message_count() == len(ready)
+        assert queue.ready.body_bytes == sum(map(len, ready)) or octets is None
+    assert drained(queue) == ready
