@@ -24,11 +24,12 @@ from admin_ui.writing import (
 )
 from amqp_router.metrics import QUEUE
 from vhosts import declarations
+from vhosts.long_lists import unwatched
 
 
 def every(call: Call) -> Rows:
     """The queues of all virtual hosts."""
-    return rows(call, [queue for vhost in call.vhosts() for queue in _sorted(vhost.queues)])
+    return rows(call, unwatched([queue for vhost in call.vhosts() for queue in _sorted(vhost.queues)]))
 
 
 def of_vhost(call: Call) -> Rows:
@@ -47,7 +48,7 @@ def one(call: Call) -> dict[str, Any]:
 
 
 def _sorted(found: dict[str, Any]) -> list[Any]:
-    return [found[name] for name in sorted(found)]
+    return unwatched([found[name] for name in unwatched(sorted(found))])
 
 
 def rows(call: Call, found: list[Any]) -> Rows:

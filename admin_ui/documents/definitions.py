@@ -14,6 +14,7 @@ from admin_ui.documents import node, vhosts
 from admin_ui.documents.tables import table
 from admin_ui.state import State
 from amqp_router.version import VERSION
+from vhosts.long_lists import passing
 from vhosts.vhost import RESERVED_PREFIX, VirtualHost
 
 #: Sections by name: a list, whose rows may be made while it is sent, or a string.
@@ -55,7 +56,7 @@ def of_vhost(vhost: VirtualHost) -> Sections:
 
 
 def _queues(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:
-    for queue in list(vhost.queues.values()):
+    for queue in passing(vhost.queues.values()):
         if queue.exclusive_owner is None:
             yield {
                 "name": queue.name,
@@ -67,7 +68,7 @@ def _queues(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any
 
 
 def _exchanges(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:
-    for exchange in list(vhost.exchanges.values()):
+    for exchange in passing(vhost.exchanges.values()):
         if exchange.name and not exchange.name.startswith(RESERVED_PREFIX):
             yield {
                 "name": exchange.name,
@@ -81,7 +82,7 @@ def _exchanges(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, 
 
 
 def _bindings(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:
-    for binding in list(vhost.bindings):
+    for binding in passing(vhost.bindings):
         if getattr(binding.destination, "exclusive_owner", None) is None:
             yield {
                 "source": binding.source.name,

@@ -26,6 +26,7 @@ from admin_ui.documents import connections
 from admin_ui.live.work import Work
 from admin_ui.state import State
 from amqp_router.metrics import BASIC, GLOBAL, INTERVAL_S, NODE, QUEUE, VHOST, History
+from vhosts.long_lists import passing
 
 #: Seconds between two searches.
 PERIOD_S = 5.0
@@ -87,7 +88,7 @@ class Attention:
         found = self._node()
         for vhost in list(self._state.broker.vhosts.values()):
             found += self._unroutable(vhost)
-            for count, queue in enumerate(list(vhost.queues.values())):
+            for count, queue in enumerate(passing(vhost.queues.values())):
                 finding = self._queue(queue)
                 if finding is not None:
                     found.append(finding)

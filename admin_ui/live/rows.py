@@ -10,6 +10,7 @@ from admin_ui.live.attention import growth, is_stuck
 from admin_ui.replies import dumps
 from admin_ui.state import State
 from amqp_router.metrics import CONNECTION, EXCHANGE, INTERVAL_S, QUEUE, History
+from vhosts.long_lists import passing
 
 #: A queue without any change for this many samples is called idle.
 IDLE_TICKS = 60 // INTERVAL_S
@@ -139,7 +140,7 @@ def queue_rows(state: State) -> Iterator[Row]:
     metrics = state.metrics
     published, delivered, acked = (QUEUE.fields[name] for name in ("publish", "deliver_get", "ack"))
     for vhost in list(state.broker.vhosts.values()):
-        for queue in list(vhost.queues.values()):
+        for queue in passing(vhost.queues.values()):
             history = metrics.history(queue)
             brief = queues.brief(queue, "", totals=False)
             yield (
@@ -166,7 +167,7 @@ def exchange_rows(state: State) -> Iterator[Row]:
     metrics = state.metrics
     fields = [EXCHANGE.fields[name] for name in EXCHANGE_COUNTERS]
     for vhost in list(state.broker.vhosts.values()):
-        for exchange in list(vhost.exchanges.values()):
+        for exchange in passing(vhost.exchanges.values()):
             history = metrics.history(exchange)
             yield (
                 _key(vhost.name, exchange.name),

@@ -37,6 +37,7 @@ from amqp_router.metrics.columns import (
 from amqp_router.metrics.history import BASIC, GLOBAL, INTERVAL_S, History, Policy, Row, Span
 from amqp_router.metrics.usage import Usage
 from amqp_router.process import LoopLag
+from vhosts.long_lists import unwatched
 from vhosts.vhost import VirtualHost
 
 #: Memory for the histories of queues, exchanges, channels and connections, all together.
@@ -263,6 +264,7 @@ class Metrics:
             record(thing, tick, row)
             if sums is not None:
                 sums.add_messages(row)
+            listed[count] = None  # 100,000 queues deleted meanwhile would all be freed by the clear below
             if count % SLICE_OBJECTS == SLICE_OBJECTS - 1:
                 yield
         listed.clear()
@@ -324,7 +326,7 @@ class Metrics:
 
     def _forget(self, tick: int) -> Iterator[None]:
         """Drop what is gone. Nobody else changes ``_histories`` meanwhile, so no copy of it is needed."""
-        gone = []
+        gone: list[Any] = unwatched([])
         vhosts = self._broker.vhosts
         for count, (thing, history) in enumerate(self._histories.items()):
             if history.seen != tick and not (isinstance(thing, VirtualHost) and thing.name in vhosts):

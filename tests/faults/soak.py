@@ -225,9 +225,12 @@ class Soak:
                 outcome, latency, peak = self.load(name, broker, self.args.seconds)
                 problem = outcome.problem or honest.problem
                 self.failures += bool(problem)
-                hold = shown_hold(self.holds.longest(), self.args.rabbitmq)
-                figures = (f"{outcome.published:,}", f"{peak:.0f}", hold, shown(latency))
-                say(len(rests) + 1, name, *figures, problem or outcome.note or "as it must")
+                hold = self.holds.longest()
+                figures = (f"{outcome.published:,}", f"{peak:.0f}", shown_hold(hold, self.args.rabbitmq))
+                verdict = problem or outcome.note or "as it must"
+                if hold.cpu_ms > HOLD_MS:
+                    verdict += f"; held by {hold.callback[:70]}"
+                say(len(rests) + 1, name, *figures, shown(latency), verdict)
             time.sleep(REST_S)
             rests.append(resident(broker.pid))
         lost = honest.finish()

@@ -27,6 +27,7 @@ from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
 from vhosts.exchanges.sender_selected import further_keys
 from vhosts.exchanges.stale_routes import StaleRoutes
 from vhosts.exchanges.walk import Walk
+from vhosts.long_lists import unwatched
 from vhosts.queues.handle import QueueHandle
 from vhosts.unstored import Unstored
 
@@ -407,7 +408,7 @@ def _existing(queues: list[QueueHandle]) -> list[QueueHandle]:
     for index in range(len(queues)):
         queue = queues[index]
         if queue.deleted:
-            return [each for each in queues if not each.deleted]
+            return unwatched([each for each in queues if not each.deleted])
     return queues
 
 

@@ -13,12 +13,12 @@ Compiled: see ``walk.pxd``.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
 from vhosts.exchanges.route_names import NAMED_MAX
+from vhosts.long_lists import unwatched
 from vhosts.queues.handle import QueueHandle
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 # C integers where compiled (see walk.pxd).
 _NAMED_MAX = NAMED_MAX
 #: Limit of one turn: bindings, nodes of a trie and entries of an index visited; about a millisecond.
-_LOOKS_MAX = 4096
+LOOKS_MAX = 4096
+_LOOKS_MAX = LOOKS_MAX
 #: This many visits cost as much as one enqueue.
 _LOOKS_PER_UNIT = 4
 
@@ -113,6 +114,8 @@ class Walk:
                     self.decided_by = source.decided_by
                 self._matches = iter(source.route(self._message))
             if not self._follow():
+                unwatched(self.queues)
+                unwatched(self.durable_queues)
                 return False
             self._leave()
 
@@ -165,17 +168,12 @@ class Walk:
             self._to_visit.append(alternate)
 
     def _is_let_go(self) -> bool:
-        """Whether nothing large is kept that the route does not need: it goes in a turn of its own.
-
-        The garbage collector looks at each queue of a new list twice, at its next two collections of young
-        objects. This is the first and the last time.
-        """
+        """Whether nothing large is kept that the route does not need: it goes in a turn of its own."""
         if len(self._found) < _LOOKS_MAX:
             return True
         if self.looks > 0:
             return False
         self._found = {}
-        gc.collect(1)
         return False
 
     def waits_for(self) -> int:
