@@ -1,4 +1,4 @@
-"""Lists of very many objects, and what the garbage collector makes of them.
+"""Very many objects, and what the garbage collector makes of them.
 
 A collection of young objects looks at everything that a young list refers to, twice, and the next one does so
 again. With 100,000 queues in it, which are not in the processor's cache, each takes 50 to 100 ms. A list that
@@ -8,6 +8,7 @@ grows while the broker works is old before it is long; one made in a single step
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -26,6 +27,16 @@ def unwatched(items: list[T]) -> list[T]:
     """
     _untrack(items)
     return items
+
+
+def look_at_new_objects() -> None:
+    """Let the garbage collector look at the young objects now; part of each slice of long work.
+
+    It would come by itself when some hundreds more were made than freed. While 100,000 queues are freed in
+    slices it never comes, and afterwards finds all that others made meanwhile: 50 ms, twice. Called in each
+    slice, it looks at each object once, and takes some 20 microseconds.
+    """
+    gc.collect(1)
 
 
 def passing(items: Iterable[T]) -> Iterator[T]:

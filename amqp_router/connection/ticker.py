@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp_router.protocol.tick import Tick
+from vhosts.long_lists import look_at_new_objects
 
 #: Deliveries per tick before the sockets get their turn: in all, of a queue new on the agenda, and of one
 #: that waits in line.
@@ -128,6 +129,7 @@ class Ticker:
                     self._slices.append(step)
             except Exception as error:  # a bug of ours; the step would fail again and block all others
                 self._unexpected("a slice of work", error)
+        look_at_new_objects()
 
     def _pump(self, tick: Tick) -> None:
         """Let the queues on the agenda deliver.

@@ -37,7 +37,7 @@ from amqp_router.metrics.columns import (
 from amqp_router.metrics.history import BASIC, GLOBAL, INTERVAL_S, History, Policy, Row, Span
 from amqp_router.metrics.usage import Usage
 from amqp_router.process import LoopLag
-from vhosts.long_lists import unwatched
+from vhosts.long_lists import look_at_new_objects, unwatched
 from vhosts.vhost import VirtualHost
 
 #: Memory for the histories of queues, exchanges, channels and connections, all together.
@@ -216,6 +216,7 @@ class Metrics:
         try:
             for _ in work:
                 if time.perf_counter() > end:
+                    look_at_new_objects()
                     self._loop.call_soon(self._slice)
                     return
         except Exception as error:  # ours: this tick is lost, the next may do better

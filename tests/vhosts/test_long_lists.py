@@ -72,3 +72,32 @@ def test_collector_does_not_look_at_the_queues_of_a_wide_route() -> None:
         if isinstance(found, list) and len(found) > LOOKS_MAX and found[0] is vhost.queues["q0"]
     ]
     assert not long
+
+
+def test_collector_sees_what_is_made_while_much_is_freed() -> None:
+    """It would come when more was made than freed, and find all of it at once."""
+    node = SimNode()
+    old: list[list[int]] = [[number] for number in range(60_000)]
+    gc.collect()
+    made: list[list[int]] = []
+    looked_at: list[int] = []
+
+    def step() -> bool:
+        for _ in range(600):
+            old.pop()
+            made.append([len(old)])
+        return not old
+
+    def before(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] < 2:
+            looked_at.append(sum(len(gc.get_objects(number)) for number in range(info["generation"] + 1)))
+
+    gc.callbacks.append(before)
+    try:
+        node.in_slices(step)
+        node.settle()
+        made += [[0] for _ in range(2000)]
+    finally:
+        gc.callbacks.remove(before)
+    assert not old
+    assert max(looked_at) < 20_000
