@@ -70,6 +70,17 @@ def caller(call: Call) -> Caller:
         raise not_authorised("User not authorised to access virtual host") from None
 
 
+def entered_vhost(call: Call) -> VirtualHost:
+    """The virtual host that the path of a PUT names.
+
+    Raises:
+        ApiError: there is none (404), or the caller may not see it (401).
+    """
+    if (call.part("vhost") or "/") not in call.state.broker.vhosts:
+        raise ApiError(404, "not_found", "vhost_not_found")
+    return call.vhost()
+
+
 def new_name(call: Call, part: str) -> str:
     """The name of the declared object in the path.
 
@@ -105,6 +116,17 @@ async def read_object(call: Call, bytes_max: int = BODY_BYTES_MAX) -> dict[str, 
     if not isinstance(found, dict):
         raise bad_request("not_json")
     return found
+
+
+def required(content: dict[str, Any], *names: str) -> None:
+    """See that the body has all of ``names``.
+
+    Raises:
+        ApiError: some are missing (400).
+    """
+    missing = [f"{{key_missing,{name}}}" for name in names if name not in content]
+    if missing:
+        raise bad_request("[" + ",".join(missing) + "]")
 
 
 def boolean(content: dict[str, Any], name: str, default: bool = False) -> bool:
@@ -243,8 +265,10 @@ async def change(call: Call, act: Callable[[], tuple[T, int]], *, wait: bool = T
             the definitions cannot be stored, else 400, also for a ValueError.
     """
     outcome: list[tuple[T, int]] = []
+    broker = call.state.broker
+    broker.tick.now_us = broker.wall_us()
     try:
-        call.state.broker.enter(lambda: outcome.append(act()))
+        broker.enter(lambda: outcome.append(act()))
     except AMQPError as error:
         raise refusal(error) from None
     except PersistenceError as error:

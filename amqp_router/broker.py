@@ -35,6 +35,7 @@ from amqp_router.disconnecting import close_those, force
 from amqp_router.disk_watch import DiskWatch
 from amqp_router.log_rows import refuse_misplaced
 from amqp_router.machine_memory import memory_limit
+from amqp_router.parameters import Parameters
 from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.tick import Tick
@@ -102,9 +103,11 @@ class Broker:
                 AuthOptions() if settings.guest_loopback_only else AuthOptions(loopback_users=frozenset()),
             )
         )
+        self.parameters = Parameters(self.definitions)
         self.virtual_hosts = VirtualHosts(
             self.definitions,
             self.users,
+            self.parameters,
             self.commits,
             self.registry,
             budget=self.budget,
@@ -177,6 +180,8 @@ class Broker:
             later=lambda seconds, call: self._loop.call_later(seconds, self.enter, call),
             wall_us=self.wall_us,
         )
+        # Queues that expire count the time from here on.
+        self.tick.now_us = self.wall_us()
         self._load()
 
     def _load(self) -> None:

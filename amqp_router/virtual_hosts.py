@@ -19,8 +19,19 @@ from amqp_router.commits import Commits
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.transport import Transport
 from amqp_router.disconnecting import close_those
+from amqp_router.parameters import GLOBAL, Parameters
 from amqp_router.protocol.errors import ConnectionForced, InternalError
-from persistence.definitions import Change, DeleteVhost, PermissionRow, Put, QueueRow, Snapshot, VhostRow
+from persistence.definitions import (
+    Change,
+    Delete,
+    DeleteVhost,
+    ParameterRow,
+    PermissionRow,
+    Put,
+    QueueRow,
+    Snapshot,
+    VhostRow,
+)
 from persistence.errors import PersistenceError
 from persistence.log.routing.logs import RoutingLogs
 from persistence.memory import MemoryBudget
@@ -37,6 +48,7 @@ class VirtualHosts:
         self,
         definitions: DefinitionsPort,
         users: Users,
+        parameters: Parameters,
         commits: Commits,
         registry: ConnectionRegistry[Transport],
         *,
@@ -52,6 +64,7 @@ class VirtualHosts:
         self.routing: RoutingLogs | None = None
         self._definitions = definitions
         self._users = users
+        self._parameters = parameters
         self._commits = commits
         self._registry = registry
         self._budget = budget
@@ -71,6 +84,8 @@ class VirtualHosts:
         """
         for row in snapshot.vhosts:
             vhost = self._enter(row)
+            for parameter in [each for each in snapshot.parameters if each.vhost == row.name]:
+                self._enter_parameter(vhost, parameter)
             lost = vhost.load(
                 [each for each in snapshot.exchanges if each.vhost == row.name],
                 [each for each in snapshot.queues if each.vhost == row.name],
@@ -78,6 +93,8 @@ class VirtualHosts:
             )
             for binding in lost:
                 self._event(logging.WARNING, "binding without an end left out", binding=binding)
+        for parameter in [each for each in snapshot.parameters if each.vhost == GLOBAL]:
+            self._enter_parameter(None, parameter)
         for vhost_name, number, what in self.routing.reports if self.routing is not None else ():
             self._event(logging.WARNING, "routing log", vhost=vhost_name, partition=number, found=what)
 
@@ -97,6 +114,12 @@ class VirtualHosts:
         if routing is not None:
             vhost.table.names = RouteNames(routing)
         return vhost
+
+    def _enter_parameter(self, vhost: VirtualHost | None, row: ParameterRow) -> None:
+        try:
+            self._parameters.enter(vhost, row)
+        except (ValueError, TypeError) as error:  # of a release that knew more
+            self._event(logging.WARNING, "parameter left out", parameter=row, reason=str(error))
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -148,6 +171,8 @@ class VirtualHosts:
                 if isinstance(change, Put) and isinstance(change.row, VhostRow):
                     (self.by_name.get(name) or self._enter(change.row)).row = change.row
             vhost = self.by_name.get(name)
+            for change in some:
+                self._apply_parameter(vhost, change)
             if vhost is None:
                 continue
             if any(isinstance(change, DeleteVhost) for change in some):
@@ -159,6 +184,13 @@ class VirtualHosts:
                     queue: Any = vhost.queues[str(change.key[1])]
                     self._commits.queue_declared(queue)
 
+    def _apply_parameter(self, vhost: VirtualHost | None, change: Change) -> None:
+        if isinstance(change, Put) and isinstance(change.row, ParameterRow):
+            self._enter_parameter(vhost, change.row)
+        elif isinstance(change, Delete) and change.kind == ParameterRow.kind:
+            _, component, name = map(str, change.key)
+            self._parameters.leave(vhost, component, name)
+
     def _leave(self, name: str, rev: int) -> None:
         """Take the virtual host out, close its connections, and empty it once ``rev`` is stored."""
         vhost = self.by_name.pop(name)
@@ -167,6 +199,7 @@ class VirtualHosts:
         for key in [key for key in self._caches if key[1] == name]:
             del self._caches[key]
         self._users.forget_vhost(name)
+        self._parameters.forget_vhost(name)
         self._registry.closed_octets.pop(name, None)
         close_those(self._registry, lambda machine: machine.vhost is vhost, error, self._in_slices)
         self._commits.after(rev, _Removal(partial(self._in_slices, partial(self._remove_some, vhost))))

@@ -81,6 +81,22 @@ def no_memory(kind: str, name: str, vhost: str) -> PreconditionFailed:
     )
 
 
+def erlang_term(value: Any) -> str:
+    """A JSON value as RabbitMQ prints it, in Erlang's notation."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return erlang_binary(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, dict):
+        pairs = [f"{{{erlang_term(key)},{erlang_term(each)}}}" for key, each in value.items()]
+        return "[" + ",".join(pairs) + "]"
+    if isinstance(value, list):
+        return "[" + ",".join(map(erlang_term, value)) + "]"
+    return str(value)
+
+
 def erlang(value: Any) -> str:
     """The value of a typed field as RabbitMQ prints it, in Erlang's notation."""
     if isinstance(value, bool):

@@ -9,6 +9,7 @@ These are true at all times:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from amqp_router.protocol.errors import AMQPError
@@ -18,7 +19,7 @@ from vhosts import arguments as args
 from vhosts.bindings import Bindings
 from vhosts.errors import default_exchange_refused, locked_queue, no_memory, not_found
 from vhosts.exchanges.default import DefaultExchange
-from vhosts.exchanges.exchange import Binding, Exchange
+from vhosts.exchanges.exchange import Binding, End, Exchange
 from vhosts.exchanges.router import RoutingTable, default_route
 from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_type
 from vhosts.queues.handle import QueueHandle
@@ -41,6 +42,8 @@ class Topology:
         self.exchanges = self.table.exchanges
         #: The exclusive queues of each connection.
         self.owned: dict[Any, Entries] = {}
+        #: Called with each queue and exchange that enters, before anything else can use it.
+        self.on_entered: Callable[[End], object] = _nothing
         #: The virtual host is deleted: the error for whoever still declares something in it.
         self.gone: AMQPError | None = None
         self.enter_exchange(DefaultExchange(self.queues))
@@ -88,12 +91,13 @@ class Topology:
         """
         alternate = args.alternate_exchange(name, self.name, arguments)
         exchange = exchange_type(type_name)(name, type_name, arguments=arguments, **flags)
-        exchange.alternate = alternate
+        exchange.alternate = exchange.declared_alternate = alternate
         return exchange
 
     def enter_exchange(self, exchange: Exchange) -> None:
         """Add ``exchange``, whose name is free."""
         self.exchanges[exchange.name] = exchange
+        self.on_entered(exchange)
         self.account.kept += exchange.memory_bytes()
         self.table.changed()
 
@@ -121,6 +125,7 @@ class Topology:
         """Add ``queue``, whose name is free."""
         self.account.kept += _queue_bytes(queue)
         self.queues[queue.name] = queue
+        self.on_entered(queue)
         self.table.default_routes[_octets(queue.name)] = default_route(queue, self.exchanges[""].counters)
         if queue.exclusive_owner is not None:
             owned = self.owned.setdefault(queue.exclusive_owner, {})
@@ -158,6 +163,10 @@ class Topology:
         """Add ``binding``, by which its source routes already."""
         self.bindings.add(binding)
         self.table.changed()
+
+
+def _nothing(_: End) -> None:
+    """Default callback."""
 
 
 def _queue_bytes(queue: QueueHandle) -> int:

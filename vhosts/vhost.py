@@ -34,6 +34,7 @@ from vhosts.errors import default_exchange_refused, in_use, locked_queue, not_em
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.types import exchange_type
 from vhosts.following import Follower
+from vhosts.obeying import Obedience
 from vhosts.overdue import OverdueQueues
 from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
 from vhosts.queues.handle import QueueHandle
@@ -76,6 +77,8 @@ class VirtualHost:
         )
         self._binder = Binder(topology, self._removals, self._submitter)
         self._follower = Follower(topology, self._removals, make_queue, self)
+        #: Its policies, and who obeys them.
+        self.obedience = Obedience(topology, in_slices)
         self._overdue = OverdueQueues(self._remove_unused, in_slices)
 
     @property

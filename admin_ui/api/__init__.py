@@ -3,13 +3,25 @@
 ``ENDPOINTS`` has all of them, ``OBJECTS`` those that our pages read under addresses of their own.
 """
 
-from admin_ui.api import absent, bindings, connections, exchanges, health, queues, users, vhosts, whole
+from admin_ui.api import (
+    absent,
+    bindings,
+    connections,
+    exchanges,
+    health,
+    policies,
+    queues,
+    users,
+    vhosts,
+    whole,
+)
 from admin_ui.endpoints import Endpoint
 
 ENDPOINTS: list[Endpoint] = [
     *whole.ENDPOINTS,
     *vhosts.ENDPOINTS,
     *users.ENDPOINTS,
+    *policies.ENDPOINTS,
     *absent.ENDPOINTS,
     *exchanges.ENDPOINTS,
     *queues.ENDPOINTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from admin_ui.api.users import existing_user
-from admin_ui.auth import ADMINISTRATOR, MANAGEMENT, POLICYMAKER
+from admin_ui.auth import ADMINISTRATOR, POLICYMAKER
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import not_found
 
@@ -52,14 +52,6 @@ def one_global_parameter(call: Call) -> dict[str, Any]:
     raise not_found()
 
 
-def _policies(path: str, tags: frozenset[str]) -> list[Endpoint]:
-    return [
-        Endpoint(path, none),
-        Endpoint(path + "/{vhost}", none_of_vhost),
-        Endpoint(path + "/{vhost}/{name}", no_such, tags),
-    ]
-
-
 ENDPOINTS = [
     Endpoint("/vhosts/{vhost}/topic-permissions", none_of_vhost, ADMINISTRATOR),
     Endpoint("/users/{user}/topic-permissions", none_of_user, ADMINISTRATOR),
@@ -71,8 +63,6 @@ ENDPOINTS = [
     Endpoint("/vhost-limits", none),
     Endpoint("/vhost-limits/{vhost}", none_of_vhost),
     Endpoint("/vhost-limits/{vhost}/{name}", tags=ADMINISTRATOR),
-    *_policies("/policies", MANAGEMENT),
-    *_policies("/operator-policies", ADMINISTRATOR),
     Endpoint("/parameters", none, POLICYMAKER),
     Endpoint("/parameters/{component}", none, POLICYMAKER),
     Endpoint("/parameters/{component}/{vhost}", none_of_vhost, POLICYMAKER),

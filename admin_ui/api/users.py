@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from admin_ui.documents import vhosts
 from admin_ui.endpoints import Call, Rows, administered
 from admin_ui.replies import Done, bad_request, not_found
-from admin_ui.writing import DELETED, change, created, new_name, read_object, stored, tags_of
+from admin_ui.writing import DELETED, change, created, new_name, read_object, required, stored, tags_of
 from amqp_router.auth.passwords import DEFAULT_ALGORITHM
 from amqp_router.broker import Broker
 from persistence.definitions import PermissionRow
@@ -149,9 +149,7 @@ def _delete(broker: Broker, name: str, revs: list[int]) -> tuple[None, int]:
 async def put_permission(call: Call) -> Done:
     """Let a user into a virtual host: ``configure``, ``write`` and ``read``, regular expressions."""
     content = await read_object(call)
-    missing = [name for name in ACTIONS if name not in content]
-    if missing:
-        raise bad_request("[" + ",".join([f"{{key_missing,{name}}}" for name in missing]) + "]")
+    required(content, *ACTIONS)
     patterns = {name: content[name] for name in ACTIONS}
     for name, pattern in patterns.items():
         if not isinstance(pattern, str):

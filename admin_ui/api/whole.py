@@ -83,7 +83,7 @@ async def all_definitions(call: Call) -> Body:
 
 async def definitions_of_vhost(call: Call) -> Body:
     """The definitions of one virtual host."""
-    return await _definitions(call, definitions.of_vhost(call.vhost()))
+    return await _definitions(call, definitions.of_vhost(call.vhost(), call.state.broker.parameters))
 
 
 async def _definitions(call: Call, sections: definitions.Sections) -> Body:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from admin_ui.documents import node, vhosts
+from admin_ui.documents import node, policies, vhosts
 from admin_ui.documents.tables import table
 from admin_ui.state import State
+from amqp_router.parameters import COMPONENTS, POLICY, Parameters
 from amqp_router.version import VERSION
 from vhosts.long_lists import passing
 from vhosts.vhost import RESERVED_PREFIX, VirtualHost
@@ -34,25 +35,42 @@ def document(state: State) -> Sections:
         "vhosts": [vhosts.defined(vhost.row) for vhost in found],
         "permissions": [vhosts.permission(row) for row in users.permissions.values()],
         "topic_permissions": [],
-        "parameters": [],
+        "parameters": _parameters(broker.parameters),
         "global_parameters": [],
-        "policies": [],
+        "policies": _policies(broker.parameters),
         "queues": chain.from_iterable(_queues(vhost, {"vhost": vhost.name}) for vhost in found),
         "exchanges": chain.from_iterable(_exchanges(vhost, {"vhost": vhost.name}) for vhost in found),
         "bindings": chain.from_iterable(_bindings(vhost, {"vhost": vhost.name}) for vhost in found),
     }
 
 
-def of_vhost(vhost: VirtualHost) -> Sections:
+def of_vhost(vhost: VirtualHost, parameters: Parameters) -> Sections:
     """The definitions of one virtual host. The items do not have its name."""
     return {
         "rabbit_version": node.RABBITMQ_VERSION,
-        "parameters": [],
-        "policies": [],
+        "parameters": _without_vhost(_parameters(parameters, vhost.name)),
+        "policies": _without_vhost(_policies(parameters, vhost.name)),
         "queues": _queues(vhost, {}),
         "exchanges": _exchanges(vhost, {}),
         "bindings": _bindings(vhost, {}),
     }
+
+
+def _policies(parameters: Parameters, vhost: str | None = None) -> list[dict[str, Any]]:
+    return [policies.document(each) for each in parameters.of(POLICY, vhost)]
+
+
+def _parameters(parameters: Parameters, vhost: str | None = None) -> list[dict[str, Any]]:
+    return [
+        {"vhost": found[0], "component": component, "name": found[1], "value": found[2]}
+        for component in COMPONENTS
+        if component != POLICY
+        for found in parameters.of(component, vhost)
+    ]
+
+
+def _without_vhost(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in item.items() if name != "vhost"} for item in items]
 
 
 def _queues(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:

@@ -26,6 +26,8 @@ def document(exchange: Any, vhost: str, stats: Stats) -> dict[str, Any]:
         "user_who_performed_action": "",
         "vhost": vhost,
     }
+    if exchange.policy is not None and exchange.policy.policy is not None:
+        found["policy"] = exchange.policy.policy.name
     counters = exchange.counters
     values = happened({"publish_in": counters.publish_in, "publish_out": counters.publish_out})
     if values:

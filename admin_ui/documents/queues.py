@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from admin_ui.documents import connections
+from admin_ui.documents import connections, policies
 from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
 from admin_ui.documents.tables import table
 from amqp_router.metrics import QUEUE
+from vhosts.policies import NOTHING
 
-#: RabbitMQ's fields about its processes, policies, mirrors and single active consumers, which this broker
+#: RabbitMQ's fields about its processes, mirrors and single active consumers, which this broker
 #: does not have. All documents share them, so they must not be changed.
 _NEUTRAL: dict[str, Any] = {
     **NO_PROCESS,
-    "effective_policy_definition": {},
     # Not supported: it would need the properties of the first message.
     "head_message_timestamp": None,
-    "operator_policy": None,
-    "policy": None,
     "recoverable_slaves": None,
     "single_active_consumer_tag": None,
     # The log does not count bytes by the state of messages.
@@ -80,6 +78,7 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     consumers = queue.consumers
     found = brief(queue, node, totals=False)
     found.update(_NEUTRAL)
+    found.update(policies.applied(queue.policy or NOTHING))
     counts = {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
     stats.put(found, counts, history, QUEUE, "lengths")
     found["reductions_details"] = stats.zero("lengths")

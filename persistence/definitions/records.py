@@ -75,6 +75,25 @@ class PermissionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterRow:
+    """A runtime parameter: a policy, a limit; or a global parameter, without virtual host and component.
+
+    ``value`` is JSON.
+    """
+
+    kind: ClassVar[str] = "parameter"
+    vhost: str
+    component: str
+    name: str
+    value: str
+
+    @property
+    def key(self) -> Key:
+        """Identity of the row within its kind."""
+        return (self.vhost, self.component, self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class ExchangeRow:
     """A durable exchange."""
 
@@ -136,10 +155,18 @@ class BindingRow:
         )
 
 
-Row: TypeAlias = VhostRow | UserRow | PermissionRow | ExchangeRow | QueueRow | BindingRow
+Row: TypeAlias = VhostRow | UserRow | PermissionRow | ParameterRow | ExchangeRow | QueueRow | BindingRow
 
 #: Every kind of row, in loading order: rows that another row refers to come before it.
-_TYPES: tuple[type[Row], ...] = (VhostRow, UserRow, PermissionRow, ExchangeRow, QueueRow, BindingRow)
+_TYPES: tuple[type[Row], ...] = (
+    VhostRow,
+    UserRow,
+    PermissionRow,
+    ParameterRow,
+    ExchangeRow,
+    QueueRow,
+    BindingRow,
+)
 
 #: The class of each kind of row.
 ROW_TYPES: dict[str, Callable[..., Row]] = {row_type.kind: row_type for row_type in _TYPES}
@@ -229,12 +256,14 @@ class Snapshot:
     exchanges: list[ExchangeRow] = field(default_factory=list)
     queues: list[QueueRow] = field(default_factory=list)
     bindings: list[BindingRow] = field(default_factory=list)
+    parameters: list[ParameterRow] = field(default_factory=list)
 
     def rows(self) -> Iterator[Row]:
         """Every row; rows that another row refers to come before it."""
         yield from self.vhosts
         yield from self.users
         yield from self.permissions
+        yield from self.parameters
         yield from self.exchanges
         yield from self.queues
         yield from self.bindings

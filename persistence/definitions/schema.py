@@ -79,6 +79,16 @@ BINDINGS = Table(
     sqlite_with_rowid=False,
 )
 
+PARAMETERS = Table(
+    "parameters",
+    METADATA,
+    Column("vhost", Text, primary_key=True),  # empty for global parameters
+    Column("component", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),  # JSON
+    sqlite_with_rowid=False,
+)
+
 STORE = Table(
     "store",
     METADATA,
@@ -98,6 +108,7 @@ TABLES: dict[str, Table] = {
     "vhost": VHOSTS,
     "user": USERS,
     "permission": PERMISSIONS,
+    "parameter": PARAMETERS,
     "exchange": EXCHANGES,
     "queue": QUEUES,
     "binding": BINDINGS,

@@ -9,8 +9,8 @@ not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.kept_table import (
@@ -91,8 +91,12 @@ class Exchange:
         #: Takes messages from other exchanges only.
         self.internal = internal
         self.arguments: Arguments = keep(arguments or {})
-        #: Name of the exchange that gets the messages that match no binding here.
+        #: Name of the exchange that gets the messages that match no binding here: by the arguments, or else
+        #: by a policy.
         self.alternate: str | None = None
+        self.declared_alternate: str | None = None
+        #: What applies of the policies (``vhosts.policies.Effective``), or None.
+        self.policy: Any = None
         #: Revision of the definition this exchange waits for; 0 if nothing was stored.
         self.definition_rev = 0
         #: It is deleted. Bindings that still lead here lead nowhere.
@@ -102,6 +106,11 @@ class Exchange:
     def memory_bytes(self) -> int:
         """Bytes of memory of the exchange without its bindings."""
         return EXCHANGE_BYTES + len(self.name) + footprint(self.arguments)
+
+    def obey(self, definition: Mapping[str, Any]) -> None:
+        """Obey the ``definition`` of the policies that apply."""
+        if self.declared_alternate is None:
+            self.alternate = definition.get("alternate-exchange")
 
     def row(self, vhost: str) -> ExchangeRow:
         """The exchange as a row of the definition store."""

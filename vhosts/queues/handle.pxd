@@ -13,6 +13,7 @@ cdef class Run:
 
 cdef class QueueHandle:
     cdef public str name
+    cdef public object policy
     cdef public object vhost
     cdef public bint durable
     cdef public object exclusive_owner

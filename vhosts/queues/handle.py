@@ -6,6 +6,7 @@ is answered through ``Consumer.deliver`` and ``Run``. ``Queue`` is the implement
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from amqp_router.protocol.kept_table import Arguments
@@ -58,6 +59,7 @@ class QueueHandle:
         "incarnation",
         "log",
         "name",
+        "policy",
         "unacked_count",
         "vhost",
     )
@@ -77,6 +79,8 @@ class QueueHandle:
         #: Revision of the definition this queue waits for; 0 once it is stored.
         self.definition_rev = 0
         self.log: Any = None
+        #: What applies of the policies (``vhosts.policies.Effective``), or None.
+        self.policy: Any = None
         #: Consumers in the order of their registration.
         self.consumers: dict[Any, None] = {}
         self.unacked_count = 0
@@ -84,6 +88,9 @@ class QueueHandle:
     def publish(self, message: Message) -> bool:
         """Take ``message``; False if the queue cannot (its log failed), and the publisher must be told."""
         raise AssertionError("a queue must say how it takes a message")
+
+    def obey(self, definition: Mapping[str, Any]) -> None:
+        """Obey the ``definition`` of the policies that apply, besides the arguments."""
 
     def check_available(self) -> None:
         """Raise PreconditionFailed if the queue cannot be used because its log has failed."""

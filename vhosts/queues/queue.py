@@ -14,6 +14,7 @@ when the log's high watermark has passed what they published.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -154,6 +155,10 @@ class Queue(QueueHandle):
                 self.services.in_slices(self.ready.count_bytes)
             self.touch()
         self.note_use()
+
+    def obey(self, definition: Mapping[str, Any]) -> None:
+        """Obey the ``definition`` of the policies that apply, besides the arguments."""
+        self.apply_settings(effective_settings(self.arguments, definition))
 
     def use_order(self, order: ReadyOrder) -> None:
         """Deliver in ``order`` from now on; the queue must be empty."""
