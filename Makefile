@@ -64,6 +64,8 @@ check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+	@$(PY) tools/import_cycles.py
+	@$(PY) tools/loose_types.py
 	@$(MAKE) --no-print-directory test
 
 analytics: compile $(VENV)/installed-analytics ## set up Spark (and Java, if there is none) beside the broker

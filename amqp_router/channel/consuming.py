@@ -16,8 +16,8 @@ from amqp_router.channel.publishing import DIRECT_REPLY
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
+from amqp_router.protocol.flags import LOGGED, REDELIVERED
 from amqp_router.protocol.kept_table import Arguments, keep
-from amqp_router.protocol.message import LOGGED, REDELIVERED
 from amqp_router.protocol.output import ANSWER_SHIFT
 from vhosts.queues.consumers import UNLIMITED
 from vhosts.queues.queue import Queue

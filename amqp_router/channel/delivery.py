@@ -20,15 +20,16 @@ from typing import Any
 
 from amqp_router.channel.older import OlderDeliveries
 from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
 from vhosts.queues.consumers import Consumer, Credit
 from vhosts.queues.queue import Queue
 
 # C integers where compiled (see delivery.pxd).
-_REDELIVERED = 2
-_ACK = 1
-_REJECT = 2
+_REDELIVERED = REDELIVERED
+_ACK = ACK
+_REJECT = REJECT
 #: Deliveries settled or returned by one call; about a millisecond.
 SETTLE_SLICE = 4096
 RETURN_SLICE = 500

@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.flags import PERSISTENT
 from amqp_router.protocol.frames import ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
@@ -30,7 +31,7 @@ SPREAD_SLICE = 2048
 SPREAD_WORK = 1024
 
 # C integers where compiled (see publishing.pxd).
-_PERSISTENT = 1
+_PERSISTENT = PERSISTENT
 _MANDATORY = 1
 _SPREAD_SLICE = SPREAD_SLICE
 _SPREAD_WORK = SPREAD_WORK

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-#: Flags of a message.
-PERSISTENT = 1
-REDELIVERED = 2
-LOGGED = 4
-#: The content of a delivered transient message is on disk until it is delivered again or settled.
-SPILLED = 8
+from amqp_router.protocol.flags import PERSISTENT
 
-_PERSISTENT = 1  # a C integer where compiled
+_PERSISTENT = PERSISTENT  # a C integer where compiled
 
 #: Bodies above this many bytes stay a tuple of frames and are never joined.
 JOINED_BYTES_MAX = 1 << 20

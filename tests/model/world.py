@@ -30,7 +30,8 @@ from random import Random
 
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
-from amqp_router.protocol.message import JOINED_BYTES_MAX, SPILLED
+from amqp_router.protocol.flags import SPILLED
+from amqp_router.protocol.message import JOINED_BYTES_MAX
 from persistence.definitions import QueueRow, StoreFailed
 from tests.model.shadow import Out, Publish, ShadowChannel, ShadowConsumer, ShadowQueue
 from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimDefinitions, SimNode, publish_frames

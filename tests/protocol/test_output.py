@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_router.protocol.message import (
-    JOINED_BYTES_MAX,
-    LOGGED,
-    PERSISTENT,
-    REDELIVERED,
-    Message,
-    build_message,
-)
+from amqp_router.protocol.flags import LOGGED, PERSISTENT, REDELIVERED
+from amqp_router.protocol.message import JOINED_BYTES_MAX, Message, build_message
 from amqp_router.protocol.output import FULL_BYTES, Output
 from amqp_router.protocol.tick import Tick
 from tests.nodes import content_frames, split_frames

@@ -32,10 +32,10 @@ def test_batch_header() -> None:
 
 
 def test_message_flags() -> None:
-    from amqp_router.protocol import message
+    from amqp_router.protocol import flags
 
-    assert layout.MESSAGE_PERSISTENT == message.PERSISTENT
-    assert layout.MESSAGE_REDELIVERED == message.REDELIVERED
+    assert layout.MESSAGE_PERSISTENT == flags.PERSISTENT
+    assert layout.MESSAGE_REDELIVERED == flags.REDELIVERED
 
 
 def test_file_names() -> None:

@@ -84,7 +84,7 @@ class RoutingTable:
         self.unstored = Unstored()
         #: The caches that hold routes of this generation.
         self.filled: list[RouteCache] = []
-        self.stale = StaleRoutes()
+        self.stale: StaleRoutes[Route] = StaleRoutes()
 
     def changed(self) -> None:
         """Exchanges, bindings or permissions have changed: no cached route is valid any more."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from amqp_router.protocol.flags import LOGGED, SPILLED
 from amqp_router.protocol.message import Message
 from persistence.memory import MemoryBudget
 
@@ -20,8 +21,8 @@ SPILL_UNITS = 30
 SPILL_OCTETS_SHIFT = 9
 
 # C integers where compiled (see contents.pxd).
-_LOGGED = 4
-_SPILLED = 8
+_LOGGED = LOGGED
+_SPILLED = SPILLED
 _OVERHEAD = OVERHEAD
 _SPILL_UNITS = SPILL_UNITS
 _SPILL_OCTETS_SHIFT = SPILL_OCTETS_SHIFT

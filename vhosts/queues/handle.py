@@ -12,11 +12,6 @@ from typing import Any
 from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
 
-#: How a message was settled; the kinds of a SETTLES record (persistence/log/FORMAT.md).
-ACK = 1
-REJECT = 2
-RETURN = 6
-
 
 class Run:
     """Consecutive publishes of one channel that wait for the same logs.

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
+from amqp_router.protocol.flags import ACK, DROP, EXPIRE, LOGGED, PERSISTENT, REDELIVERED, RETURN
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
 from persistence.errors import is_passing
@@ -44,14 +45,14 @@ AT_ONCE_UNITS = 4096
 TRIM_UNITS = 64
 
 # C integers where compiled (see queue.pxd).
-_PERSISTENT = 1
-_REDELIVERED = 2
-_LOGGED = 4
-_ACK = 1
-_DROP = 4
-_RETURN = 6
+_PERSISTENT = PERSISTENT
+_REDELIVERED = REDELIVERED
+_LOGGED = LOGGED
+_ACK = ACK
+_DROP = DROP
+_RETURN = RETURN
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
-_EXPIRE = 3
+_EXPIRE = EXPIRE
 _AT_ONCE_UNITS = AT_ONCE_UNITS
 _TRIM_UNITS = TRIM_UNITS
 _PARKED_PER_UNIT = PARKED_PER_UNIT

@@ -5,6 +5,7 @@ from amqp_router.protocol.message cimport Message
 from persistence.log.format.record cimport Batch
 
 cdef unsigned long _NO_EXPIRY
+cdef unsigned char _RECORDED
 cdef unsigned long long _FRAME_PAYLOAD_MAX
 cdef unsigned long long _JOINED_BYTES_MAX
 

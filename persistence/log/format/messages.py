@@ -10,6 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from amqp_router.protocol._buf import Buf
+from amqp_router.protocol.flags import RECORDED
 from amqp_router.protocol.message import Message
 
 from .record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader
@@ -23,6 +24,7 @@ _ENDS = Struct("<III")
 #: ``expire_ms`` of a message without an expiration.
 NO_EXPIRY = 0xFFFFFFFF
 _NO_EXPIRY = 0xFFFFFFFF
+_RECORDED = RECORDED
 #: Largest payload of body frames made when reading: frame_max 131,072 less the envelope.
 FRAME_PAYLOAD_MAX = 131064
 _FRAME_PAYLOAD_MAX = 131064
@@ -139,7 +141,7 @@ class MessagesBuilder:
         records.le32(now_us - self.base_ts)
         records.le32(offset - self.base)
         records.le32(expire_ms)
-        records.le32(priority | (message.flags & 3) << 8 | message.delivery_count << 16)
+        records.le32(priority | (message.flags & _RECORDED) << 8 | message.delivery_count << 16)
         records.le32(0)
         self.max_ts = now_us
         self.count += 1

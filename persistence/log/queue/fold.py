@@ -6,17 +6,17 @@ batches above it. The log then continues from that state (FORMAT.md, "The fold")
 
 from __future__ import annotations
 
+from amqp_router.protocol.flags import ACK, RETURN
+
 from ..format.checkpoint import LogState
 from ..format.messages import message_offsets
 from ..format.record import (
-    ACK,
     CHECKPOINT,
     CONTROL,
     EPOCH_START,
     MESSAGE_SIZE,
     MESSAGES,
     PURGE,
-    RETURN,
     SETTLES,
     BatchHeader,
     iterate_settles,

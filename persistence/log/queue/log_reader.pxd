@@ -6,6 +6,10 @@ from persistence.log.format.record cimport Batch
 from persistence.log.format.settles cimport SettleState
 
 cdef unsigned long long _U32_MAX
+cdef unsigned char _PERSISTENT
+cdef unsigned char _REDELIVERED
+cdef unsigned char _LOGGED
+cdef unsigned char _RECORDED
 
 
 cdef class Tail:

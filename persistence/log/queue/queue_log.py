@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from amqp_router.protocol.flags import LOGGED, RETURN
 from amqp_router.protocol.message import Message
 
 from ...errors import LogFailed, is_passing
@@ -43,8 +44,8 @@ from ..sync.writer import PartitionWriter
 from .log_reader import LogReader, Tail
 from .partition import Partition
 
-_RETURN = 6
-_LOGGED = 4
+_RETURN = RETURN
+_LOGGED = LOGGED
 _U32_MAX = 0xFFFFFFFF
 #: After this many places of transient messages a batch is written, to keep ``last_offset_delta`` small.
 _RESERVED_MAX = 1 << 30
@@ -265,7 +266,7 @@ class QueueLog:
     # -- settling -------------------------------------------------------------------------------------
 
     def settle(self, offset: int, gap: int, kind: int) -> None:
-        """Record that the message at ``offset`` was acked, rejected ... (``record.ACK`` to ``RETURN``).
+        """Record that the message at ``offset`` was acked, rejected ... (a kind of ``protocol.flags``).
 
         ``gap`` is the message's: the number of offsets directly before it that are no message. Nothing
         happens if the message is already settled, was never in the log, or the log is fenced for good.

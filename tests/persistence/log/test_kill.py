@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from amqp_router.protocol.flags import ACK
 from amqp_router.protocol.message import build_message
 from persistence.files import RealDisk
-from persistence.log.format.record import ACK
 from persistence.log.offline.verify import find_logs, verify
 from persistence.log.queue.catalog import Catalog
 from persistence.log.sync.log_sync import LogSync

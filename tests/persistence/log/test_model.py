@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from persistence.log.format.record import ACK, DEAD_LETTER, DROP, EXPIRE, REJECT, RETURN
+from amqp_router.protocol.flags import ACK, DEAD_LETTER, DROP, EXPIRE, REJECT, RETURN
 from persistence.options import LogOptions
 from tests.persistence.log.world import FAULTS, LOGS, MIXES, OPTIONS, ROOMY, World, walk
 

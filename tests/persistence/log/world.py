@@ -21,9 +21,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from amqp_router.protocol.flags import ACK, DROP, REJECT, RETURN
 from amqp_router.protocol.message import Message, build_message
 from persistence.errors import LogFailed
-from persistence.log.format.record import ACK, DROP, REJECT, RETURN
 from persistence.log.queue.catalog import Catalog
 from persistence.log.queue.queue_log import QueueLog
 from persistence.log.sync.log_sync import LogSync

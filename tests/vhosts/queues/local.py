@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from amqp_router.protocol.fields import decode_table, encode_plain
+from amqp_router.protocol.flags import ACK, PERSISTENT, REDELIVERED
 from amqp_router.protocol.kept_table import Arguments
-from amqp_router.protocol.message import PERSISTENT, REDELIVERED, Message, build_message
+from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
 from persistence.memory import MemoryBudget
 from vhosts.queues.consumers import UNLIMITED, Consumer
 from vhosts.queues.contents import Contents
-from vhosts.queues.handle import ACK
 from vhosts.queues.queue import REDELIVERY_UNITS, Queue
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.services import QueueServices

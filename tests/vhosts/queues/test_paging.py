@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp_router.protocol.message import SPILLED
+from amqp_router.protocol.flags import SPILLED
 from persistence.options import LogOptions
 from tests.nodes import SimNode
 from tests.persistence.log.support import unsettled

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_router.protocol.errors import AccessRefused
+from amqp_router.protocol.flags import REJECT
 from amqp_router.protocol.message import JOINED_BYTES_MAX
 from persistence.options import LogOptions
 from tests.nodes import SimNode
@@ -25,7 +26,6 @@ from tests.vhosts.queues.local import (
     transient_queue,
 )
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.handle import REJECT
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.fifo import WINDOW_MESSAGES
 from vhosts.queues.services import DROP_SLICE

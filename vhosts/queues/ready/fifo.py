@@ -21,6 +21,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
+from amqp_router.protocol.flags import LOGGED, REDELIVERED, SPILLED
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError, is_passing
 from persistence.memory import MemoryBudget
@@ -36,9 +37,9 @@ _WINDOW_MESSAGES = WINDOW_MESSAGES
 _WINDOW_BYTES = WINDOW_BYTES
 _COUNTED_MESSAGES = 1024
 _PEEKED_MESSAGES = 256  # read together by who takes one after the other
-_REDELIVERED = 2
-_LOGGED = 4
-_SPILLED = 8
+_REDELIVERED = REDELIVERED
+_LOGGED = LOGGED
+_SPILLED = SPILLED
 _GROW_SHIFT = 4  # places of a ring, to the power of 2, that cost as much as an enqueue when it grows
 _OVERHEAD = OVERHEAD
 

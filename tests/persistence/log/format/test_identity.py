@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp_router.protocol.flags import ACK
 from persistence.errors import CorruptLog, LogFailed
 from persistence.files import parent
 from persistence.log.format.identity import salt_in, salt_of
-from persistence.log.format.record import ACK, control_batch, epoch_start, parse_header
+from persistence.log.format.record import control_batch, epoch_start, parse_header
 from persistence.log.offline.routing import verify_routing
 from persistence.log.offline.salvage import Salvage
 from persistence.log.offline.verify import ROT, verify

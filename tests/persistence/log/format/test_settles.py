@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from persistence.log.format.record import RETURN, SETTLE_SIZE, iterate_settles
+from amqp_router.protocol.flags import RETURN
+from persistence.log.format.record import SETTLE_SIZE, iterate_settles
 from persistence.log.format.settles import CHUNK_OFFSETS, SettleState
 
 END = 3 * CHUNK_OFFSETS

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from amqp_router.protocol.flags import ACK
 from persistence.files import join
-from persistence.log.format.record import ACK
 from persistence.log.offline.salvage import Salvage
 from persistence.log.offline.verify import read_journals
 from persistence.log.sync.marks import log_id, read_marks

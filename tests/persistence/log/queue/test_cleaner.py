@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from persistence.log.format.record import ACK
+from amqp_router.protocol.flags import ACK
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import Node, bodies, fill, unsettled

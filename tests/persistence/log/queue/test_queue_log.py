@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from amqp_router.protocol.message import LOGGED, PERSISTENT, REDELIVERED
+from amqp_router.protocol.flags import ACK, LOGGED, PERSISTENT, REDELIVERED, RETURN
 from persistence.errors import LogFailed
-from persistence.log.format.record import ACK, RETURN
 from persistence.log.queue.queue_log import QueueLog
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk

@@ -10,12 +10,13 @@ from random import Random
 
 import pytest
 
+from amqp_router.protocol.flags import ACK, RETURN
 from persistence.clock import JUMP_US
 from persistence.errors import CorruptLog, LogFailed
 from persistence.files import read_file
 from persistence.log.format.checkpoint import NODE_FILE_NAME
 from persistence.log.format.index import SparseIndex
-from persistence.log.format.record import ACK, RETURN, checkpoint_note, control_batch, settles_batch
+from persistence.log.format.record import checkpoint_note, control_batch, settles_batch
 from persistence.log.offline.verify import ROT, TORN_TAIL, BatchInfo, iterate, read_node_states, verify
 from persistence.log.sync.journal import read_journal
 from persistence.log.sync.marks import sync_marks

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from amqp_router.protocol.message import PERSISTENT, build_message
+from amqp_router.protocol.flags import PERSISTENT
+from amqp_router.protocol.message import build_message
 from persistence.files import RealDisk
 from persistence.log.queue.catalog import Catalog
 from persistence.log.queue.queue_log import QueueLog

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
+from amqp_router.protocol.flags import ACK
 from persistence.errors import LogFailed, is_passing
 from persistence.files import FileCache
-from persistence.log.format.record import ACK
 from persistence.log.queue.page_log import PageLog, PageRoom
 from persistence.log.queue.queue_log import QueueLog
 from persistence.memory import MemoryBudget
