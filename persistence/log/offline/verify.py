@@ -18,7 +18,8 @@ from ..format.identity import DESCRIPTION, Owners, log_id_at, read_json, salt_at
 from ..format.record import MESSAGES, BatchHeader
 from ..format.scanner import Scanner
 from ..format.segment import base_of, segment_bases, segment_name
-from ..queue.recovery import end_after_replay, known_segments, missing_text, required_end
+from ..queue.completeness import end_after_replay, missing_text, required_end
+from ..queue.recovery import known_segments
 from ..sync.journal import JournalEntry, journal_files, read_journal
 from ..sync.marks import Mark
 from ..sync.writer import read_description

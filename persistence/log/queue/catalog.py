@@ -7,10 +7,9 @@ for every queue of the definitions, and ``quarantine_unknown``. A stop is ``stop
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from amqp_router.protocol.kept_table import encoded
+from amqp_router.protocol.kept_table import Arguments
 
 from ...clock import JUMP_US
 from ...errors import CorruptLog
@@ -18,26 +17,20 @@ from ...files import Disk, FileCache, join
 from ...memory import MemoryBudget
 from ...options import LogOptions
 from ...worker import ThreadWorker, Worker
-from ..format.checkpoint import (
-    NODE_FILE_NAME,
-    LogState,
-    newest,
-    pack_log,
-    read_checkpoint,
-    read_own,
-    write_checkpoint,
-)
+from ..format.checkpoint import LogState
 from ..format.identity import DESCRIPTION, DESCRIPTION_VERSION, Owners, salt_of
 from ..sync.committer import DELETED_SUFFIX
-from ..sync.journal import JournalEntry, journal_files, read_journal
 from ..sync.log_sync import LogSync
-from ..sync.marks import Mark, log_id, read_marks
 from ..sync.writer import PartitionWriter, read_description
 from .caretaker import LogCaretaker
+from .cutting import free_path
+from .description import Description, describe
+from .last_process import LastProcess
 from .page_log import PageLog, PageRoom
 from .partition import Partition
 from .queue_log import QueueLog
-from .recovery import Report, free_path, recover
+from .recovery import recover
+from .report import Report
 from .spill import Spill
 from .truncation import truncate
 
@@ -67,8 +60,6 @@ class Catalog:
         self.logs: dict[str, QueueLog] = {}
         #: What recovery did, by incarnation; only for logs that it changed.
         self.reports: dict[str, Report] = {}
-        #: Whether the last stop was clean.
-        self.was_clean = False
         self._disk = disk
         self._data_dir = data_dir
         self._queues_dir = join(data_dir, "queues")
@@ -81,15 +72,7 @@ class Catalog:
         self._page_files = FileCache(disk, max(options.descriptors_max // 2, 1), write=True)
         #: A share of the memory limit, but no more than is useful against small writes.
         self._page_room = PageRoom(budget, min(max(budget.whole // 8, PAGE_ROOM_MIN), PAGE_ROOM_MAX))
-        self._states: dict[str, LogState] = {}
-        #: Logs with a state in the node's checkpoint, but without a directory.
-        self._gone: set[str] = set()
-        self._journal: dict[str, list[JournalEntry]] = {}
-        self._journal_paths: list[str] = []
-        #: The journals with a damaged entry; they are kept.
-        self._journal_damaged: set[str] = set()
-        #: The marks of the last process (how far each log was durable), by id and partition.
-        self._promised: dict[tuple[bytes, int], Mark] = {}
+        self._last = LastProcess(disk, data_dir, self._queues_dir)
         #: Recovered logs that are not known to be durable yet.
         self._unsynced: list[QueueLog] = []
         #: Logs that begin empty because the operator has moved their directories into quarantine.
@@ -113,79 +96,30 @@ class Catalog:
         for name in disk.list(self._queues_dir):
             if name.endswith(DELETED_SUFFIX):
                 disk.remove_tree(join(self._queues_dir, name))
-        path = join(self._data_dir, NODE_FILE_NAME)
-        try:
-            self.was_clean, states = read_checkpoint(disk, path)
-        except CorruptLog as error:
-            # It only saves the scan of the logs. Removed segments are recorded in each log's own checkpoint
-            # too.
-            logger.error("%s; all logs are scanned, and their messages redelivered", error)
-            states = []
-        # A log without a directory was deleted, is damaged or begins empty. This state must not become its
-        # recovery point.
-        self._gone = {
-            state.incarnation
-            for state in states
-            if state.recovery_offset and not disk.exists(join(self._queues_dir, state.incarnation, "0"))
-        }
-        self._states = {state.incarnation: state for state in states if state.incarnation not in self._gone}
-        if self.was_clean or self._gone:
-            # From now on these states are ordinary recovery points and no longer those of a clean stop.
-            parts = [pack_log(state) for state in states if not self._is_set_aside(state.incarnation)]
-            write_checkpoint(disk, path, parts, clean=False, now_us=0)
-        self._journal_paths = journal_files(disk, self._data_dir)
-        for path in self._journal_paths:
-            self._read_journal(path)
-        self._read_marks()
-        self.sync.committer.journal.go_on_after(self._journal_paths)
+        journals = self._last.read()
+        self.sync.committer.journal.go_on_after(journals)
         self.sync.marks.begin(self._boot_id)
 
-    def _read_journal(self, path: str) -> None:
-        content = read_journal(self._disk, path)
-        for incarnation, entry in content.entries:
-            self._journal.setdefault(incarnation, []).append(entry)
-        for position, size in content.damaged:
-            self._journal_damaged.add(path)
-            logger.error(
-                "%s at byte %d: a damaged entry of %d bytes; the entries behind it are replayed, and the "
-                "file is kept as %s.damaged",
-                path,
-                position,
-                size,
-                path,
-            )
-        position, size = content.torn
-        if size:
-            logger.warning(
-                "%s at byte %d: the last %d bytes are no whole entry: they were never acknowledged, unless a "
-                "log is reported as damaged",
-                path,
-                position,
-                size,
-            )
-
-    def _read_marks(self) -> None:
-        faults: list[str] = []
-        self._promised = read_marks(self._disk, self._data_dir, faults)
-        if self._disk.list(self._queues_dir):
-            for fault in faults[:3]:
-                logger.warning("%s; damage at the end of a log can be taken for a torn tail", fault)
-
-    def _is_set_aside(self, incarnation: str) -> bool:
-        """Whether the operator has moved a log's directory into quarantine."""
-        return self._disk.exists(join(self._data_dir, "quarantine", incarnation)) and not self._disk.exists(
-            join(self._queues_dir, incarnation)
-        )
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last stop was clean."""
+        return self._last.was_clean
 
     def create(
-        self, incarnation: str, vhost: str, name: str, arguments: Any = None, *, auto_delete: bool = False
+        self,
+        incarnation: str,
+        vhost: str,
+        name: str,
+        arguments: Arguments | None = None,
+        *,
+        auto_delete: bool = False,
     ) -> QueueLog:
         """Make a log for a new queue. Nothing is written before its first batch."""
-        log = self._create(incarnation, _describe(incarnation, vhost, name, arguments, auto_delete))
+        log = self._create(incarnation, describe(incarnation, vhost, name, arguments, auto_delete))
         self.logs[incarnation] = log
         return log
 
-    def _create(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
+    def _create(self, incarnation: str, description: Description) -> QueueLog:
         log = self._make(incarnation, description)
         log.partition.roll(0)
         log.begin(LogState(incarnation, 0), unclean=False)
@@ -196,7 +130,7 @@ class Catalog:
         incarnation: str,
         vhost: str = "",
         name: str = "",
-        arguments: Any = None,
+        arguments: Arguments | None = None,
         *,
         auto_delete: bool = False,
     ) -> QueueLog:
@@ -209,9 +143,9 @@ class Catalog:
         log = self.logs.get(incarnation)
         if log is None:
             try:
-                log = self._open(incarnation, _describe(incarnation, vhost, name, arguments, auto_delete))
+                log = self._open(incarnation, describe(incarnation, vhost, name, arguments, auto_delete))
             except (CorruptLog, OSError):
-                mark = self._promised.get((log_id(incarnation), 0))
+                mark = self._last.mark(incarnation)
                 if mark is not None:
                     # The mark is kept, or the next start would take the damage for a torn tail.
                     self.sync.marks.keep(incarnation, 0, mark)
@@ -219,17 +153,15 @@ class Catalog:
         self.logs[incarnation] = log
         return log
 
-    def _open(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
+    def _open(self, incarnation: str, description: Description) -> QueueLog:
         path = join(self._queues_dir, incarnation, "0")
         if not self._disk.exists(path):
-            first = next((entry.header.base for entry in self._journal.get(incarnation, ())), None)
-            mark = self._promised.get((log_id(incarnation), 0))
-            is_known = incarnation in self._gone or (mark is not None and mark.end > 0)
-            if self._is_set_aside(incarnation):
+            first = next((entry.header.base for entry in self._last.entries(incarnation)), None)
+            if self._last.is_set_aside(incarnation):
                 logger.warning("%s was moved into quarantine: its queue begins empty", path)
-                self._journal.pop(incarnation, None)
+                self._last.replayed(incarnation)
                 self._restarted.append(incarnation)
-            elif first or (first is None and is_known):
+            elif first or (first is None and self._last.is_known(incarnation)):
                 raise CorruptLog(path, 0, "the log's directory is missing")
             if first is None or incarnation in self._restarted:
                 return self._create(incarnation, description)
@@ -272,15 +204,15 @@ class Catalog:
                 log.writer.sync()  # nothing to do after one sync of all
             except OSError as error:
                 # The replayed batches are durable only in the journal, which must be kept.
-                self._journal.setdefault(log.incarnation, [])
-                mark = self._promised.get((log_id(log.incarnation), 0))
+                self._last.needs_journal(log.incarnation)
+                mark = self._last.mark(log.incarnation)
                 if mark is not None:
                     self.sync.marks.keep(log.incarnation, 0, mark)
                 log.fail(error)
             else:
                 self._opened(log)
 
-    def _make(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
+    def _make(self, incarnation: str, description: Description) -> QueueLog:
         directory = join(self._queues_dir, incarnation, "0")
         partition = Partition(directory, self.options, self._readers, salt_of(incarnation, 0), self._owners)
         writer = PartitionWriter(self._disk, self.sync.committer.files, directory, description)
@@ -290,7 +222,7 @@ class Catalog:
         writer.owner = log
         return log
 
-    def _recover(self, incarnation: str, description: dict[str, Any]) -> QueueLog:
+    def _recover(self, incarnation: str, description: Description) -> QueueLog:
         found = read_description(self._disk, join(self._queues_dir, incarnation))
         if found is not None and found.get("incarnation") != incarnation:
             logger.warning(
@@ -302,7 +234,7 @@ class Catalog:
         if found is not None:
             description = found | {"version": DESCRIPTION_VERSION}
         log = self._make(incarnation, description)
-        state, clean = self._newest_state(incarnation, log.partition.directory)
+        state, clean = self._last.newest_state(incarnation, log.partition.directory)
         if found is not None:
             # A checkpoint is written after the sync of the names.
             durable = state is not None and state.recovery_offset > 0
@@ -312,11 +244,11 @@ class Catalog:
             self._disk,
             state,
             clean=clean,
-            journal=self._journal.get(incarnation, ()),
-            mark=self._promised.get((log_id(incarnation), 0)),
-            is_journal_whole=not self._journal_damaged,
+            journal=self._last.entries(incarnation),
+            mark=self._last.mark(incarnation),
+            is_journal_whole=self._last.is_journal_whole,
         )
-        self._journal.pop(incarnation, None)
+        self._last.replayed(incarnation)
         if found is None and log.end:
             # Readers from outside need it, though no batch may come.
             log.writer.create()
@@ -327,13 +259,6 @@ class Catalog:
         if report.cut_bytes or report.replayed_batches:
             self.reports[incarnation] = report
         return log
-
-    def _newest_state(self, incarnation: str, directory: str) -> tuple[LogState | None, bool]:
-        """The newest checkpoint of a log, and whether it was written by a clean stop."""
-        node = self._states.get(incarnation)
-        if node is not None and self.was_clean:
-            return node, True
-        return newest(node, read_own(self._disk, directory, incarnation)), False
 
     def incarnations(self) -> list[str]:
         """The incarnations that have a directory."""
@@ -354,37 +279,30 @@ class Catalog:
             quarantine = join(self._data_dir, "quarantine")
             self._disk.make_directory(quarantine)
             for name in moved:
-                if name in self._journal:
+                if self._last.is_in_journal(name):
                     # It gets a description without names and so is a complete log. If this start is
                     # interrupted, the next one must be able to read it.
                     try:
-                        self._recover(name, _describe(name, "", "", None)).writer.sync()
+                        self._recover(name, describe(name, "", "", None)).writer.sync()
                     except (CorruptLog, OSError) as error:
                         logger.error("a log without a queue is set aside as it is: %s", error)
                 path = free_path(self._disk, join(quarantine, name))
                 self._disk.rename(join(self._queues_dir, name), path)
             for directory in (self._data_dir, quarantine, self._queues_dir):
                 self._disk.sync_directory(directory)
-        if self._journal_paths and not wanted & set(self._journal):
-            for path in self._journal_paths:
-                if path in self._journal_damaged:
-                    self._disk.rename(path, free_path(self._disk, path + ".damaged"))
-                else:
-                    self._disk.unlink(path)
-            self._disk.sync_directory(self._data_dir)
-            self._journal_paths = []
+        self._last.remove_journal(wanted)
         for name in self._restarted:
             # From now on a missing directory of this log is damage again.
             path = join(self._data_dir, "quarantine", name)
             self._disk.rename(path, free_path(self._disk, f"{path}-moved"))
             self._disk.sync_directory(join(self._data_dir, "quarantine"))
-        self._promised = {}
+        self._last.done()
         return moved
 
     def forget(self, incarnation: str) -> None:
         """Remove the log of a deleted queue."""
         log = self.logs.pop(incarnation, None)
-        self._states.pop(incarnation, None)
+        self._last.forget(incarnation)
         if log is not None:
             log.delete()
         else:
@@ -441,33 +359,3 @@ def _tell_cut(report: Report) -> None:
         report.cut_bytes,
         f"it is kept in {report.kept_path}" if report.kept_path else "nothing of it can be kept",
     )
-
-
-def _describe(
-    incarnation: str, vhost: str, name: str, arguments: Any, auto_delete: bool = False
-) -> dict[str, Any]:
-    return {
-        "version": DESCRIPTION_VERSION,
-        "incarnation": incarnation,
-        "vhost": vhost,
-        "name": name,
-        # A large table (kept as octets) is left out, because converting it to JSON would hold the event loop.
-        "arguments": _plain(arguments) if isinstance(arguments, dict) else {},
-        # Shared with the queue, and Base64 in the file: all that it takes to define the queue anew.
-        "arguments_table": encoded(arguments or {}),
-        "auto_delete": auto_delete,
-        "partitions": 1,
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Arguments as JSON, for people and tools. The definitions are authoritative."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (bytes, bytearray)):
-        return bytes(value).decode("utf-8", "surrogateescape")
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    return str(value)

@@ -8,11 +8,10 @@ unchanged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from errno import EDQUOT, ENOSPC
+from dataclasses import replace
 
 from ...errors import CorruptLog
-from ...files import Disk, join, read_file, replace_file
+from ...files import Disk, join
 from ..format.checkpoint import LogState
 from ..format.index import SparseIndex
 from ..format.record import HEADER_SIZE, MESSAGES, Batch, BatchHeader
@@ -20,35 +19,15 @@ from ..format.scanner import Scanner, check_tail, records_of, recover_segment
 from ..format.segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_name
 from ..sync.journal import JournalEntry
 from ..sync.marks import Mark
+from .completeness import check_complete, is_marked
+from .cutting import cut_tail
 from .fold import fold
 from .partition import Partition
 from .queue_log import QueueLog
+from .report import Report
 
 _CHUNK_BYTES = 1 << 20
 _U32_MAX = 0xFFFFFFFF
-#: Suffix of files that are not segments; readers ignore them.
-ASIDE_SUFFIX = ".cut"
-
-
-@dataclass(slots=True)
-class Report:
-    """What recovery of one log did."""
-
-    scanned_bytes: int = 0
-    cut_path: str = ""
-    cut_position: int = 0
-    cut_bytes: int = 0
-    replayed_batches: int = 0
-    #: Segments that are completely after the cut.
-    cut_segments: list[str] = field(default_factory=list)
-    #: What is cut was left by an unfinished truncation.
-    is_leftover: bool = False
-    #: The file with the cut bytes; empty if there is none.
-    kept_path: str = ""
-    #: Position in the last segment up to which, by its own batches, it was synced.
-    synced_position: int = 0
-    #: The time of the log's last batch.
-    last_us: int = 0
 
 
 def recover(
@@ -89,8 +68,8 @@ def recover(
     if not trusted:
         _scan(partition, disk, state, folded, bases, report, limit)
     if limit is None:
-        _check_complete(partition, state, folded, journal, mark, report)
-        _cut_tail(disk, directory, folded, report)
+        check_complete(partition, state, folded, journal, mark, report)
+        cut_tail(disk, directory, folded, report)
     if not partition.segments:
         partition.roll(folded.recovery_offset)
     active = partition.active
@@ -101,7 +80,7 @@ def recover(
             active.size,
         )
         if is_journal_whole and not journal:
-            is_synced = is_synced or _is_marked(folded, mark)
+            is_synced = is_synced or is_marked(folded, mark)
         log.writer.resume(active, active.size, synced=is_synced)
     if log.writer.dirty:
         # After a kill the page cache still shows bytes that were never synced. From here on they count as
@@ -117,133 +96,6 @@ def recover(
     report.last_us = folded.last_us
     log.begin(folded, unclean=not trusted and limit is None)
     return report
-
-
-def required_end(state: LogState | None, mark: Mark | None) -> int:
-    """The offset that a log must reach after recovery, because everything below was durable.
-
-    If the checkpoint has a later epoch than the mark, it is that of a truncation, or newer than the mark.
-    """
-    known = state.recovery_offset if state is not None else 0
-    if mark is None or (state is not None and mark.epoch < state.epoch):
-        return known
-    return max(known, mark.end)
-
-
-def end_after_replay(end: int, journal: Sequence[JournalEntry], epoch: int) -> tuple[int, int]:
-    """(end of the log after the replay, offset at which the journal continues after a gap or -1 without a
-    gap).
-
-    Batches of epochs below ``epoch`` were cut by a truncation. Batches after a damaged entry of the journal
-    may belong to a round that was never acknowledged, so they prove no gap.
-    """
-    for entry in journal:
-        if entry.header.base < end or entry.header.epoch < epoch:
-            continue
-        if entry.header.base > end:
-            return end, -1 if entry.is_doubtful else entry.header.base
-        end = entry.header.last + 1
-    return end, -1
-
-
-def _is_marked(folded: LogState, mark: Mark | None) -> bool:
-    """Whether, by the mark, all batches found in the segments are durable there.
-
-    A mark is stored after a sync of the segments or of the journal, and a journal is removed after the
-    segments are synced. So if no journal has an entry of the log, the mark is about the segments and their
-    names.
-    """
-    return mark is not None and mark.epoch >= folded.epoch and mark.end >= folded.recovery_offset
-
-
-def _check_complete(
-    partition: Partition,
-    state: LogState | None,
-    folded: LogState,
-    journal: Sequence[JournalEntry],
-    mark: Mark | None,
-    report: Report,
-) -> None:
-    """Check that the segments and the journal together reach up to what was durable.
-
-    Raises:
-        CorruptLog: they do not.
-    """
-    end, goes_on = end_after_replay(folded.recovery_offset, journal, state.epoch if state is not None else 0)
-    path, position = report.cut_path, report.cut_position
-    if not path and partition.segments:
-        path, position = partition.active.path, partition.active.size
-    elif not path:
-        path = join(partition.directory, segment_name(0))
-    if goes_on >= 0:
-        raise CorruptLog(path, position, f"the log ends at offset {end}, its journal goes on at {goes_on}")
-    required = required_end(state, mark)
-    if end < required:
-        raise CorruptLog(path, position, missing_text(end, required))
-
-
-def missing_text(end: int, required: int) -> str:
-    """The error text for a log that ends at ``end`` but should reach ``required``."""
-    return (
-        f"the good part of the log ends here, at offset {end}, "
-        f"but everything below offset {required} had been made durable"
-    )
-
-
-def _cut_tail(disk: Disk, directory: str, folded: LogState, report: Report) -> None:
-    """Cut what recovery found after the last good batch. Keep it in a file, unless a truncation had cut
-    it.
-    """
-    if not report.cut_path:
-        return
-    if not report.is_leftover:
-        tail = read_file(disk, report.cut_path)[report.cut_position :]
-        if any(tail):
-            path = join(directory, f"torn-{folded.recovery_offset:020d}-{folded.epoch}{ASIDE_SUFFIX}")
-            report.kept_path = _keep_aside(disk, path, tail)
-        _cut(disk, report.cut_path, report.cut_position)
-    else:
-        cut_all(disk, directory, report)
-
-
-def _keep_aside(disk: Disk, path: str, tail: bytes) -> str:
-    """Keep the bytes of a torn tail in a file; returns its path, or "" if the disk is full.
-
-    The bytes were never confirmed, so a full disk must not stop the queue because of them.
-    """
-    path = free_path(disk, path)
-    try:
-        replace_file(disk, path, tail)
-    except OSError as error:
-        if error.errno not in (ENOSPC, EDQUOT):
-            raise
-        disk.unlink(path + ".tmp")
-        return ""
-    return path
-
-
-def free_path(disk: Disk, path: str) -> str:
-    """``path``, or ``path`` with a number if that file exists already."""
-    number = 1
-    free = path
-    while disk.exists(free):
-        number += 1
-        free = f"{path}-{number}"
-    return free
-
-
-def cut_all(disk: Disk, directory: str, report: Report) -> None:
-    """Remove what a truncation cuts, from the end backwards."""
-    for path in reversed(report.cut_segments):
-        disk.unlink(path.removesuffix(SUFFIX) + INDEX_SUFFIX)
-        disk.unlink(path)
-    if report.cut_segments:
-        # The removal must be durable before the cut. Otherwise a segment might remain that does not follow on
-        # the one before it, which is rot.
-        disk.sync_directory(directory)
-    disk.unlink(report.cut_path.removesuffix(SUFFIX) + INDEX_SUFFIX)
-    _cut(disk, report.cut_path, report.cut_position)
-    disk.sync_directory(directory)
 
 
 def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[int]:
@@ -405,15 +257,6 @@ def _scan_segment(
     report.cut_bytes = scan.size - scan.position
     report.is_leftover = folding.is_leftover
     return limit is None and not folding.is_leftover
-
-
-def _cut(disk: Disk, path: str, position: int) -> None:
-    file = disk.open(path, write=True)
-    try:
-        file.truncate(position)
-        file.sync()
-    finally:
-        file.close()
 
 
 def _rewrite(disk: Disk, segment: Segment, position: int) -> None:

@@ -6,8 +6,9 @@ from ...errors import CorruptLog, LogFailed
 from ...files import Disk, join, read_file, replace_file
 from ..format.checkpoint import FILE_NAME, NODE_FILE_NAME, LogState, newest, read_checkpoint, write_checkpoint
 from ..sync.log_sync import LogSync
+from .cutting import cut_all
 from .queue_log import QueueLog
-from .recovery import cut_all, recover
+from .recovery import recover
 
 
 def truncate(

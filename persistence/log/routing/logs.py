@@ -9,31 +9,29 @@ tries again later.
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from amqp_router.protocol.tick import Tick
 
 from ...clock import JUMP_US
 from ...errors import PersistenceError
-from ...files import Disk, FileCache, join, read_file
-from ...loop import Timer
+from ...files import Disk
+from ...loop import Loop, Timer
 from ...memory import MemoryBudget
 from ...worker import ThreadWorker, Worker
-from ..format.identity import DESCRIPTION_VERSION, DESCRIPTION_VERSIONS, WAY_OUT
-from ..format.record import Batch
-from ..format.segment import segment_bases
-from ..sync.marks import Marks, log_id, read_marks
-from .layout import DIRECTORY, partition_of, routing_id
+from ..sync.marks import Marks
+from .job import Job
+from .layout import partition_of, routing_id
+from .opening import Opener
+from .partition import RoutingPartition
 from .recorder import DAY_US, Backlog, Recorder, RouteEntry, WideNames, waiting_bytes
 from .recovery import Recovered, recover
-from .retention import closed_segments, remove_segment
-from .writer import RoutingWriter
+from .retention import Retention
 
 logger = logging.getLogger(__name__)
 
@@ -91,37 +89,6 @@ class RoutingLog:
         return RouteEntry(self.recorders[partition_of(exchange, len(self.recorders))], key, names)
 
 
-class _Partition:
-    """The data of a recorder that only this module uses."""
-
-    def __init__(self, log_name: str, number: int, vhost: str, writer: RoutingWriter) -> None:
-        self.log_name = log_name
-        self.number = number
-        self.vhost = vhost
-        self.writer = writer
-        #: Its end, segment and position in the mark of the last process.
-        self.mark = (0, 0, 0)
-        self.retry: Timer | None = None
-        #: Its virtual host is deleted, and its files go.
-        self.is_removed = False
-
-
-class _Job:
-    """One job of the thread."""
-
-    def __init__(self, *, sync: bool) -> None:
-        self.sync = sync
-        self.items: list[tuple[Recorder, list[tuple[Batch, list[bytes]]]]] = []
-        self.size = 0
-        #: Recorders whose segment is closed without new batches.
-        self.idle: list[Recorder] = []
-        self.retention: dict[str, int] | None = None
-        # The results.
-        self.failed: list[tuple[Recorder, Exception]] = []
-        self.synced: list[Recorder] = []
-        self.removed: dict[str, int] = {}
-
-
 class RoutingLogs:
     """Everything but the jobs runs on the event loop; ``post`` puts a call onto it from the thread."""
 
@@ -133,7 +100,7 @@ class RoutingLogs:
         *,
         tick: Tick,
         marks: Marks,
-        post: Callable[[Callable[[], None]], Any],
+        post: Callable[[Callable[[], None]], object],
         call_later: Callable[[float, Callable[[], None]], Timer],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         worker: Worker | None = None,
@@ -141,8 +108,6 @@ class RoutingLogs:
         account: MemoryBudget | None = None,
         node: str = "",
     ) -> None:
-        #: The id of the data directory: every node has routing logs of its own.
-        self._node = node
         self._has_room = has_room
         self.logs: dict[str, RoutingLog] = {}
         self.backlog = Backlog(account)
@@ -153,27 +118,21 @@ class RoutingLogs:
         #: Bytes cut and segments set aside at start: (virtual host, partition, what).
         self.reports: list[tuple[str, int, str]] = []
         self._disk = disk
-        self._data_dir = data_dir
-        self._root = join(data_dir, DIRECTORY)
         self._options = options
-        self._tick = tick
+        self._opener = Opener(disk, data_dir, tick, self.backlog, node)
+        self._retention = Retention(disk, self._opener.root, options.bytes_max, options.days, wall_us)
         self._marks = marks
-        self._post = post
-        self._call_later = call_later
-        self._wall_us = wall_us
+        self._loop = Loop(post, call_later, time.monotonic, wall_us)
         self._worker = worker or ThreadWorker("routing-log")
-        self._files = FileCache(disk, 64, write=True)
-        self._old_marks = read_marks(disk, data_dir)
-        self._job: _Job | None = None
+        self._partitions: dict[Recorder, RoutingPartition] = {}
+        self._job: Job | None = None
         self._sync_timer: Timer | None = None
         self._sync_due = False
         self._retention_timer: Timer | None = None
         self._retention_due = True
         self._held: dict[Waiter, int] = {}
-        #: Directories of deleted virtual hosts that the thread has not removed yet.
-        self._removing: set[str] = set()
-        #: Recorders with written batches that are not synced.
-        self._written: dict[Recorder, None] = {}
+        #: Partitions with written batches that are not synced.
+        self._written: dict[RoutingPartition, None] = {}
         self._stopped = False
 
     # -- virtual hosts --------------------------------------------------------------------------------
@@ -186,33 +145,21 @@ class RoutingLogs:
         """
         if vhost in self.logs:
             return self.logs[vhost]
-        name = routing_id(vhost)
-        if name in self._removing:
+        options = self._options
+        if self._opener.is_removing(vhost):
             self._worker.wait_idle()
-        directory = join(self._root, name)
         try:
-            partitions, node = self._described(directory)
+            partitions = self._opener.partitions(vhost, options.partitions, options.segment_bytes_max)
         except PersistenceError as error:
             logger.error("no routing log for virtual host '%s': %s", vhost, error)
             return None
-        description = {
-            "version": DESCRIPTION_VERSION,
-            "kind": "routing",
-            "vhost": vhost,
-            "partitions": partitions,
-            "node": node,
-        }
-        recorders = []
-        for number in range(partitions):
-            place = join(directory, str(number))
-            recorder = Recorder(place, self._tick, self.backlog, self._options.segment_bytes_max)
-            writer = RoutingWriter(self._disk, self._files, place, description)
-            recorder.owner = _Partition(name, number, vhost, writer)
-            recorders.append(recorder)
-            self._recover(recorder)
-        log = self.logs[vhost] = RoutingLog(vhost, name, recorders)
+        for owner in partitions:
+            self._partitions[owner.recorder] = owner
+            self._recover(owner)
+        log = RoutingLog(vhost, routing_id(vhost), [owner.recorder for owner in partitions])
+        self.logs[vhost] = log
         if self._retention_timer is None:
-            self._retention_timer = self._call_later(SYNC_S, self._retain)
+            self._retention_timer = self._loop.call_later(SYNC_S, self._retain)
         return log
 
     def remove(self, vhost: str) -> None:
@@ -224,87 +171,27 @@ class RoutingLogs:
         if log is None:
             return
         for recorder in log.recorders:
-            owner: _Partition = recorder.owner
-            owner.is_removed = True
-            if owner.retry is not None:
-                owner.retry.cancel()
-            recorder.stop()
-            recorder.roll()  # forgets its names
-            recorder.stop()
-            self._written.pop(recorder, None)
-            self._marks.clear(recorder)
+            owner = self._partitions.pop(recorder)
+            owner.remove(self._marks)
+            self._written.pop(owner, None)
         self.backlog.dirty = [each for each in self.backlog.dirty if each not in log.recorders]
-        self._removing.add(log.id)
-        self._worker.submit(partial(self._remove_files, log.id))
+        self._worker.submit(self._opener.removal(log.id))
 
-    def _remove_files(self, name: str) -> None:
-        """Runs in the thread, after the job that may still write them."""
-        directory = join(self._root, name)
+    def _recover(self, owner: RoutingPartition) -> None:
         try:
-            self._files.drop_below(directory)
-            if self._disk.exists(directory):
-                self._disk.remove_tree(directory)
+            found = recover(self._disk, owner.recorder.directory, owner.mark, owner.writer.salt)
         except OSError as error:
-            logger.warning("cannot remove the routing log of a deleted virtual host: %s", error)
-        self._removing.discard(name)
-
-    def _described(self, directory: str) -> tuple[int, str]:
-        """Number of partitions of a routing log, existing or new, and the node in its salt.
-
-        Raises:
-            PersistenceError: its description is not of this version, or cannot be read.
-        """
-        path = join(directory, "log.json")
-        try:
-            description = json.loads(read_file(self._disk, path))
-            version, partitions = description["version"], int(description["partitions"])
-        except FileNotFoundError:
-            return self._options.partitions, self._node
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise PersistenceError(f"{path} cannot be read: {error}") from error
-        if version not in DESCRIPTION_VERSIONS or partitions < 1:
-            raise PersistenceError(f"{path}: format version {version}, this release reads 0 and 1{WAY_OUT}")
-        return partitions, str(description.get("node", self._node))
-
-    def _recover(self, recorder: Recorder) -> None:
-        owner: _Partition = recorder.owner
-        mark = self._old_marks.get((log_id(owner.log_name), owner.number))
-        if mark is not None:
-            owner.mark = (mark.end, mark.segment, mark.position)
-        try:
-            found = recover(self._disk, recorder.directory, owner.mark, owner.writer.salt)
-        except OSError as error:
-            self._fail(recorder, error)
+            self._fail(owner, error)
             return
         if found.damaged:
             self.reports.append((owner.vhost, owner.number, f"a segment is set aside: {found.damaged}"))
-        ahead_us = found.last_us - self._wall_us()
+        ahead_us = found.last_us - self._loop.wall_us()
         if ahead_us > JUMP_US:
             text = f"its times are {ahead_us // 1_000_000} s ahead of the system's clock; events keep it"
             self.reports.append((owner.vhost, owner.number, text))
         if found.cut_bytes:
             self.reports.append((owner.vhost, owner.number, f"{found.cut_bytes} torn bytes cut"))
-        self._begin(recorder, found)
-
-    def _begin(self, recorder: Recorder, found: Recovered) -> None:
-        segment = found.segment
-        recorder.owner.writer.take_over(found)
-        if segment.written:
-            recorder.begin(segment, found.ids, found.names, found.last_us)
-        else:
-            recorder.begin(segment, {}, 0, found.last_us)
-            recorder.roll()
-        if segment.end:
-            self._mark(recorder)
-
-    def _mark(self, recorder: Recorder) -> None:
-        owner: _Partition = recorder.owner
-        writer = owner.writer
-        base = writer.segment.base if writer.segment is not None else writer.synced_end
-        position = writer.synced if writer.segment is not None else 0
-        self._marks.put(
-            recorder, owner.log_name, owner.number, 0, writer.synced_end, base, position, writer.start
-        )
+        owner.begin(found, self._marks)
 
     # -- writing --------------------------------------------------------------------------------------
 
@@ -318,7 +205,7 @@ class RoutingLogs:
     def _dirty(self) -> None:
         """Schedule a write and sync within a second."""
         if self._sync_timer is None and not self._stopped:
-            self._sync_timer = self._call_later(SYNC_S, self._second_is_over)
+            self._sync_timer = self._loop.call_later(SYNC_S, self._second_is_over)
 
     def _second_is_over(self) -> None:
         self._sync_timer = None
@@ -336,7 +223,7 @@ class RoutingLogs:
         backlog = self.backlog
         if not (self._sync_due or self._retention_due or backlog.bytes >= backlog.write_bytes):
             return
-        job = self._job = _Job(sync=self._sync_due)
+        job = self._job = Job(sync=self._sync_due)
         dirty, backlog.dirty = backlog.dirty, []
         self._sync_due = False
         for recorder in dirty:
@@ -348,75 +235,42 @@ class RoutingLogs:
                 recorder.dirty = True
                 backlog.dirty.append(recorder)
             if recorder.closed:
+                owner = self._partitions[recorder]
                 items, recorder.closed = recorder.closed, []
-                job.items.append((recorder, items))
+                job.items.append((owner, items))
                 job.size += sum([waiting_bytes(batch, names) for batch, names in items])
-                self._written[recorder] = None
+                self._written[owner] = None
                 if items[0][0].segment is not recorder.segment:
                     self._retention_due = True
         if self._retention_due:
             self._retention_due = False
             self._plan_retention(job)
+        job.written = list(self._written)
         self._worker.submit(partial(self._run, job))
 
-    def _plan_retention(self, job: _Job) -> None:
-        now_us = self._wall_us()
+    def _plan_retention(self, job: Job) -> None:
+        now_us = self._loop.wall_us()
         job.retention = {}
-        for log in self.logs.values():
-            for recorder in log.recorders:
-                segment = recorder.segment
-                if (
-                    not recorder.stopped
-                    and not recorder.dirty
-                    and not recorder.closed
-                    and segment.size
-                    and now_us - segment.first_ts >= DAY_US
-                ):
-                    recorder.roll()
-                    job.idle.append(recorder)
-                # The segments below this base are closed, and will be written when this job does the
-                # retention.
-                job.retention[recorder.directory] = recorder.segment.base
+        for recorder, owner in self._partitions.items():
+            segment = recorder.segment
+            if (
+                not recorder.stopped
+                and not recorder.dirty
+                and not recorder.closed
+                and segment.size
+                and now_us - segment.first_ts >= DAY_US
+            ):
+                recorder.roll()
+                job.idle.append(owner)
+            # The segments below this base are closed, and will be written when this job does the retention.
+            job.retention[recorder.directory] = recorder.segment.base
 
-    def _run(self, job: _Job) -> None:
+    def _run(self, job: Job) -> None:
         """Runs in the thread."""
-        for recorder, items in job.items:
-            self._attempt(job, recorder, partial(recorder.owner.writer.write, items))
-        for recorder in job.idle:
-            self._attempt(job, recorder, recorder.owner.writer.close_segment)
-        if job.sync:
-            for recorder in list(self._written):
-                if self._attempt(job, recorder, recorder.owner.writer.sync):
-                    job.synced.append(recorder)
-        if job.retention is not None:
-            try:
-                self._remove_old(job, job.retention)
-            except Exception as error:
-                logger.warning("cannot remove old segments of the routing log: %s", error)
-        self._post(partial(self._done, job))
+        job.run(self._retention)
+        self._loop.post(partial(self._done, job))
 
-    def _attempt(self, job: _Job, recorder: Recorder, act: Callable[[], None]) -> bool:
-        try:
-            act()
-        except Exception as error:
-            if not any(failed is recorder for failed, _ in job.failed):
-                job.failed.append((recorder, error))
-            return False
-        return True
-
-    def _remove_old(self, job: _Job, active: dict[str, int]) -> None:
-        closed, total = closed_segments(self._disk, self._root, active)
-        # A segment's last event is at most a day after its first.
-        oldest_us = self._wall_us() - int((self._options.days + 1) * DAY_US)
-        for segment in closed:
-            if total <= self._options.bytes_max and segment.first_ts >= oldest_us:
-                continue
-            remove_segment(self._disk, segment)
-            total -= segment.size
-            bases = segment_bases(self._disk, segment.directory)
-            job.removed[segment.directory] = bases[0] if bases else -1
-
-    def _done(self, job: _Job) -> None:
+    def _done(self, job: Job) -> None:
         """A job has ended (on the event loop)."""
         if self._job is not job:
             return
@@ -424,11 +278,11 @@ class RoutingLogs:
         self.backlog.remove(job.size)
         if job.sync:
             self._written.clear()
-        for recorder, error in job.failed:
-            self._fail(recorder, error)
-        for recorder in job.synced:
-            if not recorder.stopped:
-                self._mark(recorder)
+        for owner, error in job.failed:
+            self._fail(owner, error)
+        for owner in job.synced:
+            if not owner.recorder.stopped:
+                owner.set_mark(self._marks)
         if job.removed:
             self._move_starts(job.removed)
         if self._held and not self.backlog.full:
@@ -444,34 +298,26 @@ class RoutingLogs:
         """Segments were removed. ``removed`` maps partition directories to the base of the first one left, -1
         if none is.
         """
-        for log in self.logs.values():
-            for recorder in log.recorders:
-                start = removed.get(recorder.directory)
-                if start is not None and not recorder.stopped:
-                    writer: RoutingWriter = recorder.owner.writer
-                    writer.start = writer.synced_end if start < 0 else start
-                    self._mark(recorder)
+        for recorder, owner in self._partitions.items():
+            start = removed.get(recorder.directory)
+            if start is not None and not recorder.stopped:
+                owner.writer.start = owner.writer.synced_end if start < 0 else start
+                owner.set_mark(self._marks)
 
     # -- failures -------------------------------------------------------------------------------------
 
     def halt(self) -> None:
         """The disk is short of space: stop recording until ``has_room`` returns True."""
-        for log in self.logs.values():
-            for recorder in log.recorders:
-                if not recorder.stopped:
-                    self._fail(
-                        recorder, OSError(errno.ENOSPC, "the disk is short of room, which messages need")
-                    )
+        for recorder, owner in self._partitions.items():
+            if not recorder.stopped:
+                self._fail(owner, OSError(errno.ENOSPC, "the disk is short of room, which messages need"))
 
-    def _fail(self, recorder: Recorder, error: Exception) -> None:
+    def _fail(self, owner: RoutingPartition, error: Exception) -> None:
         """Stop recording in a partition, and try again in a while."""
-        owner: _Partition = recorder.owner
         if owner.retry is not None or owner.is_removed:
             return
-        # What is written but not synced will be cut.
-        recorder.lost += recorder.stop() + recorder.end - owner.writer.synced_end
-        recorder.end = owner.writer.synced_end
-        self._written.pop(recorder, None)
+        owner.stop()
+        self._written.pop(owner, None)
         logger.error(
             "the routing log of virtual host '%s' stops in partition %d, nothing else does; "
             "next try in %d s: %s",
@@ -481,47 +327,46 @@ class RoutingLogs:
             error,
         )
         if not self._stopped:
-            owner.retry = self._call_later(RETRY_S, partial(self._try_again, recorder))
+            owner.retry = self._loop.call_later(RETRY_S, partial(self._try_again, owner))
 
-    def _try_again(self, recorder: Recorder) -> None:
+    def _try_again(self, owner: RoutingPartition) -> None:
         if not self._has_room():
-            recorder.owner.retry = self._call_later(RETRY_S, partial(self._try_again, recorder))
+            owner.retry = self._loop.call_later(RETRY_S, partial(self._try_again, owner))
             return
         found: list[Recovered | Exception] = []
-        self._worker.submit(partial(self._reopen, recorder, found))
+        self._worker.submit(partial(self._reopen, owner, found))
 
-    def _reopen(self, recorder: Recorder, found: list[Recovered | Exception]) -> None:
+    def _reopen(self, owner: RoutingPartition, found: list[Recovered | Exception]) -> None:
         """Runs in the thread."""
         try:
-            found.append(recorder.owner.writer.reopen(recorder.owner.mark))
+            found.append(owner.writer.reopen(owner.mark))
         except Exception as error:
             found.append(error)
-        self._post(partial(self._reopened, recorder, found))
+        self._loop.post(partial(self._reopened, owner, found))
 
-    def _reopened(self, recorder: Recorder, found: list[Recovered | Exception]) -> None:
-        owner: _Partition = recorder.owner
+    def _reopened(self, owner: RoutingPartition, found: list[Recovered | Exception]) -> None:
         if self._stopped or owner.is_removed:
             return
         owner.retry = None
         result = found[0]
         if isinstance(result, Exception):
-            self._fail(recorder, result)
+            self._fail(owner, result)
             return
         logger.warning(
             "the routing log of virtual host '%s' goes on in partition %d; %d events are not in it",
             owner.vhost,
             owner.number,
-            recorder.lost,
+            owner.recorder.lost,
         )
-        recorder.lost = 0
-        self._begin(recorder, result)
-        self._mark(recorder)
+        owner.recorder.lost = 0
+        owner.begin(result, self._marks)
+        owner.set_mark(self._marks)
 
     # -- retention and the end ------------------------------------------------------------------------
 
     def _retain(self) -> None:
         """Remove segments that are too old; called once an hour."""
-        self._retention_timer = self._call_later(RETENTION_S, self._retain)
+        self._retention_timer = self._loop.call_later(RETENTION_S, self._retain)
         self._retention_due = True
         self._next_job()
 
@@ -531,17 +376,16 @@ class RoutingLogs:
         for timer in (self._sync_timer, self._retention_timer):
             if timer is not None:
                 timer.cancel()
-        for log in self.logs.values():
-            for recorder in log.recorders:
-                if recorder.owner.retry is not None:
-                    recorder.owner.retry.cancel()
+        for owner in self._partitions.values():
+            if owner.retry is not None:
+                owner.retry.cancel()
         self._finish_job()
         self._retention_due = False
         self._sync_due = True
         self._next_job()
         self._finish_job()
         self._worker.stop()
-        self._files.close()
+        self._opener.close()
 
     def _finish_job(self) -> None:
         """Wait for the running job, if there is one, and process its result."""

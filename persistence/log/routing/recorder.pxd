@@ -1,4 +1,4 @@
-# Compiled types of routing_log.py.
+# Compiled types of recorder.py.
 
 cimport cython
 
@@ -55,7 +55,6 @@ cdef class RouteEntry:
 cdef class Recorder:
     cdef public str directory
     cdef public Backlog backlog
-    cdef public object owner
     cdef public list closed
     cdef public bint dirty
     cdef public unsigned long long end

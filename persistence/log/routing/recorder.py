@@ -179,7 +179,6 @@ class Recorder:
         "dirty",
         "end",
         "lost",
-        "owner",
         "segment",
         "stopped",
     )
@@ -187,8 +186,6 @@ class Recorder:
     def __init__(self, directory: str, tick: Tick, backlog: Backlog, segment_bytes_max: int) -> None:
         self.directory = directory
         self.backlog = backlog
-        #: Data of the owner; not used here.
-        self.owner: Any = None
         #: Closed batches, each with the payloads of its new names.
         self.closed: list[tuple[Batch, list[bytes]]] = []
         #: Whether it is in the backlog's list.

@@ -1,7 +1,8 @@
-"""Which segments of the routing logs are closed, and their removal."""
+"""Removes the oldest closed segments of the routing logs, by size and age."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...files import Disk, join
@@ -9,6 +10,36 @@ from ..format.identity import read_json, salt_at
 from ..format.record import HEADER_SIZE, BatchHeader, parse_header
 from ..format.segment import INDEX_SUFFIX, SUFFIX, Segment, segment_bases, segment_name
 from .layout import NAMES_SUFFIX, names_path
+from .recorder import DAY_US
+
+
+class Retention:
+    """The limits of all routing logs of a node together. The thread uses it."""
+
+    def __init__(
+        self, disk: Disk, root: str, bytes_max: int, days: float, wall_us: Callable[[], int]
+    ) -> None:
+        self._disk = disk
+        self._root = root
+        self._bytes_max = bytes_max
+        self._days = days
+        self._wall_us = wall_us
+
+    def remove_old(self, active: dict[str, int], removed: dict[str, int]) -> None:
+        """Remove what is beyond the limits; ``active`` as for ``closed_segments``.
+
+        ``removed`` gets, for each partition directory, the base of the first segment left, -1 if none is.
+        """
+        closed, total = closed_segments(self._disk, self._root, active)
+        # A segment's last event is at most a day after its first.
+        oldest_us = self._wall_us() - int((self._days + 1) * DAY_US)
+        for segment in closed:
+            if total <= self._bytes_max and segment.first_ts >= oldest_us:
+                continue
+            remove_segment(self._disk, segment)
+            total -= segment.size
+            bases = segment_bases(self._disk, segment.directory)
+            removed[segment.directory] = bases[0] if bases else -1
 
 
 class Closed(NamedTuple):

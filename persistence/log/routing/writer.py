@@ -6,8 +6,7 @@ Events that cannot be written are dropped until the next attempt.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from ...files import Disk, FileCache, join, parent, replace_file
 from ..format.identity import read_json, salt_of
@@ -25,7 +24,9 @@ class RoutingWriter:
     After an error ``failed`` is set, and every call raises it until ``reopen``.
     """
 
-    def __init__(self, disk: Disk, files: FileCache, directory: str, description: dict[str, Any]) -> None:
+    def __init__(
+        self, disk: Disk, files: FileCache, directory: str, node: str, description: Mapping[str, object]
+    ) -> None:
         self.directory = directory
         self.failed: OSError | None = None
         #: The open segment, its written and its synced position, and the offsets there.
@@ -36,7 +37,7 @@ class RoutingWriter:
         self.start = 0
         #: Of its batches and names.
         log, number = directory.split("/")[-2:]
-        self.salt = salt_of(log, int(number), description["node"])
+        self.salt = salt_of(log, int(number), node)
         self._disk = disk
         self._files = files
         self._description = description

@@ -58,7 +58,7 @@ PLANTED = [
     Planted(
         "the journal is not replayed",
         LOG + "queue/catalog.py",
-        "journal=self._journal.get(incarnation, ())",
+        "journal=self._last.entries(incarnation)",
         "journal=()",
     ),
     Planted(
@@ -161,7 +161,7 @@ PLANTED = [
     ),
     Planted(
         "a clean stop's mark is kept after the start",
-        LOG + "queue/catalog.py",
+        LOG + "queue/last_process.py",
         "write_checkpoint(disk, path, parts, clean=False, now_us=0)",
         "write_checkpoint(disk, path, parts, clean=True, now_us=0)",
     ),
@@ -234,7 +234,7 @@ PLANTED = [
     ),
     Planted(
         "recovery does not look at the marks",
-        LOG + "queue/recovery.py",
+        LOG + "queue/completeness.py",
         "    return max(known, mark.end)",
         "    return known",
         test="tests/persistence/log/queue/test_recovery.py",
@@ -248,7 +248,7 @@ PLANTED = [
     ),
     Planted(
         "the mark from before a truncation is looked at",
-        LOG + "queue/recovery.py",
+        LOG + "queue/completeness.py",
         "    if mark is None or (state is not None and mark.epoch < state.epoch):",
         "    if mark is None:",
         test="tests/persistence/log/queue/test_recovery.py",
@@ -410,14 +410,14 @@ PLANTED = [
     Planted(
         "a journal that is kept is overwritten",
         LOG + "queue/catalog.py",
-        "        self.sync.committer.journal.go_on_after(self._journal_paths)\n",
+        "        self.sync.committer.journal.go_on_after(journals)\n",
         "",
         mix=SMALL_ROUNDS,
     ),
     Planted(
         "journals are removed though a log did not open",
-        LOG + "queue/catalog.py",
-        "        if self._journal_paths and not wanted & set(self._journal):",
+        LOG + "queue/last_process.py",
+        "        if self._journal_paths and not set(wanted) & set(self._journal):",
         "        if self._journal_paths:",
         mix=SMALL_ROUNDS,
     ),

@@ -140,7 +140,7 @@ def test_decoding_gives_back_what_was_noted(rounds: list[Any], restart: bool, pa
             data = content(node.disk, f"{recorder.directory}/{base:020d}.log")
             at = 0
             while at < len(data):
-                header = parse_header(data, at, recorder.owner.writer.salt)
+                header = parse_header(data, at, salt_at(node.disk, recorder.directory))
                 assert header is not None
                 for run in iterate_events(header, data[at + 72 : at + header.length]):
                     own += [(run.ts_us, run.key, run.body_size, run.flags)] * run.events
