@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
 
-from aiohttp import web
+from aiohttp import BodyPartReader, web
 
 from admin_ui.replies import ApiError
 
@@ -18,10 +19,37 @@ async def read(request: web.Request, bytes_max: int) -> bytes:
     Raises:
         ApiError: it has more than ``bytes_max`` octets (413), or does not arrive in time (408).
     """
+    return await _gathered(request.content.iter_any(), bytes_max)
+
+
+async def read_field(request: web.Request, name: str, bytes_max: int) -> bytes:
+    """The field ``name`` of a form with parts, as browsers send a file.
+
+    Raises:
+        ApiError: there is none, or the body is no such form (400); else as ``read``.
+    """
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in await request.multipart():
+                if isinstance(part, BodyPartReader) and part.name == name:
+                    return await _gathered(_pieces(part), bytes_max)
+    except TimeoutError:
+        raise ApiError(408, "bad_request", "the body did not come in time") from None
+    except (ValueError, AssertionError):
+        raise ApiError(400, "bad_request", "the form cannot be read") from None
+    raise ApiError(400, "bad_request", f"the form has no field {name}")
+
+
+async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:
+    while piece := await part.read_chunk():
+        yield piece
+
+
+async def _gathered(pieces: AsyncIterable[bytes], bytes_max: int) -> bytes:
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
-            async for piece in request.content.iter_any():
+            async for piece in pieces:
                 data += piece
                 if len(data) > bytes_max:
                     raise ApiError(413, "bad_request", "the body is too large")

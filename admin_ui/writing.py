@@ -34,6 +34,8 @@ from vhosts.vhost import VirtualHost
 
 T = TypeVar("T")
 
+#: What a virtual host may have as its default type of queues.
+QUEUE_TYPES = ("classic", "quorum", "stream")
 #: Octets of a body.
 BODY_BYTES_MAX = 1 << 20
 #: Larger bodies (octets) are read only a few at a time, because an arriving body is held in memory as a
@@ -171,6 +173,31 @@ def tags_of(found: Any) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise bad_request("tags is neither a text nor a list of texts")
     return [name.strip() for name in names if name.strip()]
+
+
+def vhost_metadata(content: dict[str, Any]) -> dict[str, Any]:
+    """What a body says of a virtual host: the fields of its row that are given.
+
+    Raises:
+        ApiError: one of them is wrong (400).
+    """
+    found: dict[str, Any] = {}
+    if content.get("description") is not None:
+        found["description"] = content["description"]
+        if not isinstance(found["description"], str):
+            raise bad_request("description is not a string")
+    if content.get("tags") is not None:
+        found["tags"] = tuple(tags_of(content["tags"]))
+    if content.get("tracing") is not None:
+        found["tracing"] = boolean(content, "tracing")
+    queue_type = content.get("default_queue_type")
+    if queue_type in ("", "undefined"):
+        found["default_queue_type"] = ""
+    elif queue_type is not None:
+        if queue_type not in QUEUE_TYPES:
+            raise bad_request(f"Unsupported default queue type: {queue_type}")
+        found["default_queue_type"] = queue_type
+    return found
 
 
 def octets(name: str, found: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from admin_ui.api.users import existing_user
-from admin_ui.auth import ADMINISTRATOR, POLICYMAKER
+from admin_ui.auth import ADMINISTRATOR
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import not_found
 
@@ -39,19 +39,6 @@ def no_such(call: Call) -> Any:
     raise not_found()
 
 
-def global_parameters(call: Call) -> list[dict[str, Any]]:
-    """The only global parameter: the unique name of the cluster."""
-    return [{"name": "internal_cluster_id", "value": call.state.broker.identity.store_id}]
-
-
-def one_global_parameter(call: Call) -> dict[str, Any]:
-    """One global parameter."""
-    for parameter in global_parameters(call):
-        if parameter["name"] == call.part("name"):
-            return parameter
-    raise not_found()
-
-
 ENDPOINTS = [
     Endpoint("/vhosts/{vhost}/topic-permissions", none_of_vhost, ADMINISTRATOR),
     Endpoint("/users/{user}/topic-permissions", none_of_user, ADMINISTRATOR),
@@ -63,10 +50,4 @@ ENDPOINTS = [
     Endpoint("/vhost-limits", none),
     Endpoint("/vhost-limits/{vhost}", none_of_vhost),
     Endpoint("/vhost-limits/{vhost}/{name}", tags=ADMINISTRATOR),
-    Endpoint("/parameters", none, POLICYMAKER),
-    Endpoint("/parameters/{component}", none, POLICYMAKER),
-    Endpoint("/parameters/{component}/{vhost}", none_of_vhost, POLICYMAKER),
-    Endpoint("/parameters/{component}/{vhost}/{name}", no_such, POLICYMAKER),
-    Endpoint("/global-parameters", global_parameters, POLICYMAKER),
-    Endpoint("/global-parameters/{name}", one_global_parameter, POLICYMAKER),
 ]

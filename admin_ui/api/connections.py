@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from admin_ui.auth import MONITORING
+from admin_ui.auth import ADMINISTRATOR, MONITORING
 from admin_ui.documents import connections, queues
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
-from admin_ui.replies import not_authorised, not_found
+from admin_ui.replies import Done, not_authorised, not_found
+from admin_ui.writing import DELETED, change
 from amqp_router.channel.states import ChannelState
+from amqp_router.connection.machine import Machine
+from amqp_router.disconnecting import close_those, force
+from amqp_router.protocol.errors import ConnectionForced
+
+#: What clients read if the caller gives no reason.
+CLOSED = "Closed via management plugin"
+#: Octets of a reason: with the name of the error they must fit into AMQP's 255.
+REASON_BYTES_MAX = 220
 
 
 def _seen(call: Call) -> list[Any]:
@@ -83,6 +93,37 @@ def _find(call: Call, name: str) -> Any:
 def one(call: Call) -> dict[str, Any]:
     """One connection."""
     return connections.document(_find(call, call.part("connection")), call.state.node, _stats(call))
+
+
+async def close(call: Call) -> Done:
+    """Close the connection; the header X-Reason goes into the text for its client."""
+    transport = _find(call, call.part("connection"))
+    if transport.machine.user.name != call.identity.name and not call.identity.has(ADMINISTRATOR):
+        raise not_authorised("User not authorised to access object")
+    await change(call, lambda: (transport.close(partial(force, _forced(call))), 0))
+    return DELETED
+
+
+async def close_of_user(call: Call) -> Done:
+    """Close all connections of a user."""
+    name, broker = call.part("user"), call.state.broker
+    if name != call.identity.name and not call.identity.has(ADMINISTRATOR):
+        raise not_authorised("User not authorised to access object")
+
+    def which(machine: Machine) -> bool:
+        return machine.user is not None and machine.user.name == name
+
+    def act() -> tuple[None, int]:
+        close_those(broker.registry, which, _forced(call), broker.in_slices)
+        return None, 0
+
+    await change(call, act)
+    return DELETED
+
+
+def _forced(call: Call) -> ConnectionForced:
+    reason = call.request.headers.get("X-Reason", "").strip() or CLOSED
+    return ConnectionForced(reason.encode(errors="replace")[:REASON_BYTES_MAX].decode(errors="ignore"))
 
 
 # -- channels ---------------------------------------------------------------------------------------
@@ -163,8 +204,8 @@ def consumers_of_vhost(call: Call) -> Rows:
 
 ENDPOINTS = [
     Endpoint("/connections", every),
-    Endpoint("/connections/username/{user}", of_user),
-    Endpoint("/connections/{connection}", one),
+    Endpoint("/connections/username/{user}", of_user, delete=close_of_user),
+    Endpoint("/connections/{connection}", one, delete=close),
     Endpoint("/connections/{connection}/channels", channels_of_connection),
     Endpoint("/vhosts/{vhost}/connections", of_vhost),
     Endpoint("/channels", every_channel),

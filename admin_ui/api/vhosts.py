@@ -7,11 +7,9 @@ from typing import Any
 from admin_ui.documents import vhosts
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows, administered
-from admin_ui.replies import Done, bad_request, not_found
-from admin_ui.writing import DELETED, boolean, change, created, new_name, read_object, tags_of
+from admin_ui.replies import Done, not_found
+from admin_ui.writing import DELETED, change, created, new_name, read_object, vhost_metadata
 from vhosts.vhost import VirtualHost
-
-QUEUE_TYPES = ("classic", "quorum", "stream")
 
 
 def every(call: Call) -> Rows:
@@ -39,33 +37,13 @@ async def put(call: Call) -> Done:
     """
     content = await read_object(call)
     name, broker, user = new_name(call, "vhost"), call.state.broker, call.identity.name
-    metadata = _metadata(content)
+    metadata = vhost_metadata(content)
 
     def act() -> tuple[bool, int]:
         before = name in broker.vhosts
         return not before, broker.virtual_hosts.put(name, user, **metadata)
 
     return created(await change(call, act))
-
-
-def _metadata(content: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if content.get("description") is not None:
-        found["description"] = content["description"]
-        if not isinstance(found["description"], str):
-            raise bad_request("description is not a string")
-    if content.get("tags") is not None:
-        found["tags"] = tuple(tags_of(content["tags"]))
-    if content.get("tracing") is not None:
-        found["tracing"] = boolean(content, "tracing")
-    queue_type = content.get("default_queue_type")
-    if queue_type in ("", "undefined"):
-        found["default_queue_type"] = ""
-    elif queue_type is not None:
-        if queue_type not in QUEUE_TYPES:
-            raise bad_request(f"Unsupported default queue type: {queue_type}")
-        found["default_queue_type"] = queue_type
-    return found
 
 
 async def delete(call: Call) -> Done:

@@ -1,23 +1,20 @@
-"""The node as a whole: overview, the caller, definitions, and a page that lists the endpoints."""
+"""The node as a whole: overview, the caller, and a page that lists the endpoints."""
 
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from aiohttp import web
 
 from admin_ui.auth import ADMINISTRATOR, MONITORING
-from admin_ui.documents import definitions, node, overview
+from admin_ui.documents import node, overview
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
-from admin_ui.replies import Body, dumps, not_found
+from admin_ui.replies import not_found
 
 INDEX = "/api/index.html"
-#: Characters that the name of a downloaded file may not have.
-UNSAFE = re.compile(r"[^\w.-]", re.ASCII)
 
 
 def whoami(call: Call) -> dict[str, Any]:
@@ -76,33 +73,6 @@ def feature_flags(call: Call) -> Rows:
     return Rows(node.feature_flags(), dict, name=lambda flag: str(flag["name"]))
 
 
-async def all_definitions(call: Call) -> Body:
-    """All definitions."""
-    return await _definitions(call, definitions.document(call.state))
-
-
-async def definitions_of_vhost(call: Call) -> Body:
-    """The definitions of one virtual host."""
-    return await _definitions(call, definitions.of_vhost(call.vhost(), call.state.broker.parameters))
-
-
-async def _definitions(call: Call, sections: definitions.Sections) -> Body:
-    file = call.request.query.get("download")
-    if file:
-        call.headers["Content-Disposition"] = f"attachment; filename={UNSAFE.sub('_', file)}"
-    body = call.new_body()
-    before = b"{"
-    for name, content in sections.items():
-        body.add(before + dumps(name) + b":")
-        before = b","
-        if isinstance(content, str):
-            body.add(dumps(content))
-        else:
-            await body.add_rows(content, call.turns)
-    body.add(b"}")
-    return body
-
-
 ENDPOINTS = [
     Endpoint("/overview", overview.document),
     Endpoint("/cluster-name", cluster_name),
@@ -115,9 +85,6 @@ ENDPOINTS = [
     Endpoint("/extensions", extensions),
     Endpoint("/feature-flags", feature_flags, ADMINISTRATOR),
     Endpoint("/feature-flags/{name}/enable", tags=ADMINISTRATOR),
-    Endpoint("/definitions", all_definitions, ADMINISTRATOR),
-    Endpoint("/all-configuration", all_definitions, ADMINISTRATOR),
-    Endpoint("/definitions/{vhost}", definitions_of_vhost, ADMINISTRATOR),
     Endpoint("/rebalance/queues", tags=ADMINISTRATOR),
     Endpoint("/reset", tags=ADMINISTRATOR),
     Endpoint("/reset/{node}", tags=ADMINISTRATOR),

@@ -13,7 +13,7 @@ from typing import Any
 from admin_ui.documents import node, policies, vhosts
 from admin_ui.documents.tables import table
 from admin_ui.state import State
-from amqp_router.parameters import COMPONENTS, POLICY, Parameters
+from amqp_router.parameters import COMPONENTS, GLOBAL, POLICY, Parameters
 from amqp_router.version import VERSION
 from vhosts.long_lists import passing
 from vhosts.vhost import RESERVED_PREFIX, VirtualHost
@@ -36,7 +36,9 @@ def document(state: State) -> Sections:
         "permissions": [vhosts.permission(row) for row in users.permissions.values()],
         "topic_permissions": [],
         "parameters": _parameters(broker.parameters),
-        "global_parameters": [],
+        "global_parameters": [
+            {"name": name, "value": value} for _, name, value in broker.parameters.of(GLOBAL, GLOBAL)
+        ],
         "policies": _policies(broker.parameters),
         "queues": chain.from_iterable(_queues(vhost, {"vhost": vhost.name}) for vhost in found),
         "exchanges": chain.from_iterable(_exchanges(vhost, {"vhost": vhost.name}) for vhost in found),
