@@ -21,7 +21,7 @@ import pytest
 from amqp_router import compiled
 from tests.trees import ROOT, copy_tree
 
-BUF, MESSAGE = "amqp_router/protocol/_buf", "amqp_router/protocol/message"
+BUF, TICK = "amqp_router/protocol/_buf", "amqp_router/protocol/tick"
 
 
 def compiler() -> bool:
@@ -41,8 +41,8 @@ def run(tree: Path, *arguments: str, **environment: str) -> subprocess.Completed
 
 
 LOADED = (
-    "from amqp_router import compiled; from amqp_router.protocol import _buf, message\n"
-    "print(_buf.__file__.split('.')[-1], message.__file__.split('.')[-1], compiled.build.summary())"
+    "from amqp_router import compiled; from amqp_router.protocol import _buf, tick\n"
+    "print(_buf.__file__.split('.')[-1], tick.__file__.split('.')[-1], compiled.build.summary())"
 )
 
 
@@ -59,7 +59,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs a C compiler")
     target = copy_tree(tmp_path_factory.mktemp("compiled") / "tree")
     setup = target / "setup.py"
-    two = 'COMPILED = [\n    "amqp_router.protocol._buf",\n    "amqp_router.protocol.message",\n]\n'
+    two = 'COMPILED = [\n    "amqp_router.protocol._buf",\n    "amqp_router.protocol.tick",\n]\n'
     text, count = re.subn(r"COMPILED = \[\n.*?\]\n", two, setup.read_text(), flags=re.DOTALL)
     assert count == 1
     setup.write_text(text)
@@ -74,8 +74,8 @@ def build(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def edited(tree: Path) -> Iterator[Path]:
-    """A comment more in message.py than was compiled."""
-    path = tree / (MESSAGE + ".py")
+    """A comment more in tick.py than was compiled."""
+    path = tree / (TICK + ".py")
     content = path.read_text()
     path.write_text(content + "# edited\n")
     yield path
@@ -93,7 +93,7 @@ def test_variable_runs_all_from_source(tree: Path) -> None:
 
 def test_stale_build_does_not_hide_an_edit(tree: Path, edited: Path) -> None:
     assert loaded(tree).startswith(
-        f"so py partly compiled (1 of 2 modules run from source: {MESSAGE}.py changed"
+        f"so py partly compiled (1 of 2 modules run from source: {TICK}.py changed"
     )
 
 
@@ -109,22 +109,22 @@ def test_edit_of_a_pxd_counts_too(tree: Path) -> None:
 def test_build_makes_only_what_changed(tree: Path, edited: Path) -> None:
     extensions = {
         name: compiled.extension_of(name, tree)
-        for name in ("amqp_router.protocol._buf", "amqp_router.protocol.message")
+        for name in ("amqp_router.protocol._buf", "amqp_router.protocol.tick")
     }
     before = {name: path.stat().st_mtime_ns for name, path in extensions.items() if path}
     assert not build(tree).returncode
     after = {name: path.stat().st_mtime_ns for name, path in extensions.items() if path}
-    assert [name for name in after if after[name] != before[name]] == ["amqp_router.protocol.message"]
+    assert [name for name in after if after[name] != before[name]] == ["amqp_router.protocol.tick"]
     assert loaded(tree) == "so so compiled (2 modules)"
 
 
 def test_module_that_does_not_compile_runs_from_source(tree: Path) -> None:
-    path = tree / (MESSAGE + ".pxd")
+    path = tree / (TICK + ".pxd")
     content = path.read_text()
     path.write_text(content + "\nthis is not Cython\n")
     result = build(tree)
     assert not result.returncode
-    assert f"{MESSAGE}.py does not compile" in result.stderr
+    assert f"{TICK}.py does not compile" in result.stderr
     assert loaded(tree).startswith("so py partly compiled")
     assert build(tree, AMQP_ROUTER_REQUIRE_COMPILED="1").returncode
     path.write_text(content)

@@ -20,7 +20,8 @@ from vhosts.bindings import Bindings
 from vhosts.errors import default_exchange_refused, locked_queue, no_memory, not_found
 from vhosts.exchanges.default import DefaultExchange
 from vhosts.exchanges.exchange import Binding, End, Exchange
-from vhosts.exchanges.router import RoutingTable, default_route
+from vhosts.exchanges.route import default_route
+from vhosts.exchanges.router import RoutingTable
 from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_type
 from vhosts.queues.handle import QueueHandle
 from vhosts.spread_map import Entries, roomy

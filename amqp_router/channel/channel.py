@@ -31,6 +31,7 @@ from amqp_router.protocol.errors import (
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from vhosts.counters import MessageTotals
+from vhosts.publishing.publisher import Publisher
 from vhosts.queues.consumers import Credit
 from vhosts.queues.handle import QueueHandle
 from vhosts.queues.queue import Queue
@@ -94,14 +95,19 @@ class Channel:
 
         self.publishing = Publishing()
         self.publishing.number = number
-        self.publishing.table = self.vhost.table
         self.publishing.cache = connection.cache
         self.publishing.user = connection.user.name
         self.publishing.out = self.out
         self.publishing.inflow = connection.inflow
-        self.publishing.open_runs = connection.open_runs
         self.publishing.listener = self
-        self.publishing.account = connection.intake.account
+        self.publishing.publisher = Publisher(
+            self.vhost.table,
+            connection.cache,
+            connection.intake.account,
+            self.publishing,
+            connection.inflow,
+            connection.open_runs,
+        )
         self.vhost.counters.channel_created += 1
 
     # -- methods ------------------------------------------------------------------------------------
@@ -120,7 +126,7 @@ class Channel:
     def select_confirms(self, method: methods.ConfirmSelect) -> None:
         """Confirm every publish from now on. A second call changes nothing."""
         if self.confirms is None:
-            self.publishing.close_run()
+            self.publishing.publisher.close_run()
             confirms = Confirms()
             confirms.number = self.number
             confirms.tick = self.connection.tick
@@ -261,7 +267,7 @@ class Channel:
         counters = self.vhost.counters
         counters.channel_closed += 1
         counters.closed.add(self.totals())
-        self.publishing.close_run()
+        self.publishing.publisher.close_run()
         self.emit_confirms()
         self.publishing.confirming = False
         self.publishing.confirms = None
@@ -288,6 +294,7 @@ class Channel:
         spent += delivery.requeue_some(delivery.next_tag - 1, limit - spent)
         if spent < limit:
             delivery.listener = self.publishing.listener = None  # breaks reference cycles
+            self.publishing.publisher.listener = None
         return spent
 
 

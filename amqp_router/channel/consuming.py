@@ -12,13 +12,13 @@ from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix, getter
 from amqp_router.channel.due import Due, all_of
 from amqp_router.channel.ports import ConsumingChannel
-from amqp_router.channel.publishing import DIRECT_REPLY
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.flags import LOGGED, REDELIVERED
 from amqp_router.protocol.kept_table import Arguments, keep
 from amqp_router.protocol.output import ANSWER_SHIFT
+from vhosts.publishing.checks import DIRECT_REPLY
 from vhosts.queues.consumers import UNLIMITED
 from vhosts.queues.queue import Queue
 
@@ -160,7 +160,7 @@ def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
             message.content = None
         else:
             queue.put_aside(message)
-    channel.connection.charge(channel.publishing.account.take_work())
+    channel.connection.charge(channel.publishing.publisher.account.take_work())
 
 
 def ack(channel: ConsumingChannel, method: methods.BasicAck) -> None:

@@ -14,6 +14,7 @@ from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
 from vhosts.exchanges.router import RouteCache
 from vhosts.ports import Permissions
+from vhosts.publishing.publisher import Publisher
 from vhosts.queues.consumers import Credit
 from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
@@ -56,8 +57,8 @@ class Connection(Protocol):
     cache: RouteCache
     inflow: Inflow
     intake: Intake
-    #: Channels with an open run.
-    open_runs: list[Publishing]
+    #: Publishers with an open run.
+    open_runs: list[Publisher]
     #: Channels and consumer tags that the running queue.delete cancelled; None when none runs.
     held_cancels: list[tuple[Any, str]] | None
     #: Whether the connection has ended, or is about to.

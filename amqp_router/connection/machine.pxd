@@ -1,11 +1,12 @@
 cimport cython
 
-from amqp_router.channel.publishing cimport Inflow, Publishing
+from amqp_router.channel.publishing cimport Inflow
 from amqp_router.connection.alarms cimport Alarms
 from amqp_router.connection.dispatch cimport Dispatch
 from amqp_router.connection.slices cimport Slices
 from amqp_router.protocol.input cimport Input
 from amqp_router.protocol.output cimport Output
+from vhosts.publishing.publisher cimport Publisher
 
 cdef long long _CHUNK_UNITS
 cdef int _MORE
@@ -37,7 +38,7 @@ cdef class Machine:
     cdef public object on_opened
     cpdef void receive_data(self, bytes data)
     cpdef void receive_more(self)
-    @cython.locals(work=Slices, runs=list, publishing=Publishing)
+    @cython.locals(work=Slices, runs=list, publisher=Publisher)
     cdef void _run(self)
     @cython.locals(frames=Input, work=Slices, dispatch=Dispatch, found=int, taken=int)
     cdef bint _handle(self) except -1

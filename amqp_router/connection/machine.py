@@ -153,8 +153,8 @@ class Machine:
                 self.close(InternalError("an error of the server, see its log"))
         runs = self.open_runs
         if runs:
-            for publishing in runs:
-                publishing.close_run()
+            for publisher in runs:
+                publisher.close_run()
             runs.clear()
         work.busy = False
         if self.work_left:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp_router.channel.content import Intake
-from amqp_router.channel.publishing import Inflow, Publishing
+from amqp_router.channel.publishing import Inflow
 from amqp_router.connection.ports import Services
 from amqp_router.connection.session import Session
 from amqp_router.connection.slices import Slices
@@ -19,6 +19,7 @@ from amqp_router.protocol import methods
 from amqp_router.protocol.input import Input
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
+from vhosts.publishing.publisher import Publisher
 
 #: Exclusive queues removed per turn of the loop when their connection ends.
 EXCLUSIVE_SLICE = 50
@@ -72,7 +73,7 @@ class Shared:
         #: Channels whose output waits for a commit.
         self.detached: set[Any] = set()
         #: Channels with an open run; closed when the chunk is done.
-        self.open_runs: list[Publishing] = []
+        self.open_runs: list[Publisher] = []
         #: Definitions that the client changed and that are not stored; None if it never changed any.
         self.unstored_changes: Unstored | None = None
 

@@ -13,11 +13,13 @@ cdef unsigned int _HEADERS
 cdef unsigned int _DELIVERY_MODE
 cdef unsigned int _PRIORITY
 cdef unsigned int _CORRELATION_ID
+cdef unsigned int _EXPIRATION
 cdef unsigned int _TIMESTAMP
 cdef unsigned int _CLUSTER_ID
 cdef unsigned int _LATER
 cdef unsigned int _UNKNOWN
 cdef unsigned int _ODD_MODE
+cdef unsigned long _NO_EXPIRY
 cdef int _DEPTH_MAX
 
 
@@ -30,10 +32,16 @@ cdef class ContentScan:
     cdef public long long frame_payload
     cdef public unsigned int flags
     cdef public bint persistent
+    cdef public unsigned char priority
+    cdef public unsigned long expire_ms
     @cython.locals(d="const unsigned char*", size="long long", end=Py_ssize_t, body_size="long long")
     cpdef int scan(self, bytes data, Py_ssize_t position, Py_ssize_t limit, unsigned int channel) except? -1
-    @cython.locals(d="const unsigned char*", limit=Py_ssize_t, p=Py_ssize_t, flags="unsigned int", mode=int, bit="unsigned int")
+    @cython.locals(d="const unsigned char*", limit=Py_ssize_t, p=Py_ssize_t, start=Py_ssize_t, flags="unsigned int", mode=int, bit="unsigned int")
     cpdef int header(self, bytes data, Py_ssize_t position) except? -1
+
+
+@cython.locals(d="const unsigned char*", position=Py_ssize_t, number="unsigned long long", digit=int)
+cdef unsigned long _milliseconds(bytes data, Py_ssize_t start, Py_ssize_t end) except? 1
 
 
 @cython.locals(d="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, tag=int)

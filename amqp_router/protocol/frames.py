@@ -20,6 +20,8 @@ IRREGULAR = -1
 
 #: In ``ContentScan.flags``, beside the property flags: the delivery mode is neither 1 nor 2.
 ODD_MODE = 1 << 16
+#: ``expire_ms`` of a message without an expiration.
+NO_EXPIRY = 0xFFFFFFFF
 
 # C integers where compiled (see frames.pxd), so they stay in this module.
 _COMPLETE = 1
@@ -33,11 +35,13 @@ _HEADERS = 1 << 13
 _DELIVERY_MODE = 1 << 12
 _PRIORITY = 1 << 11
 _CORRELATION_ID = 1 << 10
+_EXPIRATION = 1 << 8
 _TIMESTAMP = 1 << 6
 _CLUSTER_ID = 1 << 2
 _LATER = (1 << 11) - 1  # correlation id and all behind it
 _UNKNOWN = 3  # class basic has no property there, and no second flags word
 _ODD_MODE = 1 << 16
+_NO_EXPIRY = NO_EXPIRY
 _DEPTH_MAX = DECODED_DEPTH
 
 
@@ -47,12 +51,14 @@ class ContentScan:
     __slots__ = (
         "body_size",
         "end",
+        "expire_ms",
         "flags",
         "frame_payload",
         "header_size",
         "need",
         "payload_max",
         "persistent",
+        "priority",
     )
 
     def __init__(self) -> None:
@@ -65,6 +71,9 @@ class ContentScan:
         self.frame_payload = 0
         self.flags = 0
         self.persistent = False
+        self.priority = 0
+        #: The property ``expiration``; NO_EXPIRY if it is absent or not a number.
+        self.expire_ms = NO_EXPIRY
 
     def scan(self, data: bytes, position: int, limit: int, channel: int) -> int:
         """Look at the content that begins at ``position``; ``limit`` is where the received bytes end.
@@ -128,7 +137,7 @@ class ContentScan:
         return self.header(data, position)
 
     def header(self, data: bytes, position: int) -> int:
-        """Read flags and delivery mode from the content header frame at ``position``.
+        """Read what queues use of the properties in the content header frame at ``position``.
 
         Returns COMPLETE, or IRREGULAR when its property list is malformed. Consumers get the list as it is,
         and most of them cannot go on after one that they cannot read.
@@ -149,6 +158,8 @@ class ContentScan:
         p += 2
         self.flags = flags
         self.persistent = False
+        self.priority = 0
+        self.expire_ms = _NO_EXPIRY
         if flags & _CONTENT_TYPE:
             if p >= limit:
                 return _IRREGULAR
@@ -171,6 +182,9 @@ class ContentScan:
             elif mode != 1:
                 self.flags = flags | _ODD_MODE
         if flags & _PRIORITY:
+            if p >= limit:
+                return _IRREGULAR
+            self.priority = d[p]
             p += 1
         if flags & _LATER:
             bit = _CORRELATION_ID
@@ -181,11 +195,30 @@ class ContentScan:
                     elif p >= limit:
                         return _IRREGULAR
                     else:
-                        p += 1 + d[p]
+                        start = p + 1
+                        p = start + d[p]
+                        if bit == _EXPIRATION and p <= limit:
+                            self.expire_ms = _milliseconds(data, start, p)
                 bit >>= 1
             if flags & _UNKNOWN:
                 return _IRREGULAR
         return _COMPLETE if p == limit else _IRREGULAR
+
+
+def _milliseconds(data: bytes, start: int, end: int) -> int:
+    """The decimal number in ``data[start:end]``, at most NO_EXPIRY - 1; NO_EXPIRY if it is none."""
+    d = data
+    number = 0
+    if start == end:
+        return _NO_EXPIRY
+    for position in range(start, end):
+        digit = d[position]
+        if digit < 48 or digit > 57:
+            return _NO_EXPIRY
+        number = number * 10 + digit - 48
+        if number >= _NO_EXPIRY:
+            number = _NO_EXPIRY - 1
+    return number
 
 
 def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: bool) -> int:

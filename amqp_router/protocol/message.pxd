@@ -1,6 +1,13 @@
 cimport cython
 
+from amqp_router.protocol._buf cimport Buf
+
 cdef unsigned char _PERSISTENT
+cdef unsigned long _NO_EXPIRY
+cdef Py_ssize_t _JOINED_BYTES_MAX
+cdef Py_ssize_t _FRAME_PAYLOAD_MAX
+cdef Py_ssize_t _PROPERTIES_AT
+cdef Py_ssize_t _ENVELOPE
 
 
 @cython.no_gc
@@ -15,10 +22,21 @@ cdef class Message:
     cdef public unsigned int header_size
     cdef public unsigned int frame_payload
     cdef public unsigned int frame_count
+    cdef public unsigned int expire_ms
     cdef public unsigned short channel
     cdef public unsigned short delivery_count
     cdef public unsigned char flags
+    cdef public unsigned char priority
     cpdef unsigned long long size(self)
     cpdef Message copy(self)
+    cpdef take_content(self, Message other)
     cpdef bytes properties(self)
+    cpdef int put_properties(self, Buf out) except -1
+    @cython.locals(content=bytes, d="const unsigned char*", position=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t)
+    cpdef int put_body(self, Buf out) except -1
     cpdef bytes body(self)
+
+
+@cython.locals(message=Message, properties_size=Py_ssize_t, size=Py_ssize_t, part=Py_ssize_t)
+cpdef Message read_message(Buf out, bytes properties, Py_ssize_t properties_at, Py_ssize_t properties_end, bytes bodies, Py_ssize_t start, Py_ssize_t end)
+cdef int _put_frame(Buf out, bytes bodies, Py_ssize_t start, Py_ssize_t end) except -1

@@ -1,6 +1,7 @@
 """One message as one queue holds it.
 
-In memory a message is the raw frames it came in: nothing is decoded but what a queue needs. A message
+In memory a message is the raw frames it came in: nothing is decoded but what a queue needs, once, by whoever
+makes the message. Only this module and ``output`` look into the frames; all others ask the message. A message
 that goes to several queues is one object per queue (each has its own offset) around the same bytes.
 """
 
@@ -8,12 +9,23 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from amqp_router.protocol._buf import Buf
+from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.flags import PERSISTENT
-
-_PERSISTENT = PERSISTENT  # a C integer where compiled
+from amqp_router.protocol.frames import COMPLETE, NO_EXPIRY, ContentScan
 
 #: Bodies above this many bytes stay a tuple of frames and are never joined.
 JOINED_BYTES_MAX = 1 << 20
+#: Largest payload of body frames that are made here: frame_max 131,072 less the envelope.
+FRAME_PAYLOAD_MAX = 131064
+
+# C integers where compiled (see message.pxd).
+_PERSISTENT = PERSISTENT
+_NO_EXPIRY = NO_EXPIRY
+_JOINED_BYTES_MAX = JOINED_BYTES_MAX
+_FRAME_PAYLOAD_MAX = FRAME_PAYLOAD_MAX
+_PROPERTIES_AT = 19  # in the content header frame
+_ENVELOPE = 8
 
 
 class Frames(Protocol):
@@ -33,7 +45,9 @@ class Message:
     ``bytes``, or whole frames (``Frames``) when the body is above ``JOINED_BYTES_MAX``, or ``None`` once
     delivered and to be read again from the log. ``route`` is exchange and routing key as
     ``basic.deliver`` carries them. ``gap`` counts the offsets directly before ``offset`` that are no
-    message, so that acknowledged neighbours merge into one run.
+    message, so that acknowledged neighbours merge into one run. ``priority`` and ``expire_ms`` are the
+    publisher's properties, 0 and NO_EXPIRY if they are absent; a message read from a log has its deadline
+    instead of ``expire_ms``.
     """
 
     __slots__ = (
@@ -42,12 +56,14 @@ class Message:
         "content",
         "deadline_us",
         "delivery_count",
+        "expire_ms",
         "flags",
         "frame_count",
         "frame_payload",
         "gap",
         "header_size",
         "offset",
+        "priority",
         "route",
     )
 
@@ -65,6 +81,8 @@ class Message:
         self.delivery_count = 0
         #: When it expires, in µs of the wall clock; 0 for never.
         self.deadline_us = 0
+        self.priority = 0
+        self.expire_ms = _NO_EXPIRY
 
     def size(self) -> int:
         """Bytes of the content frames, envelopes included."""
@@ -82,7 +100,17 @@ class Message:
         other.channel = self.channel
         other.flags = self.flags & _PERSISTENT
         other.deadline_us = self.deadline_us
+        other.priority = self.priority
+        other.expire_ms = self.expire_ms
         return other
+
+    def take_content(self, other: Message) -> None:
+        """Take the content of ``other``: the same message read again, or made anew."""
+        self.content = other.content
+        self.channel = other.channel
+        self.header_size = other.header_size
+        self.frame_count = other.frame_count
+        self.frame_payload = other.frame_payload
 
     def properties(self) -> bytes:
         """The basic properties as received: flags word and values."""
@@ -90,7 +118,33 @@ class Message:
         if content is None:
             raise ValueError("the content of this message is in the log")
         header = content if isinstance(content, bytes) else content[0]
-        return header[19 : self.header_size - 1]
+        return header[_PROPERTIES_AT : self.header_size - 1]
+
+    def put_properties(self, out: Buf) -> int:
+        """Append the basic properties to ``out``, of a message whose content is in memory."""
+        content = self.content
+        header = content if isinstance(content, bytes) else content[0]  # type: ignore[index]
+        out.put_range(header, _PROPERTIES_AT, self.header_size - 1)
+        return 0
+
+    def put_body(self, out: Buf) -> int:
+        """Append the body to ``out``, of a message whose content is one ``bytes``."""
+        content: bytes = self.content  # type: ignore[assignment]
+        d = content
+        position = self.header_size
+        end = len(content)
+        while position < end:
+            size = (
+                (d[position + 3] << 24) | (d[position + 4] << 16) | (d[position + 5] << 8) | d[position + 6]
+            ) & 0xFFFFFFFF  # masked, because compiled the shift is a signed 32-bit one
+            out.put_range(content, position + 7, position + 7 + size)
+            position += size + _ENVELOPE
+        return 0
+
+    def body_pieces(self) -> list[memoryview]:
+        """The body without frame envelopes, not joined; of a message whose content is a tuple of frames."""
+        frames: tuple[bytes, ...] = self.content  # type: ignore[assignment]
+        return [memoryview(frame)[7 : len(frame) - 1] for frame in frames[1:]]
 
     def body(self) -> bytes:
         """The body without frame envelopes, joined; for slow paths only."""
@@ -114,18 +168,33 @@ def frame_header(kind: int, channel: int, size: int) -> bytes:
     return b"%c%b%b" % (kind, channel.to_bytes(2, "big"), size.to_bytes(4, "big"))
 
 
+def content_header(properties: bytes, body_size: int) -> bytes:
+    """A content header frame on channel 0."""
+    payload = b"\x00\x3c\x00\x00%b%b" % (body_size.to_bytes(8, "big"), properties)
+    return b"%b%b\xce" % (frame_header(2, 0, len(payload)), payload)
+
+
 def build_message(
-    route: bytes, properties: bytes, body: bytes | memoryview, frame_payload_max: int = 131064
+    route: bytes, properties: bytes, body: bytes | memoryview, frame_payload_max: int = FRAME_PAYLOAD_MAX
 ) -> Message:
-    """Make a message with frames on channel 0 from its parts.
+    """Make a message with frames on channel 0 from its parts, for a publisher that has no frames.
 
     ``properties`` is the flags word and the values; ``frame_payload_max`` the largest body frame
     payload in bytes (frame_max less 8).
+
+    Raises:
+        FieldError: the octets are no property list.
     """
     message = Message()
     size = len(body)
-    header = b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + properties
-    frames = [frame_header(2, 0, len(header)) + header + b"\xce"]
+    frames = [content_header(properties, size)]
+    scan = ContentScan()
+    if scan.header(frames[0], 0) != COMPLETE:
+        raise FieldError("malformed properties")
+    if scan.persistent:
+        message.flags = _PERSISTENT
+    message.priority = scan.priority
+    message.expire_ms = scan.expire_ms
     message.header_size = len(frames[0])
     for start in range(0, size, frame_payload_max):
         piece = body[start : start + frame_payload_max]
@@ -136,3 +205,52 @@ def build_message(
     message.route = route
     message.content = tuple(frames) if size > JOINED_BYTES_MAX else b"".join(frames)
     return message
+
+
+def read_message(
+    out: Buf, properties: bytes, properties_at: int, properties_end: int, bodies: bytes, start: int, end: int
+) -> Message:
+    """Make a message with frames on channel 0 from ``properties[properties_at:properties_end]`` and
+    ``bodies[start:end]``, which are copied once, by way of ``out``.
+
+    The other fields are the caller's, also what the properties say.
+    """
+    message = Message()
+    properties_size = properties_end - properties_at
+    size = end - start
+    out.u8(2)
+    out.u16(0)
+    out.u32(12 + properties_size)
+    out.u32(0x003C0000)
+    out.u64(size)
+    out.put_range(properties, properties_at, properties_end)
+    out.u8(0xCE)
+    message.header_size = 20 + properties_size
+    message.body_size = size
+    if size <= _FRAME_PAYLOAD_MAX:
+        message.frame_payload = size
+        if size > 0:
+            _put_frame(out, bodies, start, end)
+            message.frame_count = 1
+        message.content = out.take()
+        return message
+    message.frame_payload = _FRAME_PAYLOAD_MAX
+    frames = [out.take()]
+    while start < end:
+        part = min(end - start, _FRAME_PAYLOAD_MAX)
+        _put_frame(out, bodies, start, start + part)
+        frames.append(out.take())
+        start += part
+    message.frame_count = len(frames) - 1
+    message.content = tuple(frames) if size > _JOINED_BYTES_MAX else b"".join(frames)
+    return message
+
+
+def _put_frame(out: Buf, bodies: bytes, start: int, end: int) -> int:
+    """Append a body frame with the payload ``bodies[start:end]``."""
+    out.u8(3)
+    out.u16(0)
+    out.u32(end - start)
+    out.put_range(bodies, start, end)
+    out.u8(0xCE)
+    return 0

@@ -284,7 +284,7 @@ def test_run_open_when_the_log_fails(client: Client) -> None:
     client.machine.receive_data(batch(("d", PERSISTENT))[:-1])
     queue.log.fail(OSError(errno.EIO, "simulated"))
     client.machine.receive_data(b"\xce")
-    assert publishing.run is None
+    assert publishing.publisher.run is None
     client.node.tick.wake()
     client.node.settle()
     assert answers(client) == [("nack", 1, False)]

@@ -6,12 +6,12 @@ import errno
 from collections.abc import Callable
 from functools import partial
 
-from amqp_router.channel.publishing import SPREAD_SLICE
 from amqp_router.connection.machine import CHUNK_UNITS
 from amqp_router.protocol import methods as m
 from persistence.log.queue.page_log import BATCH_UNITS
 from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
+from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.contents import SPILL_UNITS
 
 QUEUES = 2500

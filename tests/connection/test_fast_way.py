@@ -50,8 +50,8 @@ def take_slowly(machine: Machine, frame: bytes) -> None:
         machine._close_channel(error)
     except ConnectionException as error:
         machine.close(error, frames.class_id, frames.method_id)
-    for publishing in machine.open_runs:
-        publishing.close_run()
+    for publisher in machine.open_runs:
+        publisher.close_run()
     machine.open_runs.clear()
 
 

@@ -6,11 +6,11 @@ import gc
 
 import pytest
 
-from amqp_router.channel.publishing import SPREAD_SLICE
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, Client, SimNode, publish_frames
 from vhosts.exchanges.router import ROUTES_MAX
 from vhosts.exchanges.stale_routes import SLICE
+from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.queue import Queue
 
 

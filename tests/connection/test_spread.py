@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from amqp_router.channel.publishing import SPREAD_SLICE
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
+from vhosts.publishing.spread import SPREAD_SLICE
 
 COUNT = 3 * SPREAD_SLICE + 10
 

@@ -126,14 +126,14 @@ PLANTED = [
     Planted(
         "a publish from before confirm.select has a number",
         PUBLISHING,
-        "confirm.select.\n            run.first = self.next_sequence if self.confirming else 0\n",
-        "confirm.select.\n            run.first = self.next_sequence\n",
+        "        sequence = 0\n        if self.confirming:\n            sequence = self.next_sequence\n",
+        "        sequence = self.next_sequence\n        if self.confirming:\n",
     ),
     Planted(
         "a publish that a queue refused is confirmed",
         PUBLISHING,
-        "self.confirms.settle(self.next_sequence, self.next_sequence, not taken)",
-        "self.confirms.settle(self.next_sequence, self.next_sequence, False)",
+        "self.confirms.settle(sequence, sequence, outcome & _REFUSED != 0)",
+        "self.confirms.settle(sequence, sequence, False)",
     ),
     Planted(
         "a confirm covers what is not settled",

@@ -4,7 +4,8 @@ To add an exchange type, write a subclass of ``Exchange`` with bind, unbind and 
 """
 
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, NOT_REPEATABLE, Exchange, Routable
-from vhosts.exchanges.router import Route, RouteCache, RoutingTable
+from vhosts.exchanges.route import Route
+from vhosts.exchanges.router import RouteCache, RoutingTable
 from vhosts.exchanges.types import EXCHANGE_TYPES, register_exchange_type
 
 __all__ = [

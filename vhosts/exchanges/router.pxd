@@ -6,6 +6,7 @@ from persistence.memory cimport MemoryBudget
 from persistence.log.routing.recorder cimport RouteEntry
 
 from vhosts.counters cimport ExchangeCounters, RecentUnroutable
+from vhosts.exchanges.route cimport Route
 from vhosts.exchanges.walk cimport Walk
 from vhosts.queues.handle cimport QueueHandle
 
@@ -30,24 +31,6 @@ cdef class RoutingTable:
     @cython.locals(filled=list, cache=RouteCache)
     cpdef changed(self)
     cpdef RouteEntry default_entry(self, Route route)
-
-
-cdef class Route:
-    cdef public list queues
-    cdef public QueueHandle single
-    cdef public list durable_queues
-    cdef public RouteEntry entry
-    cdef public ExchangeCounters counters
-    cdef public list inner
-    cdef public bytes route
-    cdef public str exchange
-    cdef public str routing_key
-    cdef public bint mandatory
-    cdef public bint has_bcc
-    cdef public bint cacheable
-    cdef public unsigned long long generation
-    cdef public unsigned long long waits_for
-    cpdef let_go(self)
 
 
 cdef class RouteCache:
@@ -80,9 +63,8 @@ cdef class RouteCache:
     cpdef forget(self, unsigned long long generation)
 
 
-cpdef Route default_route(QueueHandle queue, ExchangeCounters counters)
 cpdef bint may_select(bytes headers) except -1
-cdef object _set_queues(Route route, list queues, list durable_queues)
 @cython.locals(index=Py_ssize_t, queue=QueueHandle)
 cdef list _existing(list queues)
+cpdef bytes publish_args(str exchange, str routing_key)
 cdef tuple _decode(bytes args)

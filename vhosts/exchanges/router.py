@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
 from amqp_router.protocol.properties import header_range
 from persistence.memory import MemoryBudget
-from vhosts.counters import ExchangeCounters, RecentUnroutable
+from vhosts.counters import RecentUnroutable
 from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
+from vhosts.exchanges.route import Route
 from vhosts.exchanges.sender_selected import further_keys
 from vhosts.exchanges.stale_routes import StaleRoutes
 from vhosts.exchanges.walk import Walk
@@ -84,7 +85,7 @@ class RoutingTable:
         self.unstored = Unstored()
         #: The caches that hold routes of this generation.
         self.filled: list[RouteCache] = []
-        self.stale: StaleRoutes[Route] = StaleRoutes()
+        self.stale = StaleRoutes()
 
     def changed(self) -> None:
         """Exchanges, bindings or permissions have changed: no cached route is valid any more."""
@@ -103,70 +104,12 @@ class RoutingTable:
         return route.entry
 
 
-class Route:
-    """Where a publish goes."""
-
-    __slots__ = (
-        "cacheable",
-        "counters",
-        "durable_queues",
-        "entry",
-        "exchange",
-        "generation",
-        "has_bcc",
-        "inner",
-        "mandatory",
-        "queues",
-        "route",
-        "routing_key",
-        "single",
-        "waits_for",
-    )
-
-    def __init__(self) -> None:
-        #: Each queue once, in the order in which bindings led there.
-        self.queues: list[QueueHandle] = []
-        #: The queue, if there is exactly one.
-        self.single: QueueHandle | None = None
-        self.durable_queues: list[QueueHandle] = []
-        #: Counters of the exchange published to.
-        self.counters: ExchangeCounters
-        #: The other exchanges on the way, each with the number of its bindings that match.
-        self.inner: list[tuple[ExchangeCounters, int]] = []
-        #: Exchange and routing key as two short strings, as basic.deliver carries them.
-        self.route = b""
-        self.exchange = ""
-        self.routing_key = ""
-        #: Its entry in the routing log; None until it is first needed, or if there is no routing log.
-        self.entry: RouteEntry | None = None
-        #: The publisher wants an unroutable message back. Always False for a route to a queue by the default
-        #: exchange.
-        self.mandatory = False
-        #: The headers have ``BCC``, which ``sender_selected.without_bcc`` must remove, as no consumer may see
-        #: it.
-        self.has_bcc = False
-        #: The route is valid for every publish with the same arguments, without CC and BCC, in this
-        #: generation.
-        self.cacheable = False
-        #: The route may be reused while the routing table has this generation; 0: never.
-        self.generation = 0
-        #: The revision of the definitions that stores the removals it depends on; 0 if there are none.
-        self.waits_for = 0
-
-    def let_go(self) -> None:
-        """The route is not valid any more. Whoever still works with its lists holds them himself."""
-        self.generation = 0
-        self.queues = []
-        self.single = None
-        self.durable_queues = []
-        self.inner = []
-
-
 class RouteCache:
     """The routes of one virtual host that one user may use.
 
     ``permits(exchange)`` raises AccessRefused if the user may not publish to the exchange of that name. Its
-    answer is cached until the table's generation changes. ``account`` counts the routes as ``kept``.
+    answer is cached until the table's generation changes. None if the broker itself publishes: it may publish
+    to every exchange, also to internal ones. ``account`` counts the routes as ``kept``.
     """
 
     __slots__ = (
@@ -185,7 +128,7 @@ class RouteCache:
     )
 
     def __init__(
-        self, table: RoutingTable, permits: Callable[[str], None], account: MemoryBudget | None = None
+        self, table: RoutingTable, permits: Callable[[str], None] | None, account: MemoryBudget | None = None
     ) -> None:
         self._account = account or MemoryBudget()
         self._table = table
@@ -280,12 +223,13 @@ class RouteCache:
         exchange_name, key, flags = _decode(args)
         if flags & _IMMEDIATE:
             raise NotImplementedByServer("immediate=true")
-        self._permits(exchange_name)
+        if self._permits is not None:
+            self._permits(exchange_name)
         table = self._table
         exchange = table.exchanges.get(exchange_name)
         if exchange is None:
             raise not_found("exchange", exchange_name, table.vhost)
-        if exchange.internal:
+        if exchange.internal and self._permits is not None:
             raise internal_exchange(exchange_name, table.vhost)
         if exchange_name == "":
             self._default_permitted = True
@@ -313,7 +257,7 @@ class RouteCache:
         args = walk.args
         exchange_name, key, flags = _decode(args)
         route = Route()
-        _set_queues(route, _existing(walk.queues), _existing(walk.durable_queues))
+        route.lead_to(_existing(walk.queues), _existing(walk.durable_queues))
         route.counters = walk.exchange.counters
         route.inner = walk.inner
         route.exchange = exchange_name
@@ -380,27 +324,9 @@ class RouteCache:
         self._generation = generation
 
 
-def default_route(queue: QueueHandle, counters: ExchangeCounters) -> Route:
-    """The route to ``queue`` by its name; ``counters`` are the default exchange's."""
-    name = queue.name.encode("utf-8", "surrogateescape")
-    route = Route()
-    _set_queues(route, [queue], [queue] if queue.durable else [])
-    route.route = b"\x00%c%b" % (len(name), name)
-    route.routing_key = queue.name
-    route.counters = counters
-    route.cacheable = True
-    return route
-
-
 def may_select(headers: bytes) -> bool:
     """Whether the encoded ``headers`` may have a CC or BCC: False is certain, True is likely."""
     return b"\x02CC" in headers or b"\x03BCC" in headers
-
-
-def _set_queues(route: Route, queues: list[QueueHandle], durable_queues: list[QueueHandle]) -> None:
-    route.queues = queues
-    route.single = queues[0] if len(queues) == 1 else None
-    route.durable_queues = durable_queues
 
 
 def _existing(queues: list[QueueHandle]) -> list[QueueHandle]:
@@ -410,6 +336,13 @@ def _existing(queues: list[QueueHandle]) -> list[QueueHandle]:
         if queue.deleted:
             return unwatched([each for each in queues if not each.deleted])
     return queues
+
+
+def publish_args(exchange: str, routing_key: str) -> bytes:
+    """The arguments of basic.publish for names of at most 255 octets, without flags."""
+    name = exchange.encode("utf-8", "surrogateescape")
+    key = routing_key.encode("utf-8", "surrogateescape")
+    return b"\0\0%c%b%c%b\0" % (len(name), name, len(key), key)
 
 
 def _decode(args: bytes) -> tuple[str, str, int]:

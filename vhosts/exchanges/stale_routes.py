@@ -9,29 +9,15 @@ slices.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
 
-from vhosts.queues.handle import QueueHandle
+from vhosts.exchanges.route import Route
 
 #: Routes emptied in one turn of the event loop, some 0.5 ms; as many queues count as one route.
 SLICE = 1000
 QUEUES_PER_ROUTE = 64
 
 
-class StaleRoute(Protocol):
-    """A route as this module needs it (``router.Route``)."""
-
-    #: Its queues.
-    queues: list[QueueHandle]
-
-    def let_go(self) -> None:
-        """Forget the queues."""
-
-
-R = TypeVar("R", bound=StaleRoute)
-
-
-class StaleRoutes(Generic[R]):
+class StaleRoutes:
     """Empties routes, some at once and the others in later turns."""
 
     __slots__ = ("_is_going_on", "_left", "in_slices")
@@ -39,10 +25,10 @@ class StaleRoutes(Generic[R]):
     def __init__(self) -> None:
         #: See ``vhosts.ports.InSlices``; None empties everything at once.
         self.in_slices: Callable[[Callable[[], bool]], None] | None = None
-        self._left: list[dict[bytes, R]] = []
+        self._left: list[dict[bytes, Route]] = []
         self._is_going_on = False
 
-    def drop(self, routes: dict[bytes, R]) -> None:
+    def drop(self, routes: dict[bytes, Route]) -> None:
         """Empty ``routes`` and each route in it; nobody else uses the dict any more."""
         if not routes:
             return

@@ -1,16 +1,13 @@
 cimport cython
 
 from amqp_router.protocol._buf cimport Buf
-from amqp_router.protocol.message cimport Message
+from amqp_router.protocol.message cimport Message, read_message
 from persistence.log.format.record cimport Batch
 
 cdef unsigned long _NO_EXPIRY
 cdef unsigned char _RECORDED
-cdef unsigned long long _FRAME_PAYLOAD_MAX
-cdef unsigned long long _JOINED_BYTES_MAX
 
 
-cdef unsigned int be32(const unsigned char* d, Py_ssize_t p) noexcept
 cdef unsigned int le32(const unsigned char* d, Py_ssize_t p) noexcept
 
 
@@ -29,13 +26,11 @@ cdef class MessagesBuilder:
     cdef public Message message
 
     cpdef int begin(self, unsigned long long base, long long now_us) except -1
-    @cython.locals(content=bytes, d="const unsigned char*", header_size=Py_ssize_t, properties_start=Py_ssize_t,
-                   properties_end=Py_ssize_t, route=bytes, bodies=Buf, position=Py_ssize_t, end=Py_ssize_t,
-                   size=Py_ssize_t, priority=cython.uint)
+    @cython.locals(route=bytes, bodies=Buf)
     cpdef int add(self, Message message, unsigned long long offset, long long now_us) except -1
     @cython.locals(records=Buf, expire_ms=cython.ulong, left_us=cython.longlong)
-    cdef int _record(self, Message message, unsigned long long offset, long long now_us, unsigned long long body_end,
-                     unsigned int priority) except -1
+    cdef int _record(self, Message message, unsigned long long offset, long long now_us,
+                     unsigned long long body_end) except -1
     cpdef Batch close(self, unsigned long long last, unsigned long epoch)
 
 
@@ -67,6 +62,3 @@ cdef class BatchView:
     @cython.locals(delta=cython.ulonglong, d="const unsigned char*", at=Py_ssize_t, found=cython.ulonglong,
                    route_end=Py_ssize_t, properties_end=Py_ssize_t, body_end=Py_ssize_t, message=Message, expire_ms=cython.longlong)
     cpdef Message message_at(self, unsigned long long offset)
-    @cython.locals(out=Buf, message=Message, properties_size=Py_ssize_t, size=cython.ulonglong, at=Py_ssize_t,
-                   start=Py_ssize_t, end=Py_ssize_t, part=Py_ssize_t)
-    cdef Message _build(self, Py_ssize_t properties_end, Py_ssize_t body_end)

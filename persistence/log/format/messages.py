@@ -1,7 +1,7 @@
 """MESSAGES batches as bytes: building them from raw frames, and raw frames from them.
 
 The layouts are in FORMAT.md. A message is copied into its batch from the frames it arrived in. When it is
-read back, new frames on channel 0 are made. No file is used here.
+read back, new frames on channel 0 are made. ``amqp_router.protocol.message`` does both. No file is used here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.flags import RECORDED
-from amqp_router.protocol.message import Message
+from amqp_router.protocol.frames import NO_EXPIRY
+from amqp_router.protocol.message import Message, read_message
 
 from .record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader
 
@@ -21,19 +22,9 @@ if TYPE_CHECKING:
 #: The cumulative ends at the start of a MESSAGES record.
 _ENDS = Struct("<III")
 
-#: ``expire_ms`` of a message without an expiration.
-NO_EXPIRY = 0xFFFFFFFF
-_NO_EXPIRY = 0xFFFFFFFF
+# C integers where compiled (see messages.pxd).
+_NO_EXPIRY = NO_EXPIRY
 _RECORDED = RECORDED
-#: Largest payload of body frames made when reading: frame_max 131,072 less the envelope.
-FRAME_PAYLOAD_MAX = 131064
-_FRAME_PAYLOAD_MAX = 131064
-_JOINED_BYTES_MAX = 1 << 20
-
-
-def be32(d: bytes, p: int) -> int:
-    """A big-endian u32."""
-    return d[p] << 24 | d[p + 1] << 16 | d[p + 2] << 8 | d[p + 3]
 
 
 def le32(d: bytes, p: int) -> int:
@@ -85,48 +76,31 @@ class MessagesBuilder:
 
     def add(self, message: Message, offset: int, now_us: int) -> None:
         """Add a message whose content is one ``bytes``."""
-        content: bytes = message.content  # type: ignore[assignment]
-        d = content
-        header_size = message.header_size
-        properties_start = 19
-        properties_end = header_size - 1
         route = message.route
         if route != self.last_route:
             self._routes.put(route)
             self.last_route = route
-        self._properties.put_range(content, properties_start, properties_end)
+        message.put_properties(self._properties)
         bodies = self._bodies
-        position = header_size
-        end = len(content)
-        while position < end:
-            size = be32(d, position + 3)
-            bodies.put_range(content, position + 7, position + 7 + size)
-            position += size + 8
-        priority = 0
-        # Bit 11 of the property flags.
-        if d[properties_start] & 8:
-            priority = _priority(content, properties_start, properties_end)
-        self._record(message, offset, now_us, bodies.size, priority)
+        message.put_body(bodies)
+        self._record(message, offset, now_us, bodies.size)
         self.size = self._records.size + self._routes.size + self._properties.size + bodies.size
 
     def add_large(self, message: Message, offset: int, now_us: int) -> None:
         """Add a message whose content is a tuple of frames, without copying it. The batch holds nothing
         else.
         """
-        frames: tuple[bytes, ...] = message.content  # type: ignore[assignment]
-        header = frames[0]
         self.last_route = message.route
         self._routes.put(message.route)
-        self._properties.put_range(header, 19, message.header_size - 1)
-        self.body_pieces = [memoryview(frame)[7 : len(frame) - 1] for frame in frames[1:]]
+        message.put_properties(self._properties)
+        self.body_pieces = list(message.body_pieces())
         # A copy, because the queue removes the content from its own message after delivery.
         self.message = message.copy()
         self.message.offset = offset
-        priority = _priority(header, 19, message.header_size - 1)
-        self._record(message, offset, now_us, message.body_size, priority)
+        self._record(message, offset, now_us, message.body_size)
         self.size = self._records.size + self._routes.size + self._properties.size + message.body_size
 
-    def _record(self, message: Message, offset: int, now_us: int, body_end: int, priority: int) -> None:
+    def _record(self, message: Message, offset: int, now_us: int, body_end: int) -> None:
         records = self._records
         expire_ms = _NO_EXPIRY
         if message.deadline_us != 0:
@@ -141,7 +115,7 @@ class MessagesBuilder:
         records.le32(now_us - self.base_ts)
         records.le32(offset - self.base)
         records.le32(expire_ms)
-        records.le32(priority | (message.flags & _RECORDED) << 8 | message.delivery_count << 16)
+        records.le32(message.priority | (message.flags & _RECORDED) << 8 | message.delivery_count << 16)
         records.le32(0)
         self.max_ts = now_us
         self.count += 1
@@ -171,33 +145,6 @@ class MessagesBuilder:
         self.count = 0
         self.size = 0
         return batch
-
-
-def _short_string_end(data: bytes, position: int) -> int:
-    return position + 1 + data[position]
-
-
-def _priority(data: bytes, start: int, end: int) -> int:
-    """``priority`` out of raw properties; 0 if there is none.
-
-    The properties come from a client and were not decoded before.
-    """
-    try:
-        flags = data[start] << 8 | data[start + 1]
-        position = start + 2
-        if flags & 0x8000:
-            position = _short_string_end(data, position)
-        if flags & 0x4000:
-            position = _short_string_end(data, position)
-        if flags & 0x2000:
-            position += 4 + int.from_bytes(data[position : position + 4], "big")
-        if flags & 0x1000:
-            position += 1
-        if flags & 0x0800 and position < end:
-            return data[position]
-    except IndexError:
-        pass
-    return 0
 
 
 def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: int) -> Batch:
@@ -257,7 +204,6 @@ class BatchView:
     """A MESSAGES batch being read, forward, one record at a time.
 
     The four parts may be four buffers (a batch not yet written) or one with four positions (read from disk).
-    New frames are made on channel 0 with payloads of up to ``FRAME_PAYLOAD_MAX``.
     """
 
     __slots__ = (
@@ -369,10 +315,19 @@ class BatchView:
             if route_end != self._route_start:
                 self._route = self._routes[self._routes_at + self._route_start : self._routes_at + route_end]
             if found == delta:
-                message = self._build(properties_end, body_end)
+                message = read_message(
+                    self._out,
+                    self._properties,
+                    self._properties_at + self._properties_start,
+                    self._properties_at + properties_end,
+                    self._bodies,
+                    self._bodies_at + self._body_start,
+                    self._bodies_at + body_end,
+                )
                 message.offset = offset
                 message.route = self._route
-                # flags at 25: persistent, redelivered; delivery_count at 26
+                # priority at 24; flags at 25: persistent, redelivered; delivery_count at 26
+                message.priority = d[at + 24]
                 message.flags = d[at + 25] | 5
                 message.delivery_count = d[at + 26] | d[at + 27] << 8
                 expire_ms = le32(d, at + 20)
@@ -387,53 +342,6 @@ class BatchView:
                 return message
         return None
 
-    def expire_ms(self) -> int:
-        """``expire_ms`` of the message returned last."""
-        return le32(self._records, self._record_at - self.record_size + 20)
-
     def timestamp_us(self) -> int:
         """Time of the append of the message returned last."""
         return self.base_ts + le32(self._records, self._record_at - self.record_size + 12)
-
-    def _build(self, properties_end: int, body_end: int) -> Message:
-        out = self._out
-        message = Message()
-        properties_size = properties_end - self._properties_start
-        size = body_end - self._body_start
-        out.u8(2)
-        out.u16(0)
-        out.u32(12 + properties_size)
-        out.u32(0x003C0000)
-        out.u64(size)
-        at = self._properties_at + self._properties_start
-        out.put_range(self._properties, at, at + properties_size)
-        out.u8(0xCE)
-        message.header_size = 20 + properties_size
-        message.body_size = size
-        start = self._bodies_at + self._body_start
-        if size <= _FRAME_PAYLOAD_MAX:
-            message.frame_payload = size
-            if size > 0:
-                out.u8(3)
-                out.u16(0)
-                out.u32(size)
-                out.put_range(self._bodies, start, start + size)
-                out.u8(0xCE)
-                message.frame_count = 1
-            message.content = out.take()
-            return message
-        message.frame_payload = _FRAME_PAYLOAD_MAX
-        frames = [out.take()]
-        end = start + size
-        while start < end:
-            part = min(end - start, _FRAME_PAYLOAD_MAX)
-            out.u8(3)
-            out.u16(0)
-            out.u32(part)
-            out.put_range(self._bodies, start, start + part)
-            out.u8(0xCE)
-            frames.append(out.take())
-            start += part
-        message.frame_count = len(frames) - 1
-        message.content = tuple(frames) if size > _JOINED_BYTES_MAX else b"".join(frames)
-        return message

@@ -9,14 +9,15 @@ from bisect import bisect_right
 from struct import Struct
 from zlib import crc32
 
-from amqp_router.protocol.message import JOINED_BYTES_MAX, Message, frame_header
+from amqp_router.protocol.frames import NO_EXPIRY
+from amqp_router.protocol.message import FRAME_PAYLOAD_MAX, JOINED_BYTES_MAX, Message, content_header
 
 from ...errors import CorruptLog
 from ...files import File, FileCache
 from ...options import LogOptions
 from ..format.identity import Owners
 from ..format.index import SparseIndex
-from ..format.messages import FRAME_PAYLOAD_MAX, BatchView
+from ..format.messages import BatchView
 from ..format.record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader, parse_header
 from ..format.segment import Segment
 from ..format.settles import SettleState
@@ -367,8 +368,7 @@ class Cursor:
         crc = crc32(heaps, crc32(record))
         at += len(heaps)
         properties = heaps[route_size:]
-        content = b"\x00\x3c\x00\x00" + body_size.to_bytes(8, "big") + properties
-        header_frame = frame_header(2, 0, len(content)) + content + b"\xce"
+        header_frame = content_header(properties, body_size)
         frames = StoredFrames(
             partition.open_own(segment),
             segment.path,
@@ -387,6 +387,11 @@ class Cursor:
         message.body_size = body_size
         message.frame_payload = FRAME_PAYLOAD_MAX
         message.frame_count = len(frames) - 1
+        expire_ms = int.from_bytes(record[20:24], "little")
+        if expire_ms != NO_EXPIRY:
+            appended_us = header.base_ts + int.from_bytes(record[12:16], "little")
+            message.deadline_us = appended_us + expire_ms * 1000
+        message.priority = record[24]
         message.flags = record[25] | 5
         message.delivery_count = record[26] | record[27] << 8
         return message

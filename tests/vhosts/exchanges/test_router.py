@@ -15,7 +15,8 @@ from tests.vhosts.exchanges.test_headers import matches as headers_match
 from tests.vhosts.exchanges.test_topic import matches as topic_matches
 from tests.vhosts.fakes import FakeQueue, new_vhost, publish_args
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Exchange
-from vhosts.exchanges.router import HEADERS_BYTES_MAX, ROUTES_MAX, Route, RouteCache, may_select
+from vhosts.exchanges.route import Route
+from vhosts.exchanges.router import HEADERS_BYTES_MAX, ROUTES_MAX, RouteCache, may_select
 from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.exchanges.types import EXCHANGE_TYPES, register_exchange_type
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_router.protocol import methods as m
-from amqp_router.protocol.message import Message
+from amqp_router.protocol.message import JOINED_BYTES_MAX, Message, build_message
 from persistence.definitions import StoreFailed
 from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode
@@ -149,6 +149,16 @@ def test_deadlines_stay_over_a_restart(node: SimNode, how: str) -> None:
     assert queue.message_count() == 1
     node.sleep(0.2)
     assert (queue.message_count(), plain.message_count()) == (0, 1)
+
+
+def test_deadline_of_a_large_message_comes_back_from_the_log(node: SimNode) -> None:
+    queue = declared(node, durable=True)
+    made = build_message(b"\x00\x01q", PERSISTENT, bytes(JOINED_BYTES_MAX + 1))
+    made.deadline_us = node.clock.wall_us() + 5_000_000
+    deadline_us = made.deadline_us
+    publish(node, queue, made)
+    (found,), _ = queue.log.read(0, queue.log.end, 1, 1)
+    assert found.deadline_us == pytest.approx(deadline_us, abs=1000)
 
 
 def test_paged_messages_expire() -> None:

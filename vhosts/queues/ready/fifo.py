@@ -212,11 +212,7 @@ class FifoOrder(ReadyOrder):
                 found = self._reread(message.offset)
                 if found is None:
                     return None
-            message.content = found.content
-            message.channel = found.channel
-            message.header_size = found.header_size
-            message.frame_count = found.frame_count
-            message.frame_payload = found.frame_payload
+            message.take_content(found)
         elif message.flags & _SPILLED:
             try:
                 self.contents.take_back(message)

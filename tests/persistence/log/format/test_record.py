@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp_router.protocol.errors import FieldError
+from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, build_message
-from persistence.log.format.messages import NO_EXPIRY, BatchView, MessagesBuilder, live_batch, message_offsets
+from amqp_router.protocol.properties import encode_properties
+from persistence.log.format.messages import BatchView, MessagesBuilder, live_batch, message_offsets
 from persistence.log.format.record import (
     HEADER_SIZE,
     MESSAGES,
@@ -25,7 +30,14 @@ SALT = 0x12345678
 ROUTES = st.sampled_from((b"\x00\x01q", b"\x01e\x02kk", b"\x00\x00"))
 PARTS = st.tuples(
     ROUTES,
-    st.binary(max_size=40).map(lambda tail: b"\x00\x00" + tail),
+    st.builds(
+        lambda text, priority, expire_ms: encode_properties(
+            {"content_type": text, "priority": priority, "expiration": str(expire_ms)}
+        ),
+        st.text(max_size=30),
+        st.integers(0, 255),
+        st.integers(0, NO_EXPIRY - 1),
+    ),
     st.binary(max_size=300),
     st.integers(0, 3),
     st.integers(0, 65535),
@@ -66,6 +78,7 @@ def same(view: BatchView, messages: list[Message]) -> None:
         assert found.body() == made.body()
         assert found.body_size == made.body_size
         assert found.delivery_count == made.delivery_count
+        assert found.priority == made.priority
         assert found.flags == 5
         assert view.timestamp_us() == 1000 + made.offset
         assert found.size() == build_message(made.route, made.properties(), made.body()).size()
@@ -183,7 +196,9 @@ def test_deadline_comes_back() -> None:
 
 @given(st.binary(max_size=30))
 def test_any_properties_are_survived(tail: bytes) -> None:
-    expiry_and_priority(b"\xff\xf8" + tail)
+    """Malformed ones are refused, not read beyond their end."""
+    with contextlib.suppress(FieldError):
+        expiry_and_priority(b"\xff\xf8" + tail)
 
 
 def test_settles_and_control_come_back() -> None:

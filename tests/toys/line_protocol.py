@@ -1,0 +1,95 @@
+"""A listener for a protocol of lines. It stands on the publish service and on the queue port alone.
+
+    PUB exchange key body    answered by TAKEN, UNROUTABLE, REFUSED or LOST once the message is safe
+    SUB queue                answered by MSG exchange key body for each message, without acknowledgements
+
+An exchange is written ``-`` if it is the default exchange. Any error is answered by ERR and a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from amqp_router.protocol.errors import AMQPError
+from amqp_router.protocol.message import Message, build_message
+from amqp_router.protocol.output import Output
+from amqp_router.protocol.properties import encode_properties
+from persistence.memory import MemoryBudget
+from vhosts.exchanges.router import RouteCache
+from vhosts.ports import InSlices
+from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.publisher import Publisher
+from vhosts.queues.consumers import Consumer
+from vhosts.queues.handle import Run
+from vhosts.vhost import VirtualHost
+
+PERSISTENT = encode_properties({"delivery_mode": 2})
+
+
+class LineConnection:
+    """One client: ``receive`` takes its octets, ``write`` gets the answers."""
+
+    def __init__(
+        self, vhost: VirtualHost, account: MemoryBudget, in_slices: InSlices, write: Callable[[bytes], None]
+    ) -> None:
+        self.in_slices = in_slices
+        self.write = write
+        self._vhost = vhost
+        cache = RouteCache(vhost.table, lambda exchange: None, account)
+        self._publisher = Publisher(vhost.table, cache, account, self)
+        self._consumers: list[Subscription] = []
+        self._number = 0
+        self._rest = b""
+
+    def receive(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                self._command(*line.decode().split(" ", 1))
+            except AMQPError as error:
+                self.write(b"ERR %b\n" % error.text.encode())
+        self._publisher.close_run()
+
+    def close(self) -> None:
+        for consumer in self._consumers:
+            consumer.queue.remove_consumer(consumer)
+
+    def _command(self, word: str, rest: str = "") -> None:
+        if word == "SUB":
+            self._consumers.append(Subscription(self._vhost.find_queue(rest, self), self.write))
+            return
+        exchange, key, body = rest.split(" ", 2)
+        message = build_message(b"", PERSISTENT, body.encode())
+        self._number += 1
+        outcome = self._publisher.send("" if exchange == "-" else exchange, key, message, self._number)
+        if outcome != Outcome.LATER:
+            self.published(self._number, outcome, message)
+
+    # -- what the publish service tells --------------------------------------------------------------
+
+    def published(self, number: int, outcome: int, message: Message) -> None:
+        if not outcome & Outcome.WAITS:
+            self.write(b"%b\n" % str(Outcome(outcome).name).encode())
+
+    def run_done(self, run: Run) -> None:
+        self.write((b"LOST\n" if run.failed else b"TAKEN\n") * (run.last - run.first + 1))
+
+
+class Subscription(Consumer):
+    """A consumer that writes lines."""
+
+    def __init__(self, queue: object, write: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self.no_ack = True
+        self.output = Output()
+        self.queue = queue
+        self.write = write
+        self.queue.add_consumer(self)
+
+    def deliver(self, message: Message) -> None:
+        name_size = message.route[0]
+        exchange, key = message.route[1 : 1 + name_size], message.route[2 + name_size :]
+        self.write(b"MSG %b %b %b\n" % (exchange or b"-", key, message.body()))
+
+    def cancelled(self) -> None:
+        self.write(b"ERR the queue is gone\n")

@@ -1,0 +1,85 @@
+"""Where a publish goes.
+
+Compiled: see ``route.pxd``.
+"""
+
+from __future__ import annotations
+
+from persistence.log.routing.recorder import RouteEntry
+from vhosts.counters import ExchangeCounters
+from vhosts.queues.handle import QueueHandle
+
+
+class Route:
+    """Where a publish goes."""
+
+    __slots__ = (
+        "cacheable",
+        "counters",
+        "durable_queues",
+        "entry",
+        "exchange",
+        "generation",
+        "has_bcc",
+        "inner",
+        "mandatory",
+        "queues",
+        "route",
+        "routing_key",
+        "single",
+        "waits_for",
+    )
+
+    def __init__(self) -> None:
+        #: Each queue once, in the order in which bindings led there.
+        self.queues: list[QueueHandle] = []
+        #: The queue, if there is exactly one.
+        self.single: QueueHandle | None = None
+        self.durable_queues: list[QueueHandle] = []
+        #: Counters of the exchange published to.
+        self.counters: ExchangeCounters
+        #: The other exchanges on the way, each with the number of its bindings that match.
+        self.inner: list[tuple[ExchangeCounters, int]] = []
+        #: Exchange and routing key as two short strings, as basic.deliver carries them.
+        self.route = b""
+        self.exchange = ""
+        self.routing_key = ""
+        #: Its entry in the routing log; None until it is first needed, or if there is no routing log.
+        self.entry: RouteEntry | None = None
+        #: The publisher wants an unroutable message back. Always False for a route to a queue by the default
+        #: exchange.
+        self.mandatory = False
+        #: The headers have ``BCC``, which ``sender_selected.without_bcc`` must remove, as no consumer may see
+        #: it.
+        self.has_bcc = False
+        #: The route is valid for every publish with the same arguments, without CC and BCC, in this
+        #: generation.
+        self.cacheable = False
+        #: The route may be reused while the routing table has this generation; 0: never.
+        self.generation = 0
+        #: The revision of the definitions that stores the removals it depends on; 0 if there are none.
+        self.waits_for = 0
+
+    def lead_to(self, queues: list[QueueHandle], durable_queues: list[QueueHandle]) -> None:
+        """Set the queues, and those of them that are durable."""
+        self.queues = queues
+        self.single = queues[0] if len(queues) == 1 else None
+        self.durable_queues = durable_queues
+
+    def let_go(self) -> None:
+        """The route is not valid any more. Whoever still works with its lists holds them himself."""
+        self.generation = 0
+        self.lead_to([], [])
+        self.inner = []
+
+
+def default_route(queue: QueueHandle, counters: ExchangeCounters) -> Route:
+    """The route to ``queue`` by its name; ``counters`` are the default exchange's."""
+    name = queue.name.encode("utf-8", "surrogateescape")
+    route = Route()
+    route.lead_to([queue], [queue] if queue.durable else [])
+    route.route = b"\x00%c%b" % (len(name), name)
+    route.routing_key = queue.name
+    route.counters = counters
+    route.cacheable = True
+    return route

@@ -1,0 +1,55 @@
+"""The checks of a message's properties when a client publishes it.
+
+Source: RabbitMQ, "Validated User-ID", "Direct Reply-to" and "Time-To-Live"; the texts are RabbitMQ's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from amqp_router.protocol.errors import PreconditionFailed
+
+#: The pseudo-queue of direct reply-to.
+DIRECT_REPLY = "amq.rabbitmq.reply-to"
+_INTEGER = re.compile("[+-]?[0-9]+")
+
+
+def check_properties(properties: Mapping[str, object], user: str) -> None:
+    """Check the decoded ``properties`` of a message that ``user`` publishes.
+
+    Raises:
+        PreconditionFailed: one of them is refused (406).
+    """
+    user_id = properties.get("user_id")
+    if user_id is not None and user_id != user:
+        raise PreconditionFailed(f"user_id property set to '{user_id}' but authenticated user was '{user}'")
+    if properties.get("reply_to") == DIRECT_REPLY:
+        # The pseudo-queue cannot have a consumer, because direct reply-to is not supported yet.
+        raise PreconditionFailed("fast reply consumer does not exist")
+    expiration = properties.get("expiration")
+    if expiration is not None:
+        _check_expiration(str(expiration))
+
+
+def check_delivery_mode(properties: Mapping[str, object]) -> None:
+    """Check that a delivery mode is 1 or 2, if there is one.
+
+    Raises:
+        PreconditionFailed: it is neither (406).
+    """
+    mode = properties.get("delivery_mode", 1)
+    if mode not in (1, 2):
+        raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
+
+
+def _check_expiration(expiration: str) -> None:
+    number = _INTEGER.match(expiration)
+    if number is None:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': no_integer")
+    rest = expiration[number.end() :]
+    if rest:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': {{leftover_string,\"{rest}\"}}")
+    if int(number[0]) < 0:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_negative,{int(number[0])}}}")
+    raise PreconditionFailed("per-message TTL (property 'expiration') is not supported yet")

@@ -1,0 +1,70 @@
+# Compiled types of publisher.py.
+
+cimport cython
+
+from amqp_router.protocol.message cimport Message
+from persistence.log.routing.recorder cimport RouteEntry
+from persistence.memory cimport MemoryBudget
+from vhosts.counters cimport ExchangeCounters
+from vhosts.exchanges.route cimport Route
+from vhosts.exchanges.router cimport RouteCache, RoutingTable
+from vhosts.exchanges.walk cimport Walk
+from vhosts.publishing.spread cimport Spread
+from vhosts.queues.handle cimport QueueHandle, Run
+
+cdef unsigned int _TAKEN
+cdef unsigned int _UNROUTABLE
+cdef unsigned int _REFUSED
+cdef unsigned int _WAITS
+cdef unsigned int _LATER
+cdef unsigned char _PERSISTENT
+cdef Py_ssize_t _SPREAD_SLICE
+cdef Py_ssize_t _SPREAD_WORK
+cdef unsigned int _NOTED_PERSISTENT
+cdef unsigned int _NOTED_MANDATORY
+cdef unsigned int _NOTED_UNROUTABLE
+cdef unsigned int _NOTED_RETURNED
+cdef unsigned int _NOTED_CONFIRMED
+cdef unsigned int _NOTED_REFUSED
+cdef unsigned char _HAS_HEADERS
+cdef unsigned int _FRAME_PAYLOAD_MIN
+
+
+cdef class Publisher:
+    cdef public RoutingTable table
+    cdef public RouteCache cache
+    cdef public MemoryBudget account
+    cdef public object listener
+    cdef public object flow
+    cdef public list open_runs
+    cdef public Py_ssize_t units
+    cdef public Run run
+    cdef public Route run_route
+    cdef public list run_queues
+    cdef bint _taken
+    cdef unsigned long long _run_next
+    @cython.locals(queues=list, durable_queues=list, count=Py_ssize_t, given=Py_ssize_t, size="long long", waits=bint, outcome="unsigned int")
+    cpdef unsigned int publish(self, Route route, Message message, unsigned long long number, unsigned int flags) except? 4294967295
+    @cython.locals(count=Py_ssize_t, given=Py_ssize_t, index=Py_ssize_t, taken=bint, queue=QueueHandle)
+    cdef Py_ssize_t _give(self, QueueHandle single, list queues, Message message) except -1
+    @cython.locals(counters=ExchangeCounters)
+    cdef void _count(self, Route route, Py_ssize_t count) noexcept
+    @cython.locals(entry=RouteEntry)
+    cdef int _note(self, Route route, long long size, unsigned long long number, unsigned int flags, unsigned int outcome) except -1
+    @cython.locals(run=Run)
+    cdef void _wait(self, Route route, list durable_queues, long long size, unsigned long long number)
+    @cython.locals(units=Py_ssize_t)
+    cdef void _charge(self, Route route, Py_ssize_t count) noexcept
+    @cython.locals(run=Run, route=Route, queues=list, index=Py_ssize_t, queue=QueueHandle)
+    cpdef void close_run(self)
+    cdef void _hold(self, Run run, Route route)
+    @cython.locals(spread=Spread, run=Run, index=Py_ssize_t, queue=QueueHandle)
+    cdef _spread(self, Route route, Message message, unsigned long long number, unsigned int flags, Py_ssize_t given, bint waits)
+    @cython.locals(message=Message, count=Py_ssize_t, run=Run, outcome="unsigned int")
+    cpdef spread_done(self, Spread spread)
+
+
+@cython.locals(inner=list, index=Py_ssize_t, pair=tuple, counters=ExchangeCounters)
+cdef void _count_inner(Route route) noexcept
+@cython.locals(made=Message)
+cdef _remove_bcc(Message message)

@@ -1,0 +1,26 @@
+cimport cython
+
+from amqp_router.protocol.message cimport Message
+from persistence.memory cimport MemoryBudget
+from vhosts.exchanges.route cimport Route
+from vhosts.queues.handle cimport QueueHandle, Run
+
+cdef Py_ssize_t _SPREAD_SLICE
+cdef Py_ssize_t _SPREAD_WORK
+
+
+cdef class Spread:
+    cdef public MemoryBudget account
+    cdef public object unstored
+    cdef public Route route
+    cdef public list queues
+    cdef public Message message
+    cdef public unsigned long long number
+    cdef public unsigned int flags
+    cdef public Py_ssize_t position
+    cdef public bint taken
+    cdef public Run run
+    cdef public object listener
+    cdef public object done
+    @cython.locals(queues=list, end=Py_ssize_t, run=Run, index=Py_ssize_t, queue=QueueHandle, account=MemoryBudget)
+    cpdef bint go_on(self) except -1

@@ -1,0 +1,95 @@
+"""One message for very many queues: some of them get it in each turn of the event loop.
+
+Compiled: see ``spread.pxd``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from amqp_router.protocol.message import Message
+from persistence.memory import MemoryBudget
+from vhosts.exchanges.route import Route
+from vhosts.publishing.ports import Listener
+from vhosts.queues.handle import QueueHandle, Run
+from vhosts.unstored import Unstored
+
+#: Queues that get a message in one turn of the event loop; some two milliseconds if they are durable.
+SPREAD_SLICE = 2048
+#: Work on disk for one message, in enqueues, after which the other queues get it in a later turn.
+SPREAD_WORK = 1024
+
+# C integers where compiled (see spread.pxd).
+_SPREAD_SLICE = SPREAD_SLICE
+_SPREAD_WORK = SPREAD_WORK
+
+
+class Spread:
+    """A message on its way to very many queues, or to many that write it to disk.
+
+    Others may publish to the same queues between two slices, or delete queues.
+    """
+
+    __slots__ = (
+        "account",
+        "done",
+        "flags",
+        "listener",
+        "message",
+        "number",
+        "position",
+        "queues",
+        "route",
+        "run",
+        "taken",
+        "unstored",
+    )
+
+    def __init__(self) -> None:
+        self.account: MemoryBudget
+        self.unstored: Unstored
+        self.route: Route
+        #: Those of the route, which may let go of them.
+        self.queues: list[QueueHandle]
+        self.message: Message
+        #: The publish's number, and its flags in the routing log.
+        self.number = 0
+        self.flags = 0
+        #: How many of the queues have had their turn.
+        self.position = 0
+        #: Whether none has refused the message.
+        self.taken = True
+        #: Waits for the logs; None if the message waits for none.
+        self.run: Run | None = None
+        #: Hears of the outcome.
+        self.listener: Listener
+        #: Called when all queues have had their turn.
+        self.done: Callable[[Spread], None]
+
+    def go_on(self) -> bool:
+        """A step of ``Listener.in_slices``: the next slice; True at the end."""
+        queues = self.queues
+        end = min(self.position + _SPREAD_SLICE, len(queues))
+        run = self.run
+        account = self.account
+        unstored = self.unstored
+        account.work = 0
+        index = self.position
+        while index < end and account.work < _SPREAD_WORK:
+            queue = queues[index]
+            index += 1
+            if queue.deleted:
+                # Until its removal is stored, a crash brings it back, without the message.
+                if run is not None and queue.durable and unstored.rev:
+                    unstored.hold(run, unstored.rev)
+                continue
+            if not queue.publish(self.message.copy()):
+                self.taken = False
+            elif run is not None and queue.durable:
+                queue.await_durable(run)
+        account.work = 0  # a slice is what the publisher is charged with
+        self.position = index
+        if index < len(queues):
+            return False
+        self.done(self)
+        return True
