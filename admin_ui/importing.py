@@ -19,6 +19,8 @@ from amqp_router.auth.passwords import DEFAULT_ALGORITHM
 from amqp_router.broker import Broker
 from amqp_router.parameters import POLICY
 from amqp_router.protocol.errors import AMQPError, InternalError
+from vhosts.limits import USER_LIMITS, limit_problems
+from vhosts.policies import InvalidParameter
 from vhosts.vhost import VirtualHost
 
 #: The sections of a file, in the order in which they are imported.
@@ -101,11 +103,20 @@ class Import:
     def _user(self, item: dict[str, Any]) -> int:
         required(item, "name", "tags")
         users, name, tags = self._broker.users, _name(item), tags_of(item["tags"])
+        limits = item.get("limits") or {}
+        problems = limit_problems(limits, USER_LIMITS, "user-limits")
+        if problems:
+            raise InvalidParameter(problems)
         if item.get("password"):
-            return users.put_user(name, str(item["password"]).encode(), tags)
-        password_hash = str(item.get("password_hash") or "")
-        algorithm = str(item.get("hashing_algorithm") or DEFAULT_ALGORITHM)
-        return users.put_user_hash(name, password_hash, algorithm, tags)
+            rev = users.put_user(name, str(item["password"]).encode(), tags)
+        else:
+            password_hash = str(item.get("password_hash") or "")
+            algorithm = str(item.get("hashing_algorithm") or DEFAULT_ALGORITHM)
+            rev = users.put_user_hash(name, password_hash, algorithm, tags)
+        if limits:
+            fields = {each.replace("-", "_"): max(limit, -1) for each, limit in limits.items()}
+            rev = users.set_limits(name, **fields)
+        return rev
 
     def _virtual_host(self, item: dict[str, Any]) -> int:
         required(item, "name")

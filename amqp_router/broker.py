@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from amqp_router import logs
+from amqp_router.admission import Admission
 from amqp_router.auth.backends import Authenticator, AuthOptions, User
 from amqp_router.auth.guard import Guard
 from amqp_router.auth.mechanisms import MECHANISMS
@@ -103,6 +104,7 @@ class Broker:
                 AuthOptions() if settings.guest_loopback_only else AuthOptions(loopback_users=frozenset()),
             )
         )
+        self.admission = Admission(self.users, self.registry)
         self.parameters = Parameters(self.definitions)
         self.virtual_hosts = VirtualHosts(
             self.definitions,

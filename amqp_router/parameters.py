@@ -16,12 +16,14 @@ from typing import Any
 from amqp_router.protocol.errors import InternalError
 from persistence.definitions import Change, Delete, ParameterRow, Put
 from persistence.errors import PersistenceError
+from vhosts.limits import NO_LIMITS, VhostLimits, parse_vhost_limits
 from vhosts.policies import OPERATOR_KEYS, POLICY_KEYS, InvalidParameter, Policy, parse
 from vhosts.ports import DefinitionsPort
 from vhosts.vhost import VirtualHost
 
 POLICY = "policy"
 OPERATOR_POLICY = "operator_policy"
+VHOST_LIMITS = "vhost-limits"
 #: The virtual host and component of global parameters.
 GLOBAL = ""
 
@@ -54,19 +56,30 @@ def _remove_operator_policy(vhost: VirtualHost, name: str) -> None:
     vhost.obedience.remove(vhost.obedience.operator_policies, name)
 
 
-def _policy_value(policy: Policy) -> Any:
-    return policy.value
+def _put_limits(vhost: VirtualHost, name: str, limits: VhostLimits) -> None:
+    vhost.limits = limits
+
+
+def _remove_limits(vhost: VirtualHost, name: str) -> None:
+    vhost.limits = NO_LIMITS
+
+
+def _value(parsed: Policy | VhostLimits) -> Any:
+    return parsed.value
 
 
 COMPONENTS: dict[str, Component] = {
     POLICY: Component(
-        lambda name, value: parse(name, value, POLICY_KEYS), _put_policy, _remove_policy, _policy_value
+        lambda name, value: parse(name, value, POLICY_KEYS), _put_policy, _remove_policy, _value
     ),
     OPERATOR_POLICY: Component(
         lambda name, value: parse(name, value, OPERATOR_KEYS),
         _put_operator_policy,
         _remove_operator_policy,
-        _policy_value,
+        _value,
+    ),
+    VHOST_LIMITS: Component(
+        lambda name, value: parse_vhost_limits(value), _put_limits, _remove_limits, _value
     ),
 }
 

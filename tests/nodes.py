@@ -108,6 +108,16 @@ class SimUser:
         return self._permissions
 
 
+class NoLimits:
+    """Lets everybody in."""
+
+    def connection(self, user: SimUser, vhost: VirtualHost) -> None:
+        pass
+
+    def channel(self, user: SimUser) -> None:
+        pass
+
+
 class SimHangups(Hangups):
     """Clients end when the test says so."""
 
@@ -125,6 +135,7 @@ class SimNode:
     """One run of a node over ``disk`` and ``definitions``, which a next run may be given."""
 
     mechanisms = " ".join(MECHANISMS)
+    admission = NoLimits()
 
     def __init__(
         self,

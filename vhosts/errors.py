@@ -73,6 +73,13 @@ def not_empty(name: str, vhost: str) -> PreconditionFailed:
     return PreconditionFailed(f"{described('queue', name, vhost)} not empty")
 
 
+def queue_limit(name: str, vhost: str, limit: int) -> PreconditionFailed:
+    """406: the virtual host may have no more queues."""
+    return PreconditionFailed(
+        f"cannot declare queue '{name}': queue limit in vhost '{vhost}' ({limit}) is reached"
+    )
+
+
 def no_memory(kind: str, name: str, vhost: str) -> PreconditionFailed:
     """406: the definitions of all virtual hosts together have used up their share of the memory."""
     return PreconditionFailed(

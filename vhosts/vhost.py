@@ -30,10 +30,18 @@ from persistence.memory import MemoryBudget
 from vhosts import arguments as args
 from vhosts.binder import Binder
 from vhosts.counters import Counters
-from vhosts.errors import default_exchange_refused, in_use, locked_queue, not_empty, system_exchange
+from vhosts.errors import (
+    default_exchange_refused,
+    in_use,
+    locked_queue,
+    not_empty,
+    queue_limit,
+    system_exchange,
+)
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.types import exchange_type
 from vhosts.following import Follower
+from vhosts.limits import NO_LIMITS
 from vhosts.obeying import Obedience
 from vhosts.overdue import OverdueQueues
 from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
@@ -61,6 +69,7 @@ class VirtualHost:
         self.name = name
         #: Its description and tags.
         self.row = VhostRow(name)
+        self.limits = NO_LIMITS
         #: Makes a unique name from a prefix.
         self.generate_name = generate_name
         self.counters = Counters()
@@ -302,6 +311,8 @@ class VirtualHost:
             self.counters.queue_declared += 1
             queue.note_use()
             return queue, queue.definition_rev
+        if 0 <= self.limits.max_queues <= len(self.queues):
+            raise queue_limit(name, self.name, self.limits.max_queues)
         args.check_queue_arguments(
             name, self.name, table, durable=durable, exclusive=exclusive, auto_delete=auto_delete
         )

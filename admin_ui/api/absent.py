@@ -44,10 +44,4 @@ ENDPOINTS = [
     Endpoint("/users/{user}/topic-permissions", none_of_user, ADMINISTRATOR),
     Endpoint("/topic-permissions", none, ADMINISTRATOR),
     Endpoint("/topic-permissions/{vhost}/{user}", none_of_user_in_vhost, ADMINISTRATOR),
-    Endpoint("/user-limits", none),
-    Endpoint("/user-limits/{user}", none_of_user),
-    Endpoint("/user-limits/{user}/{name}", tags=ADMINISTRATOR),
-    Endpoint("/vhost-limits", none),
-    Endpoint("/vhost-limits/{vhost}", none_of_vhost),
-    Endpoint("/vhost-limits/{vhost}/{name}", tags=ADMINISTRATOR),
 ]

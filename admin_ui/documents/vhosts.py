@@ -56,9 +56,14 @@ def user(row: UserRow) -> dict[str, Any]:
         "password_hash": row.password_hash,
         "hashing_algorithm": row.hashing_algorithm,
         "tags": list(row.tags),
-        # Limits of single users are not supported.
-        "limits": {},
+        "limits": limits(row),
     }
+
+
+def limits(row: UserRow) -> dict[str, int]:
+    """The limits of a user that are set."""
+    found = {"max-connections": row.max_connections, "max-channels": row.max_channels}
+    return {name: limit for name, limit in found.items() if limit >= 0}
 
 
 def permission(row: PermissionRow) -> dict[str, Any]:

@@ -74,7 +74,10 @@ class Users:
         if not name:
             raise ValueError("a user's name cannot be empty")
         check_hash(password_hash, hashing_algorithm)
-        row = UserRow(name, password_hash, hashing_algorithm, tuple(tags))
+        known = self.users.get(name, UserRow(name, "", ""))
+        row = replace(
+            known, password_hash=password_hash, hashing_algorithm=hashing_algorithm, tags=tuple(tags)
+        )
         rev = self._definitions.submit([Put(row)])
         self.users[name] = row
         self._changed()
@@ -87,6 +90,24 @@ class Users:
             KeyError: there is no such user.
         """
         row = replace(self.users[name], tags=tuple(tags))
+        rev = self._definitions.submit([Put(row)])
+        self.users[name] = row
+        self._changed()
+        return rev
+
+    def set_limits(
+        self, name: str, *, max_connections: int | None = None, max_channels: int | None = None
+    ) -> int:
+        """Change ``max_connections`` or ``max_channels`` of a user; a negative number lifts the limit.
+
+        Raises:
+            KeyError: there is no such user.
+        """
+        row = self.users[name]
+        if max_connections is not None:
+            row = replace(row, max_connections=max_connections)
+        if max_channels is not None:
+            row = replace(row, max_channels=max_channels)
         rev = self._definitions.submit([Put(row)])
         self.users[name] = row
         self._changed()

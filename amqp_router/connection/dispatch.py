@@ -284,6 +284,11 @@ class Dispatch:
                 f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
                 f"({channel_max})"
             )
+        try:
+            self.shared.admission.channel(self.shared.user)
+        except NotAllowed:
+            self.frames.class_id = self.frames.method_id = 0
+            raise
         self.channels[number] = Channel(number, self.shared)
         self.shared.send(number, methods.ChannelOpenOk())
 

@@ -145,6 +145,7 @@ def _open(machine: Negotiating, method: methods.ConnectionOpen, following: Conne
     vhost = node.vhosts.get(name)
     if vhost is None:
         raise NotAllowed(f"vhost {name} not found", class_id=10, method_id=40)
+    node.admission.connection(shared.user, vhost)
     permissions = shared.user.enter(name)
     shared.vhost = vhost
     shared.permissions = permissions

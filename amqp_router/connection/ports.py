@@ -27,6 +27,24 @@ class ConnectionOptions:
     version: str = "0"
 
 
+class Admission(Protocol):
+    """The limits of users and virtual hosts."""
+
+    def connection(self, user: Any, vhost: Any) -> None:
+        """See whether ``user`` may open one more connection to ``vhost``.
+
+        Raises:
+            NotAllowed: a limit is reached (530).
+        """
+
+    def channel(self, user: Any) -> None:
+        """See whether ``user`` may open one more channel.
+
+        Raises:
+            NotAllowed: a limit is reached (530).
+        """
+
+
 class Services(Protocol):
     """The node as its connections see it."""
 
@@ -39,6 +57,10 @@ class Services(Protocol):
     options: ConnectionOptions
     #: Names of the mechanisms offered, as connection.start carries them.
     mechanisms: str
+
+    @property
+    def admission(self) -> Admission:
+        """The limits of users and virtual hosts."""
 
     @property
     def vhosts(self) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 
@@ -12,6 +12,10 @@ class OpenedBy(Protocol):
     @property
     def vhost(self) -> Any:
         """The virtual host that the client has opened; None before."""
+
+    @property
+    def user(self) -> Any:
+        """The authenticated user; None before."""
 
 
 class Registered(Protocol):
@@ -43,12 +47,42 @@ class ConnectionRegistry(Generic[T]):
         self.closed_total = 0
         #: Octets received and sent by closed connections, by virtual host.
         self.closed_octets: dict[str, tuple[int, int]] = {}
+        #: Those that have opened a virtual host: by the user's name, and how many by virtual host.
+        self._by_user: dict[str, dict[T, None]] = {}
+        self._in_vhost: dict[Any, int] = {}
 
     def add(self, transport: T) -> None:
         self._transports[transport] = None
         self.opened_total += 1
 
+    def opened(self, transport: T) -> None:
+        """The client of ``transport`` has opened a virtual host."""
+        machine = transport.machine
+        self._by_user.setdefault(machine.user.name, {})[transport] = None
+        self._in_vhost[machine.vhost] = self.count_in(machine.vhost) + 1
+
+    def count_in(self, vhost: Any) -> int:
+        """How many connections have opened ``vhost``."""
+        return self._in_vhost.get(vhost, 0)
+
+    def of_user(self, name: str) -> Collection[T]:
+        """The connections of a user that have opened a virtual host."""
+        return self._by_user.get(name, ())
+
+    def _forget(self, transport: T) -> None:
+        machine = transport.machine
+        theirs = self._by_user.get(machine.user.name, {}) if machine.user is not None else {}
+        if transport not in theirs:
+            return
+        del theirs[transport]
+        if not theirs:
+            del self._by_user[machine.user.name]
+        self._in_vhost[machine.vhost] -= 1
+        if not self._in_vhost[machine.vhost]:
+            del self._in_vhost[machine.vhost]
+
     def remove(self, transport: T) -> None:
+        self._forget(transport)
         if self._transports.pop(transport, self) is not self:
             self.closed_total += 1
             vhost = transport.machine.vhost

@@ -29,6 +29,7 @@ class Shared:
     """What the channels of one connection share; see ``channel.ports.Connection``."""
 
     __slots__ = (
+        "admission",
         "cache",
         "commits",
         "detached",
@@ -55,6 +56,7 @@ class Shared:
         self.work = work
         self.tick = node.tick
         self.commits = node.commits
+        self.admission = node.admission
         self.generate_name: Callable[[str], str] = node.generate_name
         self.output = Output()
         self.output.tick = node.tick

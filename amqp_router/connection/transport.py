@@ -309,5 +309,6 @@ class Transport(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._registry.opened(self)
         told.opened(self._node, machine)
         self._heartbeats.start(machine.session.heartbeat_s)

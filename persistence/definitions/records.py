@@ -50,6 +50,9 @@ class UserRow:
     password_hash: str
     hashing_algorithm: str
     tags: tuple[str, ...] = ()
+    #: Limits; a negative number means that there is none.
+    max_connections: int = -1
+    max_channels: int = -1
 
     @property
     def key(self) -> Key:

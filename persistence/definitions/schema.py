@@ -30,6 +30,8 @@ USERS = Table(
     Column("password_hash", Text, nullable=False),
     Column("hashing_algorithm", Text, nullable=False),
     Column("tags", Text, nullable=False),  # a JSON list
+    Column("max_connections", BigInteger, nullable=False),
+    Column("max_channels", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 

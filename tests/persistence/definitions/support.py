@@ -62,7 +62,15 @@ ARGUMENTS = st.sampled_from([b"\x00\x00\x00\x00", b"\x00\x00\x00\x05\x01xt\x01\x
 
 ROWS: st.SearchStrategy[Row] = st.one_of(
     st.builds(VhostRow, NAMES, NAMES, st.lists(NAMES, max_size=2).map(tuple), NAMES, st.booleans()),
-    st.builds(UserRow, NAMES, NAMES, NAMES, st.lists(NAMES, max_size=2).map(tuple)),
+    st.builds(
+        UserRow,
+        NAMES,
+        NAMES,
+        NAMES,
+        st.lists(NAMES, max_size=2).map(tuple),
+        st.integers(-1, 1 << 62),
+        st.integers(-1, 5),
+    ),
     st.builds(PermissionRow, NAMES, NAMES, NAMES, NAMES, NAMES),
     st.builds(ParameterRow, NAMES, NAMES, NAMES, NAMES),
     st.builds(ExchangeRow, NAMES, NAMES, NAMES, st.booleans(), st.booleans(), ARGUMENTS),

@@ -17,6 +17,7 @@ from persistence.definitions import (
     NotADefinitionStore,
     Put,
     SchemaTooNew,
+    UserRow,
     VhostRow,
     migrations,
 )
@@ -89,6 +90,20 @@ def test_virtual_hosts_of_the_first_schema_keep_their_names(path: Path) -> None:
     store.flush_and_stop()
 
 
+def test_users_of_an_earlier_schema_have_no_limits(path: Path) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+        connection.exec_driver_sql("INSERT INTO users VALUES (?, 'h', 'a', '[\"t\"]')", (b"\xff",))
+    engine.dispose()
+    store = started(path, Loop())
+    assert store.snapshot().users == [UserRow("\udcff", "h", "a", ("t",), -1, -1)]
+    store.flush_and_stop()
+
+
 def test_a_later_schema_is_refused_and_left_alone(path: Path) -> None:
     loop = Loop()
     store = started(path, loop)
@@ -99,7 +114,7 @@ def test_a_later_schema_is_refused_and_left_alone(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        SchemaTooNew, match=rf"{path}: definitions have schema '9999', .* up to '0003'; start"
+        SchemaTooNew, match=rf"{path}: definitions have schema '9999', .* up to '0004'; start"
     ):
         started(path, Loop())
     assert path.read_bytes() == before
