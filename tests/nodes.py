@@ -36,6 +36,7 @@ from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import InlineWorker, ManualClock, ManualFlusher, ManualWorker
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.contents import Contents
+from vhosts.queues.local import LocalQueue
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.services import QueueServices
@@ -391,10 +392,10 @@ class SimNode:
             self.commits.queue_declared(queue)
         return queue
 
-    def _queue_expired(self, queue: Queue) -> None:
-        self.vhost.queue_expired(queue)
+    def _queue_expired(self, queue: LocalQueue) -> None:
+        queue.expire()
 
-    def _queue_failed(self, queue: Queue) -> None:
+    def _queue_failed(self, queue: LocalQueue) -> None:
         self.event(40, "queue failed", queue=queue.name, reason=queue.error)
 
     def _queue_deleted(self, queue: Queue, rev: int) -> None:

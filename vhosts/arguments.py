@@ -176,20 +176,13 @@ _TYPE_ARGUMENTS = {
 # -- what does not exist yet -----------------------------------------------------------------------
 
 
-def _always(value: Any) -> bool:
-    return True
-
-
 def _is_set(value: Any) -> bool:
     return bool(value)
 
 
 #: Arguments whose feature does not exist yet. The function tells whether a value needs the feature.
 UNSUPPORTED: dict[str, Callable[[Any], bool]] = {
-    "x-overflow": lambda value: value == b"reject-publish-dlx",
     "x-queue-type": lambda value: value != b"classic",
-    "x-dead-letter-exchange": _always,
-    "x-dead-letter-routing-key": _always,
     "x-max-priority": _is_set,
     "x-single-active-consumer": _is_set,
     "x-partitions": lambda value: value > 1,

@@ -30,6 +30,7 @@ from persistence.memory import MemoryBudget
 from vhosts import arguments as args
 from vhosts.binder import Binder
 from vhosts.counters import Counters
+from vhosts.dead_letters import DeadLetters
 from vhosts.errors import (
     default_exchange_refused,
     in_use,
@@ -89,6 +90,8 @@ class VirtualHost:
         #: Its policies, and who obeys them.
         self.obedience = Obedience(topology, in_slices)
         self._overdue = OverdueQueues(self._remove_unused, in_slices)
+        #: Messages that its queues give up.
+        self.dead_letters = DeadLetters(self.table, topology.account, in_slices)
 
     @property
     def generation(self) -> int:

@@ -22,7 +22,9 @@ cdef int _ANSWER_SHIFT
 cdef unsigned int _HEADERS
 cdef unsigned int _REPLY_TO
 cdef unsigned int _ODD_MODE
-cdef unsigned int _CHECKED
+cdef unsigned int _EXPIRATION
+cdef unsigned int _USER_ID
+cdef unsigned int _NO_EXPIRY
 cdef unsigned int _SPECIAL
 
 

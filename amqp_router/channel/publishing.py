@@ -15,14 +15,14 @@ from typing import Any
 from amqp_router.channel.confirms import Confirms
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.flags import PERSISTENT
-from amqp_router.protocol.frames import ODD_MODE, ContentScan
+from amqp_router.protocol.frames import NO_EXPIRY, ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
 from amqp_router.protocol.properties import decode_properties
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache
 from vhosts.exchanges.walk import Walk
-from vhosts.publishing.checks import DIRECT_REPLY, check_delivery_mode, check_properties
+from vhosts.publishing.checks import DIRECT_REPLY, check_delivery_mode, check_properties, expiration_ms
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import MANDATORY, Publisher
 from vhosts.queues.handle import Run
@@ -39,7 +39,9 @@ _ANSWER_SHIFT = ANSWER_SHIFT
 _HEADERS = 1 << 13
 _REPLY_TO = 1 << 9
 _ODD_MODE = ODD_MODE
-_CHECKED = (1 << 8) | (1 << 4)  # expiration, user id
+_EXPIRATION = 1 << 8
+_USER_ID = 1 << 4
+_NO_EXPIRY = NO_EXPIRY
 _SPECIAL = ODD_MODE | (1 << 13) | (1 << 9) | (1 << 8) | (1 << 4)  # all of these
 _NO_PROPERTIES = b"\x00\x00"
 _DIRECT_REPLY_FIELD = b"%c%b" % (len(DIRECT_REPLY), DIRECT_REPLY.encode())
@@ -208,9 +210,14 @@ class Publishing:
     def _inspect(self, args: bytes, content: Any, scan: ContentScan) -> bool:
         """Check the properties that the broker uses; True if the message has CC or BCC."""
         properties = _properties(content, scan.header_size)
-        if scan.flags & _CHECKED or (scan.flags & _REPLY_TO and _DIRECT_REPLY_FIELD in properties):
+        # A plain number of ms was read with the header.
+        is_odd = scan.flags & _EXPIRATION and scan.expire_ms >= _NO_EXPIRY - 1
+        if is_odd or scan.flags & _USER_ID or (scan.flags & _REPLY_TO and _DIRECT_REPLY_FIELD in properties):
             try:
-                check_properties(decode_properties(properties), self.user)
+                decoded = decode_properties(properties)
+                check_properties(decoded, self.user)
+                if is_odd:
+                    scan.expire_ms = min(expiration_ms(decoded["expiration"]), _NO_EXPIRY - 1)
             except PreconditionFailed:
                 # As in RabbitMQ, errors about the exchange come before those about properties.
                 self.cache.resolve(args, _NO_PROPERTIES)

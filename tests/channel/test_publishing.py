@@ -339,11 +339,11 @@ def test_immediate(client: Client) -> None:
         ({"user_id": "bob"}, "user_id property set to 'bob' but authenticated user was 'guest'"),
         ({"expiration": "abc"}, "invalid expiration 'abc': no_integer"),
         ({"expiration": ""}, "invalid expiration '': no_integer"),
-        ({"expiration": "+1"}, "per-message TTL (property 'expiration') is not supported yet"),
+        ({"expiration": "1x"}, "invalid expiration '1x': {leftover_string,\"x\"}"),
+        ({"expiration": "4294967296"}, "invalid expiration '4294967296': {value_too_large,4294967296}"),
         ({"expiration": "-1"}, "invalid expiration '-1': {value_negative,-1}"),
         ({"delivery_mode": 0}, "invalid message: {delivery_mode_unknown,0}"),
         ({"delivery_mode": 3, "headers": {}}, "invalid message: {delivery_mode_unknown,3}"),
-        ({"expiration": "1000"}, "per-message TTL (property 'expiration') is not supported yet"),
     ],
 )
 def test_property_that_is_refused(client: Client, properties: dict[str, Any], text: str) -> None:

@@ -14,6 +14,9 @@ ORDER = "vhosts/queues/ready/fifo.py"
 DELIVERY = "amqp_router/channel/delivery.py"
 PUBLISHING = "amqp_router/channel/publishing.py"
 DURABLE = "tests/test_durable_queues.py"
+EXPIRY = "tests/vhosts/queues/test_expiry.py"
+LIMITS = "tests/vhosts/queues/test_limits.py"
+DEAD = "tests/vhosts/test_dead_letters.py"
 
 PLANTED = [
     Planted(
@@ -212,5 +215,96 @@ PLANTED = [
         "        if rev <= self.committed:\n            removal",
         "        if True:\n            removal",
         DURABLE,
+    ),
+    Planted(
+        "an expired message is delivered",
+        QUEUE,
+        "            if message.deadline_us != 0 and message.deadline_us < now_us:\n",
+        "            if False:\n",
+        EXPIRY,
+    ),
+    Planted(
+        "the longer of two times to live counts",
+        "vhosts/queues/expiry.py",
+        "message.expire_ms * 1000 < left_us):",
+        "message.expire_ms * 1000 > left_us):",
+        EXPIRY,
+    ),
+    Planted(
+        "a restart begins a message's time anew",
+        "persistence/log/format/messages.py",
+        "        if message.deadline_us != 0:\n",
+        "        if False:\n",
+        EXPIRY,
+    ),
+    Planted(
+        "a returned message has no deadline",
+        QUEUE,
+        "        if message.deadline_us != 0:\n            self.expiry.is_timed = True\n",
+        "        if False:\n            self.expiry.is_timed = True\n",
+        EXPIRY,
+    ),
+    Planted(
+        "a queue with a consumer expires",
+        QUEUE,
+        "if self.expiry.expires_us > 0 and len(self.consumers) == 0:",
+        "if self.expiry.expires_us > 0:",
+        EXPIRY,
+    ),
+    Planted(
+        "a get is no use of a queue",
+        QUEUE,
+        "        if self.expiry.expires_us:\n            self.note_use()\n        message",
+        "        message",
+        EXPIRY,
+    ),
+    Planted(
+        "a message is refused although a ready consumer makes room",
+        QUEUE,
+        "        if self.dirty:\n            self.pump(_AT_ONCE_UNITS)",
+        "        if False:\n            self.pump(_AT_ONCE_UNITS)",
+        LIMITS,
+    ),
+    Planted(
+        "one message too many may stay",
+        "vhosts/queues/limits.py",
+        "ready.count > self.length or",
+        "ready.count > self.length + 1 or",
+        LIMITS,
+    ),
+    Planted(
+        "octets that were delivered before the count are counted",
+        ORDER,
+        "start = max(self.uncounted_from, self._window_start())",
+        "start = self.uncounted_from",
+        LIMITS,
+    ),
+    Planted(
+        "a dead letter is settled before its targets are safe",
+        "vhosts/dead_letters.py",
+        "            self._unsafe[number] = letter\n",
+        "            self._unsafe[number] = letter\n            self._settle(letter, stays=False)\n",
+        DEAD,
+    ),
+    Planted(
+        "a cycle that nobody rejected goes on",
+        "vhosts/queues/death.py",
+        '            if known.get("queue") == name:\n                return True\n',
+        "",
+        DEAD,
+    ),
+    Planted(
+        "a rejection does not break a cycle",
+        "vhosts/queues/death.py",
+        '            if known.get("reason") == ("S", REJECTED.encode()):\n                return False\n',
+        "",
+        DEAD,
+    ),
+    Planted(
+        "a dead letter keeps its expiration",
+        "vhosts/queues/death.py",
+        'self.properties.pop("expiration", None)',
+        'self.properties.get("expiration", None)',
+        DEAD,
     ),
 ]

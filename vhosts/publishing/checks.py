@@ -12,6 +12,8 @@ from amqp_router.protocol.errors import PreconditionFailed
 
 #: The pseudo-queue of direct reply-to.
 DIRECT_REPLY = "amq.rabbitmq.reply-to"
+#: Longest time to live of a message, in ms.
+EXPIRATION_MS_MAX = 0xFFFF_FFFF
 _INTEGER = re.compile("[+-]?[0-9]+")
 
 
@@ -29,7 +31,7 @@ def check_properties(properties: Mapping[str, object], user: str) -> None:
         raise PreconditionFailed("fast reply consumer does not exist")
     expiration = properties.get("expiration")
     if expiration is not None:
-        _check_expiration(str(expiration))
+        expiration_ms(str(expiration))
 
 
 def check_delivery_mode(properties: Mapping[str, object]) -> None:
@@ -43,13 +45,21 @@ def check_delivery_mode(properties: Mapping[str, object]) -> None:
         raise PreconditionFailed(f"invalid message: {{delivery_mode_unknown,{mode}}}")
 
 
-def _check_expiration(expiration: str) -> None:
+def expiration_ms(expiration: str) -> int:
+    """The time to live in the property ``expiration``.
+
+    Raises:
+        PreconditionFailed: it is no number of ms, or too large (406).
+    """
     number = _INTEGER.match(expiration)
     if number is None:
         raise PreconditionFailed(f"invalid expiration '{expiration}': no_integer")
     rest = expiration[number.end() :]
     if rest:
         raise PreconditionFailed(f"invalid expiration '{expiration}': {{leftover_string,\"{rest}\"}}")
-    if int(number[0]) < 0:
-        raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_negative,{int(number[0])}}}")
-    raise PreconditionFailed("per-message TTL (property 'expiration') is not supported yet")
+    ms = int(number[0])
+    if ms < 0:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_negative,{ms}}}")
+    if ms > EXPIRATION_MS_MAX:
+        raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_too_large,{ms}}}")
+    return ms

@@ -7,7 +7,6 @@ parked: it leaves the ring until somebody calls ``unpark``, and costs nothing me
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from vhosts.queues.consumers import Consumer
 
@@ -34,7 +33,7 @@ class Dispatch:
         if first is None:
             self.turn = consumer.following = consumer.previous = consumer
             return
-        last: Any = first.previous
+        last: Consumer = first.previous  # type: ignore[assignment]  # the ring has no end
         consumer.following = first
         consumer.previous = last
         last.following = consumer
@@ -67,7 +66,9 @@ class Dispatch:
         self.unlink(consumer)
         consumer.parked = False
 
-    def cancel(self, consumers: dict[Any, None], in_slices: Callable[[Callable[[], bool]], None]) -> None:
+    def cancel(
+        self, consumers: dict[Consumer, None], in_slices: Callable[[Callable[[], bool]], None]
+    ) -> None:
         """Nobody gets anything from now on; very many consumers hear of it in slices."""
         self.leaving = consumers
         self.turn = None

@@ -1,4 +1,8 @@
+cimport cython
+
 from amqp_router.protocol.message cimport Message
+
+cdef long long _NO_EXPIRY
 
 
 cdef class Expiry:
@@ -8,4 +12,5 @@ cdef class Expiry:
     cdef public bint is_timed
     cdef public long long head_us
     cdef public object timer
+    @cython.locals(left_us="long long")
     cpdef void stamp(self, Message message, long long now_us)

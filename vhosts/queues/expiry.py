@@ -10,11 +10,13 @@ Source: RabbitMQ, "Time-To-Live and Expiration"; the head and what counts as use
 
 from __future__ import annotations
 
-from typing import Any
-
+from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
+from vhosts.queues.local import LocalQueue
 from vhosts.queues.settings import QueueSettings
 from vhosts.queues.timers import QueueTimers, Timer
+
+_NO_EXPIRY = NO_EXPIRY  # a C integer where compiled
 
 
 class Expiry:
@@ -42,18 +44,18 @@ class Expiry:
         self.expires_us = 0 if expires_ms is None else expires_ms * 1000
 
     def stamp(self, message: Message, now_us: int) -> None:
-        """Fix the deadline of a message that is published now, and has one or gets one here."""
+        """Fix the deadline of a message that is published now, by its own time to live or the queue's."""
         self.is_timed = True
-        if self.ttl_us >= 0:
-            deadline = now_us + self.ttl_us
-            if message.deadline_us == 0 or deadline < message.deadline_us:
-                message.deadline_us = deadline
+        left_us = self.ttl_us
+        if message.expire_ms != _NO_EXPIRY and (left_us < 0 or message.expire_ms * 1000 < left_us):
+            left_us = message.expire_ms * 1000
+        message.deadline_us = now_us + left_us
 
     def is_over(self, now_us: int) -> bool:
         """Whether the queue, which has no consumer, was not used for too long."""
         return self.expires_us > 0 and now_us >= self.used_us + self.expires_us
 
-    def watch(self, queue: Any, timers: QueueTimers, *, is_used: bool) -> None:
+    def watch(self, queue: LocalQueue, timers: QueueTimers, *, is_used: bool) -> None:
         """Set the queue's timer for what comes first; it may be set for earlier, but not for later."""
         due = self.head_us
         if self.expires_us and not is_used:

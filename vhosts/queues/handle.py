@@ -101,6 +101,10 @@ class QueueHandle:
         """
         return 0
 
+    def takes_messages(self) -> bool:
+        """Whether the queue's log can take messages for now."""
+        return True
+
     def has_due(self) -> bool:
         """Whether there is something to do before anybody may look into the queue."""
         return False

@@ -19,6 +19,9 @@ cdef unsigned char _LOGGED
 cdef int _ACK
 cdef int _DROP
 cdef int _EXPIRE
+cdef unsigned int _NO_EXPIRY
+cdef int _DEAD_LETTER
+cdef unsigned char _SPILLED
 cdef Py_ssize_t _AT_ONCE_UNITS
 cdef Py_ssize_t _TRIM_UNITS
 cdef int _RETURN
@@ -38,6 +41,7 @@ cdef class Queue(QueueHandle):
     cdef public object settings
     cdef public Expiry expiry
     cdef public Limits limits
+    cdef public bint buries
     cdef public unsigned long long next_offset
     cdef public bint dirty
     cdef public unsigned long long pumped_at
@@ -74,6 +78,7 @@ cdef class Queue(QueueHandle):
     cdef bint _has_room(self, Message message) except -1
     @cython.locals(ready=ReadyOrder, limits=Limits, message=Message)
     cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget) except -1
+    cdef bint _must_wait(self) except -1
     cdef _die(self, Message message, int kind)
     cdef _watch(self, long long head_us)
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1

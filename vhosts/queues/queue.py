@@ -19,17 +19,29 @@ from functools import partial
 from typing import Any
 
 from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
-from amqp_router.protocol.flags import ACK, DROP, EXPIRE, LOGGED, PERSISTENT, REDELIVERED, RETURN
+from amqp_router.protocol.flags import (
+    ACK,
+    DEAD_LETTER,
+    DROP,
+    EXPIRE,
+    LOGGED,
+    PERSISTENT,
+    REDELIVERED,
+    RETURN,
+    SPILLED,
+)
+from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
-from persistence.errors import is_passing
+from persistence.errors import PersistenceError, is_passing
 from persistence.memory import MemoryBudget
 from vhosts.queues.consumers import Consumer
-from vhosts.queues.contents import Contents
+from vhosts.queues.contents import OVERHEAD, Contents
+from vhosts.queues.death import EXPIRED, MAXLEN, REJECTED
 from vhosts.queues.dispatch import Dispatch
 from vhosts.queues.expiry import Expiry
 from vhosts.queues.handle import QueueHandle, Run
-from vhosts.queues.limits import Limits
+from vhosts.queues.limits import REJECT_PUBLISH_DLX, Limits
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.receipts import Receipts
@@ -53,6 +65,9 @@ _DROP = DROP
 _RETURN = RETURN
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
 _EXPIRE = EXPIRE
+_DEAD_LETTER = DEAD_LETTER
+_SPILLED = SPILLED
+_NO_EXPIRY = NO_EXPIRY
 _AT_ONCE_UNITS = AT_ONCE_UNITS
 _TRIM_UNITS = TRIM_UNITS
 _PARKED_PER_UNIT = PARKED_PER_UNIT
@@ -65,6 +80,7 @@ class Queue(QueueHandle):
     __slots__ = (
         "ack_total",
         "budget",
+        "buries",
         "contents",
         "deliver_no_ack_total",
         "deliver_total",
@@ -105,6 +121,8 @@ class Queue(QueueHandle):
         self.settings = NO_SETTINGS
         self.expiry = Expiry()
         self.limits = Limits()
+        #: Whether the queue has a dead letter exchange.
+        self.buries = False
         #: Offset of the next message of a queue without a log.
         self.next_offset = 0
         self.dirty = False
@@ -151,6 +169,7 @@ class Queue(QueueHandle):
         self.settings = settings
         self.expiry.apply(settings)
         self.limits.apply(settings)
+        self.buries = settings.dead_letter_exchange is not None
         if self.limits.is_set:
             if settings.max_length_bytes is not None and not self.ready.count_bytes():
                 self.services.in_slices(self.ready.count_bytes)
@@ -181,7 +200,7 @@ class Queue(QueueHandle):
             return False
         if self.limits.rejects and not self._has_room(message):
             return False
-        if self.expiry.ttl_us >= 0 or message.deadline_us != 0:
+        if self.expiry.ttl_us >= 0 or message.expire_ms != _NO_EXPIRY:
             self.expiry.stamp(message, self.tick.now_us)
         if log is None:
             message.offset = self.next_offset
@@ -219,6 +238,8 @@ class Queue(QueueHandle):
             if self.limits.has_room(self.ready, message):
                 return True
         self.rejected_total += 1
+        if self.buries and self.limits.overflow == REJECT_PUBLISH_DLX:
+            self._bury_refused(message)
         return False
 
     def _watch_published(self, message: Message) -> None:
@@ -323,6 +344,9 @@ class Queue(QueueHandle):
         self._refuse_waiting()
         self._cancel_consumers()
 
+    def takes_messages(self) -> bool:
+        return not self.refusing
+
     # -- taking -------------------------------------------------------------------------------------
 
     def touch(self) -> None:
@@ -402,7 +426,7 @@ class Queue(QueueHandle):
         ready = self.ready
         now_us = self.tick.now_us
         is_eager = False
-        while done < budget:
+        while done < budget and not (self.buries and self._must_wait()):
             head = ready.peek(is_eager)
             if head is None:
                 self._heed_trouble()
@@ -428,6 +452,8 @@ class Queue(QueueHandle):
         ready = self.ready
         limits = self.limits
         while done < budget and ready.count > 0 and limits.is_exceeded(ready):
+            if self.buries and self._must_wait():
+                break
             message = ready.pop()
             if message is None:
                 self._heed_trouble()
@@ -442,7 +468,48 @@ class Queue(QueueHandle):
             self.expired_total += 1
         else:
             self.dropped_total += 1
-        self._gone(message, kind)
+        if self.buries:
+            self._bury(message, EXPIRED if kind == _EXPIRE else MAXLEN)
+        else:
+            self._gone(message, kind)
+
+    # -- dead letters ---------------------------------------------------------------------------------
+
+    def _must_wait(self) -> bool:
+        """Whether there is no room for dead letters now; the queue is touched when there is."""
+        letters = self.vhost.dead_letters
+        if not letters.is_full():
+            return False
+        letters.wait(self)
+        return True
+
+    def _bury(self, message: Message, reason: str) -> None:
+        self.vhost.dead_letters.add(self, message, reason)
+
+    def _bury_refused(self, message: Message) -> None:
+        """Dead-letter a message that is not taken, of which nothing will be left here."""
+        refused = message.copy()
+        self.budget.used += refused.size() + OVERHEAD  # until it is buried
+        self._bury(refused, MAXLEN)
+
+    def recall(self, message: Message) -> bool:
+        """See that ``message``, which was delivered, has its content; False if it cannot be read."""
+        try:
+            if message.content is None:
+                message.take_content(self.log.read_one(message.offset))
+            elif message.flags & _SPILLED:
+                self.contents.take_back(message)
+        except (OSError, PersistenceError):
+            return False
+        return True
+
+    def buried(self, message: Message, stays: bool) -> None:
+        """The dead letter has reached its targets; ``stays``: it may be lost on its way.
+
+        In that case it stays in the log, and the next start brings it back.
+        """
+        if not (stays and message.flags & _LOGGED):
+            self._gone(message, _DEAD_LETTER)
 
     def _watch(self, head_us: int) -> None:
         """``head_us`` is the deadline of the head, 0 for none."""
@@ -460,6 +527,10 @@ class Queue(QueueHandle):
         self.expiry.used_us = self.tick.now_us
         if self.expiry.expires_us:
             self._watch(self.expiry.head_us)
+
+    def expire(self) -> None:
+        """Let the virtual host remove the queue, which nobody uses."""
+        self.vhost.queue_expired(self)
 
     def _expire_itself(self) -> None:
         if self.deleted:
@@ -507,7 +578,7 @@ class Queue(QueueHandle):
         message = self.ready.pop()
         while message is not None and message.deadline_us != 0 and message.deadline_us <= self.tick.now_us:
             self._die(message, _EXPIRE)
-            message = self.ready.pop()
+            message = None if self.buries and self._must_wait() else self.ready.pop()
         if self.expiry.is_timed:
             self.touch()  # to look at the next head
         if message is None:
@@ -538,6 +609,9 @@ class Queue(QueueHandle):
         self.unacked_count -= 1
         if kind == _ACK:
             self.ack_total += 1
+        elif self.buries:
+            self._bury(message, REJECTED)
+            return
         self._gone(message, kind)
 
     def _gone(self, message: Message, kind: int) -> None:

@@ -11,11 +11,14 @@ from typing import Any, TypeAlias
 
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
+from persistence.log.queue.page_log import PageLog
 from vhosts.queues.contents import Contents
+from vhosts.queues.local import LocalQueue
+from vhosts.queues.ready.order import Dropped
 from vhosts.queues.timers import QueueTimers
 
-#: Hears of something that happened to a queue: a ``Queue``, whose module imports this one.
-Hearer: TypeAlias = Callable[[Any], None]
+#: Hears of something that happened to a queue.
+Hearer: TypeAlias = Callable[[LocalQueue], None]
 
 #: Returned messages dropped by one call when a queue is purged or deleted; about a millisecond.
 DROP_SLICE = 4096
@@ -44,10 +47,10 @@ class QueueServices:
         #: Calls a step once per turn of the loop until it returns True.
         self.in_slices: Callable[[Callable[[], bool]], None] = at_once
         #: Frees a long list of messages over several turns of the loop.
-        self.discard: Callable[[list[Any]], None] | None = None
+        self.discard: Callable[[list[Message | None]], None] | None = None
         #: Makes the page log of the queue with this incarnation.
-        self.open_pager: Callable[[str], Any] = _no_pager
-        #: The queue is deleted: its log is removed once this revision is committed.
+        self.open_pager: Callable[[str], PageLog] = _no_pager
+        #: The queue, a ``Queue``, is deleted: its log is removed once this revision is committed.
         self.deleted: Callable[[Any, int], None] = _removed
         #: The queue was not used for as long as it may be: remove it.
         self.expired: Hearer = _nobody
@@ -60,7 +63,7 @@ class QueueServices:
         #: queue fails instead.
         self.stalled: Hearer | None = None
 
-    def settle_in_slices(self, dropped: list[Any], settle: Callable[[Message], None]) -> None:
+    def settle_in_slices(self, dropped: list[Dropped], settle: Callable[[Message], None]) -> None:
         """Call ``settle`` for the message of each pair in ``dropped``, some in each turn of the loop."""
         step = partial(_settle_some, dropped, [0], settle)
         if not step():
@@ -73,26 +76,27 @@ def at_once(step: Callable[[], bool]) -> None:
         pass
 
 
-def _settle_some(dropped: list[Any], position: list[int], settle: Callable[[Message], None]) -> bool:
+def _settle_some(dropped: list[Dropped], position: list[int], settle: Callable[[Message], None]) -> bool:
     """Settle a slice of the messages, which nobody gets any more; True if none is left."""
     index = position[0]
     end = min(index + DROP_SLICE, len(dropped))
     while index < end:
-        message: Message = dropped[index][1]
+        pair = dropped[index]
         dropped[index] = None
-        settle(message)
+        if pair is not None:
+            settle(pair[1])
         index += 1
     position[0] = end
     return end == len(dropped)
 
 
-def _no_pager(incarnation: str) -> Any:
+def _no_pager(incarnation: str) -> PageLog:
     raise AssertionError("a queue without page files outgrows its memory")
 
 
-def _removed(queue: Any, rev: int) -> None:
+def _removed(queue: LocalQueue, rev: int) -> None:
     queue.removal_stored()
 
 
-def _nobody(queue: Any) -> None:
+def _nobody(queue: LocalQueue) -> None:
     """Nobody wants to hear of it."""

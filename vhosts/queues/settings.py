@@ -24,6 +24,8 @@ _NUMBERS = {
 }
 _TEXTS = {
     "overflow": "overflow",
+    "dead-letter-exchange": "dead_letter_exchange",
+    "dead-letter-routing-key": "dead_letter_routing_key",
 }
 #: Every key of a policy that a queue obeys; the argument has "x-" before it.
 KEYS = frozenset(_NUMBERS) | frozenset(_TEXTS)
@@ -42,6 +44,10 @@ class QueueSettings:
     max_length_bytes: int | None = None
     #: "drop-head", "reject-publish" or "reject-publish-dlx".
     overflow: str = "drop-head"
+    #: Where messages go that expire, are rejected or are too many; with the key they had if there is none
+    #: here.
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
 
 
 #: Of a queue without arguments and policies.

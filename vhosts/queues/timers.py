@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Any, Protocol
+from typing import Protocol
+
+from vhosts.queues.local import LocalQueue
 
 #: Queues put on the agenda in one turn of the loop.
 TOUCH_SLICE = 1000
@@ -28,10 +30,10 @@ class Timer:
 
     __slots__ = ("due_us", "queue")
 
-    def __init__(self, due_us: int, queue: Any) -> None:
+    def __init__(self, due_us: int, queue: LocalQueue) -> None:
         self.due_us = due_us
-        #: A ``Queue``, whose module imports this one; None if the timer was cancelled.
-        self.queue = queue
+        #: None if the timer was cancelled or has gone off.
+        self.queue: LocalQueue | None = queue
 
     def __lt__(self, other: Timer) -> bool:
         return self.due_us < other.due_us
@@ -50,7 +52,7 @@ class QueueTimers:
         self._handle: Handle | None = None
         self._set_for = 0
 
-    def set(self, queue: Any, due_us: int) -> Timer:
+    def set(self, queue: LocalQueue, due_us: int) -> Timer:
         """Touch ``queue`` at ``due_us``."""
         timer = Timer(due_us, queue)
         heappush(self._heap, timer)

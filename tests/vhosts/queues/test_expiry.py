@@ -28,7 +28,7 @@ def node() -> SimNode:
 def timed(node: SimNode, text: Any, ttl_s: float, *, persistent: bool = True) -> Message:
     """A message with a time to live of its own."""
     made = message(text, persistent=persistent)
-    made.deadline_us = node.clock.wall_us() + int(ttl_s * 1e6)
+    made.expire_ms = int(ttl_s * 1000)
     return made
 
 
@@ -251,7 +251,10 @@ def test_a_queue_with_a_consumer_does_not_expire(node: SimNode) -> None:
     client.call(m.QueueDeclare("q", arguments=typed(expires=400)), m.QueueDeclareOk)
     client.call(m.BasicConsume("q", "c"), m.BasicConsumeOk)
     node.sleep(2)
+    client.publish(b"m", "q")
+    node.quiet()
     assert "q" in node.vhost.queues
+    client.take()
     client.call(m.BasicCancel("c"), m.BasicCancelOk)
     node.sleep(0.3)
     assert "q" in node.vhost.queues

@@ -24,9 +24,10 @@ from typing import Any
 from amqp_router.protocol.flags import LOGGED, REDELIVERED, SPILLED
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError, is_passing
+from persistence.log.queue.page_log import PageLog
 from persistence.memory import MemoryBudget
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.ready.order import ReadyOrder, Trouble
+from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble
 
 #: Limits of the part of a logged queue that is in memory: messages and content bytes.
 WINDOW_MESSAGES = 4096
@@ -63,12 +64,13 @@ class FifoOrder(ReadyOrder):
         "uncounted_to",
     )
 
-    def __init__(self, discard: Callable[[list[Any]], None] | None = None) -> None:
+    def __init__(self, discard: Callable[[list[Message | None]], None] | None = None) -> None:
         super().__init__()
         self.discard = discard
-        self.pager: Any = None
+        self.pager: PageLog | None = None
         #: The offset after the last message given to the page log.
         self.paged_end = 0
+        #: Messages in ring order; None where there is no message.
         self.ring: list[Any] = [None] * 16
         self.ring_head = 0
         self.ring_count = 0
@@ -302,13 +304,13 @@ class FifoOrder(ReadyOrder):
             self.backlog += self.ring_count
             self._clear_ring()
 
-    def drop_all(self, settle: bool) -> list[tuple[int, Message]]:
+    def drop_all(self, settle: bool) -> list[Dropped]:
         """All at once, but for the returned messages: those have their places among the unacknowledged."""
         if settle and self.log is not None and self.ring_count + self.backlog > 0:
             # All that is unacknowledged is below the lowest offset that is ready and was not returned.
             self.log.purge(self._window_start(), self.log.end)
         # Empty containers stay: the garbage collector would get new ones of very many queues all at once.
-        returned = self.requeued
+        returned: list[Dropped] = self.requeued  # type: ignore[assignment]  # let go one by one
         if returned:
             self.requeued = []
         if self.reread:
@@ -325,6 +327,7 @@ class FifoOrder(ReadyOrder):
         return self.ring[self.ring_head].offset if self.ring_count > 0 else self.cursor
 
     def _drop_pager(self) -> None:
+        assert self.pager is not None
         self.pager.delete()
         self.pager = None
 

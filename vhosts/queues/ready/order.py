@@ -11,11 +11,15 @@ which the queue looks at only then: the way of a message has no handler of excep
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
+from persistence.log.queue.page_log import PageLog
 from vhosts.queues.contents import Contents
+
+#: A message and its offset, or None in its place when it is settled.
+Dropped: TypeAlias = tuple[int, Message] | None
 
 
 class Trouble(NamedTuple):
@@ -49,7 +53,7 @@ class ReadyOrder:
         #: The queue's log, or None.
         self.log: Any = None
         #: Makes the page log of a queue that outgrows the node's budget.
-        self.open_pager: Callable[[], Any]
+        self.open_pager: Callable[[], PageLog]
         #: Messages ready. The subclass keeps it and the next one.
         self.count = 0
         #: Octets of their bodies, but for those that ``count_bytes`` has not looked at yet.
@@ -85,7 +89,7 @@ class ReadyOrder:
         """Take back a message that was taken, to its place. One of the log may come without its content."""
         raise NotImplementedError
 
-    def drop_all(self, settle: bool) -> list[tuple[int, Message]]:
+    def drop_all(self, settle: bool) -> list[Dropped]:
         """Forget all messages; returns those that the caller settles or releases one by one, by offset.
 
         The others are settled in the log if ``settle``; otherwise the log is removed as a whole.

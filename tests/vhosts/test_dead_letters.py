@@ -1,0 +1,417 @@
+"""Dead-lettering through a whole node. Expectations are those measured with RabbitMQ 3.10.8."""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+from typing import Any
+
+import pytest
+
+from amqp_router.protocol import methods as m
+from amqp_router.protocol.flags import PERSISTENT as PERSISTENT_FLAG
+from amqp_router.protocol.message import Message, build_message
+from amqp_router.protocol.properties import decode_properties, encode_properties
+from persistence.options import LogOptions
+from tests.nodes import Client, SimNode
+from tests.persistence.log.simdisk import PowerLoss, SimDisk
+from tests.persistence.log.support import unsettled
+from tests.vhosts.queues.local import declared, drained, message, text_of, typed
+from vhosts import dead_letters
+from vhosts.queues.queue import Queue
+from vhosts.queues.settings import NO_SETTINGS, QueueSettings
+
+OPTIONS = LogOptions(batch_bytes_max=4000)
+TO_DEAD: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
+
+
+@pytest.fixture
+def node() -> SimNode:
+    return SimNode(log_options=OPTIONS)
+
+
+def made(body: bytes = b"m", *, persistent: bool = True, **properties: Any) -> Message:
+    headers = properties.pop("headers", None)
+    if headers is not None:
+        properties["headers"] = headers
+    if persistent:
+        properties["delivery_mode"] = 2
+    built = build_message(b"\x00\x01q", encode_properties(properties), body)
+    built.flags = PERSISTENT_FLAG if persistent else 0
+    return built
+
+
+def publish(node: SimNode, queue: Queue, *messages: Message) -> None:
+    name = queue.name.encode()
+    for each in messages:
+        each.route = b"\x00%c%b" % (len(name), name)
+        node.enter(queue.publish, each)
+    node.settle()
+
+
+def reject(node: SimNode, queue: Queue) -> None:
+    taken = queue.get(False)
+    assert taken is not None
+    taken.content = None if taken.flags & 4 else taken.content  # as a channel does
+    node.enter(queue.settle, taken, 2)
+    node.settle()
+
+
+def letter(queue: Queue) -> tuple[Message, dict[str, Any]]:
+    found = queue.get(True)
+    assert found is not None, "no dead letter"
+    return found, decode_properties(found.properties())
+
+
+def deaths(properties: dict[str, Any]) -> list[dict[str, Any]]:
+    tag, items = properties["headers"]["x-death"]
+    assert tag == "A"
+    return [dict(item[1]) for item in items]
+
+
+def plain(entry: dict[str, Any]) -> dict[str, Any]:
+    entry = dict(entry)
+    assert entry.pop("time")[0] == "T"
+    keys = entry.pop("routing-keys")
+    shown = {name: value.decode() if tag == "S" else (tag, value) for name, (tag, value) in entry.items()}
+    shown["routing-keys"] = [value.decode() for _, value in keys[1]]
+    return shown
+
+
+FIRST = {"x-first-death-exchange": "", "x-first-death-queue": "src"}
+
+
+def first(properties: dict[str, Any]) -> dict[str, str]:
+    headers = properties["headers"]
+    return {name: headers[name][1].decode() for name in headers if name.startswith("x-first-death-")}
+
+
+# -- what a letter says -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_rejected(node: SimNode, durable: bool) -> None:
+    queue, dead = declared(node, "src", durable=durable, **TO_DEAD), declared(node, "dead", durable=durable)
+    headers = {"h": ("I", 1)}
+    publish(
+        node,
+        queue,
+        made(
+            b"rej",
+            content_type="text/plain",
+            headers=headers,
+            message_id="m1",
+            expiration="60000",
+            priority=3,
+        ),
+    )
+    reject(node, queue)
+    found, properties = letter(dead)
+    assert (found.route, found.body()) == (b"\x00\x04dead", b"rej")
+    assert not found.flags & 2
+    assert deaths(properties)[0]["count"] == ("l", 1)
+    assert deaths(properties)[0]["time"] == ("T", node.clock.wall_us() // 1_000_000)
+    assert [plain(each) for each in deaths(properties)] == [
+        {
+            "count": ("l", 1),
+            "reason": "rejected",
+            "queue": "src",
+            "exchange": "",
+            "routing-keys": ["src"],
+            "original-expiration": "60000",
+        }
+    ]
+    assert first(properties) == {**FIRST, "x-first-death-reason": "rejected"}
+    assert properties["headers"]["h"] == ("I", 1)
+    assert "expiration" not in properties
+    kept = {name: properties[name] for name in ("content_type", "message_id", "priority", "delivery_mode")}
+    assert kept == {"content_type": "text/plain", "message_id": "m1", "priority": 3, "delivery_mode": 2}
+    assert queue.budget.used == 0
+    node.settle()
+    assert not durable or unsettled(queue.log) == unsettled(dead.log) == []
+
+
+def test_expired(node: SimNode) -> None:
+    queue, dead = declared(node, "src", message_ttl=100, **TO_DEAD), declared(node, "dead")
+    publish(node, queue, made(b"ttl"))
+    node.sleep(0.2)
+    node.settle()
+    found, properties = letter(dead)
+    assert found.body() == b"ttl"
+    assert [plain(each)["reason"] for each in deaths(properties)] == ["expired"]
+    assert queue.expired_total == 1
+
+
+def test_too_many(node: SimNode) -> None:
+    queue, dead = declared(node, "src", max_length=1, **TO_DEAD), declared(node, "dead")
+    publish(node, queue, made(b"1"), made(b"2"))
+    found, properties = letter(dead)
+    assert (found.body(), plain(deaths(properties)[0])["reason"]) == (b"1", "maxlen")
+    assert drained(queue) == ["2"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_refused_with_a_letter(node: SimNode, durable: bool) -> None:
+    options = {"max_length": 1, "overflow": "reject-publish-dlx", **TO_DEAD}
+    queue = declared(node, "src", durable=durable, **options)
+    dead = declared(node, "dead", durable=durable)
+    client = Client(node).open(1)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    for body in (b"0", b"1", b"2"):
+        client.publish(body, "src")
+    node.settle()
+    nacked = [each.method.delivery_tag for each in client.take() if isinstance(each.method, m.BasicNack)]
+    assert nacked == [2, 3]
+    assert [each.body() for each, _ in (letter(dead), letter(dead))] == [b"1", b"2"]
+    assert drained(queue) == ["0"]
+    assert queue.budget.used == 0
+
+
+def test_with_a_key_of_its_own_cc_goes(node: SimNode) -> None:
+    queue, dead, copied = declared(node, "src", **TO_DEAD), declared(node, "dead"), declared(node, "cc")
+    headers = {"CC": ("A", [("S", b"cc")])}
+    publish(node, queue, made(b"cc", headers=headers))
+    reject(node, queue)
+    _, properties = letter(dead)
+    assert plain(deaths(properties)[0])["routing-keys"] == ["src", "cc"]
+    assert "CC" not in properties["headers"]
+    assert copied.is_empty()
+
+
+def test_without_a_key_it_keeps_those_it_had(node: SimNode) -> None:
+    node.vhost.declare_exchange("dlx", "topic", durable=True)
+    queue, dead = declared(node, "src", dead_letter_exchange="dlx"), declared(node, "dead")
+    node.vhost.bind_queue("dead", "dlx", "k.2", {}, None)
+    node.settle()
+    one = made(b"cc", headers={"CC": ("A", [("S", b"k.2")])})
+    node.enter(queue.publish, one)
+    one.route = b"\x09amq.topic\x03k.1"
+    reject(node, queue)
+    found, properties = letter(dead)
+    assert found.route.startswith(b"\x03dlx")
+    assert properties["headers"]["CC"] == ("A", [("S", b"k.2")])
+    assert plain(deaths(properties)[0])["routing-keys"][1:] == ["k.2"]
+
+
+def test_two_hops_and_a_second_round(node: SimNode) -> None:
+    a = declared(node, "a", message_ttl=50, dead_letter_exchange="", dead_letter_routing_key="b")
+    declared(node, "b", message_ttl=50, **TO_DEAD)
+    dead = declared(node, "dead")
+    publish(node, a, made(b"hop", expiration="40"))
+    for _ in range(3):
+        node.sleep(0.06)
+        node.settle()
+    _, properties = letter(dead)
+    shown = [plain(each) for each in deaths(properties)]
+    assert [(each["queue"], each["reason"], each["count"]) for each in shown] == [
+        ("b", "expired", ("l", 1)),
+        ("a", "expired", ("l", 1)),
+    ]
+    assert shown[1]["original-expiration"] == "40"
+    assert first(properties)["x-first-death-queue"] == "a"
+
+
+def test_deaths_that_the_client_wrote(node: SimNode) -> None:
+    queue, dead = declared(node, "src", message_ttl=50, **TO_DEAD), declared(node, "dead")
+    known = {"queue": ("S", b"src"), "reason": ("S", b"expired"), "count": ("l", 5), "exchange": ("S", b"")}
+    other = {"queue": ("S", b"zzz"), "reason": ("S", b"rejected")}
+    headers = {"x-death": ("A", [("F", other), ("F", known)]), "x-first-death-queue": ("S", b"zzz")}
+    publish(node, queue, made(b"hop2", headers=headers))
+    node.sleep(1)
+    node.settle()
+    _, properties = letter(dead)
+    assert deaths(properties) == [{**known, "count": ("l", 6)}, other]
+    assert first(properties) == {"x-first-death-queue": "zzz"}
+
+
+@pytest.mark.parametrize(
+    "value", [("S", b"text"), ("A", [("S", b"x")]), ("A", [("F", {"count": ("S", b"z")})])]
+)
+def test_odd_deaths_that_the_client_wrote(node: SimNode, value: Any) -> None:
+    queue, dead = declared(node, "src", **TO_DEAD), declared(node, "dead")
+    publish(node, queue, made(headers={"x-death": value}))
+    reject(node, queue)
+    _, properties = letter(dead)
+    assert plain(deaths(properties)[0])["queue"] == "src"
+
+
+# -- cycles -----------------------------------------------------------------------------------------
+
+
+def test_a_cycle_that_nobody_rejected_ends(node: SimNode) -> None:
+    queue = declared(node, "cy", message_ttl=50, dead_letter_exchange="", dead_letter_routing_key="cy")
+    publish(node, queue, made())
+    for _ in range(3):
+        node.sleep(0.1)
+        node.settle()
+    assert queue.is_empty()
+    assert unsettled(queue.log) == []
+
+
+def test_a_cycle_by_length_ends(node: SimNode) -> None:
+    queue = declared(node, "cy", max_length=1, dead_letter_exchange="", dead_letter_routing_key="cy")
+    publish(node, queue, made(b"1"), made(b"2"))
+    assert drained(queue) == ["2"]
+
+
+def test_a_retry_loop_with_rejections_goes_on(node: SimNode) -> None:
+    work = declared(node, "work", dead_letter_exchange="", dead_letter_routing_key="retry")
+    declared(node, "retry", message_ttl=60, dead_letter_exchange="", dead_letter_routing_key="work")
+    publish(node, work, made(b"retry"))
+    for _ in range(3):
+        reject(node, work)
+        node.sleep(0.1)
+        node.settle()
+    _, properties = letter(work)
+    counts = [(plain(each)["queue"], plain(each)["count"]) for each in deaths(properties)]
+    assert counts == [("retry", ("l", 3)), ("work", ("l", 3))]
+
+
+def test_a_long_chain_of_queues_needs_no_stack(node: SimNode) -> None:
+    count = 300
+    for number in range(count):
+        declared(
+            node,
+            f"q{number}",
+            max_length=0,
+            dead_letter_exchange="",
+            dead_letter_routing_key=f"q{number + 1}",
+        )
+    last = declared(node, f"q{count}")
+    publish(node, node.queue("q0"), made(b"far"))
+    found, properties = letter(last)
+    assert found.body() == b"far"
+    assert len(deaths(properties)) == count
+
+
+# -- targets ----------------------------------------------------------------------------------------
+
+
+def test_no_such_exchange_is_a_silent_drop(node: SimNode) -> None:
+    queue = declared(node, "src", dead_letter_exchange="nowhere")
+    publish(node, queue, made())
+    reject(node, queue)
+    assert unsettled(queue.log) == []
+    declared(node, "none", **TO_DEAD)
+    publish(node, node.queue("none"), made())
+    reject(node, node.queue("none"))
+    assert unsettled(node.queue("none").log) == []
+
+
+def test_the_target_is_read_when_a_message_dies(node: SimNode) -> None:
+    queue, dead = declared(node, "src", message_ttl=100), declared(node, "dead")
+    publish(node, queue, made(b"waits"))
+    queue.apply_settings(
+        QueueSettings(message_ttl_ms=100, dead_letter_exchange="", dead_letter_routing_key="dead")
+    )
+    node.sleep(0.2)
+    node.settle()
+    assert letter(dead)[0].body() == b"waits"
+    queue.apply_settings(NO_SETTINGS)
+
+
+def test_a_full_target_refuses_for_good(node: SimNode) -> None:
+    queue = declared(node, "src", **TO_DEAD)
+    dead = declared(node, "dead", max_length=0, overflow="reject-publish")
+    publish(node, queue, made())
+    reject(node, queue)
+    assert dead.is_empty()
+    assert unsettled(queue.log) == []
+
+
+def test_what_the_target_cannot_store_stays_for_the_next_start(node: SimNode) -> None:
+    queue, dead = declared(node, "src", **TO_DEAD), declared(node, "dead")
+    publish(node, queue, made(b"kept"))
+    dead.refusing = "its log cannot be written for now"
+    reject(node, queue)
+    assert queue.unacked_count == 0
+    assert len(unsettled(queue.log)) == 1
+
+
+def test_purge_and_the_end_of_a_queue_are_no_deaths(node: SimNode) -> None:
+    queue, dead = declared(node, "src", expires=100, **TO_DEAD), declared(node, "dead")
+    publish(node, queue, made())
+    queue.purge()
+    publish(node, queue, made())
+    node.sleep(1)
+    node.settle()
+    assert queue.deleted
+    assert dead.is_empty()
+
+
+# -- many, and crashes ------------------------------------------------------------------------------
+
+
+def test_very_many_die_in_slices_in_their_order(node: SimNode) -> None:
+    count = 3 * dead_letters.ROOM
+    queue, dead = declared(node, "src", message_ttl=1000, **TO_DEAD), declared(node, "dead")
+    for number in range(count):
+        queue.publish(message(number, persistent=True))
+    node.settle()
+    longest = most = 0
+    timers = node.clock.advance(1.5)
+    node.tick.now_us = node.clock.wall_us()
+    for timer in timers:
+        node.enter(timer.go_off)
+    for _ in range(100_000):
+        if not node.ready and not node.work() and not node.posted:
+            break
+        if node.posted:
+            node.hear()
+        before = dead.message_count()
+        node.turn()
+        longest = max(longest, dead.message_count() - before)
+        letters = node.vhost.dead_letters
+        most = max(most, len(letters._letters) + len(letters._unsafe))
+    assert longest <= 3 * dead_letters.SLICE
+    assert most <= dead_letters.ROOM
+    assert drained(dead) == [str(number) for number in range(count)]
+    assert unsettled(queue.log) == []
+
+
+def test_large_contents_are_dead_lettered(node: SimNode) -> None:
+    queue, dead = declared(node, "src", **TO_DEAD), declared(node, "dead")
+    bodies = [b"x" * 20_000, b"y" * 300_000, b"z" * 1_500_000]
+    publish(node, queue, *[made(body) for body in bodies])
+    for _ in bodies:
+        reject(node, queue)
+    assert [letter(dead)[0].body() for _ in bodies] == bodies
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_crash_loses_no_letter(seed: int) -> None:
+    """Whenever the power fails: each message is in the source or in the target, or in both."""
+    random = Random(seed)
+    disk = SimDisk()
+    node = SimNode(disk, log_options=OPTIONS)
+    queue = declared(node, "src", message_ttl=1000, **TO_DEAD)
+    declared(node, "dead")
+    publish(node, queue, *[made(b"%d" % number) for number in range(20)])
+    timers = node.clock.advance(2)
+    node.tick.now_us = node.clock.wall_us()
+    disk.steps_left = random.randrange(30)
+    with contextlib.suppress(PowerLoss):
+        for timer in timers:
+            node.enter(timer.go_off)
+        for _ in range(200):
+            choice = random.randrange(3)
+            if choice == 0:
+                node.turn()
+            elif choice == 1:
+                node.work()
+            elif node.posted:
+                node.hear()
+    disk.steps_left = -1
+    disk.power_loss(random)
+    node = SimNode(disk, node.definitions, boot=2, log_options=OPTIONS)
+    node.clock.now = 1000.0
+    node.tick.now_us = 0
+    left = [text_of(found) for found in iter(lambda: node.queue("src").get(False), None)]
+    came = drained(node.queue("dead"))
+    assert {*left, *came} == {str(number) for number in range(20)}
+    assert came == sorted(set(came), key=int)
+
+
+def test_arguments_come_back_as_declared(node: SimNode) -> None:
+    queue = declared(node, "src", **TO_DEAD)
+    assert dict(queue.arguments) == dict(typed(**TO_DEAD))

@@ -1,0 +1,236 @@
+"""The dead letters of one virtual host: messages that its queues give up, on their way to an exchange.
+
+A letter goes through the publish service like any other message. Its queue settles it only when every queue
+that it reached has it safe, so a crash between the two leaves a copy too many and never one too few.
+
+Letters are sent in slices from the agenda, never from within the queue that gives them up. A chain of
+queues that dead-letter into each other therefore needs no stack, and a million messages that expire together
+hold nobody up: their queue goes on when there is room for more letters.
+
+Source: RabbitMQ, "Dead Letter Exchanges" and "At-Least-Once Dead Lettering".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from amqp_router.protocol.errors import AMQPError, FieldError
+from amqp_router.protocol.flags import LOGGED
+from amqp_router.protocol.message import Message
+from persistence.memory import MemoryBudget
+from vhosts.exchanges.route import Route
+from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
+from vhosts.exchanges.walk import Walk
+from vhosts.ports import InSlices
+from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.publisher import Publisher
+from vhosts.queues.death import Death
+from vhosts.queues.handle import QueueHandle, Run
+from vhosts.queues.local import LocalQueue
+
+#: Letters sent by one slice, some 30 µs each; fewer if they go to very many queues.
+SLICE = 32
+SLICE_UNITS = 2048
+#: Letters on their way before queues wait with further ones.
+ROOM = 512
+#: The largest content of a logged message that is kept in memory while its letter waits, in octets.
+KEPT_BYTES_MAX = 1 << 14
+
+
+class Letter:
+    """One message of one queue."""
+
+    __slots__ = (
+        "args",
+        "death",
+        "made",
+        "message",
+        "properties",
+        "queue",
+        "reason",
+        "stays",
+        "targets",
+        "walk",
+    )
+
+    def __init__(self, queue: LocalQueue, message: Message, reason: str) -> None:
+        #: Settles the message in the end.
+        self.queue = queue
+        self.message = message
+        self.reason = reason
+        #: What is published; None until its turn comes.
+        self.made: Message | None = None
+        self.death: Death
+        self.args = b""
+        self.properties = b""
+        self.walk: Walk | None = None
+        #: The message cannot be read: it stays in its log for the next start.
+        self.stays = False
+        self.targets: list[QueueHandle] = []
+
+
+class DeadLetters:
+    """``in_slices`` calls a step once per turn of the event loop until it returns True."""
+
+    def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:
+        self._table = table
+        self._cache = RouteCache(table, _everybody_may, account)
+        self._publisher = Publisher(table, self._cache, account, self)
+        self._in_slices = in_slices
+        self._letters: deque[Letter] = deque()
+        #: Letters whose targets are not safe yet, by the number of their publish.
+        self._unsafe: dict[int, Letter] = {}
+        self._next_number = 1
+        self._is_sending = False
+        #: Queues that have more letters than there is room for.
+        self._queues: dict[LocalQueue, None] = {}
+
+    # -- for queues -----------------------------------------------------------------------------------
+
+    def is_full(self) -> bool:
+        """Whether a queue must wait with further letters, see ``wait``."""
+        return len(self._letters) + len(self._unsafe) >= ROOM
+
+    def wait(self, queue: LocalQueue) -> None:
+        """Touch ``queue`` when there is room."""
+        self._queues[queue] = None
+
+    def add(self, queue: LocalQueue, message: Message, reason: str) -> None:
+        """Send ``message``, which ``queue`` gives up for ``reason``; ``queue.buried`` hears of the end."""
+        if message.flags & LOGGED and message.size() > KEPT_BYTES_MAX:
+            message.content = None  # it is read again
+        self._letters.append(Letter(queue, message, reason))
+        if not self._is_sending:
+            self._is_sending = True
+            self._in_slices(self._send_some)
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    def _send_some(self) -> bool:
+        """Send a slice; True if no letter is left."""
+        letters = self._letters
+        units = 0
+        for _ in range(min(SLICE, len(letters))):
+            if units >= SLICE_UNITS:
+                break
+            letter = letters[0]
+            route = self._route(letter)
+            if letter.walk is not None:
+                break  # its route takes more than one turn to find
+            letters.popleft()
+            if route is None:
+                self._settle(letter, stays=letter.stays)
+                continue
+            self._publish(letter, route)
+            units += self._publisher.units
+        self._publisher.close_run()
+        self._publisher.open_runs.clear()
+        self._make_room()
+        self._is_sending = bool(letters)
+        return not letters
+
+    def _route(self, letter: Letter) -> Route | None:
+        """The route of a letter; None if it goes nowhere, or (``letter.walk``) is not known yet."""
+        walk = letter.walk
+        letter.walk = None
+        if letter.made is None and not self._prepare(letter):
+            return None
+        try:
+            route = None
+            if not letter.death.has_further_keys():
+                route = self._cache.find(letter.args)
+            if route is None:
+                route = self._cache.resolve(letter.args, letter.properties, walk)
+                letter.walk = self._cache.take_unfinished()
+        except AMQPError:
+            return None  # there is no such exchange
+        if route is None or not any(letter.death.is_cycle(target.name) for target in route.queues):
+            return route
+        return _without_cycles(route, letter.death)
+
+    def _prepare(self, letter: Letter) -> bool:
+        """Make what is published; False if that is not possible."""
+        queue, message = letter.queue, letter.message
+        settings = queue.settings
+        exchange = settings.dead_letter_exchange
+        if exchange is None or exchange not in self._table.exchanges:
+            return False
+        if not queue.recall(message):
+            letter.stays = True
+            return False
+        try:
+            death = letter.death = Death(message, queue.name, letter.reason)
+            key = settings.dead_letter_routing_key
+            death.note(queue.tick.now_us // 1_000_000, keeps_keys=key is None)
+            letter.made = death.message(message)
+        except FieldError:
+            return False  # from before properties were checked
+        if key is None:
+            key = death.routing_key.decode("utf-8", "surrogateescape")
+        letter.args = publish_args(exchange, key)
+        letter.made.route = letter.args[2 : len(letter.args) - 1]
+        letter.properties = letter.made.properties()
+        return True
+
+    def _publish(self, letter: Letter, route: Route) -> None:
+        made, number = letter.made, self._next_number
+        assert made is not None
+        letter.made = None
+        letter.targets = route.queues
+        if letter.message.flags & LOGGED:
+            letter.message.content = None
+        outcome = self._publisher.publish(route, made, number, 0)
+        if outcome & (Outcome.WAITS | Outcome.LATER):
+            self._next_number = number + 1
+            self._unsafe[number] = letter
+        else:
+            self._done(letter, outcome)
+
+    def _done(self, letter: Letter, outcome: int) -> None:
+        # A full queue refuses for good; one whose log has failed may have lost it.
+        lost = outcome & Outcome.REFUSED and not all(target.takes_messages() for target in letter.targets)
+        self._settle(letter, stays=bool(lost))
+
+    def _settle(self, letter: Letter, *, stays: bool) -> None:
+        letter.queue.buried(letter.message, stays)
+
+    def _make_room(self) -> None:
+        if self._queues and not self.is_full():
+            queues, self._queues = self._queues, {}
+            for queue in queues:
+                queue.touch()
+
+    # -- for the publisher ----------------------------------------------------------------------------
+
+    def published(self, number: int, outcome: int, message: Message) -> None:
+        """See ``vhosts.publishing.ports.Listener``."""
+        if not outcome & Outcome.WAITS:
+            self._done(self._unsafe.pop(number), outcome)
+            self._make_room()
+
+    def run_done(self, run: Run) -> None:
+        """See ``vhosts.publishing.ports.Listener``."""
+        for number in range(run.first, run.last + 1):
+            letter = self._unsafe.pop(number, None)
+            if letter is not None:
+                self._settle(letter, stays=run.failed)
+        self._make_room()
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """See ``vhosts.publishing.ports.Listener``."""
+        self._in_slices(step)
+
+
+def _without_cycles(route: Route, death: Death) -> Route:
+    """The route without the queues to which the letter would come again and again."""
+    other = Route()
+    queues = [queue for queue in route.queues if not death.is_cycle(queue.name)]
+    other.lead_to(queues, [queue for queue in queues if queue.durable])
+    for name in ("counters", "inner", "route", "exchange", "routing_key", "entry", "has_bcc", "waits_for"):
+        setattr(other, name, getattr(route, name))
+    return other
+
+
+def _everybody_may(exchange: str) -> None:
+    """The permission was checked when the queue was declared."""

@@ -1,0 +1,46 @@
+"""A queue of this node, as its own parts and the node know it (``queue.Queue`` is the implementation)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from amqp_router.protocol.message import Message
+from amqp_router.protocol.tick import Tick
+from vhosts.ports import Host
+from vhosts.queues.settings import QueueSettings
+
+
+class LocalQueue(Protocol):
+    """What timers, dead letters and the node's services call."""
+
+    name: str
+    vhost: Host
+    tick: Tick
+    settings: QueueSettings
+    #: Why it has failed, and why it takes no messages; "" if it does not.
+    error: str
+    refusing: str
+
+    def touch(self) -> None:
+        """Put the queue on the agenda."""
+
+    def timer_due(self, now_us: int) -> None:
+        """Its timer has gone off."""
+
+    def unstall(self) -> None:
+        """Try again to read waiting messages."""
+
+    def removal_stored(self) -> None:
+        """No start will bring the queue back."""
+
+    def recall(self, message: Message) -> bool:
+        """See that ``message``, which was delivered, has its content; False if it cannot be read."""
+
+    def expire(self) -> None:
+        """Let the virtual host remove the queue, which nobody uses."""
+
+    def takes_messages(self) -> bool:
+        """Whether the queue's log can take messages for now."""
+
+    def buried(self, message: Message, stays: bool) -> None:
+        """A dead letter is settled, or (``stays``) is left to the next start."""
