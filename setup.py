@@ -42,6 +42,8 @@ COMPILED = [
     "vhosts.counters",
     "persistence.log.format.record",
     "persistence.log.format.messages",
+    "persistence.log.routing.names",
+    "persistence.log.routing.open_batch",
     "persistence.log.routing.recorder",
     "vhosts.queues.handle",
     "vhosts.queues.consumers",
@@ -73,6 +75,7 @@ COMPILED = [
     "persistence.log.sync._flush",
     "persistence.log.format.settles",
     "persistence.log.queue.log_reader",
+    "persistence.log.queue.batches",
     "persistence.log.queue.queue_log",
     "persistence.log.queue.fold",
 ]

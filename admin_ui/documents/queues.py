@@ -98,7 +98,7 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     found["messages_ram"] = found["messages_ready_ram"] = in_memory
     found["messages_unacknowledged_ram"] = 0  # only their offsets are kept, not their contents
     found["messages_paged_out"] = ready - in_memory
-    found["messages_persistent"] = queue.log.live if queue.log is not None else 0
+    found["messages_persistent"] = queue.log.state.live if queue.log is not None else 0
     message_stats = happened(
         with_deliver_get(
             {

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Protocol
 
-from persistence.log.routing.recorder import RouteEntry, WideNames
+from persistence.log.routing.names import WideNames
+from persistence.log.routing.recorder import RouteEntry
 from vhosts.exchanges.exchange import Binding, Exchange
 from vhosts.queues.handle import QueueHandle
 

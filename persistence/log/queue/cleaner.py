@@ -31,7 +31,7 @@ class Cleaner:
         # Number of the checkpoint to wait for.
         self._checkpoint = 0
         self._temporary = segment.path + ".tmp"
-        self._generation = log.generation
+        self._generation = log.batches.generation
         self._cursor = Cursor(log.partition)
         self._offset = segment.base
         self._batches: list[Batch] = []
@@ -42,14 +42,14 @@ class Cleaner:
         log = self.log
         return (
             log.failed is not None
-            or log.generation != self._generation
+            or log.batches.generation != self._generation
             or self.segment not in log.partition.segments
         )
 
     @property
     def is_ready(self) -> bool:
         """Whether the new file may take the old one's place."""
-        return self.is_written and self.log.checkpoints_durable >= self._checkpoint
+        return self.is_written and self.log.checkpoints.durable >= self._checkpoint
 
     def step(self, bytes_max: int) -> bool:
         """Process about ``bytes_max`` bytes; True when the whole segment is done.
@@ -114,4 +114,5 @@ class Cleaner:
         disk.rename(self._temporary, self.segment.path)
         self.segment.size = self.segment.written = sum(batch.length for batch in self._batches)
         self.segment.records = sum(batch.count for batch in self._batches)
-        self.log.reread(self.segment)
+        self.log.partition.forget(self.segment)
+        self.log.reader.forget()

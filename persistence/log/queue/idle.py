@@ -33,7 +33,7 @@ class IdleLogs:
 
     def note(self, log: QueueLog) -> None:
         """Schedule ``log``, which was recovered, or in which a round has left no live message."""
-        size = log.dead_bytes()
+        size = dead_bytes(log)
         if not size:
             return
         options = self._options
@@ -64,7 +64,30 @@ class IdleLogs:
         for log in due[:_LOGS_AT_ONCE]:
             del self._due[log]
             if not log.dirty:
-                log.drop_dead()
+                drop_dead(log)
         if self._due:
             self._wake(max(min(self._due.values()), now + _PAUSE_S))
         self._start_round()
+
+
+def dead_bytes(log: QueueLog) -> int:
+    """Bytes of segments without a live message that ``drop_dead`` would free."""
+    size = log.partition.dead_bytes() if log.failed is None else 0
+    return size + log.partition.active.size if log.is_idle() else size
+
+
+def drop_dead(log: QueueLog) -> None:
+    """Let the next round remove the segments without live messages."""
+    if log.is_idle():
+        roll_idle(log)
+    elif log.partition.dead_bytes() and log.failed is None:
+        log.request_checkpoint()
+
+
+def roll_idle(log: QueueLog) -> None:
+    """Begin a new segment, so that the next round removes the one without live messages."""
+    if log.is_idle():
+        end = log.batches.next_base
+        log.partition.roll(end)
+        log.partition.active.end = end
+        log.request_checkpoint()

@@ -1,54 +1,31 @@
 """The log of one durable queue: takes messages and settles, and hands both to the sync.
 
-Nothing here waits or writes. Batches are closed into buffers. The sync (``sync.LogSync``) takes them, writes
-and syncs them in its worker, and then calls ``written``. ``log_reader.LogReader`` reads messages back, and
-``fold`` computes the state of a log found on disk.
+Nothing here waits or writes. ``batches.Batches`` makes batches of both. The sync (``log_sync.LogSync``) takes
+them, writes and syncs them in its worker, and then calls ``written``. ``log_reader.LogReader`` reads messages
+back, and ``fold`` computes the state of a log found on disk.
 
-Offsets are dense: each message takes one, each SETTLES or CONTROL batch takes one, and each transient message
-takes one to hold its place. ``start`` <= ``durable`` <= ``end``. Confirms and outside readers go up to
-``high_watermark``.
+``start`` <= ``durable`` <= ``end``. Confirms and outside readers go up to ``high_watermark``.
 
-Invariants:
-- ``_next_base`` is the base of the next batch: one above the last offset of the batch closed before.
-- ``_tail`` has, in order, the closed batches that are not known to be written; ``_outbox`` has those of them
-  that the sync has not taken yet.
-- The settle state is the fold of everything below ``end``, so right after ``seal`` it is the fold of whole
-  batches.
+Invariants: ``end`` is that of ``batches``, and ``state`` is theirs (copies, since queues read them for every
+message).
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from amqp_router.protocol.flags import LOGGED, RETURN
 from amqp_router.protocol.message import Message
 
 from ...errors import LogFailed, is_passing
 from ...options import LogOptions
 from ..format.checkpoint import LogState, SegmentState, pack_log
-from ..format.messages import MessagesBuilder
-from ..format.record import (
-    SETTLE_SIZE,
-    Batch,
-    checkpoint_note,
-    control_batch,
-    epoch_start,
-    purge,
-    settles_batch,
-)
-from ..format.segment import Segment
-from ..format.settles import SettleRuns, SettleState
+from ..sync.checkpoints import Checkpoints
 from ..sync.log_sync import LogSync
 from ..sync.round import Submission
 from ..sync.writer import PartitionWriter
-from .log_reader import LogReader, Tail
+from .batches import Batches
+from .log_reader import LogReader
 from .partition import Partition
-
-_RETURN = RETURN
-_LOGGED = LOGGED
-_U32_MAX = 0xFFFFFFFF
-#: After this many places of transient messages a batch is written, to keep ``last_offset_delta`` small.
-_RESERVED_MAX = 1 << 30
 
 
 class Listener(Protocol):
@@ -95,63 +72,43 @@ class QueueLog:
     ) -> None:
         self.incarnation = incarnation
         self.number = number
-        self.partition = partition
         self.writer = writer
         self.listener: Listener | None = None
         self.start = 0
         self.durable = 0
         self.end = 0
         self.high_watermark = 0
-        #: Every truncation raises it. Rounds of an older generation are ignored when they end.
-        self.generation = 0
-        self.epoch = 0
-        #: (epoch, its first offset), rising.
-        self.epochs: list[tuple[int, int]] = []
         #: Unsettled messages below this offset may have been delivered before.
         self.redelivered_floor = 0
         self.failed: Exception | None = None
         #: ``failed`` is an error that passes: the sync tries again. Reads and settles go on meanwhile.
         self.passing = False
+        self.deleted = False
         #: Whether it is in the sync's list of logs with messages, and of logs with settles.
         self.dirty = False
         self.settles_dirty = False
-        self.state = SettleState()
-        #: The next round writes a checkpoint.
-        self.checkpoint_due = False
-        self.deleted = False
-        #: The offset of the last durable checkpoint.
-        self.checkpoint_offset = 0
-        #: The number of the last checkpoint of this process that is durable.
-        self.checkpoints_durable = 0
-        #: A later checkpoint failed: either of the two may be on disk.
-        self.checkpoint_unsure = False
-        self._checkpoints = 0
+        self.checkpoints = Checkpoints()
+        self.batches = Batches(partition, self.checkpoints, options, boot_id)
+        self.state = self.batches.state
+        self.reader = LogReader(self, self.batches.tail)
         self._sync = sync
         self._caretaker = caretaker
-        self._boot_id = boot_id
-        self._batch_bytes_max = options.batch_bytes_max
-        self._builder = MessagesBuilder()
-        self._next_base = 0
-        self._gap = 0
-        self._last_us = 0
-        self._epoch_pending = True
-        self._previous_epoch = 0
-        self._runs = SettleRuns()
-        self._tail = Tail()
-        self._outbox: list[Batch] = []
-        #: Segments that were removed from the list for a checkpoint that could then not be written.
-        self._unremoved: list[Segment] = []
-        #: Whether a truncation waits for the round under way, and where that ends if it succeeds.
-        self._is_truncating = False
-        self._held_written = 0
-        self._reader = LogReader(self, self._tail)
-
-    # -- appending ------------------------------------------------------------------------------------
 
     @property
-    def live(self) -> int:
-        """Unsettled persistent messages."""
-        return self.state.live
+    def partition(self) -> Partition:
+        """Its segments."""
+        return self.batches.partition
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the batches that are made now."""
+        return self.batches.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.batches.epoch = epoch
+
+    # -- appending and settling -----------------------------------------------------------------------
 
     def append(self, message: Message, now_us: int) -> None:
         """Append ``message``. It is durable once ``high_watermark`` is above ``message.offset``.
@@ -161,109 +118,20 @@ class QueueLog:
         Raises:
             LogFailed: the log is fenced.
         """
-        builder = self._builder
         if self.failed is not None:
             raise LogFailed(str(self.failed))
-        if now_us < self._last_us:
-            now_us = self._last_us
-        else:
-            self._last_us = now_us
-        if builder.count > 0:
-            size = builder.size + message.header_size + message.body_size + 32
-            if (
-                size > self._batch_bytes_max
-                or builder.message is not None
-                or now_us - builder.base_ts > _U32_MAX
-            ):
-                self._close_messages()
-        if builder.count == 0:
-            self._begin_batch(now_us)
-        offset = self.end
-        message.offset = offset
-        message.gap = self._gap
-        self._gap = 0
-        message.flags |= _LOGGED
-        if type(message.content) is not bytes:
-            self._append_large(message, offset, now_us)
-        else:
-            builder.add(message, offset, now_us)
-        self.end = offset + 1
-        self.state.live += 1
+        self.batches.append(message, now_us)
+        self.end = self.batches.end
         if not self.dirty:
             self.dirty = True
             self._sync.commit(self)
-
-    def _begin_batch(self, now_us: int) -> None:
-        if self._epoch_pending:
-            self._start_epoch(now_us)
-        self._builder.begin(self._next_base, now_us)
-
-    def _append_large(self, message: Message, offset: int, now_us: int) -> None:
-        builder = self._builder
-        if builder.count:
-            self._close_messages()
-            self._begin_batch(now_us)
-        builder.add_large(message, offset, now_us)
 
     def reserve(self, message: Message) -> None:
         """Give a transient message the next offset. Nothing is written for it."""
-        offset = self.end
-        message.offset = offset
-        message.gap = self._gap
-        self._gap = 0
-        self.end = offset + 1
-        self.state.note_gap(offset, offset + 1)
-        if self.end - self._next_base > _RESERVED_MAX:
-            self._append_control(checkpoint_note(self.start, self.state.settled_below))
-
-    def _start_epoch(self, now_us: int) -> None:
-        self._epoch_pending = False
-        # The epoch includes the offsets that transient messages took before its first batch.
-        self.epochs.append((self.epoch, self._next_base))
-        self._place_control(epoch_start(self.epoch, self._previous_epoch, self._boot_id), now_us)
-
-    def _append_control(self, payload: bytes) -> None:
-        """Append a CONTROL batch."""
-        self._close_all()
-        if self._epoch_pending:
-            self._start_epoch(self._last_us)
-        self._place_control(payload, self._last_us)
-        self._mark_dirty()
-
-    def _place_control(self, payload: bytes, now_us: int) -> None:
-        self._place(control_batch(payload, self._next_base, self._take_offset(), now_us, self.epoch))
-
-    def _take_offset(self) -> int:
-        """Take an offset for a SETTLES or CONTROL batch."""
-        offset = self.end
-        self.end = offset + 1
-        self._gap += 1
-        self.state.note_gap(offset, offset + 1)
-        return offset
-
-    def _place(self, batch: Batch) -> None:
-        if self.partition.place(batch):
-            # With a checkpoint, recovery can begin after the closed segment.
-            self.checkpoint_due = True
-        self._next_base = batch.last + 1
-        self._tail.add(batch)
-        self._outbox.append(batch)
-
-    def _close_messages(self) -> None:
-        self._place(self._builder.close(self.end - 1, self.epoch))
-
-    def _close_all(self) -> None:
-        if self._builder.count:
-            self._close_messages()
-        if self._runs.count:
-            self._place_settles()
-
-    def _mark_dirty(self) -> None:
-        if not self.dirty:
-            self.dirty = True
-            self._sync.commit(self)
-
-    # -- settling -------------------------------------------------------------------------------------
+        if self.batches.reserve(message):
+            self.batches.note(self.start)
+            self._mark_dirty()
+        self.end = self.batches.end
 
     def settle(self, offset: int, gap: int, kind: int) -> None:
         """Record that the message at ``offset`` was acked, rejected ... (a kind of ``protocol.flags``).
@@ -271,40 +139,11 @@ class QueueLog:
         ``gap`` is the message's: the number of offsets directly before it that are no message. Nothing
         happens if the message is already settled, was never in the log, or the log is fenced for good.
         """
-        returns = 0
-        settled = 0
         if self.failed is not None and not self.passing:
             return
-        if kind == _RETURN:
-            if offset >= self.end or self.state.is_settled(offset):
-                return
-            returns = self.state.returned(offset) + 1
-            if returns > 65535:
-                returns = 65535
-            self.state.set_returned(offset, returns)
-        else:
-            if offset >= self.end:
-                return
-            settled = self.state.settle(offset)
-        if self._runs.extend(offset, gap, kind, returns, settled):
-            return
-        if settled == 0 and returns == 0:
-            return
-        self._runs.begin(offset, kind, returns, settled)
-        if not self.settles_dirty:
+        if self.batches.settle(offset, gap, kind) and not self.settles_dirty:
             self.settles_dirty = True
             self._sync.commit_settles(self)
-
-    def _place_settles(self) -> None:
-        runs = self._runs.take()
-        if self.partition.count_settled(runs, self.state):
-            self.checkpoint_due = True
-        if self._epoch_pending:
-            self._start_epoch(self._last_us)
-        most = self._batch_bytes_max // SETTLE_SIZE
-        for at in range(0, len(runs), most):
-            part = [(run[0], run[1], run[2], run[3]) for run in runs[at : at + most]]
-            self._place(settles_batch(part, self._next_base, self._take_offset(), self._last_us, self.epoch))
 
     def purge(self, first: int, end: int) -> None:
         """Settle every message at an offset in ``[first, end)``.
@@ -316,95 +155,80 @@ class QueueLog:
         """
         if self.failed is not None:
             raise LogFailed(str(self.failed))
-        self._close_all()
-        end = min(end, self.end)
-        kept = [(at, min(first - at, _U32_MAX)) for at in range(self.state.settled_below, first, _U32_MAX)]
-        self.state.purge(end, kept)
-        if self.partition.recount(self.state):
-            self.checkpoint_due = True
-        self._append_control(purge(end, kept))
+        self.batches.purge(first, end)
+        self.end = self.batches.end
+        self._mark_dirty()
+
+    def _mark_dirty(self) -> None:
+        if not self.dirty:
+            self.dirty = True
+            self._sync.commit(self)
 
     # -- the sync -------------------------------------------------------------------------------------
 
     def seal(self, now_us: int = 0) -> None:
         """Close the open batches, MESSAGES then SETTLES, for the sync to take."""
-        if now_us > self._last_us:
-            self._last_us = now_us
+        if now_us > self.batches.last_us:
+            self.batches.last_us = now_us
         self.dirty = False
         self.settles_dirty = False
         if self.failed is None:
-            self._close_all()
+            self.batches.close_all()
+            self.end = self.batches.end
 
-    def take(self) -> Submission:
-        """The sealed batches as the submission to a round. Call it right after ``seal``."""
-        submission = Submission(self, self.writer)
-        if self.failed is None:
-            submission.batches = self._outbox
-        self._outbox = []
-        submission.end = self._next_base
-        submission.generation = self.generation
-        if self.checkpoint_due and not self.failed:
-            self._take_checkpoint(submission)
-        return submission
+    def take(self, *, again: bool = False) -> Submission:
+        """The sealed batches as the submission to a round. Call it right after ``seal``.
 
-    def take_again(self) -> Submission:
-        """Everything that is not known to be written, for another attempt after a passing error."""
-        self.dirty = self.settles_dirty = False
-        self._close_all()
-        self._outbox = []
+        ``again``: everything that is not known to be written, for another attempt after a passing error. The
+        log, which is fenced, is sealed here.
+        """
+        batches = self.batches
+        if again:
+            self.dirty = self.settles_dirty = False
+            batches.close_all()
+            self.end = batches.end
         submission = Submission(self, self.writer)
-        submission.again = True
-        submission.batches = self._tail.all()
-        submission.end = self._next_base
-        submission.generation = self.generation
+        submission.again = again
+        submission.end = batches.next_base
+        submission.generation = self.batches.generation
+        closed = batches.take()
+        if again:
+            submission.batches = batches.tail.all()
+        elif self.failed is None:
+            submission.batches = closed
+            if self.checkpoints.is_due:
+                partition = self.partition
+                removed = partition.remove_settled()
+                submission.checkpoint_number, submission.removed = self.checkpoints.take(removed)
+                self.start = max(self.start, partition.segments[0].base)
+                submission.checkpoint = self.pack_state()
+                submission.index = partition.active.pack_index()
         return submission
 
     def resume(self) -> None:
         """The attempt has succeeded: continue as before the error."""
         self.failed = None
         self.passing = False
-        if self._runs.count:
+        if self.batches.has_settles:
             self.settles_dirty = True
             self._sync.commit_settles(self)
-        if self.checkpoint_due or self._builder.count:
+        if self.checkpoints.is_due or self.batches.has_messages:
             self._mark_dirty()
         if self.listener is not None:
             self.listener.on_log_resumed(self)
 
     def checkpoint_written(self, number: int, offset: int) -> None:
-        """Checkpoint ``number``, which is that of everything below ``offset``, is durable."""
-        self.checkpoint_unsure = False
-        self.checkpoints_durable = number
-        self.checkpoint_offset = offset
+        """A round's checkpoint is durable."""
+        self.checkpoints.written(number, offset)
         self._caretaker.on_checkpoint(self)
-
-    def checkpoint_failed(self, removed: list[Segment], *, is_due: bool = False) -> None:
-        """A round's checkpoint was not written: the segments ``removed`` must wait for a later one.
-
-        ``is_due``: for that of the next round; otherwise ``request_checkpoint`` will be called.
-        """
-        if is_due:
-            self.checkpoint_due = True
-        self._unremoved += removed
-        self.checkpoint_unsure = True
 
     def request_checkpoint(self) -> int:
         """Let the next round write a checkpoint; returns its number, for comparison with
-        ``checkpoints_durable``.
+        ``checkpoints.durable``.
         """
-        self.checkpoint_due = True
+        self.checkpoints.is_due = True
         self._mark_dirty()
-        return self._checkpoints + 1
-
-    def _take_checkpoint(self, submission: Submission) -> None:
-        self.checkpoint_due = False
-        self._checkpoints += 1
-        submission.checkpoint_number = self._checkpoints
-        submission.removed = self._unremoved + self.partition.remove_settled()
-        self._unremoved = []
-        self.start = max(self.start, self.partition.segments[0].base)
-        submission.checkpoint = self.pack_state()
-        submission.index = self.partition.active.pack_index()
+        return self.checkpoints.next
 
     def pack_state(self) -> bytes:
         """This log's part of a checkpoint. Everything must be sealed."""
@@ -412,14 +236,14 @@ class QueueLog:
         active = self.partition.active
         state = LogState(self.incarnation, self.number)
         state.start = self.start
-        state.recovery_offset = self._next_base
+        state.recovery_offset = self.batches.next_base
         state.recovery_segment = active.base
         state.recovery_position = active.size
-        state.high_watermark = self._next_base
-        state.epoch = self.epoch
-        state.epochs = self.epochs
+        state.high_watermark = self.batches.next_base
+        state.epoch = self.batches.epoch
+        state.epochs = self.batches.epochs
         state.redelivered_floor = self.redelivered_floor
-        state.last_us = self._last_us
+        state.last_us = self.batches.last_us
         state.segments = [
             SegmentState(s.base, s.end, s.size, s.records, s.live) for s in self.partition.segments
         ]
@@ -430,41 +254,18 @@ class QueueLog:
         """Whether the active segment can be dropped: it has bytes on disk, and nothing is live or open."""
         return (
             self.state.live == 0
-            and self._builder.count == 0
-            and not self._runs.count
+            and not self.batches.has_messages
+            and not self.batches.has_settles
             and self.failed is None
             and self.partition.active.size > 0
         )
 
-    def roll_idle(self) -> None:
-        """Begin a new segment, so that the next round removes the one without live messages."""
-        if self.is_idle():
-            self.partition.roll(self._next_base)
-            self.partition.active.end = self._next_base
-            self.checkpoint_due = True
-            self._mark_dirty()
-
-    def dead_bytes(self) -> int:
-        """Bytes of segments without a live message that ``drop_dead`` would free."""
-        size = self.partition.dead_bytes() if self.failed is None else 0
-        return size + self.partition.active.size if self.is_idle() else size
-
-    def drop_dead(self) -> None:
-        """Let the next round remove the segments without live messages."""
-        if self.is_idle():
-            self.roll_idle()
-        elif self.partition.dead_bytes() and self.failed is None:
-            self.request_checkpoint()
-
     def written(self, end: int, generation: int) -> None:
         """A round has made everything below ``end`` durable. Ignored if the log was truncated since."""
         self._caretaker.on_written(self)
-        if generation != self.generation or self.failed is not None:
+        if generation != self.batches.generation or self.failed is not None:
             return
-        if self._is_truncating:
-            self._held_written = end
-            return
-        self._tail.written(end)
+        self.batches.tail.written(end)
         self.durable = end
         self.advance_high_watermark(end)
 
@@ -487,9 +288,9 @@ class QueueLog:
             return
         self.failed = failure
         self.passing = passing
-        self._outbox = []
+        self.batches.take()
         if passing:
-            self._sync.retry(self)
+            self._sync.retries.later(self)
         if self.listener is not None:
             self.listener.on_log_failed(self, failure)
 
@@ -507,7 +308,7 @@ class QueueLog:
             LogFailed: the segment cannot be read, or is corrupt (``__cause__`` says which and where).
         """
         limit = min(limit_offset, self.end)
-        return self._reader.read(
+        return self.reader.read(
             self.state, self.redelivered_floor, from_offset, limit, max_messages, max_bytes
         )
 
@@ -519,17 +320,11 @@ class QueueLog:
         """
         if offset >= self.end or self.state.is_settled(offset):
             raise LogFailed(f"offset {offset} holds no unsettled message")
-        return self._reader.read_one(self.state, self.redelivered_floor, offset)
-
-    def reread(self, segment: Segment) -> None:
-        """Drop what is cached of a closed segment, whose file was replaced by one with fewer batches."""
-        self.partition.forget(segment)
-        self._reader.forget()
+        return self.reader.read_one(self.state, self.redelivered_floor, offset)
 
     def close_batch(self, offset: int) -> None:
         """Close the open batch if it holds ``offset``, so that it can be read."""
-        if self._builder.count and offset >= self._builder.base:
-            self._close_messages()
+        if self.batches.close(offset):
             self._mark_dirty()
 
     def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int) -> list[bytes]:
@@ -541,64 +336,10 @@ class QueueLog:
             LogFailed: as ``read``.
         """
         self.seal()
-        if self._outbox:
+        if self.batches.has_closed:
             self._mark_dirty()
-        return self._reader.read_raw(max(from_offset, self.start), max_bytes, limit_offset, self._next_base)
-
-    # -- epochs and truncation ------------------------------------------------------------------------
-
-    def last_epoch(self) -> int:
-        """The epoch of the last batch; 0 in an empty log."""
-        return self.epochs[len(self.epochs) - 1][0] if self.epochs else 0
-
-    def end_of(self, epoch: int) -> int:
-        """The offset after the last one of ``epoch`` (or of the last epoch below it)."""
-        for number, first in self.epochs:
-            if number > epoch:
-                return first
-        return self.end
-
-    def begin_truncation(self, end: int) -> None:
-        """Drop all buffers, so that ``truncation.truncate`` can cut at ``end``. Blocks.
-
-        Running rounds are ignored when they end (``generation``).
-
-        Raises:
-            LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone.
-                Nothing has changed.
-        """
-        self._settle_down_for(end)
-        self.generation += 1
-        self._tail.clear()
-        self._outbox = []
-        self._builder = MessagesBuilder()
-        self._runs = SettleRuns()
-        self.dirty = self.settles_dirty = self.checkpoint_due = False
-        self._reader.forget()
-
-    def _settle_down_for(self, end: int) -> None:
-        """Wait for the round under way; its batches count only if the truncation to ``end`` is refused.
-
-        Raises:
-            LogFailed: it is.
-        """
-        self._held_written = self.durable
-        self._is_truncating = True
-        try:
-            self._sync.settle_down()
-        finally:
-            self._is_truncating = False
-        refusal = ""
-        if self.checkpoint_unsure:
-            refusal = "a checkpoint could not be written yet"
-        elif end < self.checkpoint_offset:
-            refusal = f"offset {end} lies below the checkpoint at {self.checkpoint_offset}"
-        if refusal:
-            if self._held_written > self.durable:
-                # Not counted, they would be written again after an error, into segments that may be gone.
-                self.written(self._held_written, self.generation)
-                self._sync.marks.set(self)
-            raise LogFailed(refusal)
+        first, end = max(from_offset, self.start), self.batches.next_base
+        return self.reader.read_raw(first, max_bytes, limit_offset, end)
 
     # -- begin and end -------------------------------------------------------------------------------
 
@@ -606,35 +347,24 @@ class QueueLog:
         """Continue from the fold of everything on disk (the segments are in ``partition``), in a new
         epoch.
         """
-        self.state = state.settles
+        self.batches.begin(state)
+        self.state = self.batches.state
         self.start = state.start
-        self.end = self.durable = self.high_watermark = self._next_base = state.recovery_offset
-        self.epochs = state.epochs
+        self.end = self.durable = self.high_watermark = self.batches.end
         self.redelivered_floor = self.end if unclean else state.redelivered_floor
-        self._last_us = state.last_us
-        self._previous_epoch = self.last_epoch()
-        self.epoch = max(state.epoch, self._previous_epoch) + 1
-        self._epoch_pending = True
-        self._gap = 0
-        self.state.advance(self.end)
-        self.partition.recount(self.state)
-
-    def close(self) -> None:
-        """Release the buffers; the sync has everything."""
-        self._reader.forget()
-        self.listener = None
 
     def delete(self) -> None:
         """Remove the log with all its files. Its row in the definitions is already deleted."""
         if not self.deleted:
             self.deleted = True
-            self.close()
+            self.reader.forget()
+            self.listener = None
             self.fail(LogFailed("the log is deleted"))
-            self._tail.clear()
+            self.batches.tail.clear()
             self.partition.close_files()
             self._caretaker.on_delete(self)
             self._sync.delete(self)
-            self._reader.close()
+            self.reader.close()
 
 
 def _failure(error: Exception) -> LogFailed:

@@ -92,7 +92,7 @@ def recover(
         log.writer.create()
     for segment in partition.segments:
         segment.written = segment.size
-    log.checkpoint_offset = state.recovery_offset if state is not None else 0
+    log.checkpoints.offset = state.recovery_offset if state is not None else 0
     report.last_us = folded.last_us
     log.begin(folded, unclean=not trusted and limit is None)
     return report

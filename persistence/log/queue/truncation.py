@@ -23,7 +23,10 @@ def truncate(
         LogFailed: settles below ``end`` are folded into a checkpoint above it and cannot be undone (nothing
             has changed); or the cut could not be made (the log is fenced).
     """
-    log.begin_truncation(end)
+    _settle_down(log, sync, end)
+    log.batches.drop()
+    log.dirty = log.settles_dirty = log.checkpoints.is_due = False
+    log.reader.forget()
     try:
         sync.release(log)
         _cut(log, disk, data_dir, end, keep_as_orphan)
@@ -35,19 +38,44 @@ def truncate(
         raise failure from error
 
 
+def _settle_down(log: QueueLog, sync: LogSync, end: int) -> None:
+    """Wait for the round under way; its batches count only if the truncation to ``end`` is refused.
+
+    Raises:
+        LogFailed: it is.
+    """
+    generation = log.batches.generation
+    log.batches.generation += 1
+    work = sync.settle_down()
+    refusal = ""
+    if log.checkpoints.is_unsure:
+        refusal = "a checkpoint could not be written yet"
+    elif end < log.checkpoints.offset:
+        refusal = f"offset {end} lies below the checkpoint at {log.checkpoints.offset}"
+    if not refusal:
+        return
+    log.batches.generation = generation
+    for submission in work.submissions if work is not None else ():
+        if submission.log is log and submission.error is None and submission.end > log.durable:
+            # Not counted, they would be written again after an error, into segments that may be gone.
+            log.written(submission.end, submission.generation)
+            sync.marks.set(log)
+    raise LogFailed(refusal)
+
+
 def _cut(log: QueueLog, disk: Disk, data_dir: str, end: int, keep_as_orphan: bool) -> None:
     partition = log.partition
     directory = partition.directory
     state: LogState | None = None
-    if log.checkpoint_offset:
+    if log.checkpoints.offset:
         # An older checkpoint is not enough: cleaning may have removed settles that it does not have.
         for path in (join(directory, FILE_NAME), join(data_dir, NODE_FILE_NAME)):
             for found in read_checkpoint(disk, path)[1]:
-                if (found.incarnation, found.recovery_offset) == (log.incarnation, log.checkpoint_offset):
+                if (found.incarnation, found.recovery_offset) == (log.incarnation, log.checkpoints.offset):
                     # Both may have that offset, but the older one may name segments that are gone.
                     state = newest(found, state)
         if state is None:
-            raise CorruptLog(directory, 0, f"the checkpoint at offset {log.checkpoint_offset} is missing")
+            raise CorruptLog(directory, 0, f"the checkpoint at offset {log.checkpoints.offset} is missing")
     partition.reset()
     epoch, floor = log.epoch, log.redelivered_floor
     report = recover(log, disk, state, clean=False, limit=end)
@@ -57,7 +85,7 @@ def _cut(log: QueueLog, disk: Disk, data_dir: str, end: int, keep_as_orphan: boo
     # The checkpoint comes first. Because of its epoch, the batches above it are ignored from now on, both in
     # a journal and, if the cut is interrupted, in the segments.
     write_checkpoint(disk, join(directory, FILE_NAME), [log.pack_state()], clean=False, now_us=0)
-    log.checkpoint_offset = log.end
+    log.checkpoints.offset = log.end
     if not report.cut_path:
         return
     if keep_as_orphan:

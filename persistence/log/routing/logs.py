@@ -27,9 +27,10 @@ from ...worker import ThreadWorker, Worker
 from ..sync.marks import Marks
 from .job import Job
 from .layout import partition_of, routing_id
+from .names import WideNames
 from .opening import Opener
 from .partition import RoutingPartition
-from .recorder import DAY_US, Backlog, Recorder, RouteEntry, WideNames, waiting_bytes
+from .recorder import DAY_US, Backlog, Recorder, RouteEntry, waiting_bytes
 from .recovery import Recovered, recover
 from .retention import Retention
 

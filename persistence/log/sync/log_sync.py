@@ -67,7 +67,8 @@ class LogSync:
         self._settles: list[SyncedLog] = []
         #: Logs fenced by a passing error that are to be tried now.
         self._again: list[SyncedLog] = []
-        self._retries = Retries(self.loop, self._try_again)
+        #: For logs that are fenced by a passing error: their missing batches are tried again after a while.
+        self.retries = Retries(self.loop, self._try_again)
         self._checkpoint_retries = Retries(self.loop, self._checkpoint_again)
         self._round: Round | None = None
         self._settle_timer: Timer | None = None
@@ -99,13 +100,9 @@ class LogSync:
         """Whether nothing waits and no round is running."""
         return self._round is None and not self._dirty and not self._settles
 
-    def retry(self, log: SyncedLog) -> None:
-        """``log`` is fenced by a passing error: try its missing batches again after a while."""
-        self._retries.later(log)
-
     def _try_again(self, log: SyncedLog) -> None:
         if not log.passing:
-            self._retries.over(log)
+            self.retries.over(log)
             return
         self._again.append(log)
         if self._round is None:
@@ -133,7 +130,7 @@ class LogSync:
         # round.
         now_us = self.loop.wall_us()
         again, self._again = self._again, []
-        submissions = [log.take_again() for log in again if log.passing]
+        submissions = [log.take(again=True) for log in again if log.passing]
         new = 0
         for log in dirty + settles:
             if log.deleted or not (log.dirty or log.settles_dirty):
@@ -248,7 +245,7 @@ class LogSync:
                 self._submission_failed(submission, submission.error)
                 continue
             if submission.again:
-                self._retries.over(log)
+                self.retries.over(log)
                 if log.passing:
                     log.resume()
             log.written(submission.end, submission.generation)
@@ -260,7 +257,7 @@ class LogSync:
             if submission.checkpoint_error is not None:
                 if log not in self._checkpoint_retries:
                     logger.warning("a checkpoint is put off: %s", submission.checkpoint_error)
-                log.checkpoint_failed(submission.removed)
+                log.checkpoints.failed(submission.removed, is_due=False)
                 self._checkpoint_retries.later(log)
         if self._settles and self._settle_timer is None:
             self._settle_timer = self.loop.call_later(self._options.settle_delay_ms / 1000, self._settles_due)
@@ -272,10 +269,10 @@ class LogSync:
     def _submission_failed(self, submission: Submission, error: Exception) -> None:
         log = submission.log
         if submission.checkpoint is not None:
-            log.checkpoint_failed(submission.removed, is_due=True)
+            log.checkpoints.failed(submission.removed, is_due=True)
         log.fail(error)
         if submission.again and log.passing:
-            self.retry(log)
+            self.retries.later(log)
 
     def _journal_idle(self) -> None:
         self._journal_timer = None
@@ -304,25 +301,26 @@ class LogSync:
         self.jobs.worker.wait_idle()
         self.marks.clear(log)
 
-    def settle_down(self) -> None:
-        """Wait for the current round and process its result. Blocks.
+    def settle_down(self) -> Round | None:
+        """Wait for the current round and process its result; returns it. Blocks.
 
         No other round is begun, because it could confirm what a truncation is about to cut.
         """
+        work = self._round
         error = self.jobs.flushed(wait=True)
         if error >= 0:
             self._end_quickly(error, self._finish)
-        work = self._round
         self.jobs.worker.wait_idle()
         if work is not None and self._round is work:
             self._finish(work)
+        return work
 
     def flush(self) -> None:
         """Make everything durable; blocks. Nothing is tried again later."""
         self._stopped = True
         self.settle_down()
         self._checkpoint_retries.stop()
-        self._again = self._retries.stop()  # a last attempt
+        self._again = self.retries.stop()  # a last attempt
         while self._dirty or self._settles or self._again:
             self._begin()
             self.settle_down()

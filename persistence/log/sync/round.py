@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ..format.record import Batch
 from ..format.segment import Segment
+from .checkpoints import Checkpoints
 from .marks import MarkedLog
 from .writer import Fenced, PartitionWriter
 
@@ -22,26 +23,23 @@ class SyncedLog(MarkedLog, Protocol):
     dirty: bool
     settles_dirty: bool
 
+    @property
+    def checkpoints(self) -> Checkpoints: ...
+
     def seal(self, now_us: int = 0) -> None:
         """Close the open batches."""
 
-    def take(self) -> Submission:
-        """The sealed batches; called right after ``seal``."""
+    def take(self, *, again: bool = False) -> Submission:
+        """The sealed batches; called right after ``seal``.
 
-    def take_again(self) -> Submission:
-        """Everything that is not known to be written, for another attempt after a passing error."""
+        ``again``: everything that is not known to be written, for another attempt after a passing error.
+        """
 
     def written(self, end: int, generation: int) -> None:
         """A round has made everything below ``end`` durable."""
 
     def checkpoint_written(self, number: int, offset: int) -> None:
         """... and a checkpoint."""
-
-    def checkpoint_failed(self, removed: list[Segment], *, is_due: bool = False) -> None:
-        """The checkpoint was not written; its segments ``removed`` wait for a later one.
-
-        ``is_due``: for that of the next round; otherwise ``request_checkpoint`` will be called.
-        """
 
     def request_checkpoint(self) -> int:
         """Let the next round write a checkpoint."""

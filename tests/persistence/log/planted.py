@@ -51,7 +51,7 @@ PLANTED = [
     ),
     Planted(
         "the epoch is not raised at start",
-        LOG + "queue/queue_log.py",
+        LOG + "queue/batches.py",
         "self.epoch = max(state.epoch, self._previous_epoch) + 1",
         "self.epoch = max(state.epoch, self._previous_epoch)",
     ),
@@ -115,8 +115,8 @@ PLANTED = [
     Planted(
         "a log that goes on leaves out what it could not write",
         LOG + "queue/queue_log.py",
-        "        submission.batches = self._tail.all()\n",
-        "        submission.batches = self._tail.all()[1:]\n",
+        "            submission.batches = batches.tail.all()\n",
+        "            submission.batches = batches.tail.all()[1:]\n",
     ),
     Planted(
         "a log that goes on writes behind what half of a write left",
@@ -126,7 +126,7 @@ PLANTED = [
     ),
     Planted(
         "segments of a checkpoint that failed are never removed",
-        LOG + "queue/queue_log.py",
+        LOG + "sync/checkpoints.py",
         "        self._unremoved += removed\n",
         "",
         test="tests/persistence/log/sync/test_healing.py",
@@ -167,7 +167,7 @@ PLANTED = [
     ),
     Planted(
         "settles are written before the messages they settle",
-        LOG + "queue/queue_log.py",
+        LOG + "queue/batches.py",
         """        if self._builder.count:
             self._close_messages()
         if self._runs.count:
@@ -199,9 +199,9 @@ PLANTED = [
     ),
     Planted(
         "a sync from before a truncation counts",
-        LOG + "queue/queue_log.py",
-        "        if self._is_truncating:\n",
-        "        if False:\n",
+        LOG + "queue/truncation.py",
+        "    log.batches.generation += 1\n",
+        "",
         test="tests/persistence/log/queue/test_queue_log.py",
     ),
     Planted(
@@ -215,7 +215,7 @@ PLANTED = [
     Planted(
         "a rewritten segment does not wait for the checkpoint of its settles",
         LOG + "queue/cleaner.py",
-        "self.is_written and self.log.checkpoints_durable >= self._checkpoint",
+        "self.is_written and self.log.checkpoints.durable >= self._checkpoint",
         "self.is_written",
         test="tests/persistence/log/queue/test_cleaner.py",
     ),
@@ -283,9 +283,9 @@ PLANTED = [
     ),
     Planted(
         "ids of the last segment are used in the next",
-        LOG + "routing/recorder.py",
-        "        self._serial += 1\n",
-        "        self._serial = 1\n",
+        LOG + "routing/names.py",
+        "        self.serial += 1\n",
+        "        self.serial = 1\n",
         test=ROUTING_TEST,
     ),
     Planted(

@@ -216,9 +216,9 @@ class World:
         self._compare_after_start(shadow, log, clean=clean)
 
     def _compare_after_start(self, shadow: Shadow, log: QueueLog, *, clean: bool) -> None:
-        wrote_epoch = bool(log.epochs)
+        wrote_epoch = bool(log.batches.epochs)
         if wrote_epoch:
-            assert log.epoch > log.epochs[-1][0], "the epoch was not raised"
+            assert log.epoch > log.batches.epochs[-1][0], "the epoch was not raised"
         assert log.epoch >= shadow.epoch if clean else True
         messages = self._drain(log)
         found = {message.offset: message for message in messages}
@@ -238,7 +238,7 @@ class World:
             is_safe = offset < shadow.confirmed_below or clean
             if is_safe and not entry.settled:
                 assert offset in found, f"{shadow.name}: confirmed offset {offset} is lost"
-        assert log.live == len(found)
+        assert log.state.live == len(found)
         assert log.end >= shadow.confirmed_below
         fresh: dict[int, Entry] = {}
         for offset, message in found.items():
@@ -394,7 +394,7 @@ class World:
             assert message.body() == entry.body
             assert message.delivery_count == entry.returns
             assert bool(message.flags & 2) == (entry.returns > 0 or entry.redelivered)
-        assert log.live == len(expected)
+        assert log.state.live == len(expected)
         assert unsettled(log) == expected
         if expected:
             one = log.read_one(expected[len(expected) // 2])
@@ -420,11 +420,11 @@ class World:
             return
         self.moves["truncate"] += 1
         end = shadow.confirmed_below + int(share * (log.end - shadow.confirmed_below))
-        shadow.asks_too_much = end < log.checkpoint_offset or not log.writer.created
+        shadow.asks_too_much = end < log.checkpoints.offset or not log.writer.created
         try:
             self.catalog.truncate(log, end, keep_as_orphan=share > 0.5)
         except LogFailed:
-            assert shadow.failed or end < log.checkpoint_offset or log.checkpoint_unsure
+            assert shadow.failed or end < log.checkpoints.offset or log.checkpoints.is_unsure
             if shadow.failed:
                 shadow.unsealed = []
             return

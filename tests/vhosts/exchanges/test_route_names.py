@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from amqp_router.protocol.tick import Tick
-from persistence.log.routing.recorder import Backlog, Recorder, RouteEntry, WideNames
+from persistence.log.routing.names import WideNames
+from persistence.log.routing.recorder import Backlog, Recorder, RouteEntry
 from tests.vhosts.exchanges.test_router import House, carrying
 from vhosts.exchanges import route_names
 from vhosts.exchanges.route_names import NAMED_BYTES_MAX, NAMED_MAX, RouteNames

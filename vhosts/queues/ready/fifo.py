@@ -159,7 +159,7 @@ class FifoOrder(ReadyOrder):
         self.body_bytes += message.body_size
 
     def recovered(self) -> None:
-        self.backlog = self.count = self.log.live
+        self.backlog = self.count = self.log.state.live
         self.cursor = self.uncounted_from = self.log.start
         self.uncounted_to = self.log.end
 

@@ -24,7 +24,7 @@ def sparse() -> tuple[Node, list[int]]:
     for offset in offsets:
         if offset not in kept:
             log.settle(offset, 0, ACK)
-    log.checkpoint_due = True
+    log.checkpoints.is_due = True
     node.sync._settles_due()
     node.settle()
     return node, kept
@@ -59,9 +59,9 @@ def test_swap_waits_until_the_settles_it_used_are_durable() -> None:
 
     def hook(operation: str, path: str) -> None:
         if operation == "rename" and path.endswith(".log"):
-            swapped.append(log.checkpoints_durable)
+            swapped.append(log.checkpoints.durable)
 
-    before = log.checkpoints_durable
+    before = log.checkpoints.durable
     disk.hook = hook
     for _ in range(40):
         node.run_timers()

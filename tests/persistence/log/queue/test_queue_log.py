@@ -108,7 +108,7 @@ def test_purge_keeps_what_it_is_told_to() -> None:
     node.catalog.stop()
     log = Node(node.disk).catalog.open("a")
     assert unsettled(log) == kept
-    assert log.live == len(kept)
+    assert log.state.live == len(kept)
 
 
 def test_large_message_stays_in_pieces_and_comes_back() -> None:
@@ -214,7 +214,7 @@ def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> Non
     log = world.shadows[0].log
     assert log is not None
     world.tick()
-    log.checkpoint_unsure = True
+    log.checkpoints.is_unsure = True
     with pytest.raises(LogFailed, match="a checkpoint could not be written yet"):
         world.catalog.truncate(log, 2)
     assert log.durable == log.high_watermark == log.end
@@ -222,7 +222,7 @@ def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> Non
     # One that is not refused confirms nothing of what it cuts.
     world.append(0, 5, 30)
     world.tick()
-    log.checkpoint_unsure = False
+    log.checkpoints.is_unsure = False
     below = log.durable
     world.catalog.truncate(log, log.end - 1)
     assert log.durable == log.end == below

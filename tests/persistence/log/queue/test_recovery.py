@@ -18,6 +18,7 @@ from persistence.log.format.checkpoint import NODE_FILE_NAME
 from persistence.log.format.index import SparseIndex
 from persistence.log.format.record import checkpoint_note, control_batch, settles_batch
 from persistence.log.offline.verify import ROT, TORN_TAIL, BatchInfo, iterate, read_node_states, verify
+from persistence.log.queue.idle import roll_idle
 from persistence.log.sync.journal import read_journal
 from persistence.log.sync.marks import sync_marks
 from persistence.options import LogOptions
@@ -54,7 +55,7 @@ def test_clean_stop_needs_no_scan() -> None:
     log = again.catalog.open("a")
     assert not [path for path in reads if path.endswith(".log")]
     assert again.catalog.was_clean
-    assert log.live == 90
+    assert log.state.live == 90
     found, end = log.read(0, log.end, 1000, 1 << 20)
     assert len(found) == 90
     assert end == log.end
@@ -332,7 +333,7 @@ def test_rot_below_a_synced_position_stops_the_log_and_changes_nothing() -> None
         again.catalog.open("a")
     assert bytes(inode(disk, FIRST).now) == before
     # The others go on.
-    assert again.catalog.open("b", "/", "b").live == 0
+    assert again.catalog.open("b", "/", "b").state.live == 0
     problem = verify(DIRECTORY, disk).problem
     assert problem is not None
     assert problem.kind == ROT
@@ -512,7 +513,7 @@ def test_all_settled_idle_segment_is_dropped() -> None:
     assert not [name for name in node.disk.list(DIRECTORY) if name.endswith(".log")]
     again = Node(node.disk)
     log = again.catalog.open("a")
-    assert log.live == 0
+    assert log.state.live == 0
     assert log.end > offsets[-1]
     fill(log, 1)
     again.settle()
@@ -530,10 +531,10 @@ def test_of_two_checkpoints_with_one_end_that_with_fewer_segments_counts() -> No
     node.sync._settles_due()
     node.settle()
     # The log's own checkpoint is of the end already, and lists the segment ...
-    log.checkpoint_due = log.dirty = True
+    log.checkpoints.is_due = log.dirty = True
     node.sync.commit(log)
     node.settle()
-    assert log.checkpoint_offset == log.end
+    assert log.checkpoints.offset == log.end
     # ... and the next one, without it, cannot be written.
     assert isinstance(node.disk, SimDisk)
     node.disk.fail("create", "0/checkpoint", error=errno.ENOSPC)
@@ -541,12 +542,12 @@ def test_of_two_checkpoints_with_one_end_that_with_fewer_segments_counts() -> No
     node.disk.hook = None
     node.catalog.stop()
     again = Node(node.disk)
-    assert again.catalog.open("a").live == 0
+    assert again.catalog.open("a").state.live == 0
     again.catalog.quarantine_unknown(["a"])
     assert not [name for name in node.disk.list(DIRECTORY) if name.endswith(".log")]
     # Killed before a checkpoint of its own.
     log = Node(node.disk).catalog.open("a")
-    assert log.live == 0
+    assert log.state.live == 0
     assert log.end > offsets[-1]
 
 
@@ -580,7 +581,7 @@ def test_what_is_dead_when_a_start_finds_it_is_dropped_soon(ends_clean: bool, le
         for timer in clock.advance(4.0):
             timer.go_off()
         again.settle()
-    assert log.live == left
+    assert log.state.live == left
     assert len([name for name in again.disk.list(DIRECTORY) if name.endswith(".log")]) == left
     assert len(bodies(log)) == left
 
@@ -736,7 +737,7 @@ def test_orphan_of_a_truncation_can_be_read() -> None:
     end = log.end
     node.catalog.truncate(log, 4, keep_as_orphan=True)
     assert log.end == 4
-    assert log.generation == 1
+    assert log.batches.generation == 1
     assert [body[:2] for body in bodies(log)] == [b"0:", b"1:", b"2:"]
     orphan = next(name for name in node.disk.list(DIRECTORY) if name.startswith("orphan-"))
     assert b"5:**" in read_file(node.disk, f"{DIRECTORY}/{orphan}")
@@ -744,7 +745,7 @@ def test_orphan_of_a_truncation_can_be_read() -> None:
     node.settle()
     assert log.end < end
     assert bodies(log)[-1].startswith(b"77:")
-    assert [epoch for epoch, _ in log.epochs] == sorted({epoch for epoch, _ in log.epochs})
+    assert [epoch for epoch, _ in log.batches.epochs] == sorted({epoch for epoch, _ in log.batches.epochs})
 
 
 def test_epochs_and_raw_batches() -> None:
@@ -758,9 +759,9 @@ def test_epochs_and_raw_batches() -> None:
     log = again.catalog.open("a")
     fill(log, 3)
     again.settle()
-    assert log.last_epoch() == 2
-    assert log.end_of(1) == first_end
-    assert log.end_of(2) == log.end
+    assert log.batches.last_epoch() == 2
+    assert log.batches.end_of(1) == first_end
+    assert log.batches.end_of(2) == log.end
     raw = log.read_raw(0, 1 << 20, log.end)
     assert b"".join(raw) == read_file(again.disk, FIRST)
     assert len(log.read_raw(0, 1, log.end)) == 1
@@ -801,7 +802,7 @@ def test_a_rotten_checkpoint_of_the_node_costs_a_scan() -> None:
         again = reopened(disk)
         log = again.catalog.logs["a"]
         assert not again.catalog.was_clean
-        assert len(bodies(log)) == log.live == 50
+        assert len(bodies(log)) == log.state.live == 50
         assert log.redelivered_floor == log.end
         again.catalog.stop()
         assert Node(again.disk).catalog.was_clean
@@ -826,7 +827,7 @@ def test_a_log_whose_directory_was_moved_into_quarantine_begins_anew() -> None:
         again = Node(disk)
         log = again.catalog.open("a", "/", "q")
         again.catalog.quarantine_unknown(["a"])
-        assert (log.live, log.end) == (0, 0)
+        assert (log.state.live, log.end) == (0, 0)
         fill(log, 2)
         again.settle()
         once_more = Node(disk)
@@ -949,7 +950,7 @@ def test_a_queue_that_is_idle_now_and_then_leaves_no_files_behind() -> None:
             log.settle(offset, 0, ACK)
         node.settle()
         node.run_timers()
-        log.roll_idle()
+        roll_idle(log)
         node.settle()
         assert node.disk.list(DIRECTORY) == ["checkpoint"]
     base = log.end

@@ -21,7 +21,8 @@ from persistence.log.format.record import parse_header
 from persistence.log.offline.routing import verify_routing
 from persistence.log.routing.layout import iterate_events, pack_name, partition_of, routing_id
 from persistence.log.routing.logs import RoutingOptions
-from persistence.log.routing.recorder import DAY_US, WideNames
+from persistence.log.routing.names import WideNames
+from persistence.log.routing.recorder import DAY_US
 from tests.persistence.log.routing_support import (
     NODE,
     START_US,

@@ -152,7 +152,7 @@ def test_cleaning_does_not_wait_for_a_checkpoint() -> None:
     for offset in offsets[:-40]:
         if offset not in kept:
             log.settle(offset, 0, ACK)
-    assert not log.checkpoint_due
+    assert not log.checkpoints.is_due
     node.sync._settles_due()
     node.settle()
     for _ in range(8):

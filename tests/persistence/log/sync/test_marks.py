@@ -13,6 +13,7 @@ import pytest
 
 from persistence.files import RealDisk
 from persistence.log.format.segment import segment_name
+from persistence.log.queue.idle import roll_idle
 from persistence.log.sync.marks import Marks, log_id
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
@@ -112,7 +113,7 @@ def test_an_idle_log_that_drops_its_segment() -> None:
     for offset in fill(log, 5):
         log.settle(offset, 0, 1)
     node.settle()
-    log.roll_idle()
+    roll_idle(log)
     node.settle()
     _, _, end, segment, position, start = read(node)[log_id(ONE)]
     assert (segment, position, start, end) == (log.partition.active.base, 0, log.start, log.end)
