@@ -28,6 +28,7 @@ SECTIONS = (
     "users",
     "vhosts",
     "permissions",
+    "topic_permissions",
     "parameters",
     "global_parameters",
     "policies",
@@ -131,6 +132,14 @@ class Import:
         patterns = {action: str(item[action]) for action in ("configure", "write", "read")}
         return self._broker.users.set_permission(user, vhost.name, **patterns)
 
+    def _topic_permission(self, item: dict[str, Any]) -> int:
+        required(item, "user", "vhost", "exchange", "write", "read")
+        vhost, user, exchange = self._find_vhost(item), item["user"], str(item["exchange"])
+        if user not in self._broker.users.users:
+            raise bad_request(["no_such_user", user])
+        patterns = {action: str(item[action]) for action in ("write", "read")}
+        return self._broker.users.set_topic_permission(user, vhost.name, exchange, **patterns)
+
     def _parameter(self, item: dict[str, Any]) -> int:
         required(item, "component", "name", "value")
         vhost = self._find_vhost(item)
@@ -193,6 +202,7 @@ _ACTS: dict[str, Callable[[Import, dict[str, Any]], int]] = {
     "users": Import._user,
     "vhosts": Import._virtual_host,
     "permissions": Import._permission,
+    "topic_permissions": Import._topic_permission,
     "parameters": Import._parameter,
     "global_parameters": Import._global_parameter,
     "policies": Import._policy,

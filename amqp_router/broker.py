@@ -193,7 +193,7 @@ class Broker:
             self.storage.refuse_logs_of_others(definitions.path)
             snapshot = first_definitions(os.urandom)
             definitions.submit([Put(row) for row in snapshot.rows()])
-        self.users.load(snapshot.users, snapshot.permissions)
+        self.users.load(snapshot.users, snapshot.permissions, snapshot.topic_permissions)
         refuse_misplaced(
             self.storage.disk, self.storage.data_dir, catalog, snapshot.queues, definitions.was_put
         )

@@ -171,8 +171,9 @@ class VirtualHosts:
                 if isinstance(change, Put) and isinstance(change.row, VhostRow):
                     (self.by_name.get(name) or self._enter(change.row)).row = change.row
             vhost = self.by_name.get(name)
-            for change in some:
-                self._apply_parameter(vhost, change)
+            if vhost is not None or name == GLOBAL:
+                for change in some:
+                    self._apply_parameter(vhost, change)
             if vhost is None:
                 continue
             if any(isinstance(change, DeleteVhost) for change in some):
@@ -234,6 +235,7 @@ class VirtualHosts:
                 vhost.table,
                 lambda exchange: permissions.check("write", "exchange", exchange),
                 self._budget,
+                partial(_check_topics, permissions),
             )
             self._caches[user.name, vhost.name] = cache
         return cache
@@ -247,6 +249,11 @@ class _Removal:
 
     def committed(self, rev: int) -> None:
         self._remove()
+
+
+def _check_topics(permissions: Any, exchange: str, keys: Sequence[str]) -> None:
+    for key in keys:
+        permissions.check_topic("write", exchange, key)
 
 
 def _vhost_of(change: Change) -> str:

@@ -99,6 +99,9 @@ class Everything:
         if (action, kind, name) in self.refused:
             raise AccessRefused(f"access to {kind} '{name}' in vhost '/' refused for user 'guest'")
 
+    def check_topic(self, action: str, exchange: str, key: str) -> None:
+        pass
+
 
 class SimUser:
     def __init__(self, name: str, permissions: Everything) -> None:

@@ -109,7 +109,7 @@ def bind_exchange(
         NotFound: one of them does not exist (404).
         PreconditionFailed: the source cannot use the key or the arguments (406).
     """
-    destination, source = _exchange_ends(caller, destination, source)
+    destination, source = _exchange_ends(caller, destination, source, routing_key)
     return caller.vhost.bind_exchange(destination, source, routing_key, arguments)
 
 
@@ -121,17 +121,25 @@ def unbind_exchange(
     Raises:
         AccessRefused: no permission, or one of them is the default exchange (403).
     """
-    destination, source = _exchange_ends(caller, destination, source)
+    destination, source = _exchange_ends(caller, destination, source, routing_key)
     return caller.vhost.unbind_exchange(destination, source, routing_key, arguments)
 
 
-def _exchange_ends(caller: Caller, destination: str, source: str) -> tuple[str, str]:
+def _exchange_ends(caller: Caller, destination: str, source: str, routing_key: str) -> tuple[str, str]:
     destination, source = stripped(destination), stripped(source)
     if not destination or not source:
         raise default_exchange_refused()
     caller.permissions.check("write", "exchange", destination)
     caller.permissions.check("read", "exchange", source)
+    _check_topic(caller, source, routing_key)
     return destination, source
+
+
+def _check_topic(caller: Caller, exchange: str, routing_key: str) -> None:
+    """See whether the caller may bind to ``exchange`` with the key, if it is a topic exchange."""
+    found = caller.vhost.exchanges.get(exchange)
+    if found is not None and found.type == "topic":
+        caller.permissions.check_topic("read", exchange, routing_key)
 
 
 # -- queues ----------------------------------------------------------------------------------------
@@ -228,7 +236,7 @@ def bind_queue(caller: Caller, queue: str, exchange: str, routing_key: str, argu
         ResourceLocked: the queue is exclusive to another connection (405).
         PreconditionFailed: the exchange cannot use the key or the arguments (406).
     """
-    queue, exchange = _queue_ends(caller, queue, exchange)
+    queue, exchange = _queue_ends(caller, queue, exchange, routing_key)
     return caller.vhost.bind_queue(queue, exchange, routing_key, arguments, caller.connection)
 
 
@@ -239,16 +247,17 @@ def unbind_queue(caller: Caller, queue: str, exchange: str, routing_key: str, ar
         AccessRefused: no permission, or the default exchange (403).
         ResourceLocked: the queue is exclusive to another connection (405).
     """
-    queue, exchange = _queue_ends(caller, queue, exchange)
+    queue, exchange = _queue_ends(caller, queue, exchange, routing_key)
     return caller.vhost.unbind_queue(queue, exchange, routing_key, arguments, caller.connection)
 
 
-def _queue_ends(caller: Caller, queue: str, exchange: str) -> tuple[str, str]:
+def _queue_ends(caller: Caller, queue: str, exchange: str, routing_key: str) -> tuple[str, str]:
     queue, exchange = stripped(queue), stripped(exchange)
     caller.permissions.check("write", "queue", queue)
     if not exchange:
         raise default_exchange_refused()
     caller.permissions.check("read", "exchange", exchange)
+    _check_topic(caller, exchange, routing_key)
     return queue, exchange
 
 

@@ -25,6 +25,14 @@ class Permissions(Protocol):
             AccessRefused: the user may not (403).
         """
 
+    def check_topic(self, action: Literal["write", "read"], exchange: str, key: str) -> None:
+        """See whether the user may publish to a topic exchange with the routing key ``key`` (``write``), or
+        bind to it with that (``read``).
+
+        Raises:
+            AccessRefused: the user may not (403).
+        """
+
 
 class DefinitionsPort(Protocol):
     """The store of durable definitions."""

@@ -4,7 +4,6 @@
 """
 
 from admin_ui.api import (
-    absent,
     bindings,
     connections,
     definitions,
@@ -14,6 +13,7 @@ from admin_ui.api import (
     parameters,
     policies,
     queues,
+    topics,
     users,
     vhosts,
     whole,
@@ -28,7 +28,7 @@ ENDPOINTS: list[Endpoint] = [
     *parameters.ENDPOINTS,
     *limits.ENDPOINTS,
     *policies.ENDPOINTS,
-    *absent.ENDPOINTS,
+    *topics.ENDPOINTS,
     *exchanges.ENDPOINTS,
     *queues.ENDPOINTS,
     *bindings.ENDPOINTS,

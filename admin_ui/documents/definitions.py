@@ -34,7 +34,7 @@ def document(state: State) -> Sections:
         "users": [vhosts.user(row) for row in users.users.values()],
         "vhosts": [vhosts.defined(vhost.row) for vhost in found],
         "permissions": [vhosts.permission(row) for row in users.permissions.values()],
-        "topic_permissions": [],
+        "topic_permissions": [vhosts.topic_permission(row) for row in users.topic_permissions.values()],
         "parameters": _parameters(broker.parameters),
         "global_parameters": [
             {"name": name, "value": value} for _, name, value in broker.parameters.of(GLOBAL, GLOBAL)

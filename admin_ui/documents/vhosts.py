@@ -6,7 +6,7 @@ from typing import Any
 
 from admin_ui.documents.stats import DELIVERED_FIELDS, Stats, happened
 from amqp_router.metrics import OCTETS, PUBLISHED, VHOST, Row
-from persistence.definitions import PermissionRow, UserRow, VhostRow
+from persistence.definitions import PermissionRow, TopicPermissionRow, UserRow, VhostRow
 from vhosts.vhost import VirtualHost
 
 MESSAGES = ("messages", "messages_ready", "messages_unacknowledged")
@@ -64,6 +64,17 @@ def limits(row: UserRow) -> dict[str, int]:
     """The limits of a user that are set."""
     found = {"max-connections": row.max_connections, "max-channels": row.max_channels}
     return {name: limit for name, limit in found.items() if limit >= 0}
+
+
+def topic_permission(row: TopicPermissionRow) -> dict[str, Any]:
+    """The permission of a user for the routing keys of a topic exchange."""
+    return {
+        "user": row.user,
+        "vhost": row.vhost,
+        "exchange": row.exchange,
+        "write": row.write,
+        "read": row.read,
+    }
 
 
 def permission(row: PermissionRow) -> dict[str, Any]:

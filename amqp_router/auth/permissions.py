@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from amqp_router.protocol.errors import AccessRefused
-from persistence.definitions import PermissionRow
+from persistence.definitions import PermissionRow, TopicPermissionRow
 from vhosts.patterns import Pattern, TooSlow, compile_pattern
 
 Action: TypeAlias = Literal["configure", "write", "read"]
@@ -39,6 +39,7 @@ class Permissions:
         user: Name of the user, for the texts.
         vhost: Name of the virtual host, for the texts.
         find: Gives the row that holds now, or None if the user has no permission at all.
+        find_topic: Gives the topic permission for an exchange, or None if there is none.
         generation: Gives a number that changes whenever ``find`` may answer differently.
     """
 
@@ -49,14 +50,33 @@ class Permissions:
         *,
         find: Callable[[], PermissionRow | None],
         generation: Callable[[], int],
+        find_topic: Callable[[str], TopicPermissionRow | None] = lambda exchange: None,
     ) -> None:
         self.user = user
         self.vhost = vhost
         self._find = find
+        self._find_topic = find_topic
         self._current = generation
         self._generation = -1
         self._row: PermissionRow | None = None
         self._granted: set[tuple[str, str]] = set()
+
+    def check_topic(self, action: Literal["write", "read"], exchange: str, key: str) -> None:
+        """Let the call pass if the user may publish to the topic exchange ``exchange`` with the routing key
+        ``key`` (``write``), or bind to it with that (``read``). Without a topic permission it may.
+
+        Raises:
+            AccessRefused: it may not.
+        """
+        row = self._find_topic(exchange)
+        if row is None:
+            return
+        pattern = getattr(row, action).replace("{username}", self.user).replace("{vhost}", self.vhost)
+        if not _matches(pattern, key):
+            raise AccessRefused(
+                f"access to topic '{key}' in exchange '{exchange}' in vhost '{self.vhost}' refused for "
+                f"user '{self.user}'"
+            )
 
     def check(self, action: Action, kind: Kind, name: str) -> None:
         """Let the call pass if the user may do ``action`` on the exchange or queue ``name``.

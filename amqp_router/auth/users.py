@@ -19,7 +19,16 @@ from amqp_router.auth.passwords import (
     verify_password,
 )
 from amqp_router.auth.permissions import Permissions, compile_permission
-from persistence.definitions import Change, Delete, PermissionRow, Put, Snapshot, UserRow, VhostRow
+from persistence.definitions import (
+    Change,
+    Delete,
+    PermissionRow,
+    Put,
+    Snapshot,
+    TopicPermissionRow,
+    UserRow,
+    VhostRow,
+)
 
 #: As many random bytes as asked for (``os.urandom``).
 RandomBytes: TypeAlias = Callable[[int], bytes]
@@ -45,6 +54,8 @@ class Users:
         self.users: dict[str, UserRow] = {}
         #: Permissions by (user, virtual host).
         self.permissions: dict[tuple[str, str], PermissionRow] = {}
+        #: Topic permissions by (user, virtual host, exchange).
+        self.topic_permissions: dict[tuple[str, str, str], TopicPermissionRow] = {}
         #: Rises with every change.
         self.generation = 0
         #: Called after every change.
@@ -52,8 +63,14 @@ class Users:
         self._definitions = definitions
         self._random_bytes = random_bytes
 
-    def load(self, users: Iterable[UserRow], permissions: Iterable[PermissionRow]) -> None:
+    def load(
+        self,
+        users: Iterable[UserRow],
+        permissions: Iterable[PermissionRow],
+        topic_permissions: Iterable[TopicPermissionRow] = (),
+    ) -> None:
         """Take over what the store holds."""
+        self.topic_permissions = {(row.user, row.vhost, row.exchange): row for row in topic_permissions}
         self.users = {row.name: row for row in users}
         self.permissions = {(row.user, row.vhost): row for row in permissions}
         self._changed()
@@ -120,8 +137,12 @@ class Users:
             KeyError: there is no such user.
         """
         gone = [row for row in self.permissions.values() if row.user == name]
-        rev = self._definitions.submit([*map(Delete.of, gone), Delete.of(self.users[name])])
+        topics = [row for row in self.topic_permissions.values() if row.user == name]
+        changes = [*map(Delete.of, gone), *map(Delete.of, topics), Delete.of(self.users[name])]
+        rev = self._definitions.submit(changes)
         del self.users[name]
+        for row in topics:
+            del self.topic_permissions[row.user, row.vhost, row.exchange]
         self._drop_permissions(gone)
         return rev
 
@@ -152,6 +173,35 @@ class Users:
         self._drop_permissions([row])
         return rev
 
+    def set_topic_permission(self, user: str, vhost: str, exchange: str, *, write: str, read: str) -> int:
+        """Let a user publish to a topic exchange, and bind to it, only with routing keys that match.
+
+        Raises:
+            KeyError: there is no such user.
+            ValueError: a pattern is no regular expression.
+        """
+        self.users[user]
+        for pattern in (write, read):
+            compile_permission(pattern)
+        row = TopicPermissionRow(user, vhost, exchange, write, read)
+        rev = self._definitions.submit([Put(row)])
+        self.topic_permissions[user, vhost, exchange] = row
+        self._changed()
+        return rev
+
+    def clear_topic_permissions(self, user: str, vhost: str, exchange: str | None = None) -> int:
+        """Remove the topic permissions of a user in a virtual host, for one exchange or all."""
+        gone = [
+            row
+            for row in self.topic_permissions.values()
+            if (row.user, row.vhost) == (user, vhost) and exchange in (None, row.exchange)
+        ]
+        rev = self._definitions.submit([Delete.of(row) for row in gone])
+        for row in gone:
+            del self.topic_permissions[row.user, row.vhost, row.exchange]
+        self._changed()
+        return rev
+
     def enter_permission(self, row: PermissionRow) -> None:
         """Take over ``row``, which is stored together with something else."""
         self.permissions[row.user, row.vhost] = row
@@ -159,6 +209,8 @@ class Users:
 
     def forget_vhost(self, vhost: str) -> None:
         """Forget all permissions in a virtual host, which is deleted with its rows."""
+        for key in [key for key in self.topic_permissions if key[1] == vhost]:
+            del self.topic_permissions[key]
         self._drop_permissions([row for row in self.permissions.values() if row.vhost == vhost])
 
     def apply(self, changes: Iterable[Change]) -> None:
@@ -170,12 +222,16 @@ class Users:
                     self.users[row.name] = row
                 elif isinstance(row, PermissionRow):
                     self.permissions[row.user, row.vhost] = row
+                elif isinstance(row, TopicPermissionRow):
+                    self.topic_permissions[row.user, row.vhost, row.exchange] = row
             elif isinstance(change, Delete):
                 key: tuple[Any, ...] = change.key
                 if change.kind == UserRow.kind:
                     self.users.pop(key[0], None)
                 elif change.kind == PermissionRow.kind:
                     self.permissions.pop((key[0], key[1]), None)
+                elif change.kind == TopicPermissionRow.kind:
+                    self.topic_permissions.pop((key[0], key[1], key[2]), None)
         self._changed()
 
     def verify(self, name: str, password: bytes) -> bool:
@@ -191,6 +247,7 @@ class Users:
             user,
             vhost,
             find=lambda: self.permissions.get((user, vhost)),
+            find_topic=lambda exchange: self.topic_permissions.get((user, vhost, exchange)),
             generation=lambda: self.generation,
         )
 

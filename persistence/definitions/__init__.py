@@ -28,6 +28,7 @@ from persistence.definitions.records import (
     QueueRow,
     Row,
     Snapshot,
+    TopicPermissionRow,
     UserRow,
     VhostRow,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Snapshot",
     "StoreFailed",
     "StoreStopped",
+    "TopicPermissionRow",
     "UserRow",
     "VhostRow",
     "read_queues",

@@ -78,6 +78,23 @@ class PermissionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPermissionRow:
+    """Which routing keys of a topic exchange a user may write and read: regular expressions."""
+
+    kind: ClassVar[str] = "topic_permission"
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+    @property
+    def key(self) -> Key:
+        """Identity of the row within its kind."""
+        return (self.user, self.vhost, self.exchange)
+
+
+@dataclass(frozen=True, slots=True)
 class ParameterRow:
     """A runtime parameter: a policy, a limit; or a global parameter, without virtual host and component.
 
@@ -158,13 +175,23 @@ class BindingRow:
         )
 
 
-Row: TypeAlias = VhostRow | UserRow | PermissionRow | ParameterRow | ExchangeRow | QueueRow | BindingRow
+Row: TypeAlias = (
+    VhostRow
+    | UserRow
+    | PermissionRow
+    | TopicPermissionRow
+    | ParameterRow
+    | ExchangeRow
+    | QueueRow
+    | BindingRow
+)
 
 #: Every kind of row, in loading order: rows that another row refers to come before it.
 _TYPES: tuple[type[Row], ...] = (
     VhostRow,
     UserRow,
     PermissionRow,
+    TopicPermissionRow,
     ParameterRow,
     ExchangeRow,
     QueueRow,
@@ -260,12 +287,14 @@ class Snapshot:
     queues: list[QueueRow] = field(default_factory=list)
     bindings: list[BindingRow] = field(default_factory=list)
     parameters: list[ParameterRow] = field(default_factory=list)
+    topic_permissions: list[TopicPermissionRow] = field(default_factory=list)
 
     def rows(self) -> Iterator[Row]:
         """Every row; rows that another row refers to come before it."""
         yield from self.vhosts
         yield from self.users
         yield from self.permissions
+        yield from self.topic_permissions
         yield from self.parameters
         yield from self.exchanges
         yield from self.queues

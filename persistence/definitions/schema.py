@@ -46,6 +46,17 @@ PERMISSIONS = Table(
     sqlite_with_rowid=False,
 )
 
+TOPIC_PERMISSIONS = Table(
+    "topic_permissions",
+    METADATA,
+    Column("user", Text, primary_key=True),
+    Column("vhost", Text, primary_key=True),
+    Column("exchange", Text, primary_key=True),
+    Column("write", Text, nullable=False),
+    Column("read", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 EXCHANGES = Table(
     "exchanges",
     METADATA,
@@ -110,6 +121,7 @@ TABLES: dict[str, Table] = {
     "vhost": VHOSTS,
     "user": USERS,
     "permission": PERMISSIONS,
+    "topic_permission": TOPIC_PERMISSIONS,
     "parameter": PARAMETERS,
     "exchange": EXCHANGES,
     "queue": QUEUES,

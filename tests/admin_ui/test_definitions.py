@@ -15,6 +15,7 @@ SECTIONS = (
     "users",
     "vhosts",
     "permissions",
+    "topic_permissions",
     "parameters",
     "global_parameters",
     "policies",
@@ -88,6 +89,10 @@ async def test_a_round_trip(shop: World, tmp_path: Path) -> None:
     await shop.call("PUT", "/api/policies/shop/p", body='{"pattern":"x","definition":{"max-length":5}}')
     limits = '{"pattern":"x","definition":{"expires":5000}}'
     await shop.call("PUT", "/api/operator-policies/shop/o", body=limits)
+    topic = '{"exchange":"orders","write":"^eu","read":".*"}'
+    await shop.call("PUT", "/api/topic-permissions/shop/alice", body=topic)
+    await shop.call("PUT", "/api/user-limits/alice/max-channels", body='{"value":9}')
+    await shop.call("PUT", "/api/vhost-limits/shop/max-queues", body='{"value":900}')
     await shop.call("PUT", "/api/global-parameters/owner", body='{"value":{"team":"checkout"}}')
     exported = await shop.get("/definitions")
     (tmp_path / "other").mkdir()

@@ -21,6 +21,9 @@ class FakePermissions:
         self.asked: list[tuple[str, str, str]] = []
         self.refused: set[tuple[str, str, str]] = set()
 
+    def check_topic(self, operation: str, exchange: str, key: str) -> None:
+        pass
+
     def check(self, operation: str, kind: str, name: str) -> None:
         self.asked.append((operation, kind, name))
         if (operation, kind, name) in self.refused:

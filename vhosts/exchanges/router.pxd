@@ -36,6 +36,7 @@ cdef class RoutingTable:
 cdef class RouteCache:
     cdef RoutingTable _table
     cdef object _permits
+    cdef object _permits_topic
     cdef bint _is_listed
     cdef dict _by_args
     cdef dict _by_headers

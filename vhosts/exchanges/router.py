@@ -15,7 +15,7 @@ Compiled: see ``router.pxd``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
@@ -110,6 +110,7 @@ class RouteCache:
     ``permits(exchange)`` raises AccessRefused if the user may not publish to the exchange of that name. Its
     answer is cached until the table's generation changes. None if the broker itself publishes: it may publish
     to every exchange, also to internal ones. ``account`` counts the routes as ``kept``.
+    ``permits_topic(exchange, keys)`` does so for the routing keys of a topic exchange.
     """
 
     __slots__ = (
@@ -121,6 +122,7 @@ class RouteCache:
         "_generation",
         "_is_listed",
         "_permits",
+        "_permits_topic",
         "_table",
         "_width",
         "unfinished",
@@ -128,11 +130,16 @@ class RouteCache:
     )
 
     def __init__(
-        self, table: RoutingTable, permits: Callable[[str], None] | None, account: MemoryBudget | None = None
+        self,
+        table: RoutingTable,
+        permits: Callable[[str], None] | None,
+        account: MemoryBudget | None = None,
+        permits_topic: Callable[[str, Sequence[str]], None] | None = None,
     ) -> None:
         self._account = account or MemoryBudget()
         self._table = table
         self._permits = permits
+        self._permits_topic = permits_topic
         self._by_args: dict[bytes, Route] = {}
         self._by_headers: dict[bytes, Route] = {}
         self._default_permitted = False
@@ -244,6 +251,8 @@ class RouteCache:
         elif self.find(args) is not None:
             # The caller was not certain that there is no CC.
             return None
+        if self._permits_topic is not None and exchange.type == "topic":
+            self._permits_topic(exchange_name, message.keys)
         walk = Walk(table, exchange, message)
         walk.args = args
         walk.properties = properties

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect
 from persistence.definitions.errors import NotADefinitionStore, SchemaTooNew
 
 #: The schema of this release. Schemas count up, so a higher one was made by a later release.
-HEAD = "0004"
+HEAD = "0005"
 
 
 def upgrade(connection: Connection, path: Path) -> None:

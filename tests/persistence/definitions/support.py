@@ -21,6 +21,7 @@ from persistence.definitions import (
     Put,
     QueueRow,
     Row,
+    TopicPermissionRow,
     UserRow,
     VhostRow,
 )
@@ -72,6 +73,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         st.integers(-1, 5),
     ),
     st.builds(PermissionRow, NAMES, NAMES, NAMES, NAMES, NAMES),
+    st.builds(TopicPermissionRow, NAMES, NAMES, NAMES, NAMES, NAMES),
     st.builds(ParameterRow, NAMES, NAMES, NAMES, NAMES),
     st.builds(ExchangeRow, NAMES, NAMES, NAMES, st.booleans(), st.booleans(), ARGUMENTS),
     st.builds(QueueRow, NAMES, NAMES, st.booleans(), ARGUMENTS, NAMES),

@@ -114,7 +114,7 @@ def test_a_later_schema_is_refused_and_left_alone(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        SchemaTooNew, match=rf"{path}: definitions have schema '9999', .* up to '0004'; start"
+        SchemaTooNew, match=rf"{path}: definitions have schema '9999', .* up to '0005'; start"
     ):
         started(path, Loop())
     assert path.read_bytes() == before
