@@ -53,6 +53,7 @@ COMPILED = [
     "vhosts.queues.receipts",
     "vhosts.queues.ready.order",
     "vhosts.queues.ready.fifo",
+    "vhosts.queues.ready.priority",
     "vhosts.queues.limits",
     "vhosts.queues.queue",
     "vhosts.spread_map",

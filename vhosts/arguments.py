@@ -176,15 +176,9 @@ _TYPE_ARGUMENTS = {
 # -- what does not exist yet -----------------------------------------------------------------------
 
 
-def _is_set(value: Any) -> bool:
-    return bool(value)
-
-
 #: Arguments whose feature does not exist yet. The function tells whether a value needs the feature.
 UNSUPPORTED: dict[str, Callable[[Any], bool]] = {
     "x-queue-type": lambda value: value != b"classic",
-    "x-max-priority": _is_set,
-    "x-single-active-consumer": _is_set,
     "x-partitions": lambda value: value > 1,
 }
 

@@ -92,6 +92,8 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     found["consumer_capacity"] = found["consumer_utilisation"] = capacity
     found["consumers"] = len(consumers)
     alone = next(iter(consumers)) if consumers and queue.dispatch.exclusive else None
+    active = queue.dispatch.active
+    found["single_active_consumer_tag"] = active.tag if active is not None else None
     found["exclusive_consumer_tag"] = alone.tag if alone is not None else None
     # The messages in memory, including their objects. The other messages are in the log.
     found["memory"] = found["message_bytes_ram"] = queue.ready.memory_bytes()
@@ -134,6 +136,13 @@ def single(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     return found
 
 
+def _activity(consumer: Any, queue: Any) -> dict[str, Any]:
+    if not queue.dispatch.is_single:
+        return {"active": True, "activity_status": "up"}
+    is_active = consumer is queue.dispatch.active
+    return {"active": is_active, "activity_status": "single_active" if is_active else "waiting"}
+
+
 def consumer(consumer: Any, node: str) -> dict[str, Any]:
     """A consumer on a channel."""
     channel, queue = consumer.delivery.listener, consumer.queue
@@ -141,8 +150,7 @@ def consumer(consumer: Any, node: str) -> dict[str, Any]:
     return {
         "arguments": table(consumer.arguments),
         "ack_required": not consumer.no_ack,
-        "active": True,
-        "activity_status": "up",
+        **_activity(consumer, queue),
         "channel_details": {
             "connection_name": connection["name"],
             "name": connections.channel_name(channel),

@@ -24,6 +24,7 @@ from vhosts.queues.queue import Queue
 
 #: Deliveries that a new consumer gets before the next turn of the event loop.
 FIRST_DELIVERIES = 1024
+_PRIORITY_MAX = 0x7FFF_FFFF
 _INTEGERS = frozenset("bBsuIilL")
 
 
@@ -66,6 +67,8 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     consumer.tag = tag
     consumer.no_ack = method.no_ack
     consumer.exclusive = method.exclusive
+    if "x-priority" in method.arguments:
+        consumer.priority = _bounded(method.arguments["x-priority"][1])
     consumer.arguments = keep(method.arguments)
     consumer.queue = queue
     consumer.delivery = channel.delivery
@@ -87,6 +90,11 @@ def _find_queue(channel: ConsumingChannel, name: str) -> Queue:
     return cast(Queue, channel.vhost.find_queue(name, channel.connection))
 
 
+def _bounded(priority: int) -> int:
+    """A priority that fits into 32 bits; those beyond are the highest and lowest."""
+    return max(-_PRIORITY_MAX, min(priority, _PRIORITY_MAX))
+
+
 def _check_arguments(arguments: Arguments, where: str) -> None:
     """Refuse wrong arguments, and those whose feature does not exist yet. Unknown arguments are ignored.
 
@@ -105,8 +113,6 @@ def _check_arguments(arguments: Arguments, where: str) -> None:
         raise PreconditionFailed(
             f"invalid arg 'x-stream-offset' for {where} of queue type rabbit_classic_queue"
         )
-    if priority is not None:
-        raise PreconditionFailed(f"consumer priorities (x-priority) for {where} are not supported yet")
 
 
 def cancel(channel: ConsumingChannel, method: methods.BasicCancel) -> None:

@@ -14,15 +14,6 @@ pytestmark = pytest.mark.ours_only
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"x-message-ttl": 1000},
-        {"x-expires": 1000},
-        {"x-dead-letter-exchange": "dlx"},
-        {"x-dead-letter-exchange": "dlx", "x-dead-letter-routing-key": "dead"},
-        {"x-max-length": 10},
-        {"x-max-length-bytes": 10},
-        {"x-overflow": "reject-publish"},
-        {"x-max-priority": 5},
-        {"x-single-active-consumer": True},
         {"x-partitions": 2},
         {"x-queue-type": "quorum"},
         {"x-queue-type": "stream"},
@@ -53,21 +44,6 @@ def test_transactions(wire: Wire, method: str) -> None:
     reply = wire.call(1, method)
     assert (reply.name, reply.code) in (("connection.close", 540), ("channel.close", 406)), reply
     assert reply.class_id == 90
-
-
-def test_message_expiration(wire: Wire, name: str) -> None:
-    wire.ok(1, "queue.declare", queue=name, exclusive=True)
-    wire.publish(1, "", name, b"x", expiration="60000")
-    reply = wire.receive()
-    assert (reply.name, reply.code, reply.class_id, reply.method_id) == ("channel.close", 406, 60, 40)
-    assert "not supported yet" in reply.text
-
-
-def test_consumer_priority(wire: Wire, name: str) -> None:
-    wire.ok(1, "queue.declare", queue=name, exclusive=True)
-    reply = wire.call(1, "basic.consume", queue=name, arguments={"x-priority": 5})
-    assert (reply.name, reply.code, reply.class_id, reply.method_id) == ("channel.close", 406, 60, 20)
-    assert "not supported yet" in reply.text
 
 
 def test_direct_reply_to(wire: Wire) -> None:

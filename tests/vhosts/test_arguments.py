@@ -100,8 +100,6 @@ def test_what_is_accepted(values: dict[str, Any]) -> None:
 
 
 NOT_YET = [
-    ({"x-max-priority": 1}, "x-max-priority"),
-    ({"x-single-active-consumer": True}, "x-single-active-consumer"),
     ({"x-partitions": 2}, "x-partitions"),
     ({"x-queue-type": "quorum"}, "x-queue-type 'quorum'"),
     ({"x-queue-type": "stream", "x-max-age": "7D"}, "x-queue-type 'stream'"),

@@ -13,6 +13,7 @@ cdef class Consumer:
     cdef public str tag
     cdef public bint no_ack
     cdef public bint exclusive
+    cdef public long long priority
     cdef public object arguments
     cdef public object queue
     cdef public long long credit

@@ -52,6 +52,7 @@ class Consumer:
         "output",
         "parked",
         "previous",
+        "priority",
         "queue",
         "shared",
         "tag",
@@ -62,6 +63,8 @@ class Consumer:
         self.tag = ""
         self.no_ack = False
         self.exclusive = False
+        #: One of a higher priority gets messages first.
+        self.priority = 0
         self.arguments: Arguments = {}
         self.queue: Any = None
         #: Deliveries that this consumer may still get by its own prefetch limit.

@@ -1,7 +1,13 @@
 """Whose turn it is: the consumers of one queue in a ring, and those that have to hear of its end.
 
-The ring holds the consumers that may be ready. ``turn`` is the next of them. One that is found not ready is
-parked: it leaves the ring until somebody calls ``unpark``, and costs nothing meanwhile.
+The ring holds the consumers of the highest priority that may be ready. ``turn`` is the next of them. One that
+is found not ready is parked: it leaves the ring until somebody calls ``unpark``, and costs nothing meanwhile.
+When the ring is empty, that of the next lower priority takes its place.
+
+Of the consumers of a queue with a single active consumer only the active one has turns. When it leaves, the
+one that came first of the others follows it.
+
+Source: RabbitMQ, "Consumer Priorities" and "Single Active Consumer".
 """
 
 from __future__ import annotations
@@ -17,38 +23,97 @@ CANCEL_SLICE = 500
 class Dispatch:
     """Consumers that take turns."""
 
-    __slots__ = ("exclusive", "leaving", "turn")
+    __slots__ = ("active", "exclusive", "is_single", "leaving", "lower", "priority", "turn")
 
     def __init__(self) -> None:
         #: The next consumer in the ring; None if the ring is empty.
         self.turn: Consumer | None = None
+        #: The priority of all consumers in the ring.
+        self.priority = 0
+        #: The rings of lower priorities, the highest last: priority, and whose turn it is.
+        self.lower: list[tuple[int, Consumer]] = []
+        #: Whether only one of the consumers gets messages, and which.
+        self.is_single = False
+        self.active: Consumer | None = None
         #: Whether the only consumer is an exclusive one.
         self.exclusive = False
         #: Consumers that were cancelled and have not heard of it.
         self.leaving: dict[Consumer, None] = {}
 
+    def add(self, consumer: Consumer) -> None:
+        """``consumer`` has come to the queue."""
+        self.exclusive = consumer.exclusive
+        if self.is_single:
+            if self.active is not None:
+                return  # it waits until the others are gone
+            self.active = consumer
+        self.link(consumer)
+
+    def remove(self, consumer: Consumer, others: dict[Consumer, None]) -> None:
+        """``consumer`` leaves the queue; of the ``others`` the first one may follow it."""
+        self.unlink(consumer)
+        consumer.parked = False
+        if consumer is self.active:
+            self.active = None
+            if len(others) > 0:
+                self.active = next(iter(others))
+                self.link(self.active)
+
     def link(self, consumer: Consumer) -> None:
-        """Put ``consumer`` into the ring, as the last whose turn comes."""
+        """Let ``consumer`` have turns, as the last of its priority."""
         first = self.turn
         if first is None:
+            self.priority = consumer.priority
             self.turn = consumer.following = consumer.previous = consumer
-            return
-        last: Consumer = first.previous  # type: ignore[assignment]  # the ring has no end
-        consumer.following = first
-        consumer.previous = last
-        last.following = consumer
-        first.previous = consumer
+        elif consumer.priority == self.priority:
+            _join(consumer, first)
+        elif consumer.priority > self.priority:
+            self.lower.append((self.priority, first))
+            self.priority = consumer.priority
+            self.turn = consumer.following = consumer.previous = consumer
+        else:
+            self._link_lower(consumer)
+
+    def _link_lower(self, consumer: Consumer) -> None:
+        index = len(self.lower)
+        while index > 0:
+            index -= 1
+            priority, first = self.lower[index]
+            if priority == consumer.priority:
+                _join(consumer, first)
+                return
+            if priority < consumer.priority:
+                index += 1
+                break
+        consumer.following = consumer.previous = consumer
+        self.lower.insert(index, (consumer.priority, consumer))
 
     def unlink(self, consumer: Consumer) -> None:
-        """Take ``consumer`` out of the ring, if it is in it."""
+        """Let ``consumer`` have no more turns."""
         following, previous = consumer.following, consumer.previous
         if following is None or previous is None:
             return
         if self.turn is consumer:
-            self.turn = following if following is not consumer else None
+            if following is not consumer:
+                self.turn = following
+            elif len(self.lower) > 0:
+                self.priority, self.turn = self.lower.pop()
+            else:
+                self.turn = None
+        elif len(self.lower) > 0:
+            self._unlink_lower(consumer, following)
         following.previous = previous
         previous.following = following
         consumer.following = consumer.previous = None
+
+    def _unlink_lower(self, consumer: Consumer, following: Consumer) -> None:
+        for index, (priority, first) in enumerate(self.lower):
+            if first is consumer:
+                if following is consumer:
+                    del self.lower[index]
+                else:
+                    self.lower[index] = (priority, following)
+                return
 
     def park(self, consumer: Consumer) -> None:
         """``consumer`` is not ready: it has no turn until ``unpark``."""
@@ -61,17 +126,13 @@ class Dispatch:
             consumer.parked = False
             self.link(consumer)
 
-    def remove(self, consumer: Consumer) -> None:
-        """``consumer`` leaves the queue."""
-        self.unlink(consumer)
-        consumer.parked = False
-
     def cancel(
         self, consumers: dict[Consumer, None], in_slices: Callable[[Callable[[], bool]], None]
     ) -> None:
         """Nobody gets anything from now on; very many consumers hear of it in slices."""
         self.leaving = consumers
-        self.turn = None
+        self.turn = self.active = None
+        self.lower = []
         if not self.cancel_some():
             in_slices(self.cancel_some)
 
@@ -82,6 +143,16 @@ class Dispatch:
         while leaving and left > 0:
             left -= 1
             consumer = leaving.popitem()[0]
-            self.remove(consumer)
+            self.unlink(consumer)
+            consumer.parked = False
             consumer.cancelled()
         return not leaving
+
+
+def _join(consumer: Consumer, first: Consumer) -> None:
+    """Put ``consumer`` into the ring of ``first``, as the last whose turn comes."""
+    last: Consumer = first.previous  # type: ignore[assignment]  # the ring has no end
+    consumer.following = first
+    consumer.previous = last
+    last.following = consumer
+    first.previous = consumer

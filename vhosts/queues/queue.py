@@ -42,7 +42,7 @@ from vhosts.queues.dispatch import Dispatch
 from vhosts.queues.expiry import Expiry
 from vhosts.queues.handle import QueueHandle, Run
 from vhosts.queues.limits import REJECT_PUBLISH_DLX, Limits
-from vhosts.queues.ready.fifo import FifoOrder
+from vhosts.queues.ready.choice import new_order
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.receipts import Receipts
 from vhosts.queues.services import QueueServices
@@ -115,7 +115,7 @@ class Queue(QueueHandle):
         self.contents: Contents = services.contents
         self.budget: MemoryBudget = services.contents.budget
         self.ready: ReadyOrder
-        self.use_order(FifoOrder(services.discard))
+        self.use_order(new_order(NO_SETTINGS))
         self.dispatch = Dispatch()
         self.receipts = Receipts()
         self.settings = NO_SETTINGS
@@ -153,7 +153,9 @@ class Queue(QueueHandle):
         """Use ``log``, if the queue is durable; ``recovered``: with the messages found in it."""
         self.incarnation = incarnation
         self.log = log
-        self.use_order(self.ready)
+        settings = effective_settings(self.arguments)
+        self.dispatch.is_single = settings.single_active_consumer
+        self.use_order(new_order(settings, self.services.discard))
         if log is not None:
             log.listener = self
             if recovered:
@@ -162,7 +164,7 @@ class Queue(QueueHandle):
                     # Whether the messages have deadlines stands in the log.
                     self.expiry.is_timed = True
                     self.touch()
-        self.apply_settings(effective_settings(self.arguments))
+        self.apply_settings(settings)
 
     def apply_settings(self, settings: QueueSettings) -> None:
         """Obey ``settings``, which may have changed, from now on."""
@@ -251,6 +253,8 @@ class Queue(QueueHandle):
             self._expire(0, _AT_ONCE_UNITS)
         elif self.ready.count == 1:
             self._watch(message.deadline_us)
+        elif self.settings.max_priority:
+            self.touch()  # it may be the head
 
     def await_durable(self, run: Run) -> None:
         """Call ``run.settled`` once everything published so far is below the high watermark."""
@@ -656,8 +660,7 @@ class Queue(QueueHandle):
         if self.consumers and (consumer.exclusive or self.dispatch.exclusive):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use")
         self.consumers[consumer] = None
-        self.dispatch.exclusive = consumer.exclusive
-        self.dispatch.link(consumer)
+        self.dispatch.add(consumer)
         self.ready.wanted = True
         self.touch()
 
@@ -666,8 +669,10 @@ class Queue(QueueHandle):
         if consumer not in self.consumers:
             return False
         del self.consumers[consumer]
-        self.dispatch.remove(consumer)
+        self.dispatch.remove(consumer, self.consumers)
         if self.consumers:
+            if self.dispatch.is_single:
+                self.touch()
             return False
         self.ready.wanted = False
         self.ready.rest()

@@ -27,8 +27,13 @@ _TEXTS = {
     "dead-letter-exchange": "dead_letter_exchange",
     "dead-letter-routing-key": "dead_letter_routing_key",
 }
-#: Every key of a policy that a queue obeys; the argument has "x-" before it.
-KEYS = frozenset(_NUMBERS) | frozenset(_TEXTS)
+#: What only an argument can set.
+_ARGUMENTS = {
+    "max-priority": "max_priority",
+    "single-active-consumer": "single_active_consumer",
+}
+#: All of them; the argument has "x-" before it.
+KEYS = frozenset(_NUMBERS) | frozenset(_TEXTS) | frozenset(_ARGUMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,10 @@ class QueueSettings:
     #: here.
     dead_letter_exchange: str | None = None
     dead_letter_routing_key: str | None = None
+    #: Highest priority of a message; 0: messages come in the order in which they were published.
+    max_priority: int = 0
+    #: Only one of the consumers gets messages.
+    single_active_consumer: bool = False
 
 
 #: Of a queue without arguments and policies.
@@ -73,4 +82,8 @@ def effective_settings(arguments: Arguments, *policies: Mapping[str, Any]) -> Qu
             found[field] = argument[1].decode("utf-8", "surrogateescape")
         else:
             found |= next(({field: policy[key]} for policy in policies if key in policy), {})
+    for key, field in _ARGUMENTS.items():
+        argument = arguments.get(f"x-{key}")
+        if argument is not None:
+            found[field] = argument[1]
     return QueueSettings(**found) if found else NO_SETTINGS

@@ -1,0 +1,226 @@
+"""Priority queues. Expectations are those measured with RabbitMQ 3.10.8."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp_router.protocol.message import Message
+from persistence.options import LogOptions
+from tests.nodes import SimNode
+from tests.persistence.log.support import unsettled
+from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, text_of
+from vhosts.queues.queue import Queue
+from vhosts.queues.ready import priority
+from vhosts.queues.ready.priority import PriorityOrder
+
+OPTIONS = LogOptions(batch_bytes_max=600, segment_bytes_max=3000, read_bytes=500)
+
+
+def node_with(memory_bytes: int = 64 << 20) -> SimNode:
+    return SimNode(log_options=OPTIONS, memory_bytes=memory_bytes)
+
+
+def made(text: object, level: int, *, persistent: bool = True, size: int = 0) -> Message:
+    built = message(text, persistent=persistent, size=size)
+    built.priority = level
+    return built
+
+
+def publish(node: SimNode, queue: Queue, *levels: tuple[object, int], persistent: bool = True) -> None:
+    for text, level in levels:
+        node.enter(queue.publish, made(text, level, persistent=persistent))
+    node.settle()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_the_highest_comes_first(durable: bool) -> None:
+    node = node_with()
+    queue = declared(node, durable=durable, max_priority=5)
+    assert isinstance(queue.ready, PriorityOrder)
+    publish(node, queue, ("a", 1), ("b", 5), ("c", 9), ("d", 0), ("e", 0), ("f", 5), ("g", 1))
+    assert drained(queue) == ["b", "c", "f", "a", "g", "d", "e"], "9 counts as 5"
+    assert queue.budget.used == 0
+    node.settle()
+    if durable:
+        assert unsettled(queue.log) == []
+
+
+def test_zero_is_no_priority() -> None:
+    queue = declared(node_with(), max_priority=0)
+    assert not isinstance(queue.ready, PriorityOrder)
+
+
+def test_a_returned_message_has_its_place() -> None:
+    node = node_with()
+    queue = declared(node, max_priority=5)
+    publish(node, queue, ("x", 3), ("y", 3), ("z", 1))
+    sink = Sink(queue, 2)
+    queue.add_consumer(sink)
+    node.quiet()
+    queue.remove_consumer(sink)
+    publish(node, queue, ("w", 3))
+    node.enter(sink.requeue, 1)
+    node.enter(sink.requeue, 0)
+    assert drained(queue) == ["x", "y", "w", "z"]
+
+
+def test_drop_head_drops_the_highest() -> None:
+    node = node_with()
+    queue = declared(node, max_priority=5, max_length=2)
+    publish(node, queue, ("a", 1), ("b", 5), ("c", 1))
+    assert drained(queue) == ["a", "c"]
+
+
+@pytest.mark.parametrize("how", ["clean", "kill"])
+def test_order_stays_over_a_restart(how: str) -> None:
+    node = node_with()
+    queue = declared(node, max_priority=3)
+    levels = [(number, number * 7 % 5) for number in range(60)]
+    publish(node, queue, *levels)
+    queue.get(True)
+    node.sleep(1)
+    node.settle()
+    if how == "clean":
+        node.stop()
+    node = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS)
+    queue = node.queue("q")
+    expected = sorted(levels, key=lambda pair: -min(pair[1], 3))[1:]
+    assert drained(queue) == numbers(*[number for number, _ in expected])
+    assert queue.ready.body_bytes == 0
+
+
+@pytest.mark.parametrize("unacked", [False, True])
+def test_purge_leaves_what_is_unacknowledged(unacked: bool) -> None:
+    node = node_with()
+    queue = declared(node, max_priority=3)
+    publish(node, queue, ("low", 0), ("high", 3), ("mid", 1))
+    taken = queue.get(False) if unacked else None
+    assert queue.purge() == (2 if unacked else 3)
+    node.settle()
+    assert len(unsettled(queue.log)) == unacked
+    if taken is not None:
+        assert text_of(taken) == "high"
+        node.enter(queue.requeue, taken)
+        assert drained(queue) == ["high"]
+    assert queue.budget.used == 0
+
+
+def test_time_of_the_head() -> None:
+    node = node_with()
+    queue = declared(node, max_priority=3)
+    for text, level, ms in (("low", 0, 100), ("high", 3, 300)):
+        one = made(text, level)
+        one.expire_ms = ms
+        node.enter(queue.publish, one)
+    node.settle()
+    node.sleep(0.2)
+    assert queue.message_count() == 2, "the head is the high one"
+    node.sleep(0.2)
+    assert queue.message_count() == 0
+
+
+def test_a_window_in_memory_for_consumers() -> None:
+    node = node_with()
+    queue = declared(node, max_priority=2)
+    sink = Sink(queue, 0)
+    queue.add_consumer(sink)
+    publish(node, queue, *[(number, number % 3) for number in range(50)])
+    assert queue.ready.in_memory() == 50
+    queue.remove_consumer(sink)
+    assert (queue.ready.in_memory(), queue.budget.used) == (0, 0)
+    queue.add_consumer(sink)
+    sink.credit = 100
+    sink.wake()
+    node.quiet()
+    assert sink.got == numbers(*range(2, 50, 3), *range(1, 50, 3), *range(0, 50, 3))
+
+
+def test_places_that_are_taken_are_given_back() -> None:
+    node = node_with()
+    queue = declared(node, max_priority=1)
+    count = 3 * priority.SPENT_MAX
+    for number in range(count):
+        queue.publish(made(number, 0))
+    node.settle()
+    for number in range(count):
+        found = queue.get(True)
+        assert found is not None
+        assert text_of(found) == str(number)
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    durable=st.booleans(),
+    memory_bytes=st.sampled_from([0, 1000, 1 << 20]),
+    seed=st.integers(0, 1 << 20),
+)
+def test_any_course_against_lists(durable: bool, memory_bytes: int, seed: int) -> None:
+    random = Random(seed)
+    node = node_with(memory_bytes)
+    queue = declared(node, durable=durable, max_priority=3)
+    sink = Sink(queue, 4)
+    ready: list[tuple[int, int]] = []
+    out: dict[int, int] = {}
+    serial = 0
+
+    def head() -> tuple[int, int]:
+        return min(ready, key=lambda pair: (-min(pair[1], 3), pair[0]))
+
+    for _ in range(40):
+        step = random.choice(
+            ["publish", "publish", "get", "pump", "ack", "return", "join", "leave", "purge", "sync"]
+        )
+        if step == "publish":
+            for _ in range(random.randrange(1, 5)):
+                level = random.randrange(6)
+                persistent = random.random() < 0.6
+                queue.publish(made(serial, level, persistent=persistent, size=random.choice((4, 300))))
+                ready.append((serial, level))
+                serial += 1
+        elif step == "get":
+            found = queue.get(True)
+            assert (found is None) == (not ready)
+            if found is not None:
+                assert text_of(found) == str(head()[0])
+                ready.remove(head())
+        elif step == "pump" and queue.consumers:
+            before = len(sink.got)
+            while queue.pump(100) >= 100:
+                pass
+            for text in sink.got[before:]:
+                assert text == str(head()[0])
+                out[head()[0]] = head()[1]
+                ready.remove(head())
+            assert not ready or sink.credit == 0
+        elif step in ("ack", "return") and sink.messages:
+            index = random.randrange(len(sink.messages))
+            offsets = sorted(each.offset for each in sink.messages)
+            number = sorted(out)[offsets.index(sink.messages[index].offset)]
+            level = out.pop(number)
+            if step == "ack":
+                sink.ack(index)
+            else:
+                sink.requeue(index)
+                ready.append((number, level))
+        elif step == "join" and not queue.consumers:
+            queue.add_consumer(sink)
+        elif step == "leave":
+            queue.remove_consumer(sink)
+        elif step == "purge" and random.random() < 0.2:
+            assert queue.purge() == len(ready)
+            ready = []
+        elif step == "sync" and not queue.consumers:
+            node.sync_once()
+            node.tick.queues.clear()
+            queue.dirty = False
+        assert queue.message_count() == len(ready)
+        assert queue.unacked_count == len(out)
+    texts = drained(queue)
+    assert texts == [str(number) for number, _ in sorted(ready, key=lambda pair: (-min(pair[1], 3), pair[0]))]
+    while sink.messages:
+        sink.ack()
+    assert queue.budget.used == 0

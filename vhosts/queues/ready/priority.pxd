@@ -1,0 +1,40 @@
+cimport cython
+
+from amqp_router.protocol.message cimport Message
+from persistence.memory cimport MemoryBudget
+from vhosts.queues.ready.order cimport ReadyOrder
+
+cdef unsigned char _LOGGED
+cdef unsigned char _SPILLED
+cdef long long _OVERHEAD
+cdef long long _WINDOW_MESSAGES
+cdef long long _WINDOW_BYTES
+cdef Py_ssize_t _SPENT_MAX
+
+
+cdef class Level:
+    cdef public object offsets
+    cdef public Py_ssize_t spent
+    cdef public list returned
+    cdef bint is_empty(self)
+    cdef bint has_returned(self)
+    cdef take(self)
+
+
+cdef class PriorityOrder(ReadyOrder):
+    cdef list _levels
+    cdef Py_ssize_t _top
+    cdef dict _held
+    cdef long long _held_bytes
+    @cython.locals(budget=MemoryBudget, level=Level)
+    cpdef bint push(self, Message message, bint logged) except -1
+    cpdef put_back(self, Message message)
+    @cython.locals(number=Py_ssize_t, level=Level)
+    cdef Level _level(self, Message message)
+    @cython.locals(size="long long")
+    cdef _hold(self, Message message)
+    @cython.locals(level=Level, message=Message)
+    cpdef Message pop(self)
+    @cython.locals(level=Level, message=Message, found=Message)
+    cpdef Message peek(self, bint eager)
+    cdef bint _recall(self, Message message) except -1
