@@ -48,6 +48,8 @@ class Obedience:
 
     def entered(self, end: End) -> bool:
         """``end`` is declared, or what applies to it may have changed; True if it has."""
+        if end.policy is None and not len(self.policies) and not len(self.operator_policies):
+            return False
         found = self._find(end)
         if found == self.of(end):
             return False

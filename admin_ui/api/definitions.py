@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from admin_ui import body
 from admin_ui.documents import definitions
 from admin_ui.endpoints import Call, administered
 from admin_ui.importing import Import
+from admin_ui.large_json import read_object
 from admin_ui.replies import Body, Done, bad_request, dumps
 from admin_ui.writing import change, entered_vhost, flag, stored
 
@@ -94,13 +94,17 @@ async def _read(call: Call) -> dict[str, Any]:
             data = await body.read_field(call.request, "file", FILE_BYTES_MAX)
         else:
             data = await body.read(call.request, FILE_BYTES_MAX)
+    if not data.strip():
+        return {}
     try:
-        content = json.loads(data) if data.strip() else {}
+        reader = read_object(data.decode())
+        while True:
+            next(reader)
+            await call.turns.next()
+    except StopIteration as end:
+        return dict(end.value)
     except (ValueError, RecursionError):
         raise bad_request("failed_to_parse_json") from None
-    if not isinstance(content, dict):
-        raise bad_request("failed_to_parse_json")
-    return content
 
 
 ENDPOINTS = [
