@@ -7,50 +7,48 @@ give back what they hold, the logs are flushed and marked clean, the definitions
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import os
+import resource
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from amqp_router import logs
+from amqp_router import logs, process
 from amqp_router.admission import Admission
 from amqp_router.auth.backends import Authenticator, AuthOptions, User
 from amqp_router.auth.guard import Guard
 from amqp_router.auth.mechanisms import MECHANISMS
 from amqp_router.auth.users import Users, first_definitions
 from amqp_router.channel.states import ChannelState
-from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegistry, count_boot
-from amqp_router.commits import Commits
-from amqp_router.connection.alarms import Alarms
+from amqp_router.cluster import NodeIdentity
 from amqp_router.connection.hangups import Hangups
 from amqp_router.connection.ports import ConnectionOptions
-from amqp_router.connection.pressure import Pressure
 from amqp_router.connection.registry import ConnectionRegistry
-from amqp_router.connection.ticker import Ticker
 from amqp_router.connection.transport import Transport
 from amqp_router.disconnecting import close_those, force
 from amqp_router.disk_watch import DiskWatch
 from amqp_router.log_rows import refuse_misplaced
 from amqp_router.machine_memory import memory_limit
+from amqp_router.node_core import NodeCore, Ports
 from amqp_router.parameters import Parameters
-from amqp_router.protocol.errors import ConnectionForced, InternalError
+from amqp_router.protocol.errors import ConnectionForced
 from amqp_router.protocol.fields import Table
-from amqp_router.protocol.tick import Tick
-from amqp_router.queue_maker import QueueMaker
-from amqp_router.storage import Storage
+from amqp_router.storage import RoutingSetup, Storage, Threads
 from amqp_router.version import VERSION
-from amqp_router.virtual_hosts import VirtualHosts
 from persistence.clock import WallClock
 from persistence.definitions import Change, DefinitionStore, Put
 from persistence.files import RealDisk
+from persistence.log.routing.logs import RoutingOptions
+from persistence.log.sync._flush import Flusher
+from persistence.loop import Loop
 from persistence.memory import MemoryBudget
+from persistence.options import LogOptions
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.router import RouteCache
-from vhosts.queues.queue import Queue
 from vhosts.vhost import VirtualHost
 
 #: Seconds that clients get for their close-ok when the node stops.
@@ -71,12 +69,8 @@ class Broker:
         self.settings = settings
         self.logger = logger
         self._loop = loop
-        self.tick = Tick(loop.call_soon)
         #: The time of day in µs.
         self.wall_us = WallClock().now_us
-        self.alarms = Alarms(self.in_slices)
-        self.alarms.on_change = self._alarm_changed
-        self.commits = Commits()
         self.registry = ConnectionRegistry[Transport]()
         self.hangups = Hangups(loop)
         self.options = ConnectionOptions(
@@ -91,11 +85,10 @@ class Broker:
             product=settings.product,
             version=VERSION,
         )
-        self.identity = NodeIdentity(settings.node, store_id or uuid4().hex, uuid4().hex)
         self.budget = MemoryBudget(settings.memory_budget, memory_limit(settings.memory_limit))
-        self.look_at_memory = Pressure(self.budget, self.alarms).look
+        ports = self._ports()
         self.definitions = DefinitionStore(
-            settings.data_dir / "definitions.sqlite", self._post, account=self.budget
+            settings.data_dir / "definitions.sqlite", ports.loop.post, account=self.budget
         )
         self.users = Users(self.definitions, os.urandom)
         self.logins = Guard(
@@ -105,22 +98,57 @@ class Broker:
             )
         )
         self.admission = Admission(self.users, self.registry)
-        self.parameters = Parameters(self.definitions)
-        self.virtual_hosts = VirtualHosts(
+        self.core = NodeCore(
+            ports,
+            NodeIdentity(settings.node, store_id or uuid4().hex, uuid4().hex),
             self.definitions,
             self.users,
-            self.parameters,
-            self.commits,
             self.registry,
-            budget=self.budget,
-            in_slices=self.in_slices,
-            generate_name=self.generate_name,
-            event=self.event,
+            self.budget,
         )
-        self.users.on_change = self.virtual_hosts.forget_routes
-        self.ticker: Ticker
+        # Connections and the administration look at these often.
+        self.tick = self.core.tick
+        self.alarms = self.core.alarms
+        self.alarms.on_change = self._alarm_changed
+        self.commits = self.core.commits
+        self.look_at_memory = self.core.look_at_memory
+        self.virtual_hosts = self.core.virtual_hosts
         self.disk_watch: DiskWatch
-        self.storage: Storage
+        self._flusher: Flusher
+
+    def _ports(self) -> Ports:
+        loop = self._loop
+
+        def post(call: Callable[[], None]) -> None:
+            loop.call_soon_threadsafe(self.enter, call)
+
+        # asyncio's loop keeps what is ready in a deque; another loop may not, and then nothing is saved.
+        ready = getattr(loop, "_ready", None)
+        return Ports(
+            RealDisk(),
+            str(self.settings.data_dir),
+            Loop(post, loop.call_later, time.monotonic, self.wall_us),
+            call_soon=loop.call_soon,
+            ready_count=_unknown if ready is None else ready.__len__,
+            random_bytes=os.urandom,
+            event=self.event,
+            unexpected=self.unexpected,
+        )
+
+    @property
+    def identity(self) -> NodeIdentity:
+        """This node, and this run of it."""
+        return self.core.identity
+
+    @property
+    def parameters(self) -> Parameters:
+        """Policies, limits and global parameters."""
+        return self.core.parameters
+
+    @property
+    def storage(self) -> Storage:
+        """The logs; after ``start``."""
+        return self.core.storage
 
     @property
     def vhosts(self) -> dict[str, VirtualHost]:
@@ -139,88 +167,30 @@ class Broker:
             alarms=self.alarms,
             call_later=self._loop.call_later,
             event=self.event,
-            halt=self._halt_routing,
+            halt=self.core.halt_routing,
         )
         self.disk_watch.start()
-        registry = StandaloneRegistry(self.identity.boot_id, self._post)
-        leaders = StandaloneQueues(registry, self.identity, count_boot(RealDisk(), str(settings.data_dir)))
         self.definitions.on_committed = self.commits.advance
-        self.definitions.on_failed = self._definitions_failed
-        self.definitions.on_recovered = self._definitions_recovered
+        self.definitions.on_failed = self.core.definitions_failed
+        self.definitions.on_recovered = self.core.definitions_recovered
         self.definitions.start()
-        self.commits.committed = self.definitions.committed
-        self.storage = Storage(
-            settings,
-            self._loop,
-            tick=self.tick,
-            budget=self.budget,
-            post=self._post,
-            enter=self.enter,
-            wall_us=self.wall_us,
-            has_room_for_routing=self.disk_watch.has_room_for_routing,
-            boot_id=self.identity.boot_id,
-            store_id=self.identity.store_id,
-        )
-        # asyncio's loop keeps what is ready in a deque; another loop may not, and then nothing is saved.
-        ready = getattr(self._loop, "_ready", None)
-        self.ticker = Ticker(
-            self.tick,
-            self.storage.sync.start_round,
-            _unknown if ready is None else ready.__len__,
-            self.unexpected,
-            self.look_at_memory,
-        )
-        self.virtual_hosts.routing = self.storage.routing
-        self.virtual_hosts.make_queue = QueueMaker(
-            self.storage,
-            leaders,
-            self.commits,
-            tick=self.tick,
-            budget=self.budget,
-            in_slices=self.in_slices,
-            event=self.event,
-            later=lambda seconds, call: self._loop.call_later(seconds, self.enter, call),
-            wall_us=self.wall_us,
-        )
-        # Queues that expire count the time from here on.
-        self.tick.now_us = self.wall_us()
+        routing = _routing_setup(settings, self.disk_watch) if settings.routing_log else None
+        self._flusher = Flusher()
+        self.core.start(Threads(self._flusher), _log_options(settings), routing)
+        self._loop.add_reader(self._flusher.fileno(), self.enter, self.storage.sync.flushed)
         self._load()
 
     def _load(self) -> None:
-        catalog, definitions = self.storage.catalog, self.definitions
+        storage, definitions = self.storage, self.definitions
         snapshot = definitions.snapshot()
         if snapshot.rev == 0:
-            self.storage.refuse_logs_of_others(definitions.path)
+            storage.refuse_logs_of_others(definitions.path)
             snapshot = first_definitions(os.urandom)
             definitions.submit([Put(row) for row in snapshot.rows()])
-        self.users.load(snapshot.users, snapshot.permissions, snapshot.topic_permissions)
         refuse_misplaced(
-            self.storage.disk, self.storage.data_dir, catalog, snapshot.queues, definitions.was_put
+            storage.disk, storage.data_dir, storage.catalog, snapshot.queues, definitions.was_put
         )
-        catalog.start()
-        self.virtual_hosts.load(snapshot)
-        set_aside = catalog.quarantine_unknown({row.incarnation for row in snapshot.queues})
-        for left in set_aside:
-            self.event(logging.WARNING, "log without a queue set aside", directory=left)
-        if snapshot.queues:
-            self._tell_recovered(len(set_aside))
-
-    def _tell_recovered(self, set_aside: int) -> None:
-        """One line on what the logs held and what recovery did to them."""
-        catalog = self.storage.catalog
-        reports = catalog.reports.values()
-        queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
-        self.event(
-            logging.INFO,
-            "queues recovered",
-            after="a clean stop" if catalog.was_clean else "a crash",
-            queues=len(queues),
-            messages=sum([queue.message_count() for queue in queues]),
-            damaged=sum([isinstance(queue, Queue) and bool(queue.error) for queue in queues]) or None,
-            replayed_batches=sum([report.replayed_batches for report in reports]) or None,
-            torn_bytes_cut=sum([report.cut_bytes for report in reports]) or None,
-            logs_set_aside=set_aside or None,
-        )
+        self.core.load(snapshot)
 
     async def stop(self) -> None:
         """Close every connection with 320, give back what they hold, flush, release all files."""
@@ -240,25 +210,11 @@ class Broker:
             await asyncio.sleep(0)
         self.disk_watch.stop()
         self.hangups.close()
+        self._loop.remove_reader(self._flusher.fileno())
         self.storage.stop()
         self.definitions.flush_and_stop()
 
     # -- definitions --------------------------------------------------------------------------------
-
-    def _definitions_failed(self, error: Exception) -> None:
-        """Nothing can be declared for now: whoever waits must not believe it was."""
-        self.event(logging.ERROR, "definitions cannot be stored", reason=error)
-        self.commits.fail(error)
-        for transport in self.registry:
-            changes = transport.machine.shared.unstored_changes
-            if changes is not None:
-                changes.failed()
-            if any(channel.pending for channel in transport.machine.channels.values()):
-                transport.close(lambda machine: machine.close(InternalError(str(error))))
-
-    def _definitions_recovered(self) -> None:
-        self.event(logging.INFO, "definitions are stored again")
-        self.commits.recover()
 
     def apply(self, changes: Sequence[Change], rev: int) -> None:
         """Make ``changes``, which another node has made as its revision ``rev``, here too.
@@ -337,20 +293,16 @@ class Broker:
         return rev
 
     def generate_name(self, prefix: str) -> str:
-        """``prefix`` and 22 random characters of the base64url alphabet."""
-        return prefix + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-
-    def _post(self, call: Callable[[], None]) -> None:
-        """Run ``call`` on the loop; for the worker threads."""
-        self._loop.call_soon_threadsafe(self.enter, call)
+        """See ``connection.ports.Services``."""
+        return self.core.generate_name(prefix)
 
     def enter(self, call: Callable[..., None], *args: Any) -> None:
         """See ``connection.ports.Services``."""
-        self.ticker.enter(call, *args)
+        self.core.ticker.enter(call, *args)
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``connection.ports.Services``."""
-        self.ticker.in_slices(step)
+        self.core.ticker.in_slices(step)
 
     def server_properties(self) -> Table:
         """What connection.start says of us."""
@@ -374,10 +326,6 @@ class Broker:
             "information": ("S", b"Licensed under the Apache License 2.0"),
         }
 
-    def _halt_routing(self) -> None:
-        if self.virtual_hosts.routing is not None:
-            self.virtual_hosts.routing.halt()
-
     def _alarm_changed(self, name: str, is_on: bool) -> None:
         if is_on:
             self.event(logging.WARNING, "alarm set: connections that publish wait", resource=name)
@@ -391,6 +339,23 @@ class Broker:
     def unexpected(self, where: str, error: BaseException) -> None:
         """A fault of ours, with its traceback."""
         self.logger.error("unexpected error in %s", where, exc_info=error)
+
+
+def _log_options(settings: Any) -> LogOptions:
+    return LogOptions(
+        segment_bytes_max=settings.segment_bytes,
+        settle_delay_ms=settings.settle_sync_ms,
+        descriptors_max=process.log_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+    )
+
+
+def _routing_setup(settings: Any, disk_watch: DiskWatch) -> RoutingSetup:
+    options = RoutingOptions(
+        partitions=settings.routing_partitions,
+        bytes_max=settings.routing_log_bytes,
+        days=settings.routing_log_days,
+    )
+    return RoutingSetup(options, disk_watch.has_room_for_routing)
 
 
 def _unknown() -> int:

@@ -8,7 +8,7 @@ from functools import partial
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.transport import Transport
-from amqp_router.protocol.errors import ConnectionForced
+from amqp_router.protocol.errors import ConnectionForced, InternalError
 from vhosts.ports import InSlices
 
 #: Connections that are closed in one turn.
@@ -31,6 +31,17 @@ def close_those(
 
     if leaving:
         in_slices(step)
+
+
+def fail_waiting(registry: ConnectionRegistry[Transport], error: Exception) -> None:
+    """The definition store has failed with ``error``: close the connections that wait for it."""
+    for transport in registry:
+        machine = transport.machine
+        changes = machine.shared.unstored_changes
+        if changes is not None:
+            changes.failed()
+        if any(channel.pending for channel in machine.channels.values()):
+            transport.close(lambda machine: machine.close(InternalError(str(error))))
 
 
 def force(error: ConnectionForced, machine: Machine) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 from amqp_router.cluster import StandaloneQueues
 from amqp_router.commits import Commits
@@ -36,6 +36,7 @@ class QueueMaker:
         event: Writes a line to the broker's log.
         later: Calls something as a handler of the event loop after some seconds.
         wall_us: The time of day in µs.
+        random_bytes: As many as it is asked for, to name the queues' incarnations.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class QueueMaker:
         event: Callable[..., None],
         later: Callable[[float, Callable[[], None]], Any],
         wall_us: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
     ) -> None:
+        self._random_bytes = random_bytes
         self._storage = storage
         self._leaders = leaders
         self._commits = commits
@@ -90,13 +93,13 @@ class QueueMaker:
         if durable:
             self._open_log(queue, incarnation)
         else:
-            queue.attach(uuid4().hex)
+            queue.attach(self._new_incarnation())
         return queue
 
     def _open_log(self, queue: Queue, incarnation: str) -> None:
         catalog, vhost = self._storage.catalog, queue.vhost.name
         if not incarnation:
-            made = uuid4().hex
+            made = self._new_incarnation()
             self._commits.queue_declared(queue)
             log = catalog.create(made, vhost, queue.name, queue.arguments, auto_delete=queue.auto_delete)
             queue.attach(made, log)
@@ -122,6 +125,9 @@ class QueueMaker:
         # The log asks for more than its last batch's: what comes after a checkpoint in an earlier epoch than
         # the checkpoint's is taken for the leftover of a truncation.
         log.epoch = self._leaders.lead(queue.incarnation, log.epoch).epoch
+
+    def _new_incarnation(self) -> str:
+        return UUID(bytes=self._random_bytes(16), version=4).hex
 
     def _discard(self, messages: list[Any]) -> None:
         self._in_slices(partial(_free_some, messages))

@@ -2,87 +2,95 @@
 
 from __future__ import annotations
 
-import asyncio
-import resource
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from amqp_router import process
+from amqp_router.cluster import NodeIdentity
 from amqp_router.protocol.tick import Tick
 from persistence.errors import LogsWithoutDefinitions
-from persistence.files import RealDisk
+from persistence.files import Disk
 from persistence.log.queue.catalog import Catalog
 from persistence.log.routing.logs import RoutingLogs, RoutingOptions
-from persistence.log.sync._flush import Flusher
+from persistence.log.sync.jobs import Flusher
 from persistence.log.sync.log_sync import LogSync
+from persistence.loop import Loop
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
+from persistence.worker import Worker
+
+
+class Threads(NamedTuple):
+    """Who waits for the disk. A worker that is not given is a thread of its own."""
+
+    #: Writes small rounds of the sync; whoever made it lets it tell ``LogSync.flushed`` that it is done.
+    flusher: Flusher
+    #: Does the other rounds.
+    worker: Worker | None = None
+    #: Removes page files.
+    janitor: Worker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSetup:
+    """How routes are recorded; ``has_room`` says whether the disk has room for that."""
+
+    options: RoutingOptions
+    has_room: Callable[[], bool]
 
 
 class Storage:
-    """The logs of one node.
-
-    Args:
-        settings: The node's options.
-        loop: The event loop; ``post`` runs a call on it from any thread, ``enter`` as a handler.
-        boot_id: Names this start in what it writes.
-        store_id: Names the data directory for ever.
-    """
+    """The logs of one node. No routes are recorded without ``setup``."""
 
     def __init__(
         self,
-        settings: Any,
-        loop: asyncio.AbstractEventLoop,
+        disk: Disk,
+        data_dir: str,
+        loop: Loop,
+        threads: Threads,
+        options: LogOptions,
+        setup: RoutingSetup | None,
         *,
+        identity: NodeIdentity,
         tick: Tick,
         budget: MemoryBudget,
-        post: Callable[[Callable[[], None]], Any],
-        enter: Callable[..., None],
-        wall_us: Callable[[], int],
-        has_room_for_routing: Callable[[], bool],
-        boot_id: str,
-        store_id: str,
     ) -> None:
-        self.data_dir = str(settings.data_dir)
-        self.disk = disk = RealDisk()
-        self._loop = loop
-        options = LogOptions(
-            segment_bytes_max=settings.segment_bytes,
-            settle_delay_ms=settings.settle_sync_ms,
-            descriptors_max=process.log_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        )
-        self._flusher = Flusher()
+        self.data_dir = data_dir
+        self.disk = disk
         self.sync = LogSync(
             disk,
-            self.data_dir,
+            data_dir,
             options,
-            post=post,
+            post=loop.post,
             call_later=loop.call_later,
-            wall_us=wall_us,
-            flusher=self._flusher,
+            clock=loop.clock,
+            wall_us=loop.wall_us,
+            worker=threads.worker,
+            flusher=threads.flusher,
         )
-        loop.add_reader(self._flusher.fileno(), enter, self.sync.flushed)
         self.catalog = Catalog(
-            self.data_dir, self.sync, options, budget, disk=disk, boot_id=bytes.fromhex(boot_id)
+            data_dir,
+            self.sync,
+            options,
+            budget,
+            disk=disk,
+            boot_id=bytes.fromhex(identity.boot_id),
+            janitor=threads.janitor,
         )
         #: None if it is switched off.
         self.routing: RoutingLogs | None = None
-        if settings.routing_log:
+        if setup is not None:
             self.routing = RoutingLogs(
                 disk,
-                self.data_dir,
-                RoutingOptions(
-                    partitions=settings.routing_partitions,
-                    bytes_max=settings.routing_log_bytes,
-                    days=settings.routing_log_days,
-                ),
+                data_dir,
+                setup.options,
                 tick=tick,
                 marks=self.sync.marks,
-                post=post,
+                post=loop.post,
                 call_later=loop.call_later,
-                wall_us=wall_us,
-                has_room=has_room_for_routing,
-                node=store_id,
+                wall_us=loop.wall_us,
+                has_room=setup.has_room,
+                node=identity.store_id,
                 account=budget,
             )
 
@@ -103,7 +111,6 @@ class Storage:
 
     def stop(self) -> None:
         """Write and sync everything, mark the logs clean, release all files."""
-        self._loop.remove_reader(self._flusher.fileno())
         if self.routing is not None:
             self.routing.stop()
         self.catalog.stop()

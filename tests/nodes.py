@@ -14,33 +14,28 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from amqp_router.auth.mechanisms import MECHANISMS
-from amqp_router.commits import Commits
-from amqp_router.connection.alarms import Alarms
+from amqp_router.auth.users import Users
+from amqp_router.cluster import NodeIdentity
 from amqp_router.connection.hangups import Hangups
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
-from amqp_router.connection.pressure import Pressure
-from amqp_router.connection.ticker import Ticker
+from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.node_core import NodeCore, Ports
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
-from amqp_router.protocol.errors import AccessRefused, AMQPError, InternalError, LoginRefused
-from amqp_router.protocol.tick import Tick
-from persistence.definitions.records import Change, Delete, DeleteBindings, Put, Row
+from amqp_router.protocol.errors import AccessRefused, AMQPError, LoginRefused
+from amqp_router.storage import Threads
+from persistence.definitions.records import Change, Delete, DeleteBindings, Put, Row, Snapshot, VhostRow
 from persistence.errors import PersistenceError
-from persistence.log.queue.catalog import Catalog
-from persistence.log.sync.log_sync import LogSync
+from persistence.loop import Loop
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.definitions.support import applied
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import InlineWorker, ManualClock, ManualFlusher, ManualWorker
 from vhosts.exchanges.router import RouteCache
-from vhosts.queues.contents import Contents
-from vhosts.queues.local import LocalQueue
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.fifo import FifoOrder
-from vhosts.queues.services import QueueServices
-from vhosts.queues.timers import QueueTimers
 from vhosts.vhost import VirtualHost
 
 M = TypeVar("M", bound=m.Method)
@@ -84,6 +79,17 @@ class SimDefinitions:
         """What is not stored is gone."""
         self.pending.clear()
         self.failed = None
+
+    def snapshot(self) -> Snapshot:
+        """All rows; there is a virtual host, and nobody but ``SimUser``."""
+        return Snapshot(
+            self.committed,
+            vhosts=self.of_kind("vhost") or [VhostRow("/")],
+            exchanges=self.of_kind("exchange"),
+            queues=self.of_kind("queue"),
+            bindings=self.of_kind("binding"),
+            parameters=self.of_kind("parameter"),
+        )
 
     def of_kind(self, kind: str) -> list[Any]:
         return [row for (row_kind, _), row in self.rows.items() if row_kind == kind]
@@ -146,17 +152,19 @@ class SimNode:
         disk: SimDisk | None = None,
         definitions: SimDefinitions | None = None,
         *,
+        name: str = "node",
         boot: int = 1,
         options: ConnectionOptions | None = None,
         log_options: LogOptions | None = None,
         memory_bytes: int = 64 << 20,
         memory_limit: int = 0,
+        clock: ManualClock | None = None,
     ) -> None:
         self.disk = disk or SimDisk()
         self.definitions = definitions or SimDefinitions()
         self.options = options or ConnectionOptions()
         self.boot = boot
-        self.clock = ManualClock(1000.0 * boot)
+        self.clock = clock or ManualClock(1000.0 * boot)
         self.names = 0
         self.ready: deque[Callable[[], None]] = deque()
         #: Calls that other threads have put onto the loop, which has not heard of them.
@@ -166,76 +174,47 @@ class SimNode:
         self.events: list[tuple[str, dict[str, object]]] = []
         self.faults: list[BaseException] = []
         self.permissions = Everything()
-        self.tick = Tick(self.ready.append)
-        self.tick.now_us = self.clock.wall_us()
-        self.alarms = Alarms(self.in_slices)
         self.hangups = SimHangups()
-        self.commits = Commits()
-        self.commits.committed = self.definitions.committed
-        self.budget = MemoryBudget(memory_bytes, memory_limit)
-        self.look_at_memory = Pressure(self.budget, self.alarms).look
+        self.connections = ConnectionRegistry[Client]()
         self.worker = ManualWorker()
         self.flusher = ManualFlusher(self.disk, self.worker, self.posted.append)
-        # Few logs, each synced by itself and made at once, so that a test says which of them fails when.
-        log_options = log_options or LogOptions(journal_logs_min=4, new_logs_per_round=1000)
-        self.sync = LogSync(
+        ports = Ports(
             self.disk,
             "data",
-            log_options,
-            post=self.posted.append,
-            call_later=self.clock.call_later,
-            clock=self.clock.read,
-            wall_us=self.clock.wall_us,
-            worker=self.worker,
-            flusher=self.flusher,
+            Loop(self.posted.append, self.clock.call_later, self.clock.read, self.clock.wall_us),
+            call_soon=self.ready.append,
+            ready_count=lambda: len(self.ready) + self.busy,
+            random_bytes=self.random_bytes,
+            event=self.event,
+            unexpected=self.unexpected,
         )
-        self.flusher.on_done = self.sync.flushed
-        self.catalog = Catalog(
-            "data",
-            self.sync,
-            log_options,
-            self.budget,
-            disk=self.disk,
-            boot_id=boot.to_bytes(16, "big"),
-            janitor=InlineWorker(),
+        self.core = NodeCore(
+            ports,
+            NodeIdentity(name, name.encode().hex(), boot.to_bytes(16, "big").hex()),
+            self.definitions,
+            Users(self.definitions, self.random_bytes),
+            self.connections,
+            MemoryBudget(memory_bytes, memory_limit),
         )
-        self.services = QueueServices(self.tick, Contents(self.budget, self.catalog.new_spill()))
-        self.services.in_slices = self.in_slices
-        self.services.open_pager = self.catalog.new_page_log
-        self.services.deleted = self._queue_deleted
-        self.services.failed = self._queue_failed
-        self.services.expired = self._queue_expired
-        self.services.timers = QueueTimers(self.clock.call_later, self.clock.wall_us)
-        self.ticker = Ticker(
-            self.tick,
-            self.sync.start_round,
-            lambda: len(self.ready) + self.busy,
-            self.unexpected,
-            self.look_at_memory,
-        )
-        self.clients: list[Client] = []
-        self._cache: RouteCache | None = None
+        self.tick = self.core.tick
+        self.alarms = self.core.alarms
+        self.commits = self.core.commits
+        self.budget = self.core.budget
+        self.look_at_memory = self.core.look_at_memory
+        self.enter = self.core.enter
+        self.in_slices = self.core.in_slices
+        self.generate_name = self.core.generate_name
+        self.vhosts = self.core.virtual_hosts.by_name
         self.disk.make_directory("data")
         self.disk.sync_directory("")
-        self.catalog.start()
-        self.vhost = VirtualHost(
-            "/",
-            definitions=self.definitions,
-            make_queue=self._make_queue,
-            generate_name=self.generate_name,
-            in_slices=self.in_slices,
-            account=self.budget,
-        )
-        self.vhosts = {"/": self.vhost}
-        self.commits.vhosts.append(self.vhost)
-        self.lost_bindings = self.vhost.load(
-            self.definitions.of_kind("exchange"),
-            self.definitions.of_kind("queue"),
-            self.definitions.of_kind("binding"),
-        )
-        self.set_aside = self.catalog.quarantine_unknown(
-            [row.incarnation for row in self.definitions.of_kind("queue")]
-        )
+        # Few logs, each synced by itself and made at once, so that a test says which of them fails when.
+        log_options = log_options or LogOptions(journal_logs_min=4, new_logs_per_round=1000)
+        self.core.start(Threads(self.flusher, self.worker, InlineWorker()), log_options, None)
+        self.sync = self.core.storage.sync
+        self.catalog = self.core.storage.catalog
+        self.flusher.on_done = self.sync.flushed
+        self.set_aside = self.core.load(self.definitions.snapshot())
+        self.vhost = self.vhosts["/"]
 
     # -- what connections need of it ------------------------------------------------------------------
 
@@ -246,25 +225,15 @@ class SimNode:
         return SimUser("guest", self.permissions)
 
     def route_cache(self, user: SimUser, vhost: VirtualHost, permissions: Everything) -> RouteCache:
-        # One for all, as there is but one user: as in the broker, its connections share it.
-        if self._cache is None:
-            self._cache = RouteCache(
-                vhost.table, lambda exchange: permissions.check("write", "exchange", exchange)
-            )
-        return self._cache
+        return self.core.virtual_hosts.route_cache(user, vhost, permissions)
 
     def wall_us(self) -> int:
         return self.clock.wall_us()
 
-    def generate_name(self, prefix: str) -> str:
+    def random_bytes(self, count: int) -> bytes:
+        """The same in each run, and never the same twice."""
         self.names += 1
-        return f"{prefix}{self.boot}-{self.names}"
-
-    def enter(self, call: Callable[..., None], *args: Any) -> None:
-        self.ticker.enter(call, *args)
-
-    def in_slices(self, step: Callable[[], bool]) -> None:
-        self.ticker.in_slices(step)
+        return self.boot.to_bytes(4, "big") + self.names.to_bytes(count - 4, "big")
 
     def server_properties(self) -> dict[str, Any]:
         return {"product": ("S", b"test")}
@@ -310,21 +279,15 @@ class SimNode:
         self.enter(self.commits.advance, self.definitions.commit(count))
 
     def fail_definitions(self, error: PersistenceError) -> None:
-        """Storing fails, and the loop hears of it; see ``Broker._definitions_failed``."""
+        """Storing fails, and the loop hears of it."""
         self.definitions.failed = error
-        self.enter(self._definitions_failed, error)
-
-    def _definitions_failed(self, error: PersistenceError) -> None:
-        self.commits.fail(error)
-        for client in self.clients:
-            if any(channel.pending for channel in client.machine.channels.values()):
-                client.machine.close(InternalError(str(error)))
+        self.enter(self.core.definitions_failed, error)
 
     def heal_definitions(self) -> None:
         """An attempt to store what was taken when storing failed succeeds, and the loop hears of it."""
         self.definitions.failed = None
         self.commit()
-        self.enter(self.commits.recover)
+        self.enter(self.core.definitions_recovered)
 
     def sync_once(self) -> None:
         """What the loop has ready, and one round for all that is dirty."""
@@ -360,7 +323,7 @@ class SimNode:
     def stop(self) -> None:
         """A clean stop; connections are gone already."""
         self.quiet()
-        self.catalog.stop()
+        self.core.storage.stop()
         # The definition store stops last and tells of what it still had to store.
         if self.definitions.failed is not None:
             self.definitions.lose()  # its last attempt fails too
@@ -375,36 +338,6 @@ class SimNode:
         ]
         assert self.disk.open_files <= len(pagers)
         self.disk.forget_files()
-
-    # -- queues, as the broker makes them -------------------------------------------------------------
-
-    def _make_queue(self, *, vhost: VirtualHost, incarnation: str, **attributes: Any) -> Queue:
-        queue = Queue(self.services)
-        queue.vhost = vhost
-        for name, value in attributes.items():
-            setattr(queue, name, value)
-        self.names += 1
-        made = f"{queue.name}.{self.boot}.{self.names}"
-        if not queue.durable:
-            queue.attach(made)
-        elif incarnation:
-            log = self.catalog.open(incarnation, "/", queue.name, queue.arguments)
-            queue.attach(incarnation, log, recovered=True)
-        else:
-            queue.attach(made, self.catalog.create(made, "/", queue.name, queue.arguments))
-            self.commits.queue_declared(queue)
-        return queue
-
-    def _queue_expired(self, queue: LocalQueue) -> None:
-        queue.expire()
-
-    def _queue_failed(self, queue: LocalQueue) -> None:
-        self.event(40, "queue failed", queue=queue.name, reason=queue.error)
-
-    def _queue_deleted(self, queue: Queue, rev: int) -> None:
-        if queue.log is None:
-            return
-        self.commits.queue_deleted(queue, rev, self.catalog)
 
     def queue(self, name: str) -> Queue:
         queue = self.vhost.queues[name]
@@ -430,7 +363,7 @@ class Client:
     def __init__(self, node: SimNode, *, frame_max: int = 131072, capabilities: bool = True) -> None:
         self.node = node
         self.machine = Machine(node, "127.0.0.1:1000", "127.0.0.1")
-        node.clients.append(self)
+        node.connections.add(self)
         self.machine.output.owner = self
         self.reading = True
         self.resumed = 0
@@ -438,8 +371,13 @@ class Client:
         #: Everything that was sent to the client, and how much of it was decoded.
         self.wire = bytearray()
         self.decoded = 0
+        self.recv_oct = 0
         self.frame_max = frame_max
         self._capabilities = capabilities
+
+    @property
+    def send_oct(self) -> int:
+        return len(self.wire)
 
     def _resume(self) -> None:
         self.resumed += 1
@@ -457,6 +395,10 @@ class Client:
             output.full = False
             self.machine.drained()
 
+    def close(self, close: Callable[[Machine], None], level: int | None = None) -> None:
+        """The transport's: let ``close`` send connection.close."""
+        close(self.machine)
+
     def failed(self, error: Exception) -> None:
         """The transport's: what was to be written cannot be."""
         raise error
@@ -468,6 +410,7 @@ class Client:
         self.node.enter(self._receive, data)
 
     def _receive(self, data: bytes) -> None:
+        self.recv_oct += len(data)
         self.machine.receive_data(data)
         if self.machine.work_left and not self.machine.blocked:
             self.node.ready.append(self._more)
@@ -559,8 +502,7 @@ class Client:
 
     def drop(self) -> None:
         """The socket is gone."""
-        if self in self.node.clients:
-            self.node.clients.remove(self)
+        self.node.connections.remove(self)
         self.node.enter(self.machine.socket_gone)
 
 

@@ -30,7 +30,7 @@ from persistence.errors import PersistenceError
 from persistence.files import Disk, join, read_file, replace_file
 
 #: Runs a callable on the event loop, soon.
-Post: TypeAlias = Callable[[Callable[[], None]], None]
+Post: TypeAlias = Callable[[Callable[[], None]], object]
 
 BOOTS_FILE = "boots.json"
 

@@ -30,7 +30,7 @@ from persistence.definitions.records import Change, Row, Snapshot
 from persistence.memory import MemoryBudget
 
 #: Runs a callable soon on the event loop's thread. It can be called from any thread.
-Post: TypeAlias = Callable[[Callable[[], None]], None]
+Post: TypeAlias = Callable[[Callable[[], None]], object]
 
 #: Submissions in one transaction. With more, the first ones would wait longer.
 BATCH_MAX = 1024

@@ -212,8 +212,8 @@ PLANTED = [
     Planted(
         "a log is removed before its row",
         "amqp_router/commits.py",
-        "        if rev <= self.committed:\n            removal",
-        "        if True:\n            removal",
+        "        if rev <= self.committed:\n            waiter",
+        "        if True:\n            waiter",
         DURABLE,
     ),
     Planted(

@@ -155,7 +155,7 @@ def test_failing_twice_keeps_the_first_reason(node: SimNode, queue: Queue) -> No
     queue.on_log_failed(queue.log, OSError("first"))
     queue.on_log_failed(queue.log, OSError("second"))
     assert queue.error == "its log failed: first"
-    assert node.events == [("queue failed", {"queue": "d", "reason": queue.error})]
+    assert node.events == [("queue failed", {"queue": "d", "vhost": "/", "reason": queue.error})]
 
 
 def test_definition_that_cannot_be_stored(node: SimNode) -> None:
