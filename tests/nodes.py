@@ -9,6 +9,7 @@ does all of it until nothing is left to do.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -166,6 +167,8 @@ class SimNode:
         self.boot = boot
         self.clock = clock or ManualClock(1000.0 * boot)
         self.names = 0
+        #: No other node and no other run has it.
+        self._origin = struct.pack(">HI", boot, zlib.crc32(name.encode()))
         self.ready: deque[Callable[[], None]] = deque()
         #: Calls that other threads have put onto the loop, which has not heard of them.
         self.posted: deque[Callable[[], None]] = deque()
@@ -190,7 +193,7 @@ class SimNode:
         )
         self.core = NodeCore(
             ports,
-            NodeIdentity(name, name.encode().hex(), boot.to_bytes(16, "big").hex()),
+            NodeIdentity(name, name.encode().hex(), self._origin.ljust(16, b"\0").hex()),
             self.definitions,
             Users(self.definitions, self.random_bytes),
             self.connections,
@@ -233,7 +236,7 @@ class SimNode:
     def random_bytes(self, count: int) -> bytes:
         """The same in each run, and never the same twice."""
         self.names += 1
-        return self.boot.to_bytes(4, "big") + self.names.to_bytes(count - 4, "big")
+        return self._origin + self.names.to_bytes(count - len(self._origin), "big")
 
     def server_properties(self) -> dict[str, Any]:
         return {"product": ("S", b"test")}

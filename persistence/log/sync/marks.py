@@ -84,7 +84,8 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
         faults.append(f"{path}: {error.strerror or error}")
         return {}
     found = {}
-    for at in range(HEADER_SIZE, len(data) - SLOT_SIZE + 1, SLOT_SIZE):
+    used = len(data.rstrip(b"\0"))  # the rest are slots that no log ever had, most of a new file
+    for at in range(HEADER_SIZE, min(used, len(data) - SLOT_SIZE + 1), SLOT_SIZE):
         body = data[at : at + SLOT_SIZE - 4]
         if crc32(body).to_bytes(4, "little") != data[at + SLOT_SIZE - 4 : at + SLOT_SIZE]:
             if any(data[at : at + SLOT_SIZE]):
