@@ -211,7 +211,7 @@ class Broker:
         self.disk_watch.stop()
         self.hangups.close()
         self._loop.remove_reader(self._flusher.fileno())
-        self.storage.stop()
+        self.core.stop()
         self.definitions.flush_and_stop()
 
     # -- definitions --------------------------------------------------------------------------------

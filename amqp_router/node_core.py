@@ -5,8 +5,8 @@ simulated ones, several nodes in one process if it likes. Nothing in here reache
 ``Ports`` and ``Threads``. Listeners, logins and administration are not part of it.
 
 A start opens the definition store, makes the parts (``NodeCore.start``), and recovers logs and virtual hosts
-(``NodeCore.load``); then connections may come. At the end connections give back what they hold, the storage
-flushes the logs and marks them clean, and the definition store is flushed last.
+(``NodeCore.load``); then connections may come. At the end connections give back what they hold,
+``NodeCore.stop`` flushes the logs and marks them clean, and the definition store is flushed last.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class NodeCore:
         self.storage: Storage
         self.ticker: Ticker
 
-    # -- start -----------------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------------
 
     def start(self, threads: Threads, options: LogOptions, routing: RoutingSetup | None) -> None:
         """Make what reads and writes. The definition store is open; no routes are recorded without
@@ -193,6 +193,11 @@ class NodeCore:
             torn_bytes_cut=sum([report.cut_bytes for report in reports]) or None,
             logs_set_aside=set_aside or None,
         )
+
+    def stop(self) -> None:
+        """Write and sync everything, mark the logs clean, release all files, end the session."""
+        self.storage.stop()
+        self.registry.close()
 
     # -- while it runs ---------------------------------------------------------------------------------
 

@@ -326,7 +326,7 @@ class SimNode:
     def stop(self) -> None:
         """A clean stop; connections are gone already."""
         self.quiet()
-        self.core.storage.stop()
+        self.core.stop()
         # The definition store stops last and tells of what it still had to store.
         if self.definitions.failed is not None:
             self.definitions.lose()  # its last attempt fails too

@@ -99,15 +99,7 @@ class Remove:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Change nothing, but let the transaction fail unless the entry's version is ``version``."""
-
-    path: str
-    version: int
-
-
-Operation: TypeAlias = Create | Replace | Remove | Check
+Operation: TypeAlias = Create | Replace | Remove
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +130,6 @@ class Registry(Protocol):
 
     #: Names the session; ephemeral entries made through this object belong to it.
     session_id: str
-    #: Called once when the session has ended, or must be taken for ended: others may act as if we were gone.
-    on_session_lost: Callable[[], None]
 
     def write(self, operations: Sequence[Operation], answer: Callable[[Outcome], None]) -> None:
         """Apply all of ``operations``, each seeing those before it, or none."""

@@ -23,7 +23,6 @@ from amqp_router.cluster.ports import (
     Outcome,
     QueueState,
     Remove,
-    Replace,
     Unknown,
 )
 from persistence.errors import PersistenceError
@@ -76,7 +75,6 @@ class StandaloneRegistry:
 
     def __init__(self, session_id: str, post: Post) -> None:
         self.session_id = session_id
-        self.on_session_lost: Callable[[], None] = _ignore
         self._post = post
         self._entries: dict[str, Entry] = {"/": Entry(b"", 0)}
         self._children: dict[str, set[str]] = {"/": set()}
@@ -129,11 +127,6 @@ class StandaloneRegistry:
         for path in sorted(self._ephemeral):
             self._remove(path)
 
-    def lose_session(self) -> None:
-        """End the session as a coordinator does that has not heard from us; for tests of what follows."""
-        self.close()
-        self._post(self.on_session_lost)
-
     def lose_answer(self, *, applied: bool) -> None:
         """Answer the next write with ``Unknown``, after applying it or not; for tests of what follows."""
         self._lost_answers.append(applied)
@@ -163,8 +156,7 @@ class StandaloneRegistry:
             ephemeral = path in self._ephemeral
             self._remove(path)
             return partial(self._add, path, entry, ephemeral)
-        if isinstance(operation, Replace):
-            self._entries[path] = Entry(operation.data, entry.version + 1)
+        self._entries[path] = Entry(operation.data, entry.version + 1)
         return partial(self._entries.__setitem__, path, entry)
 
     def _add(self, path: str, entry: Entry, ephemeral: bool) -> None:
@@ -221,7 +213,3 @@ def _path(incarnation: str) -> str:
 def _split(path: str) -> tuple[str, str]:
     above, _, name = path.rpartition("/")
     return above or "/", name
-
-
-def _ignore() -> None:
-    """What is called before anybody listens."""

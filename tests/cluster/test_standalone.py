@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from amqp_router.cluster.ports import (
-    Check,
     Conflict,
     Create,
     Done,
@@ -87,7 +86,6 @@ def test_another_version_is_a_conflict_that_shows_what_is_there(
     for operation in (
         Replace("/a", b"3", 0),
         Remove("/a", 0),
-        Check("/a", 0),
         Create("/a", b"3"),
     ):
         assert written(loop, registry, operation) == Conflict("/a", current)
@@ -95,7 +93,7 @@ def test_another_version_is_a_conflict_that_shows_what_is_there(
 
 
 def test_what_is_not_there_is_a_conflict(loop: Loop, registry: StandaloneRegistry) -> None:
-    for operation in (Replace("/a", b"", 0), Remove("/a", 0), Check("/a", 0)):
+    for operation in (Replace("/a", b"", 0), Remove("/a", 0)):
         assert written(loop, registry, operation) == Conflict("/a", None)
     assert written(loop, registry, Create("/a/b", b"")) == Conflict("/a", None)
 
@@ -105,14 +103,13 @@ def test_several_operations_all_or_none(loop: Loop, registry: StandaloneRegistry
     outcome = written(
         loop,
         registry,
-        Check("/b", 0),
         Replace("/a", b"2", 0),
         Replace("/a", b"3", 1),  # sees the write before it
         Create("/a/x", b""),
         Remove("/b", 0),
         Remove("/e", 0),
         Create("/c", b""),
-        Check("/d", 0),
+        Remove("/d", 0),
     )
     assert outcome == Conflict("/d", None)
     assert read(loop, registry, "/a") == Entry(b"1", 0)
@@ -136,14 +133,9 @@ def test_children_in_order(loop: Loop, registry: StandaloneRegistry) -> None:
 
 
 def test_ephemeral_entries_go_with_the_session(loop: Loop, registry: StandaloneRegistry) -> None:
-    lost: list[bool] = []
-    registry.on_session_lost = lambda: lost.append(True)
     written(loop, registry, Create("/brokers", b""), Create("/brokers/n1", b"x", ephemeral=True))
     assert written(loop, registry, Create("/brokers/n1/x", b"")) == Conflict("/brokers/n1", Entry(b"x", 0))
-    registry.lose_session()
-    assert lost == []
-    loop.run()
-    assert lost == [True]
+    registry.close()
     assert registry.get("/brokers/n1") is None
     assert registry.get("/brokers") is not None
     assert isinstance(written(loop, registry, Create("/z", b"")), Unknown)

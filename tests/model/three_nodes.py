@@ -24,7 +24,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from amqp_router.cluster.ports import Entry, Outcome, QueueState, Replace, Unknown
+from amqp_router.cluster.ports import Create, Done, Entry, Outcome, QueueState, Replace, Unknown
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, Client, SimDefinitions, SimNode, publish_frames
@@ -136,6 +136,8 @@ class Host:
             clock=ManualClock(now),
         )
         self._connect()
+        session = Create(f"/{self.name}", str(self.boot).encode(), ephemeral=True)
+        assert self._ask(self.node.core.registry.write, [session]) == Done()
         if self.boot > 1:
             assert set(self.node.vhost.queues) == set(QUEUES), "declare-ok was answered"
             for queue in QUEUES:
@@ -197,7 +199,11 @@ class Host:
         """A clean stop."""
         self.client.drop()
         self.client.machine.state = ConnectionState.CLOSED
+        registry = self.node.core.registry
+        assert self._ask(registry.children, "/") == [self.name, "queues"]
         self.node.stop()
+        assert isinstance(self._ask(registry.children, "/"), Unknown), "its session has ended"
+        assert registry.get(f"/{self.name}") is None
         self.is_up = False
         for queue in QUEUES:
             self.gone[queue] |= self.acked[queue]
