@@ -26,7 +26,7 @@ from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.death import Death
-from vhosts.queues.handle import QueueHandle, Run
+from vhosts.queues.handle import Run
 from vhosts.queues.local import LocalQueue
 
 #: Letters sent by one slice, some 30 µs each; fewer if they go to very many queues.
@@ -50,7 +50,6 @@ class Letter:
         "queue",
         "reason",
         "stays",
-        "targets",
         "walk",
     )
 
@@ -67,7 +66,6 @@ class Letter:
         self.walk: Walk | None = None
         #: The message cannot be read: it stays in its log for the next start.
         self.stays = False
-        self.targets: list[QueueHandle] = []
 
 
 class DeadLetters:
@@ -75,7 +73,7 @@ class DeadLetters:
 
     def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:
         self._table = table
-        self._cache = RouteCache(table, _everybody_may, account)
+        self._cache = RouteCache(table, None, account)
         self._publisher = Publisher(table, self._cache, account, self)
         self._in_slices = in_slices
         self._letters: deque[Letter] = deque()
@@ -177,7 +175,6 @@ class DeadLetters:
         made, number = letter.made, self._next_number
         assert made is not None
         letter.made = None
-        letter.targets = route.queues
         if letter.message.flags & LOGGED:
             letter.message.content = None
         outcome = self._publisher.publish(route, made, number, 0)
@@ -189,8 +186,7 @@ class DeadLetters:
 
     def _done(self, letter: Letter, outcome: int) -> None:
         # A full queue refuses for good; one whose log has failed may have lost it.
-        lost = outcome & Outcome.REFUSED and not all(target.takes_messages() for target in letter.targets)
-        self._settle(letter, stays=bool(lost))
+        self._settle(letter, stays=bool(outcome & Outcome.FAILED))
 
     def _settle(self, letter: Letter, *, stays: bool) -> None:
         letter.queue.buried(letter.message, stays)
@@ -230,7 +226,3 @@ def _without_cycles(route: Route, death: Death) -> Route:
     for name in ("counters", "inner", "route", "exchange", "routing_key", "entry", "has_bcc", "waits_for"):
         setattr(other, name, getattr(route, name))
     return other
-
-
-def _everybody_may(exchange: str) -> None:
-    """The permission was checked when the queue was declared."""

@@ -107,5 +107,4 @@ ENDPOINTS = [
     Endpoint("/exchanges", every),
     Endpoint("/exchanges/{vhost}", of_vhost),
     Endpoint("/exchanges/{vhost}/{exchange}", one, put=declare, delete=delete),
-    Endpoint("/exchanges/{vhost}/{exchange}/publish"),
 ]

@@ -9,6 +9,8 @@ from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, bad_request, not_authorised, not_found
 from amqp_router.protocol.errors import AccessRefused, AMQPError, NotAllowed
 from amqp_router.protocol.message import build_message
+from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.publisher import Publisher
 
 QUEUE = "aliveness-test"
 #: The encoded properties of a message without any.
@@ -132,9 +134,10 @@ def aliveness(call: Call) -> dict[str, Any]:
         permissions.check("write", "exchange", "")
         permissions.check("read", "queue", QUEUE)
         queue: Any = vhost.declare_queue(QUEUE)[0]
-        route = b"\x00%c%b" % (len(QUEUE), QUEUE.encode())
-        if not queue.publish(build_message(route, NO_PROPERTIES, b"test_message")):
-            outcome.append(queue.error)
+        cache = broker.route_cache(user, vhost, permissions)
+        publisher = Publisher(vhost.table, cache, broker.budget, None)
+        if publisher.send("", QUEUE, build_message(b"", NO_PROPERTIES, b"test_message")) != Outcome.TAKEN:
+            outcome.append(queue.refusing)
         elif queue.get(True) is None:
             outcome.append("the message did not arrive")
 

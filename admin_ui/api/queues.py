@@ -141,5 +141,4 @@ ENDPOINTS = [
     Endpoint("/queues/{vhost}/{queue}", one, put=declare, delete=delete),
     Endpoint("/queues/{vhost}/{queue}/contents", delete=purge),
     Endpoint("/queues/{vhost}/{queue}/actions"),
-    Endpoint("/queues/{vhost}/{queue}/get"),
 ]

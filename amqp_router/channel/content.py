@@ -117,11 +117,7 @@ class ContentAssembler:
             raise errors.expected_content_header(60, 40)
         size = int.from_bytes(frame[11:19], "big")
         if size > message_bytes_max:
-            raise errors.PreconditionFailed(
-                f"message size {size} is larger than configured max size {message_bytes_max}",
-                class_id=60,
-                method_id=40,
-            )
+            raise errors.too_large_message(size, message_bytes_max)
         if self.scan.header(frame, 0) == IRREGULAR:
             raise errors.malformed_frame(kind, frame[7:-1], errors.MALFORMED_PROPERTIES)
         self._intake.admit(size)

@@ -15,7 +15,7 @@ cdef unsigned char _PERSISTENT
 cdef unsigned char _MANDATORY_BIT
 cdef unsigned int _MANDATORY
 cdef unsigned int _UNROUTABLE
-cdef unsigned int _REFUSED
+cdef unsigned int _NOT_TAKEN
 cdef unsigned int _WAITS
 cdef unsigned int _LATER
 cdef int _ANSWER_SHIFT

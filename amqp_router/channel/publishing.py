@@ -32,7 +32,7 @@ _PERSISTENT = PERSISTENT
 _MANDATORY_BIT = 1
 _MANDATORY = MANDATORY
 _UNROUTABLE = int(Outcome.UNROUTABLE)
-_REFUSED = int(Outcome.REFUSED)
+_NOT_TAKEN = int(Outcome.REFUSED | Outcome.FAILED)
 _WAITS = int(Outcome.WAITS)
 _LATER = int(Outcome.LATER)
 _ANSWER_SHIFT = ANSWER_SHIFT
@@ -182,7 +182,7 @@ class Publishing:
         if outcome & _WAITS:
             self.inflow.add(size)
         elif sequence > 0 and self.confirms is not None:
-            self.confirms.settle(sequence, sequence, outcome & _REFUSED != 0)
+            self.confirms.settle(sequence, sequence, outcome & _NOT_TAKEN != 0)
         return 0
 
     def _unroutable(self, route: Route, message: Message, flags: int) -> int:

@@ -185,6 +185,13 @@ def unexpected_frame(frame_type: int, payload: bytes) -> UnexpectedFrame:
     return UnexpectedFrame(_frame_snippet(frame_type, payload))
 
 
+def too_large_message(size: int, size_max: int) -> PreconditionFailed:
+    """A message is larger than the option ``message_bytes_max``."""
+    return PreconditionFailed(
+        f"message size {size} is larger than configured max size {size_max}", class_id=60, method_id=40
+    )
+
+
 def expected_content_header(class_id: int, method_id: int, got_class: int | None = None) -> UnexpectedFrame:
     """505 for what followed a method with content; ``got_class`` if it was a header of another class."""
     got = "non content header frame" if got_class is None else f"one for class {got_class}"

@@ -163,6 +163,23 @@ class Message:
         return b"".join(parts)
 
 
+def body_start(message: Message, size: int) -> bytes:
+    """The first ``size`` octets of the body. Of a large message only the frames with them are read."""
+    content = message.content
+    if content is None or isinstance(content, bytes):
+        return message.body()[:size]
+    parts = []
+    index = 1
+    left = size
+    while left > 0 and index < len(content):
+        frame = content[index]
+        part = frame[7 : min(7 + left, len(frame) - 1)]
+        parts.append(part)
+        left -= len(part)
+        index += 1
+    return b"".join(parts)
+
+
 def frame_header(kind: int, channel: int, size: int) -> bytes:
     """The seven bytes before a frame's payload."""
     return b"%c%b%b" % (kind, channel.to_bytes(2, "big"), size.to_bytes(4, "big"))

@@ -100,6 +100,20 @@ async def test_writes_of_amqpstorm(shop: World) -> None:
     assert "made" not in shop.broker.vhosts["shop"].queues
 
 
+async def test_messages_with_amqpstorm(shop: World) -> None:
+    def publish_and_get() -> None:
+        api = ManagementApi(shop.base, "guest", "guest", timeout=10)
+        assert api.basic.publish("body", "emails", virtual_host="shop", properties={"app_id": "storm"}) == {
+            "routed": True
+        }
+        for requeue in (True, False):
+            (found,) = api.basic.get("emails", "shop", requeue=requeue)
+            assert (found.body, found.properties["app_id"]) == ("body", "storm")
+        assert api.basic.get("emails", "shop") == []
+
+    await asyncio.to_thread(publish_and_get)
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [
@@ -107,7 +121,7 @@ async def test_writes_of_amqpstorm(shop: World) -> None:
         (lambda api: api.virtual_host.get("nosuch"), 404),
         (lambda api: api.top(), 404),
         (lambda api: api.queue.declare("amq.new", "shop"), 401),
-        (lambda api: api.basic.get("emails", "shop"), 405),
+        (lambda api: api.basic.get("nosuch", "shop"), 404),
         (lambda api: api.user.delete(["nosuch"]), 400),
     ],
 )

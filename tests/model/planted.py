@@ -135,7 +135,7 @@ PLANTED = [
     Planted(
         "a publish that a queue refused is confirmed",
         PUBLISHING,
-        "self.confirms.settle(sequence, sequence, outcome & _REFUSED != 0)",
+        "self.confirms.settle(sequence, sequence, outcome & _NOT_TAKEN != 0)",
         "self.confirms.settle(sequence, sequence, False)",
     ),
     Planted(

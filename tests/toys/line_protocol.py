@@ -1,6 +1,6 @@
 """A listener for a protocol of lines. It stands on the publish service and on the queue port alone.
 
-    PUB exchange key body    answered by TAKEN, UNROUTABLE, REFUSED or LOST once the message is safe
+    PUB exchange key body    answered by TAKEN, UNROUTABLE, REFUSED, FAILED or LOST once the message is safe
     SUB queue                answered by MSG exchange key body for each message, without acknowledgements
 
 An exchange is written ``-`` if it is the default exchange. Any error is answered by ERR and a text.

@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from amqp_router.protocol import methods as m
+from amqp_router.protocol.fields import decode_table, encode_plain
 from tests.nodes import PERSISTENT, Client, SimNode
 from tests.toys.line_protocol import LineConnection
 from vhosts.publishing.spread import SPREAD_SLICE
@@ -65,7 +66,15 @@ def test_a_log_that_fails(node: SimNode) -> None:
     node.queue("d").log.fail(OSError(errno.EIO, "simulated"))
     assert lines.take() == ["LOST"]
     lines.send("PUB - d two\n")
-    assert lines.take() == ["REFUSED"]
+    assert lines.take() == ["FAILED"]
+
+
+def test_a_queue_that_is_full(node: SimNode) -> None:
+    arguments, _ = decode_table(encode_plain({"x-max-length": 1, "x-overflow": "reject-publish"}), 0)
+    node.vhost.declare_queue("full", arguments=arguments)
+    lines = Lines(node)
+    lines.send("PUB - full one\nPUB - full two\n")
+    assert lines.take() == ["TAKEN", "REFUSED"]
 
 
 def test_errors(node: SimNode) -> None:

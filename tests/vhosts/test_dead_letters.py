@@ -287,6 +287,17 @@ def test_a_long_chain_of_queues_needs_no_stack(node: SimNode) -> None:
 # -- targets ----------------------------------------------------------------------------------------
 
 
+def test_an_internal_exchange_takes_letters(node: SimNode) -> None:
+    """No client may publish to it; the permission to declare was enough."""
+    node.vhost.declare_exchange("inner", "fanout", internal=True)
+    dead = declared(node, "dead")
+    node.vhost.bind_queue("dead", "inner", "", {}, None)
+    queue = declared(node, dead_letter_exchange="inner")
+    publish(node, queue, made())
+    reject(node, queue)
+    assert letter(dead)[0].route == b"\x05inner\x01q"
+
+
 def test_no_such_exchange_is_a_silent_drop(node: SimNode) -> None:
     queue = declared(node, "src", dead_letter_exchange="nowhere")
     publish(node, queue, made())

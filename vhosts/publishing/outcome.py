@@ -15,9 +15,9 @@ class Outcome(IntFlag):
     TAKEN = 0
     #: No queue got it.
     UNROUTABLE = 1
-    #: A queue cannot take it: it is full, or its log has failed. The other queues have it.
+    #: A queue is full and has refused it. The other queues have it.
     REFUSED = 2
-    #: Its route is not to be found, and no queue got it.
+    #: A queue cannot store it for now, but the others have it; or its exchange is gone.
     FAILED = 4
     #: It is safe when logs or definitions are synced: ``Listener.run_done``.
     WAITS = 8

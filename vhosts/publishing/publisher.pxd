@@ -9,12 +9,14 @@ from vhosts.counters cimport ExchangeCounters
 from vhosts.exchanges.route cimport Route
 from vhosts.exchanges.router cimport RouteCache, RoutingTable
 from vhosts.exchanges.walk cimport Walk
-from vhosts.publishing.spread cimport Spread
+from vhosts.publishing.spread cimport Spread, refusal
 from vhosts.queues.handle cimport QueueHandle, Run
 
 cdef unsigned int _TAKEN
 cdef unsigned int _UNROUTABLE
 cdef unsigned int _REFUSED
+cdef unsigned int _FAILED
+cdef unsigned int _NOT_TAKEN
 cdef unsigned int _WAITS
 cdef unsigned int _LATER
 cdef unsigned char _PERSISTENT
@@ -41,11 +43,11 @@ cdef class Publisher:
     cdef public Run run
     cdef public Route run_route
     cdef public list run_queues
-    cdef bint _taken
+    cdef unsigned int _result
     cdef unsigned long long _run_next
     @cython.locals(queues=list, durable_queues=list, count=Py_ssize_t, given=Py_ssize_t, size="long long", waits=bint, outcome="unsigned int")
     cpdef unsigned int publish(self, Route route, Message message, unsigned long long number, unsigned int flags) except? 4294967295
-    @cython.locals(count=Py_ssize_t, given=Py_ssize_t, index=Py_ssize_t, taken=bint, queue=QueueHandle)
+    @cython.locals(count=Py_ssize_t, given=Py_ssize_t, index=Py_ssize_t, result="unsigned int", queue=QueueHandle)
     cdef Py_ssize_t _give(self, QueueHandle single, list queues, Message message) except -1
     @cython.locals(counters=ExchangeCounters)
     cdef void _count(self, Route route, Py_ssize_t count) noexcept

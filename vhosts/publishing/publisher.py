@@ -27,7 +27,7 @@ from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.exchanges.walk import Walk
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Flow, Listener
-from vhosts.publishing.spread import SPREAD_SLICE, SPREAD_WORK, Spread
+from vhosts.publishing.spread import SPREAD_SLICE, SPREAD_WORK, Spread, refusal
 from vhosts.queues.handle import QueueHandle, Run
 
 #: Flag of a publish: its publisher wants it back if it is unroutable.
@@ -37,6 +37,8 @@ MANDATORY = 2
 _TAKEN = int(Outcome.TAKEN)
 _UNROUTABLE = int(Outcome.UNROUTABLE)
 _REFUSED = int(Outcome.REFUSED)
+_FAILED = int(Outcome.FAILED)
+_NOT_TAKEN = _REFUSED | _FAILED
 _WAITS = int(Outcome.WAITS)
 _LATER = int(Outcome.LATER)
 _PERSISTENT = PERSISTENT
@@ -63,8 +65,8 @@ class Publisher:
     """
 
     __slots__ = (
+        "_result",
         "_run_next",
-        "_taken",
         "account",
         "cache",
         "flow",
@@ -95,8 +97,8 @@ class Publisher:
         self.open_runs: list[Publisher] = [] if open_runs is None else open_runs
         #: The cost of the last publish, in enqueues: at least 1.
         self.units = 0
-        #: Whether all queues that the message was given to have taken it.
-        self._taken = True
+        #: Whether the queues that had their turn have taken the message: TAKEN, REFUSED or FAILED.
+        self._result = _TAKEN
         self.run: Run | None = None
         self.run_route: Route | None = None
         #: The durable queues of that route, which may let go of them.
@@ -154,15 +156,13 @@ class Publisher:
         if given < count:
             self._spread(route, message, number, flags, given, waits)
             return _LATER
-        outcome = _TAKEN
-        if not self._taken:
-            outcome = _REFUSED
-        elif count == 0:
+        outcome = self._result
+        if count == 0:
             outcome = _UNROUTABLE
             self.table.unroutable.note(route.exchange, route.routing_key)
         self._count(route, count)
         self._note(route, size, number, flags, outcome)
-        if waits and outcome != _REFUSED:
+        if waits and not outcome & _NOT_TAKEN:
             self._wait(route, durable_queues, size, number)
             outcome |= _WAITS
         self._charge(route, count)
@@ -173,23 +173,23 @@ class Publisher:
     def _give(self, single: QueueHandle | None, queues: list[QueueHandle], message: Message) -> int:
         """Give the message to the queues; returns how many have had their turn, which may not be all.
 
-        ``_taken`` says whether all of these have taken it.
+        ``_result`` says whether all of these have taken it.
         """
         if single is not None:
-            self._taken = single.publish(message)
+            self._result = _TAKEN if single.publish(message) else refusal(single)
             return 1
         count = len(queues)
-        taken = True
+        result = _TAKEN
         given = 0
         if count <= _SPREAD_SLICE:
             for index in range(count):
                 queue = queues[index]
                 given += 1
                 if not queue.publish(message if given == count else message.copy()):
-                    taken = False
+                    result |= refusal(queue)
                 if self.account.work >= _SPREAD_WORK:
                     break
-        self._taken = taken
+        self._result = result if not result & _FAILED else _FAILED
         return given
 
     def _count(self, route: Route, count: int) -> None:
@@ -211,7 +211,7 @@ class Publisher:
                 return 0
         if number > 0:
             flags |= _NOTED_CONFIRMED
-        if outcome == _REFUSED:
+        if outcome & _NOT_TAKEN:
             flags |= _NOTED_REFUSED
         elif outcome == _UNROUTABLE:
             flags |= _NOTED_UNROUTABLE
@@ -272,7 +272,7 @@ class Publisher:
     def _spread(
         self, route: Route, message: Message, number: int, flags: int, given: int, waits: bool
     ) -> None:
-        """Give the message in slices to the queues from ``given`` on; ``_taken`` is about those before."""
+        """Give the message in slices to the queues from ``given`` on; ``_result`` is about those before."""
         self.close_run()
         self.account.work = 0
         spread = Spread()
@@ -284,7 +284,7 @@ class Publisher:
         spread.number = number
         spread.flags = flags
         spread.position = given
-        spread.taken = self._taken
+        spread.result = self._result
         assert self.listener is not None
         spread.listener = self.listener
         spread.done = self.spread_done
@@ -308,10 +308,10 @@ class Publisher:
         message = spread.message
         count = len(spread.queues)
         run = spread.run
-        outcome = _TAKEN if spread.taken else _REFUSED
+        outcome = spread.result if not spread.result & _FAILED else _FAILED
         self._count(spread.route, count)
         self._note(spread.route, message.body_size, spread.number, spread.flags, outcome)
-        if run is not None and outcome != _REFUSED:
+        if run is not None and not outcome & _NOT_TAKEN:
             outcome |= _WAITS
         spread.listener.published(spread.number, outcome, message)
         if outcome & _WAITS:

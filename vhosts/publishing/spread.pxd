@@ -7,6 +7,8 @@ from vhosts.queues.handle cimport QueueHandle, Run
 
 cdef Py_ssize_t _SPREAD_SLICE
 cdef Py_ssize_t _SPREAD_WORK
+cdef unsigned int _REFUSED
+cdef unsigned int _FAILED
 
 
 cdef class Spread:
@@ -18,9 +20,12 @@ cdef class Spread:
     cdef public unsigned long long number
     cdef public unsigned int flags
     cdef public Py_ssize_t position
-    cdef public bint taken
+    cdef public unsigned int result
     cdef public Run run
     cdef public object listener
     cdef public object done
     @cython.locals(queues=list, end=Py_ssize_t, run=Run, index=Py_ssize_t, queue=QueueHandle, account=MemoryBudget)
     cpdef bint go_on(self) except -1
+
+
+cpdef unsigned int refusal(QueueHandle queue) except? 4294967295

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from amqp_router.protocol.message import Message
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.route import Route
+from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener
 from vhosts.queues.handle import QueueHandle, Run
 from vhosts.unstored import Unstored
@@ -22,6 +23,8 @@ SPREAD_WORK = 1024
 # C integers where compiled (see spread.pxd).
 _SPREAD_SLICE = SPREAD_SLICE
 _SPREAD_WORK = SPREAD_WORK
+_REFUSED = int(Outcome.REFUSED)
+_FAILED = int(Outcome.FAILED)
 
 
 class Spread:
@@ -39,9 +42,9 @@ class Spread:
         "number",
         "position",
         "queues",
+        "result",
         "route",
         "run",
-        "taken",
         "unstored",
     )
 
@@ -57,8 +60,8 @@ class Spread:
         self.flags = 0
         #: How many of the queues have had their turn.
         self.position = 0
-        #: Whether none has refused the message.
-        self.taken = True
+        #: Why queues have not taken the message: bits of ``Outcome``.
+        self.result = 0
         #: Waits for the logs; None if the message waits for none.
         self.run: Run | None = None
         #: Hears of the outcome.
@@ -84,7 +87,7 @@ class Spread:
                     unstored.hold(run, unstored.rev)
                 continue
             if not queue.publish(self.message.copy()):
-                self.taken = False
+                self.result |= refusal(queue)
             elif run is not None and queue.durable:
                 queue.await_durable(run)
         account.work = 0  # a slice is what the publisher is charged with
@@ -93,3 +96,8 @@ class Spread:
             return False
         self.done(self)
         return True
+
+
+def refusal(queue: QueueHandle) -> int:
+    """The outcome of a publish that ``queue`` has not taken."""
+    return _REFUSED if queue.takes_messages() else _FAILED

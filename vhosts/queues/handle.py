@@ -81,7 +81,7 @@ class QueueHandle:
         self.unacked_count = 0
 
     def publish(self, message: Message) -> bool:
-        """Take ``message``; False if the queue cannot (its log failed), and the publisher must be told."""
+        """Take ``message``; False if the queue is full or its log fails, and the publisher must be told."""
         raise AssertionError("a queue must say how it takes a message")
 
     def obey(self, definition: Mapping[str, Any]) -> None:

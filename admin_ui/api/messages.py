@@ -1,0 +1,440 @@
+"""Messages: published to an exchange, and taken from a queue to be shown.
+
+A persistent message is stored when the answer comes. What is taken is unacknowledged until all of it is read;
+then it is settled, or goes back to its place with the mark ``redelivered``.
+
+Source: RabbitMQ's HTTP API, 3.10, as measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from admin_ui.api.exchanges import real_name
+from admin_ui.documents.tables import table as table_document
+from admin_ui.endpoints import Call, Endpoint
+from admin_ui.replies import ApiError, bad_request, not_authorised
+from admin_ui.writing import Caller, caller, delivered, new_name, read_object, required, table, text
+from amqp_router.broker import Broker
+from amqp_router.protocol.errors import (
+    AccessRefused,
+    AMQPError,
+    FieldError,
+    NotFound,
+    PreconditionFailed,
+    too_large_message,
+)
+from amqp_router.protocol.flags import LOGGED, REDELIVERED, REJECT
+from amqp_router.protocol.message import Message, body_start, build_message
+from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties
+from persistence.errors import PersistenceError
+from vhosts.exchanges.router import publish_args
+from vhosts.publishing.checks import check_delivery_mode, check_properties
+from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.publisher import Publisher
+from vhosts.queues.handle import Run
+from vhosts.queues.queue import Queue
+
+#: Octets of a request that publishes.
+PUBLISH_BYTES_MAX = 16 << 20
+#: A body in memory: as octets, as text and as a message.
+COPIES = 3
+#: Octets of payload in one answer.
+GET_BYTES_MAX = 16 << 20
+#: Messages taken, or returned, in one turn of the event loop; and octets of payload.
+SLICE = 100
+SLICE_BYTES = 256 << 10
+#: Acknowledgement modes: whether the messages go back, and whether they are rejected.
+ACK_MODES = {
+    "ack_requeue_true": (True, False),
+    "reject_requeue_true": (True, True),
+    "ack_requeue_false": (False, False),
+    "reject_requeue_false": (False, True),
+}
+NO_PROPERTIES = b"\x00\x00"
+
+
+# -- publish -----------------------------------------------------------------------------------------
+
+
+class Publish:
+    """One publish; the listener of its publisher (``vhosts.publishing.ports.Listener``)."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.outcome = Outcome.LATER
+        self.failed = False
+        self.settled = asyncio.Event()
+
+    def published(self, number: int, outcome: int, message: Message) -> None:
+        """See ``Listener``."""
+        self.outcome = Outcome(outcome)
+        if not self.outcome & Outcome.WAITS:
+            self.failed = bool(self.outcome & Outcome.FAILED)
+            self.settled.set()
+
+    def run_done(self, run: Run) -> None:
+        """See ``Listener``."""
+        self.failed = bool(run.failed)
+        self.settled.set()
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """See ``Listener``."""
+        self.broker.in_slices(step)
+
+
+async def publish(call: Call) -> dict[str, Any]:
+    """Publish one message: ``routing_key``, ``properties``, ``payload``, ``payload_encoding``."""
+    broker = call.state.broker
+    if broker.alarms.on:
+        raise ApiError(503, "blocked", f"the node blocks publishers: {broker.alarms.reason}")
+    with _admitted(call):
+        content = await read_object(call, PUBLISH_BYTES_MAX)
+        required(content, "properties", "routing_key", "payload", "payload_encoding")
+        exchange, routing_key = real_name(new_name(call, "exchange")), text(content, "routing_key")
+        properties = _properties(content["properties"])
+        body = _payload(content)
+        if len(body) > broker.options.message_bytes_max:
+            raise _amqp_fault(too_large_message(len(body), broker.options.message_bytes_max))
+        message = _message(properties, body)
+        who = caller(call)
+        listener = Publish(broker)
+        try:
+            broker.enter(_send, call, who, exchange, routing_key, properties, message, listener)
+        except AMQPError as error:
+            raise _amqp_fault(error) from None
+        await listener.settled.wait()
+    if listener.outcome & Outcome.REFUSED:
+        raise bad_request("rejected")
+    if listener.failed:
+        raise ApiError(500, "internal_error", "a queue could not store the message")
+    return {"routed": not listener.outcome & Outcome.UNROUTABLE}
+
+
+def _send(
+    call: Call,
+    who: Caller,
+    exchange: str,
+    routing_key: str,
+    properties: dict[str, Any],
+    message: Message,
+    listener: Publish,
+) -> None:
+    broker, user = call.state.broker, call.identity.user
+    broker.tick.now_us = broker.wall_us()
+    cache = broker.route_cache(user, who.vhost, who.permissions)
+    try:
+        check_delivery_mode(properties)
+        check_properties(properties, user.name)
+    except PreconditionFailed:
+        # As in RabbitMQ, errors about the exchange come before those about properties.
+        cache.resolve(publish_args(exchange, routing_key), NO_PROPERTIES)
+        raise
+    publisher = Publisher(who.vhost.table, cache, broker.budget, listener)
+    outcome = publisher.send(exchange, routing_key, message, 1)
+    if outcome != Outcome.LATER:
+        listener.published(1, outcome, message)
+    publisher.close_run()
+
+
+@contextlib.contextmanager
+def _admitted(call: Call) -> Iterator[None]:
+    """Count the request's body in the account of memory while it is read and published."""
+    length = call.request.content_length
+    if length is not None and length > PUBLISH_BYTES_MAX:
+        raise ApiError(413, "bad_request", "the body is too large")
+    size = COPIES * (PUBLISH_BYTES_MAX if length is None else length)
+    account = call.state.broker.budget
+    if not account.admit(size, 0):
+        raise ApiError(503, "no_memory", "there is no room for the message at present")
+    try:
+        yield
+    finally:
+        account.release(size)
+
+
+def _properties(found: Any) -> dict[str, Any]:
+    """The properties as AMQP has them. Names that AMQP does not have are ignored.
+
+    Raises:
+        ApiError: a value has another type (400).
+    """
+    if found == []:  # what some clients make of an empty object
+        return {}
+    if not isinstance(found, dict):
+        raise bad_request("properties is not an object")
+    return {
+        name: _property(name, kind, found[name]) for name, (_, kind) in PROPERTIES.items() if name in found
+    }
+
+
+def _property(name: str, kind: str, value: Any) -> Any:
+    if kind == "t":
+        if not isinstance(value, dict):
+            raise bad_request(f"{name} is not an object")
+        return table(value)
+    if kind == "s":
+        if not isinstance(value, str):
+            raise bad_request(["not_string", name])
+        return text({name: value}, name)
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise bad_request(["not_int", name])
+    return value
+
+
+def _payload(content: dict[str, Any]) -> bytes:
+    """The octets of the payload.
+
+    Raises:
+        ApiError: it is not in its encoding, or there is no such encoding (400).
+    """
+    payload, encoding = content["payload"], content["payload_encoding"]
+    if not isinstance(payload, str):
+        raise bad_request("payload_not_string")
+    if encoding == "string":
+        try:
+            return payload.encode()
+        except UnicodeEncodeError:
+            raise bad_request("payload has half of a surrogate pair") from None
+    if encoding != "base64":
+        raise bad_request(["unsupported_encoding", str(encoding)[:100]])
+    try:
+        return base64.b64decode("".join(payload.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise bad_request(["not_base64", payload[:1000]]) from None
+
+
+def _message(properties: dict[str, Any], body: bytes) -> Message:
+    try:
+        return build_message(b"", encode_properties(properties), body)
+    except (FieldError, RecursionError) as error:
+        raise bad_request(f"properties: {error}") from None
+
+
+# -- get ---------------------------------------------------------------------------------------------
+
+
+class Taken:
+    """Messages that were taken from a queue, and what becomes of them."""
+
+    def __init__(self, queue: Queue, *, requeue: bool, reject: bool) -> None:
+        self.queue = queue
+        self.requeue = requeue
+        self.is_acknowledged = not requeue and not reject
+        self.messages: list[Message] = []
+        self.done = asyncio.Event()
+
+    def take(self) -> Message | None:
+        """The next ready message of the queue, with its content; None if there is none."""
+        message = self.queue.get(self.is_acknowledged)
+        if message is not None and not self.is_acknowledged:
+            self.messages.append(message)
+        return message
+
+    def let_go(self, message: Message) -> None:
+        """The content of ``message`` was read."""
+        if self.is_acknowledged:
+            return
+        if message.flags & LOGGED:
+            message.content = None
+        else:
+            self.queue.put_aside(message)
+
+    def finish(self, broker: Broker) -> None:
+        """Return or reject the messages, in slices; ``done`` is set at the end."""
+        if not self.messages:
+            self.done.set()
+            return
+        self.messages.reverse()
+        if self.requeue:
+            self.queue.begin_return()
+        broker.in_slices(self._next_slice)
+
+    def _next_slice(self) -> bool:
+        for _ in range(min(SLICE, len(self.messages))):
+            message = self.messages.pop()
+            if self.requeue:
+                self.queue.requeue(message)
+            else:
+                self.queue.settle(message, REJECT)
+        if self.messages:
+            return False
+        if self.requeue:
+            self.queue.end_return()
+        self.done.set()
+        return True
+
+
+async def get(call: Call) -> list[dict[str, Any]]:
+    """Take messages and show them: ``count``, ``ackmode``, ``encoding``, ``truncate``.
+
+    Fewer than ``count`` come if the payloads are larger than ``GET_BYTES_MAX`` together.
+    """
+    content = await read_object(call)
+    required(content, "count", "ackmode", "encoding")
+    count = _number(content, "count")
+    truncate = _number(content, "truncate") if "truncate" in content else None
+    mode = content["ackmode"]
+    if not isinstance(mode, str) or mode not in ACK_MODES:
+        raise bad_request(f"Unsupported ackmode. Please use one of {', '.join(ACK_MODES)}.")
+    if content["encoding"] not in ("auto", "base64"):
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    who, name = caller(call), call.part("queue")
+    queue = _readable(who, name)
+    await delivered(call, queue)
+    requeue, reject = ACK_MODES[mode]
+    taken = Taken(queue, requeue=requeue, reject=reject)
+    account = call.state.broker.budget
+    reading = Reading(taken, count, truncate, is_text=content["encoding"] == "auto")
+    try:
+        while not reading.is_done:
+            before = reading.size
+            call.state.broker.tick.now_us = call.state.broker.wall_us()
+            try:
+                call.state.broker.enter(reading.go_on)
+            finally:
+                account.held += reading.size - before
+            await asyncio.sleep(0)
+    except AMQPError as error:
+        raise _amqp_fault(error) from None
+    except (PersistenceError, OSError) as error:
+        raise ApiError(500, "internal_error", f"a message cannot be read: {error}") from None
+    finally:
+        account.held -= reading.size
+        taken.finish(call.state.broker)  # also if the client is gone
+    await taken.done.wait()
+    return reading.documents
+
+
+def _readable(who: Caller, name: str) -> Queue:
+    """The queue ``name``, which the caller may read.
+
+    Raises:
+        ApiError: the caller may not (401), there is none (404), or it cannot be used (400).
+    """
+    try:
+        who.permissions.check("read", "queue", name)
+        queue = who.vhost.find_queue(name, who.connection)
+        queue.check_available()
+    except AccessRefused as error:
+        raise not_authorised(error.reply_text) from None
+    except NotFound as error:
+        raise ApiError(404, "not_found", error.reply_text) from None
+    except AMQPError as error:
+        raise _amqp_fault(error) from None
+    assert isinstance(queue, Queue)
+    return queue
+
+
+class Reading:
+    """Takes messages and makes their documents, some in each turn of the event loop."""
+
+    def __init__(self, taken: Taken, count: int, truncate: int | None, *, is_text: bool) -> None:
+        self.documents: list[dict[str, Any]] = []
+        #: Octets of payload read so far.
+        self.size = 0
+        self.is_done = count == 0
+        self._taken = taken
+        self._count = count
+        self._truncate = truncate
+        self._is_text = is_text
+
+    def go_on(self) -> None:
+        """Read some messages.
+
+        Raises:
+            PreconditionFailed: the queue cannot be used, or a message is too large to be shown (406).
+            PersistenceError, OSError: a message cannot be read.
+        """
+        end = len(self.documents) + SLICE
+        start = self.size
+        while not self.is_done and len(self.documents) < end and self.size - start < SLICE_BYTES:
+            message = self._taken.take()
+            if message is None:
+                self._taken.queue.check_available()
+                self.is_done = True
+                return
+            self._show(message)
+            self._taken.let_go(message)
+            if len(self.documents) == self._count or self.size >= GET_BYTES_MAX:
+                self.is_done = True
+
+    def _show(self, message: Message) -> None:
+        size = message.body_size if self._truncate is None else min(message.body_size, self._truncate)
+        if size > GET_BYTES_MAX:
+            raise PreconditionFailed(
+                f"a message of {message.body_size} octets is too large to be shown as a whole: use truncate"
+            )
+        payload = body_start(message, size)
+        self.size += size
+        encoding = "base64"
+        shown = None
+        if self._is_text:
+            with contextlib.suppress(UnicodeDecodeError):
+                shown = payload.decode()
+                encoding = "string"
+        exchange, routing_key = _names(message.route)
+        self.documents.append(
+            {
+                "payload_bytes": message.body_size,
+                "redelivered": message.flags & REDELIVERED != 0,
+                "exchange": exchange,
+                "routing_key": routing_key,
+                "message_count": self._taken.queue.message_count(),
+                "properties": _properties_document(message.properties()),
+                "payload": base64.b64encode(payload).decode() if shown is None else shown,
+                "payload_encoding": encoding,
+            }
+        )
+
+
+def _properties_document(properties: bytes) -> Any:
+    """Decoded properties; an empty list if there are none, as in RabbitMQ."""
+    found = decode_properties(properties)
+    if "headers" in found:
+        found["headers"] = table_document(found["headers"])
+    return found or []
+
+
+def _names(route: bytes) -> tuple[str, str]:
+    """Exchange and routing key of two short strings."""
+    key_at = 1 + route[0]
+    return (
+        route[1:key_at].decode("utf-8", "surrogateescape"),
+        route[key_at + 1 :].decode("utf-8", "surrogateescape"),
+    )
+
+
+def _number(content: dict[str, Any], name: str) -> int:
+    """A number from 0 on, also as a string: rabbitmqadmin sends one.
+
+    Raises:
+        ApiError: it is something else (400).
+    """
+    found = content[name]
+    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 19:
+        found = int(found)
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise bad_request(["not_int", name])
+    if found < 0:
+        raise bad_request(f"{name} is negative")
+    return found
+
+
+def _amqp_fault(error: AMQPError) -> ApiError:
+    """An error of AMQP, with its reply code."""
+    return bad_request(f"{error.reply_code} {error.reply_text}")
+
+
+ENDPOINTS = [
+    Endpoint("/exchanges/{vhost}/{exchange}/publish", post=publish),
+    Endpoint("/queues/{vhost}/{queue}/get", post=get),
+]
