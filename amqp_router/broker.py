@@ -315,6 +315,7 @@ class Broker:
             "consumer_cancel_notify",
             "per_consumer_qos",
             "authentication_failure_close",
+            "direct_reply_to",
         )
         return {
             "capabilities": ("F", dict.fromkeys(capabilities, ("t", True))),

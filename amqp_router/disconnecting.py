@@ -40,7 +40,7 @@ def fail_waiting(registry: ConnectionRegistry[Transport], error: Exception) -> N
         changes = machine.shared.unstored_changes
         if changes is not None:
             changes.failed()
-        if any(channel.pending for channel in machine.channels.values()):
+        if any(channel.pending.wait_for_definitions() for channel in machine.channels.values()):
             transport.close(lambda machine: machine.close(InternalError(str(error))))
 
 

@@ -37,6 +37,8 @@ class Topology:
         self.name = name
         self.account = account
         self.queues: dict[str, QueueHandle] = {}
+        #: Queues for direct reply-to (``direct_reply``), which are not among ``queues``.
+        self.reply_queues: dict[str, QueueHandle] = {}
         self.bindings = Bindings(account)
         self.table = RoutingTable()
         self.table.vhost = name
@@ -47,7 +49,7 @@ class Topology:
         self.on_entered: Callable[[End], object] = _nothing
         #: The virtual host is deleted: the error for whoever still declares something in it.
         self.gone: AMQPError | None = None
-        self.enter_exchange(DefaultExchange(self.queues))
+        self.enter_exchange(DefaultExchange(self.queues, self.reply_queues))
         for system_name, type_name, internal in SYSTEM_EXCHANGES:
             cls = EXCHANGE_TYPES[type_name]
             self.enter_exchange(cls(system_name, type_name, durable=True, internal=internal))

@@ -31,6 +31,7 @@ from vhosts import arguments as args
 from vhosts.binder import Binder
 from vhosts.counters import Counters
 from vhosts.dead_letters import DeadLetters
+from vhosts.direct_reply import ReplyQueues
 from vhosts.errors import (
     default_exchange_refused,
     in_use,
@@ -89,6 +90,8 @@ class VirtualHost:
         self._follower = Follower(topology, self._removals, make_queue, self)
         #: Its policies, and who obeys them.
         self.obedience = Obedience(topology, in_slices)
+        #: Its queues for direct reply-to.
+        self.replies = ReplyQueues(self, topology, make_queue, generate_name)
         self._overdue = OverdueQueues(self._remove_unused, in_slices)
         #: Messages that its queues give up.
         self.dead_letters = DeadLetters(self.table, topology.account, in_slices)

@@ -20,13 +20,6 @@ _NO_TLS: dict[str, Any] = {
     "ssl_key_exchange": "",
     "ssl_protocol": "",
 }
-#: Fields about transactions and quorum queues, which this broker does not have.
-_NO_TRANSACTIONS: dict[str, Any] = {
-    "acks_uncommitted": 0,
-    "messages_uncommitted": 0,
-    "pending_raft_commands": 0,
-    "transactional": False,
-}
 
 
 def details(machine: Any) -> dict[str, Any]:
@@ -116,22 +109,25 @@ def channel_document(channel: Any, node: str, stats: Stats) -> dict[str, Any]:
     publishing, delivery = channel.publishing, channel.delivery
     machine = channel.connection.output.owner.machine
     history = stats.metrics.history(channel)
-    shared = channel.shared
+    shared, transaction = channel.shared, channel.transaction
     found: dict[str, Any] = {
-        **_NO_TRANSACTIONS,
+        "acks_uncommitted": len(transaction.settles) if transaction is not None else 0,
         **NO_PROCESS,
         "confirm": channel.confirms is not None,
         "connection_details": details(machine),
         "consumer_count": len(channel.consumers),
         "global_prefetch_count": shared.limit,
+        "messages_uncommitted": len(transaction.publishes) if transaction is not None else 0,
         "messages_unacknowledged": delivery.outstanding,
         "messages_unconfirmed": _unconfirmed(channel),
         "name": channel_name(channel),
         "node": node,
         "number": channel.number,
+        "pending_raft_commands": 0,
         "prefetch_count": channel.prefetch,
         "reductions_details": stats.zero("msg_rates"),
         "state": state_of(machine),
+        "transactional": transaction is not None,
         "user": machine.user.name,
         "user_who_performed_action": machine.user.name,
         "vhost": channel.vhost.name,

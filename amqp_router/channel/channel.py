@@ -9,7 +9,6 @@ detached output for it, which joins the connection's output when the revision is
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,7 +19,9 @@ from amqp_router.channel.content import ContentAssembler
 from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
 from amqp_router.channel.ports import Connection
 from amqp_router.channel.publishing import Publishing
+from amqp_router.channel.replies import HeldReplies, HeldReply
 from amqp_router.channel.states import ChannelState
+from amqp_router.channel.transactions import Transaction
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import (
     UNIMPLEMENTED_METHOD,
@@ -62,6 +63,7 @@ class Channel:
         "publishing",
         "shared",
         "state",
+        "transaction",
         "vhost",
     )
 
@@ -83,8 +85,9 @@ class Channel:
         #: Index of the consumer whose queue delivered first when the channel last got credit back.
         self.first_served = 0
         self.content = ContentAssembler(connection.intake)
-        #: Replies that wait for a commit: revision, reply, and the output that the channel wrote after it.
-        self.pending: deque[tuple[int, bytes, Output]] = deque()
+        self.pending = HeldReplies()
+        #: What waits for tx.commit; None unless tx.select was called.
+        self.transaction: Transaction | None = None
         self.confirms: Confirms | None = None
 
         self.delivery = Delivery()
@@ -125,6 +128,8 @@ class Channel:
 
     def select_confirms(self, method: methods.ConfirmSelect) -> None:
         """Confirm every publish from now on. A second call changes nothing."""
+        if self.transaction is not None:
+            raise PreconditionFailed("cannot switch from tx to confirm mode")
         if self.confirms is None:
             self.publishing.publisher.close_run()
             confirms = Confirms()
@@ -155,33 +160,46 @@ class Channel:
         if method is None:
             return
         data = methods.frame(self.number, method)
-        pending = self.pending
-        if is_stored or (pending and rev <= pending[len(pending) - 1][0]):
+        if is_stored or rev <= self.pending.last_rev:
             self.out.buf.put(data)
             self.out.touch()
             return
-        held = Output()
-        self.pending.append((rev, data, held))
-        self.connection.detached.add(self)
-        self._write_to(held)
+        self._hold(HeldReply(data, rev))
         self.connection.commits.wait(rev, self)
+
+    def hold(self, method: Method) -> HeldReply:
+        """Send ``method`` when its ``waits`` is False and ``release_replies`` is called."""
+        held = HeldReply(methods.frame(self.number, method), 0, waits=True)
+        if not self.connection.stopped:
+            self._hold(held)
+        return held
+
+    def _hold(self, held: HeldReply) -> None:
+        self.connection.detached.add(self)
+        self._write_to(self.pending.add(held))
 
     def committed(self, rev: int) -> None:
         """Definitions up to ``rev`` are stored: send the replies that waited for them."""
+        self._release(rev)
+
+    def release_replies(self) -> None:
+        """Send the replies that wait for nothing any more."""
+        self._release(self.connection.commits.committed)
+
+    def _release(self, rev: int) -> None:
         if self.connection.stopped:
             self.connection.detached.discard(self)
             self.pending.clear()  # nothing may follow connection.close or close-ok
             return
+        if not self.pending:
+            return
         output = self.connection.output
-        while self.pending and self.pending[0][0] <= rev:
-            _, data, held = self.pending.popleft()
-            output.buf.put(data)
-            output.join(held)
-            if not self.pending:
-                self.connection.detached.discard(self)
-                self._write_to(output)
-                for consumer in self.consumers.values():
-                    consumer.wake()
+        self.pending.release(rev, output)
+        if not self.pending:
+            self.connection.detached.discard(self)
+            self._write_to(output)
+            for consumer in self.consumers.values():
+                consumer.wake()
         output.touch()
 
     def _write_to(self, output: Output) -> None:
@@ -196,6 +214,11 @@ class Channel:
     def leave(self, consumer: ChannelConsumer) -> bool:
         """Remove ``consumer`` from its queue; True if it was the last one and the queue was auto-deleted."""
         queue = consumer.queue
+        if queue.name in self.vhost.replies:
+            queue.remove_consumer(consumer)
+            self.vhost.replies.close(queue)
+            self.publishing.reply_to = b""
+            return False
         if queue.remove_consumer(consumer) and queue.auto_delete and not queue.deleted:
             return bool(self.vhost.last_consumer_left(queue))
         return False
@@ -275,6 +298,9 @@ class Channel:
         self.publishing.last_route = None
         self.publishing.walk = None
         self.confirms = None
+        if self.transaction is not None:
+            self.transaction.drop()
+            self.transaction = self.publishing.transaction = None
         self.content.reset()
 
     def release(self, limit: int) -> int:
@@ -334,7 +360,7 @@ def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
         declaring.delete_queue(channel, method)
     finally:
         # The cancels wait for the same revision as the reply.
-        rev = channel.pending[len(channel.pending) - 1][0] if channel.pending else 0
+        rev = channel.pending.last_rev
         connection.in_slices(partial(_tell_cancelled, connection, queue, held, rev))
 
 
@@ -355,11 +381,24 @@ def _tell_cancelled(
 def _tx_select(channel: Channel, method: methods.TxSelect) -> None:
     if channel.confirms is not None:
         raise PreconditionFailed("cannot switch from confirm to tx mode")
-    raise NotImplementedByServer("transactions (class tx) are not supported yet")
+    if channel.transaction is None:
+        channel.transaction = channel.publishing.transaction = Transaction(channel)
+    channel.reply(methods.TxSelectOk(), 0)
 
 
-def _not_transactional(channel: Channel, method: Method) -> None:
-    raise PreconditionFailed("channel is not transactional")
+def _tx_commit(channel: Channel, method: methods.TxCommit) -> None:
+    _transaction_of(channel).commit()
+
+
+def _tx_rollback(channel: Channel, method: methods.TxRollback) -> None:
+    _transaction_of(channel).drop()
+    channel.reply_after_slices(methods.TxRollbackOk())
+
+
+def _transaction_of(channel: Channel) -> Transaction:
+    if channel.transaction is None:
+        raise PreconditionFailed("channel is not transactional")
+    return channel.transaction
 
 
 _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {
@@ -376,8 +415,8 @@ _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {
     methods.BasicRecoverAsync: consuming.recover,
     methods.ConfirmSelect: Channel.select_confirms,
     methods.TxSelect: _tx_select,
-    methods.TxCommit: _not_transactional,
-    methods.TxRollback: _not_transactional,
+    methods.TxCommit: _tx_commit,
+    methods.TxRollback: _tx_rollback,
     **declaring.METHODS,
     methods.QueueDelete: _delete_queue,
 }

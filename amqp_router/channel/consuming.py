@@ -15,7 +15,7 @@ from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
-from amqp_router.protocol.flags import LOGGED, REDELIVERED
+from amqp_router.protocol.flags import ACK, LOGGED, REDELIVERED, REJECT, RETURN
 from amqp_router.protocol.kept_table import Arguments, keep
 from amqp_router.protocol.output import ANSWER_SHIFT
 from vhosts.publishing.checks import DIRECT_REPLY
@@ -56,7 +56,8 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     """Start a consumer; consume-ok leaves before its first delivery."""
     name = queue_name(channel, method.queue)
     if name == DIRECT_REPLY:
-        raise NotImplementedByServer(f"direct reply-to (queue '{DIRECT_REPLY}') is not supported yet")
+        consume_replies(channel, method)
+        return
     channel.permissions.check("read", "queue", name)
     tag = method.consumer_tag or channel.connection.generate_name("amq.ctag-")
     if tag in channel.consumers:
@@ -83,6 +84,33 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
     # As in RabbitMQ, it gets its messages before the next consumer is started.
     queue.pump(FIRST_DELIVERIES)
+
+
+def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
+    """Start the consumer of direct reply-to, which gets a queue of its own.
+
+    Source: RabbitMQ, "Direct Reply-to". No limit applies to it.
+    """
+    tag = method.consumer_tag or channel.connection.generate_name("amq.ctag-")
+    if tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    if channel.publishing.reply_to:
+        raise PreconditionFailed("reply consumer already set")
+    if not method.no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    queue = cast(Queue, channel.vhost.replies.open(channel.connection))
+    consumer = ChannelConsumer()
+    consumer.tag = tag
+    consumer.no_ack = True
+    consumer.queue = queue
+    consumer.delivery = channel.delivery
+    consumer.output = channel.delivery.out
+    consumer.prefix = consumer_prefix(channel.number, tag)
+    consumer.counts = False
+    queue.add_consumer(consumer)
+    channel.consumers[tag] = consumer
+    channel.publishing.reply_to = queue.name.encode()
+    channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
 
 
 def _find_queue(channel: ConsumingChannel, name: str) -> Queue:
@@ -171,7 +199,10 @@ def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
 
 def ack(channel: ConsumingChannel, method: methods.BasicAck) -> None:
     """Settle the deliveries that the client acknowledges."""
-    channel.connection.charge(channel.delivery.ack(method.delivery_tag, method.multiple))
+    if channel.transaction is not None:
+        channel.transaction.settle(method.delivery_tag, method.multiple, ACK)
+    else:
+        channel.connection.charge(channel.delivery.ack(method.delivery_tag, method.multiple))
 
 
 def nack(channel: ConsumingChannel, method: methods.BasicNack) -> None:
@@ -185,7 +216,9 @@ def reject(channel: ConsumingChannel, method: methods.BasicReject) -> None:
 
 
 def _reject(channel: ConsumingChannel, tag: int, multiple: bool, requeue: bool) -> None:
-    if requeue:
+    if channel.transaction is not None:
+        channel.transaction.settle(tag, multiple, RETURN if requeue else REJECT)
+    elif requeue:
         channel.connection.charge(RETURN_UNITS * channel.delivery.requeue(tag, multiple))
     else:
         channel.connection.charge(channel.delivery.reject(tag, multiple))
@@ -200,7 +233,11 @@ def recover(channel: ConsumingChannel, method: methods.BasicRecover | methods.Ba
     last, before = delivery.next_tag - 1, delivery.outstanding
     due = Due(all_of(channel, method))
     connection.in_slices(due.go_on)
-    connection.in_slices(partial(delivery.requeue_slice, last))
+    transaction = channel.transaction
+    if transaction is None:
+        connection.in_slices(partial(delivery.requeue_slice, last))
+    else:
+        connection.in_slices(transaction.recover(last))
     connection.charge(due.spent + RETURN_UNITS * max(0, before - delivery.outstanding))
     if isinstance(method, methods.BasicRecover):
         channel.reply_after_slices(methods.BasicRecoverOk())

@@ -36,7 +36,8 @@ from amqp_router.protocol.methods import (
 )
 from vhosts import declarations
 from vhosts.declarations import Caller, stripped
-from vhosts.errors import no_previous_queue
+from vhosts.direct_reply import is_reply_name
+from vhosts.errors import no_previous_queue, not_found
 from vhosts.queues.handle import QueueHandle
 
 
@@ -98,6 +99,13 @@ def unbind_exchange(channel: DeclaringChannel, method: ExchangeUnbind) -> None:
 
 def declare_queue(channel: DeclaringChannel, method: QueueDeclare) -> None:
     """Answer queue.declare, and remember the queue as the channel's last one."""
+    name = stripped(method.queue)
+    if is_reply_name(name):
+        if name not in channel.vhost.replies:
+            raise not_found("queue", name, channel.vhost.name)
+        channel.last_queue = name
+        _reply(channel, method.nowait, QueueDeclareOk(name, 0, 1), 0)
+        return
     if method.passive:
         queue = declarations.find_queue(channel, method.queue)
         rev = queue.definition_rev

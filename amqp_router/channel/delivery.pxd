@@ -51,6 +51,7 @@ cdef class Delivery:
     @cython.locals(tag="unsigned long long", size=Py_ssize_t)
     cdef void _grow(self)
     cpdef void check(self, unsigned long long tag, bint multiple)
+    cpdef bint holds(self, unsigned long long tag) except -1
     cpdef long long ack(self, unsigned long long tag, bint multiple) except -1
     cpdef long long reject(self, unsigned long long tag, bint multiple) except -1
     @cython.locals(before="long long", last="unsigned long long", taken=tuple)

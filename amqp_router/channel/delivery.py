@@ -192,14 +192,14 @@ class Delivery:
         Raises:
             PreconditionFailed: it is not (406).
         """
-        if tag == 0 and multiple:
-            return
+        if not (tag == 0 and multiple) and not self.holds(tag):
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+
+    def holds(self, tag: int) -> bool:
+        """Whether ``tag`` is outstanding."""
         if tag < self.base:
-            if self.older.count > 0 and self.older.holds(tag):
-                return
-        elif tag < self.next_tag and self.messages[tag & (len(self.messages) - 1)] is not None:
-            return
-        raise PreconditionFailed(f"unknown delivery tag {tag}")
+            return self.older.count > 0 and self.older.holds(tag)
+        return tag < self.next_tag and self.messages[tag & (len(self.messages) - 1)] is not None
 
     def owner_of(self, tag: int) -> ChannelConsumer | None:
         """Who took what is outstanding as ``tag``; None if nothing is, or if it is in ``older``."""

@@ -133,4 +133,5 @@ _QUEUES: dict[type[methods.Method], Callable[[ConsumingChannel, Any], Sequence[Q
     methods.QueuePurge: _looked_into,
     methods.QueueDelete: _looked_into,
     methods.ChannelClose: all_of,
+    methods.TxCommit: all_of,
 }

@@ -9,6 +9,7 @@ from amqp_router.channel.content import Intake
 from amqp_router.channel.declaring import DeclaringChannel
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
+from amqp_router.protocol.errors import ChannelException
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
@@ -86,8 +87,21 @@ class Connection(Protocol):
         done, so later frames cannot overtake them.
         """
 
+    def close_channel(self, channel: Any, error: ChannelException) -> None:
+        """Close ``channel`` for ``error``, which no frame has caused just now."""
+
     def charge(self, units: int) -> None:
         """Count ``units`` (enqueues and settles) against the connection's turn."""
+
+
+class OpenTransaction(Protocol):
+    """A transaction as acknowledgements see it."""
+
+    def settle(self, tag: int, multiple: bool, kind: int) -> None:
+        """Let an acknowledgement wait for the commit; ``kind`` is ACK, REJECT, or RETURN for a requeue."""
+
+    def recover(self, last: int) -> Callable[[], bool]:
+        """A step of ``in_slices`` that requeues what is outstanding up to ``last`` and not settled here."""
 
 
 class ConsumingChannel(DeclaringChannel, Protocol):
@@ -102,6 +116,10 @@ class ConsumingChannel(DeclaringChannel, Protocol):
     getters: dict[Queue, ChannelConsumer]
     delivery: Delivery
     publishing: Publishing
+
+    @property
+    def transaction(self) -> OpenTransaction | None:
+        """What waits for tx.commit; None if the channel is not transactional."""
 
     @property
     def connection(self) -> Connection:

@@ -51,13 +51,15 @@ cdef class Publishing:
     cdef public bytes last_args
     cdef public Route last_route
     cdef public Walk walk
+    cdef public object transaction
+    cdef public bytes reply_to
     cdef public unsigned long long publish_total
     cdef public unsigned long long return_total
     cdef public unsigned long long drop_total
     @cython.locals(publisher=Publisher, route=Route, units=Py_ssize_t, message=Message, size="long long", flags="unsigned int", sequence="unsigned long long", outcome="unsigned int")
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
     cdef int _answer(self, unsigned long long sequence, unsigned int outcome, long long size) except -1
-    cdef Py_ssize_t _unroutable(self, Route route, Message message, unsigned int flags) except -1
+    cpdef Py_ssize_t unroutable(self, Route route, Message message, unsigned int flags) except -1
     cpdef published(self, unsigned long long number, unsigned int outcome, Message message)
     cpdef void run_done(self, Run run)
     @cython.locals(properties=bytes)
@@ -66,5 +68,7 @@ cdef class Publishing:
     cdef void _return(self, Route route, Message message)
 
 
+@cython.locals(properties=bytes)
+cdef object _address(Message message, bytes reply_to)
 @cython.locals(header=bytes)
 cdef bytes _properties(object content, Py_ssize_t header_size)

@@ -10,7 +10,7 @@ Source: AMQP 0-9-1, basic.publish (60.40) and basic.return (60.50).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from amqp_router.channel.confirms import Confirms
 from amqp_router.protocol.errors import PreconditionFailed
@@ -18,7 +18,7 @@ from amqp_router.protocol.flags import PERSISTENT
 from amqp_router.protocol.frames import NO_EXPIRY, ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
-from amqp_router.protocol.properties import decode_properties
+from amqp_router.protocol.properties import decode_properties, reply_to_range
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache
 from vhosts.exchanges.walk import Walk
@@ -74,6 +74,13 @@ class Inflow:
                 self.resume()
 
 
+class Transaction(Protocol):
+    """Where the messages of a transactional channel wait (``channel.transactions``)."""
+
+    def publish(self, route: Route, message: Message, flags: int) -> int:
+        """Let ``message`` wait for the commit; returns the cost in enqueues."""
+
+
 class Publishing:
     """Publishes of one channel. It is the listener of its ``publisher``."""
 
@@ -91,7 +98,9 @@ class Publishing:
         "out",
         "publish_total",
         "publisher",
+        "reply_to",
         "return_total",
+        "transaction",
         "user",
         "walk",
     )
@@ -114,6 +123,10 @@ class Publishing:
         self.last_route: Route | None = None
         #: The unfinished walk of a message whose route was too much for one turn; the message comes again.
         self.walk: Walk | None = None
+        #: Keeps messages until tx.commit; None unless the channel is transactional.
+        self.transaction: Transaction | None = None
+        #: Where replies to this channel are published, for direct reply-to; empty if it does not consume any.
+        self.reply_to = b""
         self.publish_total = 0
         self.return_total = 0
         #: Unroutable messages that were not returned, because the publisher did not set ``mandatory``.
@@ -162,8 +175,12 @@ class Publishing:
         message.expire_ms = scan.expire_ms
         if scan.persistent:
             message.flags = _PERSISTENT
+        if scan.flags & _REPLY_TO and len(self.reply_to) > 0:
+            _address(message, self.reply_to)
         size = message.body_size
         flags = _MANDATORY if args[len(args) - 1] & _MANDATORY_BIT else 0
+        if self.transaction is not None:
+            return units + int(self.transaction.publish(route, message, flags))
         self.publish_total += 1
         sequence = 0
         if self.confirming:
@@ -172,7 +189,7 @@ class Publishing:
         outcome = publisher.publish(route, message, sequence, flags)
         units += publisher.units
         if outcome & _UNROUTABLE:
-            units += self._unroutable(route, message, flags)
+            units += self.unroutable(route, message, flags)
         if not outcome & _LATER:
             self._answer(sequence, outcome, size)
         return units
@@ -185,7 +202,7 @@ class Publishing:
             self.confirms.settle(sequence, sequence, outcome & _NOT_TAKEN != 0)
         return 0
 
-    def _unroutable(self, route: Route, message: Message, flags: int) -> int:
+    def unroutable(self, route: Route, message: Message, flags: int) -> int:
         """Return the message, if its publisher wants that; returns the cost."""
         if not flags & _MANDATORY:
             self.drop_total += 1
@@ -215,7 +232,7 @@ class Publishing:
         if is_odd or scan.flags & _USER_ID or (scan.flags & _REPLY_TO and _DIRECT_REPLY_FIELD in properties):
             try:
                 decoded = decode_properties(properties)
-                check_properties(decoded, self.user)
+                check_properties(decoded, self.user, has_replies=len(self.reply_to) > 0)
                 if is_odd:
                     scan.expire_ms = min(expiration_ms(decoded["expiration"]), _NO_EXPIRY - 1)
             except PreconditionFailed:
@@ -248,6 +265,25 @@ class Publishing:
         # The publisher gets its own frames back, so none is larger than it accepts.
         out.answer(message, self.number, 1 << 31)
         out.touch()
+
+
+def _address(message: Message, reply_to: bytes) -> None:
+    """Let the answer to ``message`` go to ``reply_to``, if its publisher asks for direct reply-to."""
+    properties = message.properties()
+    if _DIRECT_REPLY_FIELD not in properties:
+        return
+    start, end = reply_to_range(properties)
+    if properties[start:end] != _DIRECT_REPLY_FIELD:
+        return
+    properties = b"%b%c%b%b" % (properties[:start], len(reply_to), reply_to, properties[end:])
+    content: Any = message.content
+    old = content if isinstance(content, bytes) else content[0]
+    header = b"%b%b%b%b\xce" % (old[:3], (12 + len(properties)).to_bytes(4, "big"), old[7:19], properties)
+    if isinstance(content, bytes):
+        message.content = header + content[message.header_size :]
+    else:
+        message.content = (header, *[content[index] for index in range(1, len(content))])
+    message.header_size = len(header)
 
 
 def _properties(content: Any, header_size: int) -> bytes:

@@ -25,6 +25,8 @@ cdef class Dispatch:
     cdef public long hot_number
     cdef public Publishing hot_publishing
     cdef public Delivery hot_delivery
+    cdef public bint hot_transaction
+    cdef public object event
     cdef public object held
     cdef public Py_ssize_t held_size
     cdef public bint delivered

@@ -10,6 +10,7 @@ Source: AMQP 0-9-1, sections 4.2.5 and 4.2.6. Errors have RabbitMQ's reply codes
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -55,12 +56,14 @@ class Dispatch:
         "assembling",
         "channels",
         "delivered",
+        "event",
         "frames",
         "held",
         "held_size",
         "hot_delivery",
         "hot_number",
         "hot_publishing",
+        "hot_transaction",
         "message_bytes_max",
         "shared",
         "work",
@@ -72,19 +75,26 @@ class Dispatch:
         shared: Shared,
         frames: Input,
         work: Slices,
+        *,
         message_bytes_max: int,
+        event: Callable[..., None],
     ) -> None:
         self.channels = channels
         self.shared = shared
         self.frames = frames
         self.work = work
         self.message_bytes_max = message_bytes_max
+        #: Writes a line to the broker's log.
+        self.event = event
+        shared.channel_closer = self.close_channel
         #: Channels with a content under way.
         self.assembling = 0
         #: The open channel that the last publish or acknowledgement was for, or -1.
         self.hot_number = -1
         self.hot_publishing: Publishing
         self.hot_delivery: Delivery
+        #: Whether that channel's acknowledgements wait for a tx.commit.
+        self.hot_transaction = False
         #: Finishes the frame that waits for a later turn, or lets it wait again; True if it has published a
         #: message. None if no frame waits.
         self.held: Callable[[], bool] | None = None
@@ -102,6 +112,8 @@ class Dispatch:
             return _NOT_TAKEN
         start = frames.start
         if found == _ACK:
+            if self.hot_transaction:
+                return _NOT_TAKEN
             d = frames.data
             tag = (
                 (d[start + 4] << 24) | (d[start + 5] << 16) | (d[start + 6] << 8) | d[start + 7]
@@ -142,6 +154,7 @@ class Dispatch:
         self.hot_number = number
         self.hot_publishing = channel.publishing
         self.hot_delivery = channel.delivery
+        self.hot_transaction = channel.transaction is not None
         return True
 
     # -- frames that wait for a later turn ----------------------------------------------------------
@@ -231,6 +244,8 @@ class Dispatch:
             self.leave_channel(channel)
             self.work.add(partial(self._forget_channel, number, channel))
         else:
+            if isinstance(method, methods.TxSelect):
+                self.hot_number = -1
             channel.receive(method)
         return False
 
@@ -300,9 +315,18 @@ class Dispatch:
         return True
 
     def close_channel(self, channel: Channel, error: ChannelException) -> None:
-        """Send channel.close for ``error``, which the current frame caused, and drop what follows until its
-        close-ok.
+        """Send channel.close for ``error``, and drop what follows until its close-ok.
+
+        If the error names no method, it is the current frame's.
         """
+        self.event(
+            logging.WARNING,
+            "channel closed",
+            peer=self.work.peer,
+            channel=channel.number,
+            code=error.reply_code,
+            reason=error.reply_text,
+        )
         class_id = error.class_id or self.frames.class_id
         method_id = error.method_id or self.frames.method_id
         self.leave_channel(channel)
@@ -327,6 +351,7 @@ class Dispatch:
     def stop(self) -> None:
         """The connection ends: give back what all channels hold."""
         self.hot_number = -1
+        self.shared.channel_closer = None  # breaks a reference cycle
         self.held = None
         self.held_size = 0
         self.delivered = False

@@ -89,7 +89,12 @@ class Machine:
         self.open_runs = self.shared.open_runs
         self.channels: dict[int, Channel] = {}
         self.dispatch = Dispatch(
-            self.channels, self.shared, self.frames, self.work, options.message_bytes_max
+            self.channels,
+            self.shared,
+            self.frames,
+            self.work,
+            message_bytes_max=options.message_bytes_max,
+            event=node.event,
         )
         self.state = ConnectionState.HEADER
         #: Whether ``state`` is RUNNING, where the hot loop can see it.
@@ -263,14 +268,6 @@ class Machine:
             outside = InternalError(f"{error.reply_text} outside of a channel")
             self.close(outside, frames.class_id, frames.method_id)
             return
-        self.node.event(
-            logging.WARNING,
-            "channel closed",
-            peer=self.peer,
-            channel=frames.number,
-            code=error.reply_code,
-            reason=error.reply_text,
-        )
         self.dispatch.close_channel(channel, error)
 
     def close(self, error: ConnectionException, class_id: int = 0, method_id: int = 0) -> None:

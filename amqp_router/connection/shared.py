@@ -16,6 +16,7 @@ from amqp_router.connection.session import Session
 from amqp_router.connection.slices import Slices
 from amqp_router.connection.unstored import Unstored
 from amqp_router.protocol import methods
+from amqp_router.protocol.errors import ChannelException
 from amqp_router.protocol.input import Input
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
@@ -31,6 +32,7 @@ class Shared:
     __slots__ = (
         "admission",
         "cache",
+        "channel_closer",
         "commits",
         "detached",
         "frames",
@@ -72,6 +74,8 @@ class Shared:
         #: Whether the connection has ended, or is about to.
         self.stopped = False
         self.held_cancels: list[tuple[Any, str]] | None = None
+        #: Set by whoever can close a channel, until the connection stops.
+        self.channel_closer: Callable[[Any, ChannelException], None] | None = None
         #: Channels whose output waits for a commit.
         self.detached: set[Any] = set()
         #: Channels with an open run; closed when the chunk is done.
@@ -96,6 +100,11 @@ class Shared:
         """See ``channel.ports.Connection``."""
         self.work.add(step)
 
+    def close_channel(self, channel: Any, error: ChannelException) -> None:
+        """See ``channel.ports.Connection``."""
+        if self.channel_closer is not None:
+            self.channel_closer(channel, error)
+
     def charge(self, units: int) -> None:
         """See ``channel.ports.Connection``."""
         self.work.units += units
@@ -112,4 +121,4 @@ class Shared:
 
     def detached_outputs(self) -> list[Output]:
         """What channels have written that waits for a commit."""
-        return [output for channel in self.detached for _, _, output in channel.pending]
+        return [output for channel in self.detached for output in channel.pending.outputs()]

@@ -117,6 +117,29 @@ def header_range(properties: bytes) -> tuple[int, int]:
     return start, skip_table(properties, start)
 
 
+def reply_to_range(properties: bytes) -> tuple[int, int]:
+    """Start and end of the property reply_to, its size octet included.
+
+    Raises:
+        FieldError: there is none, or a property before it is malformed.
+    """
+    flags = _flags(properties)
+    position = 2
+    for name, (flag, kind) in PROPERTIES.items():
+        if not flags & flag:
+            continue
+        start = position
+        if kind == "t":
+            position = skip_table(properties, position)
+        elif kind == "s":
+            position = _skip_short_string(properties, position)
+        else:
+            position += int(kind)
+        if name == "reply_to":
+            return start, position
+    raise FieldError("there is no property reply_to")
+
+
 def _flags(properties: bytes) -> int:
     if len(properties) < 2:
         raise FieldError("no property flags")

@@ -39,29 +39,6 @@ def test_arguments_that_change_nothing_are_accepted(wire: Wire, name: str, argum
     wire.ok(1, "queue.declare", queue=name, exclusive=True, arguments=arguments)
 
 
-@pytest.mark.parametrize("method", ["tx.select", "tx.commit", "tx.rollback"])
-def test_transactions(wire: Wire, method: str) -> None:
-    reply = wire.call(1, method)
-    assert (reply.name, reply.code) in (("connection.close", 540), ("channel.close", 406)), reply
-    assert reply.class_id == 90
-
-
-def test_direct_reply_to(wire: Wire) -> None:
-    reply = wire.call(1, "basic.consume", queue="amq.rabbitmq.reply-to", no_ack=True)
-    assert reply.name in ("channel.close", "connection.close"), reply
-
-
-def test_direct_reply_to_without_its_consumer(wire: Wire, name: str) -> None:
-    """RabbitMQ's answer to a client that did not consume before."""
-    wire.ok(1, "queue.declare", queue=name, exclusive=True)
-    wire.publish(1, "", name, b"x", reply_to="amq.gen-mine", headers={"a": "amq.rabbitmq.reply-to"})
-    assert wire.ready(name) == 1
-    wire.publish(1, "", name, b"x", reply_to="amq.rabbitmq.reply-to")
-    reply = wire.receive()
-    assert (reply.name, reply.code, reply.class_id, reply.method_id) == ("channel.close", 406, 60, 40)
-    assert reply.text == "PRECONDITION_FAILED - fast reply consumer does not exist"
-
-
 def test_message_priority_is_only_a_property(wire: Wire, name: str) -> None:
     """As in RabbitMQ, in a queue without x-max-priority."""
     wire.ok(1, "queue.declare", queue=name, exclusive=True)

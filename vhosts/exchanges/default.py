@@ -12,20 +12,25 @@ from collections.abc import Iterable, Mapping
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Binding, Exchange, Routable
 from vhosts.queues.handle import QueueHandle
 
+NO_QUEUES: Mapping[str, QueueHandle] = {}
+
 
 class DefaultExchange(Exchange):
-    """Looks up the virtual host's ``queues`` by name. Nobody binds to it or unbinds from it.
+    """Looks up the virtual host's ``queues`` and ``reply_queues`` by name. Nobody binds to it or unbinds.
 
     Its routes are not cached, because short-lived reply queues would push everything else out of the caches.
     """
 
     decided_by = NOT_REPEATABLE
 
-    def __init__(self, queues: Mapping[str, QueueHandle]) -> None:
+    def __init__(
+        self, queues: Mapping[str, QueueHandle], reply_queues: Mapping[str, QueueHandle] = NO_QUEUES
+    ) -> None:
         super().__init__("", "direct", durable=True)
         self._queues = queues
+        self._reply_queues = reply_queues
 
     def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``. The bindings exist only in the answer."""
-        queues = [self._queues[key] for key in message.keys if key in self._queues]
-        return [Binding(self, queue, queue.name, {}) for queue in queues]
+        found = [self._queues.get(key) or self._reply_queues.get(key) for key in message.keys]
+        return [Binding(self, queue, queue.name, {}) for queue in found if queue is not None]

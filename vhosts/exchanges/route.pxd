@@ -26,5 +26,7 @@ cdef class Route:
     cpdef let_go(self)
 
 
+@cython.locals(copy=Route)
+cpdef Route lasting(Route route)
 @cython.locals(route=Route)
 cpdef Route default_route(QueueHandle queue, ExchangeCounters counters)

@@ -73,6 +73,22 @@ class Route:
         self.inner = []
 
 
+def lasting(route: Route) -> Route:
+    """A copy of ``route``, which leads to the same queues when ``route`` has let go of them."""
+    copy = Route()
+    copy.lead_to(route.queues, route.durable_queues)
+    copy.counters = route.counters
+    copy.inner = route.inner
+    copy.route = route.route
+    copy.exchange = route.exchange
+    copy.routing_key = route.routing_key
+    copy.entry = route.entry
+    copy.mandatory = route.mandatory
+    copy.has_bcc = route.has_bcc
+    copy.waits_for = route.waits_for
+    return copy
+
+
 def default_route(queue: QueueHandle, counters: ExchangeCounters) -> Route:
     """The route to ``queue`` by its name; ``counters`` are the default exchange's."""
     name = queue.name.encode("utf-8", "surrogateescape")

@@ -17,8 +17,10 @@ EXPIRATION_MS_MAX = 0xFFFF_FFFF
 _INTEGER = re.compile("[+-]?[0-9]+")
 
 
-def check_properties(properties: Mapping[str, object], user: str) -> None:
+def check_properties(properties: Mapping[str, object], user: str, *, has_replies: bool = False) -> None:
     """Check the decoded ``properties`` of a message that ``user`` publishes.
+
+    ``has_replies``: the publisher consumes the pseudo-queue of direct reply-to.
 
     Raises:
         PreconditionFailed: one of them is refused (406).
@@ -26,8 +28,7 @@ def check_properties(properties: Mapping[str, object], user: str) -> None:
     user_id = properties.get("user_id")
     if user_id is not None and user_id != user:
         raise PreconditionFailed(f"user_id property set to '{user_id}' but authenticated user was '{user}'")
-    if properties.get("reply_to") == DIRECT_REPLY:
-        # The pseudo-queue cannot have a consumer, because direct reply-to is not supported yet.
+    if not has_replies and properties.get("reply_to") == DIRECT_REPLY:
         raise PreconditionFailed("fast reply consumer does not exist")
     expiration = properties.get("expiration")
     if expiration is not None:

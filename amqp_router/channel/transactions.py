@@ -1,0 +1,341 @@
+"""Transactions (class tx): publishes and acknowledgements that wait for tx.commit.
+
+A publish finds its route at once, so a missing exchange closes the channel then and not at the commit. The
+message waits here. An acknowledgement is checked at once; the delivery stays outstanding, and uses up its
+consumer's prefetch, until the commit. ``tx.rollback`` forgets both: the same deliveries may be acknowledged
+again.
+
+``tx.commit`` publishes and settles in slices, while the client's later frames wait. commit-ok follows the
+returns, and leaves when every log has the persistent messages. Later output of the channel waits behind it.
+If a queue refuses a message or a log fails, the channel is closed instead (406).
+
+What waits here counts as contents under way in the node's account of memory, which bounds it.
+
+Source: AMQP 0-9-1, class tx; RabbitMQ, "Broker Semantics". Measured on RabbitMQ 3.10.8.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from amqp_router.channel.content import Intake
+from amqp_router.channel.delivery import RETURN_UNITS, SETTLE_SLICE, Delivery
+from amqp_router.channel.ports import Connection
+from amqp_router.channel.publishing import Publishing
+from amqp_router.channel.replies import HeldReply
+from amqp_router.channel.states import ChannelState
+from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.flags import ACK, RETURN
+from amqp_router.protocol.message import Message
+from amqp_router.protocol.methods import Method, TxCommit, TxCommitOk
+from vhosts.exchanges.route import Route, lasting
+from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.publisher import Publisher
+from vhosts.queues.handle import Run
+
+#: Publishes and settles of a commit per turn of the event loop, in enqueues.
+COMMIT_SLICE = 1024
+#: Messages of a transaction that is rolled back, freed per turn.
+DROP_SLICE = 10_000
+#: Deliveries looked at per turn by a basic.recover inside of a transaction.
+LOOK_SLICE = 4096
+#: Memory of a waiting message apart from its content, and of a waiting acknowledgement.
+MESSAGE_BYTES = 400
+SETTLE_BYTES = 200
+
+
+class TransactedChannel(Protocol):
+    """The part of a channel that its transactions use."""
+
+    state: ChannelState
+    delivery: Delivery
+    publishing: Publishing
+
+    @property
+    def connection(self) -> Connection:
+        """What the channels of the connection share."""
+
+    def reply(self, method: Method | None, rev: int) -> None:
+        """Send ``method`` once revision ``rev`` of the definitions is stored."""
+
+    def hold(self, method: Method) -> HeldReply:
+        """Send ``method`` when its ``waits`` is False and ``release_replies`` is called."""
+
+    def release_replies(self) -> None:
+        """Send the replies that wait for nothing any more."""
+
+
+class Publish(NamedTuple):
+    """A message that waits, and where it goes."""
+
+    route: Route
+    message: Message
+    flags: int
+
+
+class Settle(NamedTuple):
+    """An acknowledgement that waits: of one tag, or (``up_to``) of all that are outstanding up to it."""
+
+    tag: int
+    up_to: bool
+    kind: int
+
+
+class Transaction:
+    """The open transaction of one channel; after a commit or rollback the next one."""
+
+    __slots__ = ("_channel", "_last", "_lasting", "_size", "_tags", "_up_to", "publishes", "settles")
+
+    def __init__(self, channel: TransactedChannel) -> None:
+        self._channel = channel
+        self.publishes: deque[Publish] = deque()
+        self.settles: deque[Settle] = deque()
+        #: Bytes admitted for both.
+        self._size = 0
+        #: The last message's route, and its copy.
+        self._last: Route | None = None
+        self._lasting: Route
+        #: Tags that are settled: those up to ``_up_to``, and these.
+        self._up_to = 0
+        self._tags: set[int] = set()
+
+    def publish(self, route: Route, message: Message, flags: int) -> int:
+        """Let ``message`` wait for the commit; returns the cost in enqueues.
+
+        Raises:
+            PreconditionFailed: there is no memory for it (406).
+        """
+        self._admit(message.size() + MESSAGE_BYTES)
+        if route is not self._last:
+            self._last = route
+            self._lasting = lasting(route)
+        self.publishes.append(Publish(self._lasting, message, flags))
+        return 1
+
+    def settle(self, tag: int, multiple: bool, kind: int) -> None:
+        """Let an acknowledgement wait for the commit; ``kind`` is ACK, REJECT, or RETURN for a requeue.
+
+        Raises:
+            PreconditionFailed: the tag is not outstanding, or is acknowledged in this transaction (406).
+        """
+        delivery = self._channel.delivery
+        delivery.check(tag, multiple)
+        if tag and self.is_settled(tag):
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        last = delivery.next_tag - 1 if tag == 0 else tag
+        if last <= self._up_to:
+            return  # tag 0, and nothing new
+        self._admit(SETTLE_BYTES)
+        self.settles.append(Settle(last, multiple, kind))
+        if multiple:
+            self._up_to = last
+        else:
+            self._tags.add(tag)
+
+    def is_settled(self, tag: int) -> bool:
+        """Whether ``tag`` is acknowledged in this transaction."""
+        return tag <= self._up_to or tag in self._tags
+
+    def recover(self, last: int) -> Callable[[], bool]:
+        """A step of ``in_slices`` that requeues what is outstanding up to ``last`` and not settled here."""
+        return partial(self._recover_some, [self._up_to + 1], last)
+
+    def _recover_some(self, position: list[int], last: int) -> bool:
+        delivery = self._channel.delivery
+        tag = position[0]
+        position[0] = end = min(tag + LOOK_SLICE, last + 1)
+        while tag < end:
+            if delivery.holds(tag) and tag not in self._tags:
+                delivery.requeue(tag, False)
+            tag += 1
+        return end > last
+
+    def commit(self) -> None:
+        """Do what waits, and answer tx.commit."""
+        channel = self._channel
+        commit = Commit(channel, self.publishes, self.settles)
+        self._begin()
+        channel.connection.in_slices(commit.go_on)
+
+    def drop(self) -> None:
+        """Forget what waits."""
+        publishes = self.publishes
+        self._channel.connection.intake.release(self._size)
+        self._begin()
+        self._channel.connection.in_slices(partial(_drop_some, publishes))
+
+    def _begin(self) -> None:
+        self.publishes = deque()
+        self.settles = deque()
+        self._size = 0
+        self._last = None
+        self._up_to = 0
+        self._tags = set()
+
+    def _admit(self, size: int) -> None:
+        self._channel.connection.intake.admit(size)
+        self._size += size
+
+
+class Commit:
+    """A commit under way: the listener of its own publisher."""
+
+    __slots__ = (
+        "_channel",
+        "_has_failed",
+        "_intake",
+        "_is_given",
+        "_next",
+        "_publisher",
+        "_publishes",
+        "_reply",
+        "_settles",
+        "_waits",
+    )
+
+    def __init__(self, channel: TransactedChannel, publishes: deque[Publish], settles: deque[Settle]) -> None:
+        self._channel = channel
+        self._publishes = publishes
+        self._settles = settles
+        self._intake: Intake = channel.connection.intake
+        mine = channel.publishing.publisher
+        self._publisher = Publisher(mine.table, mine.cache, mine.account, self, channel.connection.inflow)
+        #: Number of the next publish.
+        self._next = 1
+        #: Publishes that are not safe, or have not reached all their queues.
+        self._waits = 0
+        #: Whether all is published and settled.
+        self._is_given = False
+        self._has_failed = False
+        self._reply: HeldReply | None = None
+
+    def go_on(self) -> bool:
+        """A step of ``in_slices``: publish and settle some; True at the end."""
+        spent = 0
+        publishes, settles = self._publishes, self._settles
+        publisher = self._publisher
+        while publishes and spent < COMMIT_SLICE:
+            publish = publishes.popleft()
+            self._intake.release(publish.message.size() + MESSAGE_BYTES)
+            outcome = self._publish(publish)
+            spent += publisher.units
+            if outcome & Outcome.LATER:
+                # The next one must not overtake it on the way to its queues.
+                self._channel.connection.in_slices(self.go_on)
+                return True
+        publisher.close_run()
+        publisher.open_runs.clear()
+        while settles and spent < COMMIT_SLICE:
+            done, cost = self._settle(settles[0])
+            spent += cost
+            if done:
+                settles.popleft()
+                self._intake.release(SETTLE_BYTES)
+        self._channel.connection.charge(spent)
+        if publishes or settles:
+            return False
+        self._is_given = True
+        if self._waits > 0:
+            self._reply = self._channel.hold(TxCommitOk())
+        else:
+            self._end()
+        return True
+
+    def _publish(self, publish: Publish) -> int:
+        publishing, publisher = self._channel.publishing, self._publisher
+        route, message, flags = publish
+        if any(queue.deleted for queue in route.queues):
+            _leave_out_deleted(route, publisher)
+        publishing.publish_total += 1
+        number = self._next
+        self._next += 1
+        outcome = publisher.publish(route, message, number, flags)
+        if outcome & Outcome.UNROUTABLE and not self._channel.connection.stopped:
+            publisher.units += publishing.unroutable(route, message, flags)
+        if outcome & Outcome.LATER:
+            self._waits += 1
+        else:
+            self._note(outcome, message.body_size)
+        return outcome
+
+    def _note(self, outcome: int, size: int) -> None:
+        if outcome & Outcome.REFUSED:
+            self._has_failed = True
+        if outcome & Outcome.WAITS:
+            self._waits += 1
+            self._channel.connection.inflow.add(size)
+
+    def _settle(self, settle: Settle) -> tuple[bool, int]:
+        """Settle some; returns whether all is done, and the cost."""
+        delivery = self._channel.delivery
+        tag, up_to, kind = settle
+        if kind == RETURN:
+            if up_to:
+                return delivery.requeue_slice(tag), RETURN_UNITS * COMMIT_SLICE
+            return True, RETURN_UNITS * delivery.requeue(tag, False)
+        if up_to:
+            return delivery.settle_some(tag, kind), SETTLE_SLICE
+        return True, delivery.ack(tag, False) if kind == ACK else delivery.reject(tag, False)
+
+    # -- what the publisher tells ---------------------------------------------------------------------
+
+    def published(self, number: int, outcome: int, message: Message) -> None:
+        """See ``vhosts.publishing.ports.Listener``."""
+        self._waits -= 1
+        self._note(outcome, message.body_size)
+        self._end_if_done()
+
+    def run_done(self, run: Run) -> None:
+        """See ``vhosts.publishing.ports.Listener``."""
+        self._channel.connection.inflow.remove(run.bytes)
+        if run.failed:
+            self._has_failed = True
+        self._waits -= run.last - run.first + 1
+        self._end_if_done()
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """See ``vhosts.publishing.ports.Listener``. The client's later frames wait."""
+        self._channel.connection.in_slices(step)
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    def _end_if_done(self) -> None:
+        if self._is_given and self._waits == 0:
+            self._end()
+
+    def _end(self) -> None:
+        """All messages are safe, or some never will be."""
+        channel, reply = self._channel, self._reply
+        self._publisher.listener = None  # breaks a reference cycle
+        if reply is None:
+            if not self._has_failed and not channel.connection.stopped:
+                channel.reply(TxCommitOk(), 0)
+        else:
+            reply.waits = False
+            if self._has_failed:
+                reply.data = b""
+            channel.release_replies()
+        if self._has_failed and channel.state is ChannelState.OPEN and not channel.connection.stopped:
+            channel.connection.close_channel(
+                channel,
+                PreconditionFailed(
+                    "partial tx completion", class_id=TxCommit.CLASS_ID, method_id=TxCommit.METHOD_ID
+                ),
+            )
+
+
+def _leave_out_deleted(route: Route, publisher: Publisher) -> None:
+    """Let ``route`` lead to those of its queues that still exist."""
+    queues = [queue for queue in route.queues if not queue.deleted]
+    route.lead_to(queues, [queue for queue in queues if queue.durable])
+    # Until the removal is stored, a crash brings the queue back, without the message.
+    route.waits_for = publisher.table.unstored.rev
+
+
+def _drop_some(publishes: deque[Publish]) -> bool:
+    for _ in range(min(len(publishes), DROP_SLICE)):
+        publishes.pop()
+    return not publishes
