@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from persistence.definitions.records import (
     ROW_TYPES,
@@ -49,7 +48,7 @@ def decode_record(text: str) -> list[tuple[int, tuple[Change, ...]]]:
         raise ValueError(f"not a record of changes: {error!r}") from error
 
 
-def _encoded(change: Change) -> tuple[Any, ...]:
+def _encoded(change: Change) -> tuple[object, ...]:
     if isinstance(change, Put):
         return change.kind, values_of(change.row)
     if isinstance(change, DeleteBindings):
@@ -61,7 +60,7 @@ def _encoded(change: Change) -> tuple[Any, ...]:
 
 
 def _decoded(
-    kind: str, fields: list[Any] | None, key: list[Any] | None = None, ends: list[Any] | None = None
+    kind: str, fields: list[object] | None, key: list[str] | None = None, ends: list[str] | None = None
 ) -> Change:
     if fields is not None:
         # Only the field ``tags`` is a list; all other fields are scalars.

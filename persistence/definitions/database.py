@@ -243,7 +243,7 @@ def _engine(path: Path) -> Engine:
     engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": LOCK_WAIT_S})
 
     @event.listens_for(engine, "connect")
-    def configure(connection: Any, _record: object) -> None:
+    def configure(connection: Any, _record: object) -> None:  # the driver's; SQLAlchemy has no type for it
         # Without this the driver would commit before DDL. "begin" below opens the transactions instead.
         connection.isolation_level = None
         connection.execute("PRAGMA synchronous = FULL")

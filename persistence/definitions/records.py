@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 #: Identifies a row among those of its kind.
 Key: TypeAlias = tuple[str | bytes, ...]
@@ -209,9 +209,9 @@ FIELDS: dict[str, tuple[str, ...]] = {
 _FIELD_VALUES = {kind: attrgetter(*names) for kind, names in FIELDS.items()}
 
 
-def values_of(row: Row) -> tuple[Any, ...]:
+def values_of(row: Row) -> tuple[object, ...]:
     """The fields of ``row`` in the order of its constructor."""
-    values: tuple[Any, ...] = _FIELD_VALUES[row.kind](row)
+    values: tuple[object, ...] = _FIELD_VALUES[row.kind](row)
     return values
 
 

@@ -21,7 +21,7 @@ from persistence.definitions.records import ROW_TYPES, Change, DeleteBindings, D
 from persistence.definitions.schema import BINDINGS, TABLES, VHOSTS
 
 #: Values for the driver: those of a row, or those of a key.
-Values: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = tuple[object, ...]
 
 #: A change for the driver: kind, key, and the row's values or None for a deletion. The pseudo-kind
 #: ``ALL_BINDINGS`` has as its key the fields that the bindings have in common, and None for the others, and
@@ -94,7 +94,7 @@ def _write_last(connection: Connection, last: _Last) -> None:
         _execute(connection, _put_text, kind, rows)
 
 
-def load(connection: Connection, kind: str) -> list[Any]:
+def load(connection: Connection, kind: str) -> list[Any]:  # rows of one kind, which the caller knows
     """All rows of ``kind``, in the order of their keys. They are read column by column, which is faster."""
     table = TABLES[kind]
     text = str(select(table).order_by(*table.primary_key).compile(dialect=_DIALECT))
@@ -172,6 +172,7 @@ def _to_column(value: object) -> object:
     return value
 
 
+# A column is of one type or the other, which only the schema knows.
 def _from_column(column: Column[Any], values: Sequence[Any]) -> Sequence[Any]:
     if isinstance(column.type, Boolean):
         return list(map(bool, values))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from typing import Any
 from zlib import crc32
 
 from ...files import Disk, join, parent, read_file
@@ -48,7 +47,7 @@ def salt_in(header: bytes) -> int | None:
     return register
 
 
-def read_json(disk: Disk, directory: str) -> dict[str, Any]:
+def read_json(disk: Disk, directory: str) -> dict[str, object]:
     """``log.json`` of a log's directory; empty if it is missing or unreadable."""
     try:
         description = json.loads(read_file(disk, join(directory, DESCRIPTION)))

@@ -30,12 +30,14 @@ class SparseIndex:
 
     def last(self) -> tuple[int, int]:
         """Relative offset and position of the last entry, which must exist."""
-        return self._offsets[-1], self._positions[-1]
+        end = len(self._positions) - 1  # compiled, a negative index would not count from the end
+        return self._offsets[end], self._positions[end]
 
     def note(self, rel_offset: int, rel_ts_ms: int, position: int) -> None:
         """Note a batch at ``position``. It becomes an entry if it is far enough from the last one."""
         positions = self._positions
-        if positions and position < positions[-1] + self._interval:
+        count = len(positions)
+        if count and position < positions[count - 1] + self._interval:
             return
         self._offsets.append(rel_offset)
         self._times.append(min(max(rel_ts_ms, 0), _U32_MAX))
@@ -53,7 +55,7 @@ class SparseIndex:
 
     def cut(self, position: int) -> None:
         """Drop entries at or after ``position``."""
-        while self._positions and self._positions[-1] >= position:
+        while len(self._positions) and self._positions[len(self._positions) - 1] >= position:
             self._offsets.pop()
             self._times.pop()
             self._positions.pop()
@@ -88,4 +90,4 @@ class SparseIndex:
         self._offsets = array("L", entries[0::4])
         self._times = array("L", entries[1::4])
         self._positions = array("Q", (entries[at] | entries[at + 1] << 32 for at in range(2, 4 * count, 4)))
-        return not count or self._positions[-1] < size
+        return not count or self._positions[count - 1] < size

@@ -1,4 +1,5 @@
 from amqp_router.protocol.message cimport Message
+from persistence.log.format.segment cimport Segment
 
 
 cdef class Batch:
@@ -16,6 +17,6 @@ cdef class Batch:
     cdef public list pieces
     cdef public unsigned long long length
     cdef public long long payload_crc
-    cdef public object segment
+    cdef public Segment segment
     cdef public unsigned long long position
     cdef public Message message

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from ...errors import CorruptLog
 from ...files import Disk, RealDisk, join, parent
@@ -79,7 +78,7 @@ def find_logs(path: str, disk: Disk | None = None) -> list[str]:
     return found
 
 
-def describe(directory: str, disk: Disk | None = None) -> dict[str, Any]:
+def describe(directory: str, disk: Disk | None = None) -> dict[str, object]:
     """``log.json`` of a partition directory's queue; empty if it is missing or unreadable."""
     return read_json(disk or RealDisk(), parent(directory))
 

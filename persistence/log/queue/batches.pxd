@@ -5,6 +5,8 @@ from persistence.log.format.messages cimport MessagesBuilder
 from persistence.log.format.record cimport Batch
 from persistence.log.format.settles cimport SettleRuns, SettleState
 from persistence.log.queue.log_reader cimport Tail
+from persistence.log.queue.partition cimport Partition
+from persistence.log.sync.checkpoints cimport Checkpoints
 
 cdef unsigned int _RETURN
 cdef unsigned char _LOGGED
@@ -12,10 +14,10 @@ cdef unsigned long long _U32_MAX
 cdef unsigned long long _RESERVED_MAX
 
 
+@cython.final
 cdef class Batches:
-    # Of classes that are not compiled.
-    cdef public object partition
-    cdef object _checkpoints
+    cdef public Partition partition
+    cdef Checkpoints _checkpoints
     cdef public Tail tail
     cdef public SettleState state
     cdef public unsigned long long end
@@ -34,12 +36,12 @@ cdef class Batches:
     cdef list _outbox
 
     @cython.locals(builder=MessagesBuilder, size=cython.ulonglong, offset=cython.ulonglong)
-    cpdef append(self, Message message, long long now_us)
+    cdef int append(self, Message message, long long now_us) except -1
     cdef _begin_batch(self, long long now_us)
     @cython.locals(builder=MessagesBuilder)
     cdef _append_large(self, Message message, unsigned long long offset, long long now_us)
     @cython.locals(offset=cython.ulonglong)
-    cpdef bint reserve(self, Message message) except -1
+    cdef bint reserve(self, Message message) except -1
     cdef unsigned long long _take_offset(self) except? 0
     cdef _place(self, Batch batch)
     cdef _close_messages(self)
@@ -47,4 +49,4 @@ cdef class Batches:
     cpdef bint close(self, unsigned long long offset) except -1
     cpdef list take(self)
     @cython.locals(returns=cython.uint, settled=cython.uint)
-    cpdef bint settle(self, unsigned long long offset, unsigned int gap, unsigned int kind) except -1
+    cdef bint settle(self, unsigned long long offset, unsigned int gap, unsigned int kind) except -1

@@ -238,7 +238,7 @@ class Catalog:
         if found is not None:
             # A checkpoint is written after the sync of the names.
             durable = state is not None and state.recovery_offset > 0
-            log.writer.found(durable=durable, version=found["version"])
+            log.writer.found(durable=durable, is_current=found["version"] == DESCRIPTION_VERSION)
         report = recover(
             log,
             self._disk,

@@ -42,7 +42,7 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
     if header.kind == MESSAGES:
         if header.record_size < MESSAGE_SIZE:
             raise ValueError("a message record is too short")
-        _fold_messages(settles, header, payload, first)
+        _fold_messages(settles, header.base, end, header.record_size, header.records, payload, first)
         return
     settles.note_gap(first, end)
     if header.kind == SETTLES:
@@ -70,12 +70,13 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
         raise ValueError(f"batch kind {header.kind} is not known in the log of a queue")
 
 
-def _fold_messages(settles: SettleState, header: BatchHeader, payload: bytes, first: int) -> None:
-    end = header.last + 1
-    settles.live += header.records
-    if header.records == end - first:
+def _fold_messages(
+    settles: SettleState, base: int, end: int, record_size: int, records: int, payload: bytes, first: int
+) -> None:
+    settles.live += records
+    if records == end - first:
         return
-    for offset in message_offsets(payload, header.record_size, header.base, header.records):
+    for offset in message_offsets(payload, record_size, base, records):
         if offset > first:
             settles.note_gap(first, offset)
         first = offset + 1

@@ -4,6 +4,7 @@ from amqp_router.protocol.message cimport Message
 from persistence.log.format.messages cimport BatchView
 from persistence.log.format.record cimport Batch
 from persistence.log.format.settles cimport SettleState
+from persistence.log.queue.partition cimport Cursor
 
 cdef unsigned long long _U32_MAX
 cdef unsigned char _PERSISTENT
@@ -25,12 +26,13 @@ cdef class Tail:
 
 
 cdef class LogReader:
+    # A port.
     cdef object _log
     cdef Tail _tail
-    cdef object _cursor
-    cdef object _random
+    cdef Cursor _cursor
+    cdef Cursor _random
 
-    @cython.locals(view=BatchView, size=cython.ulonglong, offset=cython.ulonglong, message=Message, found=Message,
+    @cython.locals(cursor=Cursor, view=BatchView, size=cython.ulonglong, offset=cython.ulonglong, message=Message, found=Message,
                    messages=list)
     cdef read(self, SettleState state, unsigned long long redelivered_floor, unsigned long long from_offset,
               unsigned long long limit, long long max_messages, unsigned long long max_bytes)

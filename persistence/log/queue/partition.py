@@ -1,6 +1,8 @@
 """The segments of one partition on the event loop: finds where the next batch goes and where an offset is.
 
 Segments are read here too, in large reads aligned to batches. The sync worker writes them (``writer``).
+
+Compiled: see ``partition.pxd``.
 """
 
 from __future__ import annotations
@@ -45,13 +47,18 @@ class Partition:
         self.salt = salt
         self.owners = owners
         self.options = options
+        self._segment_bytes_max = options.segment_bytes_max
         self._readers = readers
         self.segments: list[Segment] = []
         self._bases: list[int] = []
 
     @property
     def active(self) -> Segment:
-        return self.segments[-1]
+        return self.segments[len(self.segments) - 1]
+
+    def _closed(self) -> list[Segment]:
+        """All segments but the active one."""
+        return self.segments[: len(self.segments) - 1] if self.segments else []
 
     def add(self, segment: Segment) -> None:
         """Append a segment, whose base must be above all others."""
@@ -86,11 +93,10 @@ class Partition:
 
     def place(self, batch: Batch) -> bool:
         """Give a batch its segment and position; True if that began a new segment."""
-        segment = self.segments[-1]
+        segment = self.segments[len(self.segments) - 1]  # compiled: no index counts from the end
         rolled = False
         if segment.size and (
-            segment.size + batch.length > self.options.segment_bytes_max
-            or batch.last - segment.base >= _U32_MAX
+            segment.size + batch.length > self._segment_bytes_max or batch.last - segment.base >= _U32_MAX
         ):
             segment = self.roll(batch.base)
             rolled = True
@@ -132,23 +138,23 @@ class Partition:
         """Count every segment's live messages again; True if a closed one has none."""
         for segment in self.segments:
             segment.live = state.unsettled_in(segment.base, segment.end)
-        return any(segment.live == 0 for segment in self.segments[:-1])
+        return bool([segment for segment in self._closed() if segment.live == 0])
 
     def remove_settled(self) -> list[Segment]:
         """Remove closed segments without live messages from the list; their files will be deleted."""
-        removed = [s for s in self.segments[:-1] if s.live == 0]
+        removed = [s for s in self._closed() if s.live == 0]
         for segment in removed:
             self.remove(segment)
         return removed
 
     def dead_bytes(self) -> int:
         """Bytes of the closed segments without live messages."""
-        return sum([s.size for s in self.segments[:-1] if s.live == 0])
+        return sum([s.size for s in self._closed() if s.live == 0])
 
     def cleanable(self) -> Segment | None:
         """A closed and completely written segment that is worth rewriting."""
         options = self.options
-        for segment in self.segments[:-1]:
+        for segment in self._closed():
             if (
                 segment.written == segment.size
                 and 0 < segment.live < segment.records * options.clean_live_ratio

@@ -4,6 +4,7 @@ from amqp_router.protocol.message cimport Message
 from persistence.log.format.settles cimport SettleState
 from persistence.log.queue.batches cimport Batches
 from persistence.log.queue.log_reader cimport LogReader
+from persistence.log.sync.checkpoints cimport Checkpoints
 
 
 cdef class QueueLog:
@@ -21,12 +22,11 @@ cdef class QueueLog:
     cdef public SettleState state
     cdef public Batches batches
     cdef public LogReader reader
-    # An error or None.
-    cdef public object failed
-    # Ports, and objects of classes that are not compiled.
+    cdef public Checkpoints checkpoints
+    cdef public BaseException failed
+    # Ports, and a writer and a sync, which are not compiled.
     cdef public object listener
     cdef public object writer
-    cdef public object checkpoints
     cdef object _sync
     cdef object _caretaker
 

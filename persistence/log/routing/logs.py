@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from amqp_router.protocol.tick import Tick
 
@@ -30,7 +29,7 @@ from .layout import partition_of, routing_id
 from .names import WideNames
 from .opening import Opener
 from .partition import RoutingPartition
-from .recorder import DAY_US, Backlog, Recorder, RouteEntry, waiting_bytes
+from .recorder import DAY_US, Backlog, Recorder, RouteEntry, Waiter, waiting_bytes
 from .recovery import Recovered, recover
 from .retention import Retention
 
@@ -61,16 +60,6 @@ class RoutingOptions:
     def segment_bytes_max(self) -> int:
         """Size of a segment: a small part of ``bytes_max``."""
         return min(SEGMENT_BYTES_MAX, max(1 << 20, self.bytes_max // 16))
-
-
-class Waiter(Protocol):
-    """The counter of a publisher's unsynced bytes (``channel.publishing.Inflow``)."""
-
-    limit: int
-
-    def add(self, size: int) -> None: ...
-
-    def remove(self, size: int) -> None: ...
 
 
 class RoutingLog:
@@ -113,9 +102,7 @@ class RoutingLogs:
         self.logs: dict[str, RoutingLog] = {}
         self.backlog = Backlog(account)
         self.backlog.bytes_max = options.backlog_bytes_max
-        self.backlog.hold = self.hold
-        self.backlog.on_dirty = self._dirty
-        self.backlog.on_bytes = self._write_soon
+        self.backlog.port = self
         #: Bytes cut and segments set aside at start: (virtual host, partition, what).
         self.reports: list[tuple[str, int, str]] = []
         self._disk = disk
@@ -203,7 +190,7 @@ class RoutingLogs:
             self._held[waiter] = size
             waiter.add(size)
 
-    def _dirty(self) -> None:
+    def on_dirty(self) -> None:
         """Schedule a write and sync within a second."""
         if self._sync_timer is None and not self._stopped:
             self._sync_timer = self._loop.call_later(SYNC_S, self._second_is_over)
@@ -213,7 +200,8 @@ class RoutingLogs:
         self._sync_due = True
         self._next_job()
 
-    def _write_soon(self) -> None:
+    def on_bytes(self) -> None:
+        """Write what waits, unless the thread has a job."""
         if self._job is None:
             self._next_job()
 
@@ -291,7 +279,7 @@ class RoutingLogs:
             for waiter, size in held.items():
                 waiter.remove(size)
         if self._written:
-            self._dirty()
+            self.on_dirty()
         if not self._stopped:
             self._next_job()
 

@@ -30,9 +30,7 @@ cdef class SegmentNames:
     cpdef begin(self, dict ids, unsigned int count)
     cpdef bint is_full(self) except -1
     cpdef bint is_batch_full(self) except -1
-    # Bytes, or WideNames.
-    @cython.locals(wide=WideNames)
-    cpdef unsigned int number_of(self, names) except? 4294967295
+    cpdef unsigned int number_of(self, bytes payload, WideNames wide) except? 4294967295
     @cython.locals(size="long long")
     cdef unsigned int _number(self, bytes payload) except? 4294967295
     cpdef list take_new(self)

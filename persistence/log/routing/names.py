@@ -83,11 +83,11 @@ class SegmentNames:
         """Whether the open batch should be closed because of its names."""
         return self._bytes > _NAMES_BYTES_MAX or self._new_bytes > _NEW_NAMES_BYTES_MAX
 
-    def number_of(self, names: bytes | WideNames) -> int:
-        """The number of a route's names in this segment."""
-        if isinstance(names, bytes):
-            return self._number(names)
-        wide = names
+    def number_of(self, payload: bytes | None, wide: WideNames | None) -> int:
+        """The number in this segment of a route's names, given in one way or the other."""
+        if payload is not None:
+            return self._number(payload)
+        assert wide is not None
         if wide.segment != self.serial:
             queues = [b"%d" % self._number(text) for text in wide.queues]
             bindings = [b"%d" % self._number(text) for text in wide.bindings]

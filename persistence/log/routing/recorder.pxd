@@ -5,7 +5,8 @@ cimport cython
 from persistence.memory cimport MemoryBudget
 from amqp_router.protocol.tick cimport Tick
 from persistence.log.format.record cimport Batch
-from persistence.log.routing.names cimport SegmentNames
+from persistence.log.format.segment cimport Segment
+from persistence.log.routing.names cimport SegmentNames, WideNames
 from persistence.log.routing.open_batch cimport OpenBatch
 
 cdef Py_ssize_t _BATCH_BYTES_MAX
@@ -20,9 +21,8 @@ cdef class Backlog:
     cdef public long long write_bytes
     cdef public bint full
     cdef public list dirty
-    cdef public object hold
-    cdef public object on_dirty
-    cdef public object on_bytes
+    # A port.
+    cdef public object port
     cpdef add(self, long long size)
     cpdef remove(self, long long size)
 
@@ -30,8 +30,8 @@ cdef class Backlog:
 cdef class RouteEntry:
     cdef public Recorder recorder
     cdef public bytes key
-    # Bytes, or WideNames.
-    cdef public object names
+    cdef public bytes payload
+    cdef public WideNames wide
     cdef public unsigned int id
     cdef public unsigned long long segment
 
@@ -44,8 +44,7 @@ cdef class Recorder:
     cdef public unsigned long long end
     cdef public bint stopped
     cdef public unsigned long long lost
-    # A Segment, which is not compiled.
-    cdef public object segment
+    cdef public Segment segment
     cdef Tick _tick
     cdef long long _segment_bytes_max
     cdef SegmentNames _names
@@ -63,12 +62,12 @@ cdef class Recorder:
     cdef _begin_run(self, RouteEntry entry, long long size, unsigned int flags)
     @cython.locals(entry=RouteEntry)
     cdef _end_run(self)
-    @cython.locals(size="long long")
+    @cython.locals(size="long long", segment=Segment)
     cdef bint _is_segment_due(self, long long now_us) except -1
-    @cython.locals(batch=Batch)
+    @cython.locals(batch=Batch, segment=Segment)
     cpdef close(self)
     cpdef roll(self)
-    cpdef begin(self, segment, dict ids, unsigned int names, long long last_us)
+    cpdef begin(self, Segment segment, dict ids, unsigned int names, long long last_us)
     cpdef stop(self)
 
 

@@ -13,8 +13,7 @@ Compiled: see ``recorder.pxd``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from amqp_router.protocol.tick import Tick
 
@@ -38,6 +37,29 @@ _DAY_US = 86_400_000_000
 _U32_MAX = 0xFFFFFFFF
 
 
+class Waiter(Protocol):
+    """The counter of a publisher's unsynced bytes (``channel.publishing.Inflow``)."""
+
+    limit: int
+
+    def add(self, size: int) -> None: ...
+
+    def remove(self, size: int) -> None: ...
+
+
+class BacklogPort(Protocol):
+    """Who writes the closed batches; the calls that it gets."""
+
+    def hold(self, waiter: Waiter) -> None:
+        """Make a publisher wait until the disk has caught up."""
+
+    def on_dirty(self) -> None:
+        """The first recorder has an event in an open batch."""
+
+    def on_bytes(self) -> None:
+        """So many bytes wait that they should be written before the second ends."""
+
+
 class Backlog:
     """The closed batches of all recorders of a node that are not on disk yet."""
 
@@ -47,9 +69,7 @@ class Backlog:
         "bytes_max",
         "dirty",
         "full",
-        "hold",
-        "on_bytes",
-        "on_dirty",
+        "port",
         "write_bytes",
     )
 
@@ -57,17 +77,14 @@ class Backlog:
         #: Counts the waiting batches as ``held``, and the names of all open segments as ``kept``.
         self.account = account or MemoryBudget()
         self.bytes = 0
+        self.port: BacklogPort | None = None
         #: From this many bytes on, ``on_bytes()`` is called: they are written before the second ends.
         self.write_bytes = 1 << 20
         #: Above this many bytes publishers wait.
         self.bytes_max = 32 << 20
         self.full = False
-        #: Called with the counter of a publisher's unsynced bytes, to make the publisher wait.
-        self.hold: Callable[[Any], None] = _nothing
         #: Recorders with events in an open batch; ``on_dirty()`` is called for the first one.
         self.dirty: list[Recorder] = []
-        self.on_dirty: Callable[[], None] = _nothing
-        self.on_bytes: Callable[[], None] = _nothing
 
     def add(self, size: int) -> None:
         """Count a waiting batch of ``size`` bytes."""
@@ -75,8 +92,13 @@ class Backlog:
         self.account.held += size
         if self.bytes > self.bytes_max:
             self.full = True
-        if self.bytes >= self.write_bytes:
-            self.on_bytes()
+        if self.bytes >= self.write_bytes and self.port is not None:
+            self.port.on_bytes()
+
+    def hold(self, waiter: Waiter) -> None:
+        """Make a publisher wait until the disk has caught up."""
+        if self.port is not None:
+            self.port.hold(waiter)
 
     def remove(self, size: int) -> None:
         """``size`` bytes are written or dropped."""
@@ -86,21 +108,18 @@ class Backlog:
             self.full = False
 
 
-def _nothing(*_: object) -> None:
-    """Default callback."""
-
-
 class RouteEntry:
     """A route and a routing key for the routing log. The router keeps it with its ``Route``."""
 
-    __slots__ = ("id", "key", "names", "recorder", "segment")
+    __slots__ = ("id", "key", "payload", "recorder", "segment", "wide")
 
     def __init__(self, recorder: Recorder, key: bytes, names: bytes | WideNames) -> None:
         self.recorder = recorder
         #: The routing key as received.
         self.key = key
-        #: The payload of the route's entry in the ``.names`` file, or the names for it.
-        self.names = names
+        #: The payload of the route's entry in the ``.names`` file, or None and the names for it.
+        self.payload = names if isinstance(names, bytes) else None
+        self.wide = None if isinstance(names, bytes) else names
         #: Id of the entry in the ``.names`` file of the segment with this number.
         self.id = 0
         self.segment = 0
@@ -194,7 +213,7 @@ class Recorder:
                 self.roll()
             batch.base_ts = now_us
         if entry.segment != names.serial:
-            entry.id = names.number_of(entry.names)
+            entry.id = names.number_of(entry.payload, entry.wide)
             entry.segment = names.serial
         self._same = batch.begin_record(entry.key)
         self._entry = entry
@@ -206,8 +225,8 @@ class Recorder:
             self.dirty = True
             backlog = self.backlog
             backlog.dirty.append(self)
-            if len(backlog.dirty) == 1:
-                backlog.on_dirty()
+            if len(backlog.dirty) == 1 and backlog.port is not None:
+                backlog.port.on_dirty()
 
     def _end_run(self) -> None:
         entry = self._entry

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 Write: TypeAlias = tuple[int, int, list[bytes]]
 
 
-def write_and_sync(writes: Sequence[Write], system: Any = os) -> int:
+def write_and_sync(writes: Sequence[Write], system: Any = os) -> int:  # a module, or a simulated disk
     """Do a job; its error number or 0. ``system`` has ``pwrite`` and ``fdatasync``, or ``fsync``."""
     try:
         for fd, position, pieces in writes:

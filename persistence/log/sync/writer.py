@@ -6,19 +6,19 @@ import base64
 import json
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, File, FileCache, join, parent, read_file, replace_file
-from ..format.identity import DESCRIPTION, DESCRIPTION_VERSION, DESCRIPTION_VERSIONS, WAY_OUT, salt_of
+from ..format.identity import DESCRIPTION, DESCRIPTION_VERSIONS, WAY_OUT, salt_of
 from ..format.record import HEADER_SIZE, Batch, parse_header
 from ..format.segment import Segment
 
 _U32_MAX = 0xFFFFFFFF
 
 
-def read_description(disk: Disk, directory: str) -> dict[str, Any] | None:
+def read_description(disk: Disk, directory: str) -> dict[str, object] | None:
     """``log.json`` of a queue's directory; None if it is missing or torn.
 
     If so, a crash came before its sync, and no batch was synced either. The definitions have the same
@@ -58,7 +58,7 @@ class PartitionWriter:
     begins again.
     """
 
-    def __init__(self, disk: Disk, files: FileCache, directory: str, description: dict[str, Any]) -> None:
+    def __init__(self, disk: Disk, files: FileCache, directory: str, description: dict[str, object]) -> None:
         self.directory = directory
         self.failed: Exception | None = None
         self.dirty = False
@@ -70,7 +70,7 @@ class PartitionWriter:
         self._files = files
         self._description = description
         #: Of the checksums of its batches' headers.
-        self.salt = salt_of(description["incarnation"], int(directory.rpartition("/")[2]))
+        self.salt = salt_of(str(description["incarnation"]), int(directory.rpartition("/")[2]))
         self._segment: Segment | None = None
         self._path = ""
         self._position = 0
@@ -94,13 +94,13 @@ class PartitionWriter:
         if synced:
             self._is_new = False
 
-    def found(self, *, durable: bool, version: int) -> None:
+    def found(self, *, durable: bool, is_current: bool) -> None:
         """Directory and ``log.json`` are there; unless ``durable`` the next sync makes them so.
 
-        After a kill that they are seen does not make them durable. One of an older ``version`` is replaced
-        before the first batch is written, so that an older release refuses the log.
+        After a kill that they are seen does not make them durable. Unless its version ``is_current``, it is
+        replaced before the first batch is written, so that an older release refuses the log.
         """
-        self.created = version == DESCRIPTION_VERSION
+        self.created = is_current
         self._is_new = not durable
 
     def create(self) -> None:

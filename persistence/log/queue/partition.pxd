@@ -1,0 +1,42 @@
+cimport cython
+
+from amqp_router.protocol.message cimport Message
+from persistence.log.format.messages cimport BatchView
+from persistence.log.format.record cimport Batch
+from persistence.log.format.segment cimport Segment
+
+cdef long long _U32_MAX
+
+
+cdef class Partition:
+    cdef public str directory
+    cdef public unsigned long salt
+    # The caches of files, the owners of salts and the options are not compiled.
+    cdef public object owners
+    cdef public object options
+    cdef object _readers
+    cdef public list segments
+    cdef list _bases
+    cdef unsigned long long _segment_bytes_max
+
+    cpdef add(self, Segment segment)
+    @cython.locals(segment=Segment)
+    cpdef Segment roll(self, unsigned long long base)
+    @cython.locals(segment=Segment, rolled=bint, since_ms="long long")
+    cpdef bint place(self, Batch batch) except -1
+    @cython.locals(segment=Segment)
+    cpdef tuple synced_place(self)
+
+
+cdef class Cursor:
+    cdef Partition _partition
+    cdef public BatchView view
+    cdef public Message large
+    cdef Segment _segment
+    cdef bytes _data
+    cdef long long _data_at
+    cdef long long _next_at
+    cdef long long _next_base
+
+    cpdef forget(self)
+    cpdef seek(self, unsigned long long offset)
