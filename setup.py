@@ -57,6 +57,8 @@ COMPILED = [
     "vhosts.queues.ready.fifo",
     "vhosts.queues.ready.priority",
     "vhosts.queues.limits",
+    "vhosts.queues.standing",
+    "vhosts.queues.mortal",
     "vhosts.queues.queue",
     "vhosts.spread_map",
     "vhosts.exchanges.topic_trie",

@@ -17,7 +17,7 @@ from persistence.errors import PersistenceError
 from persistence.memory import MemoryBudget
 from vhosts.ports import Host, InSlices
 from vhosts.queues.contents import Contents
-from vhosts.queues.local import LocalQueue
+from vhosts.queues.local import LocalQueue, NamedQueue
 from vhosts.queues.queue import Queue
 from vhosts.queues.services import QueueServices
 from vhosts.queues.timers import QueueTimers
@@ -132,15 +132,15 @@ class QueueMaker:
     def _discard(self, messages: list[Any]) -> None:
         self._in_slices(partial(_free_some, messages))
 
-    def _queue_failed(self, queue: LocalQueue) -> None:
+    def _queue_failed(self, queue: NamedQueue) -> None:
         """The operator must hear of it; clients do from their methods."""
         what = "queue failed" if queue.error else "queue takes no messages until its log can be written"
         self._event(logging.ERROR, what, queue=queue.name, vhost=queue.vhost.name, reason=queue.refusing)
 
-    def _queue_resumed(self, queue: LocalQueue) -> None:
+    def _queue_resumed(self, queue: NamedQueue) -> None:
         self._event(logging.INFO, "queue takes messages again", queue=queue.name, vhost=queue.vhost.name)
 
-    def _queue_stalled(self, queue: LocalQueue) -> None:
+    def _queue_stalled(self, queue: NamedQueue) -> None:
         """Its messages cannot be read while descriptors are used up."""
         self._later(STALL_S, queue.unstall)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from tests.planting import Planted
 
 QUEUE = "vhosts/queues/queue.py"
+STANDING = "vhosts/queues/standing.py"
+MORTAL = "vhosts/queues/mortal.py"
 ORDER = "vhosts/queues/ready/fifo.py"
 DELIVERY = "amqp_router/channel/delivery.py"
 PUBLISHING = "amqp_router/channel/publishing.py"
@@ -39,13 +41,13 @@ PLANTED = [
     ),
     Planted(
         "confirmed before the watermark",
-        QUEUE,
+        STANDING,
         "self.receipts.reached(log.high_watermark)",
         "self.receipts.reached(log.end)",
     ),
     Planted(
         "confirmed before the definition is stored",
-        QUEUE,
+        STANDING,
         "        if self.definition_rev:\n            return\n",
         "",
     ),
@@ -81,7 +83,7 @@ PLANTED = [
     ),
     Planted(
         "a confirm waits for a place that no sync covers",
-        QUEUE,
+        STANDING,
         "        self.receipts.wait(run)\n",
         "        self.receipts.end = log.end\n        self.receipts.wait(run)\n",
         "tests/channel/test_publishing.py",

@@ -10,25 +10,30 @@ from vhosts.ports import Host
 from vhosts.queues.settings import QueueSettings
 
 
-class LocalQueue(Protocol):
-    """What timers, dead letters and the node's services call."""
+class NamedQueue(Protocol):
+    """What the node needs to say what became of a queue."""
 
     name: str
     vhost: Host
-    tick: Tick
-    settings: QueueSettings
     #: Why it has failed, and why it takes no messages; "" if it does not.
     error: str
     refusing: str
+
+    def unstall(self) -> None:
+        """Try again to read waiting messages."""
+
+
+class LocalQueue(NamedQueue, Protocol):
+    """What timers, dead letters and the node's services call."""
+
+    tick: Tick
+    settings: QueueSettings
 
     def touch(self) -> None:
         """Put the queue on the agenda."""
 
     def timer_due(self, now_us: int) -> None:
         """Its timer has gone off."""
-
-    def unstall(self) -> None:
-        """Try again to read waiting messages."""
 
     def removal_stored(self) -> None:
         """No start will bring the queue back."""

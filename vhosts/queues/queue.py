@@ -6,7 +6,9 @@
 - ``contents``: the account of message contents in memory, shared by all queues of the node;
 - ``services``: what the node does for its queues.
 
-The queue itself joins them: it gives each message an offset, delivers, settles, and says why it cannot.
+The queue itself joins them, in three layers of one object: ``standing`` has the parts and knows whether the
+queue works; ``mortal`` obeys the settings, by which messages and the queue itself come to an end; here
+messages come and go.
 
 Messages are delivered as soon as they are published, also before their log is synced. Publishers are answered
 when the log's high watermark has passed what they published.
@@ -14,47 +16,37 @@ when the log's high watermark has passed what they published.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
 from amqp_router.protocol.flags import (
     ACK,
-    DEAD_LETTER,
     DROP,
     EXPIRE,
     LOGGED,
     PERSISTENT,
     REDELIVERED,
     RETURN,
-    SPILLED,
 )
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
-from amqp_router.protocol.tick import Tick
-from persistence.errors import PersistenceError, is_passing
-from persistence.memory import MemoryBudget
 from vhosts.queues.consumers import Consumer
-from vhosts.queues.contents import OVERHEAD, Contents
-from vhosts.queues.death import EXPIRED, MAXLEN, REJECTED
-from vhosts.queues.dispatch import Dispatch
-from vhosts.queues.expiry import Expiry
-from vhosts.queues.handle import QueueHandle, Run
-from vhosts.queues.limits import REJECT_PUBLISH_DLX, Limits
+from vhosts.queues.death import REJECTED
+from vhosts.queues.limits import REJECT_PUBLISH_DLX
+from vhosts.queues.mortal import MortalQueue
 from vhosts.queues.ready.choice import new_order
 from vhosts.queues.ready.order import ReadyOrder
-from vhosts.queues.receipts import Receipts
 from vhosts.queues.services import QueueServices
-from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
+from vhosts.queues.settings import NO_SETTINGS, effective_settings
 
 #: Cost of a redelivery in units of ``Queue.pump``. It is higher because each one is found and read alone.
 REDELIVERY_UNITS = 3
 PARKED_PER_UNIT = 16
 #: Deliveries before a message that is to be delivered at once or not at all.
 AT_ONCE_UNITS = 4096
-#: Messages dropped at once when one is published to a queue that is too long; others go in slices.
-TRIM_UNITS = 64
+#: Units for messages dropped at once when one is published to a queue that is too long; others go in slices.
+TRIM_UNITS = 128
 
 # C integers where compiled (see queue.pxd).
 _PERSISTENT = PERSISTENT
@@ -65,8 +57,6 @@ _DROP = DROP
 _RETURN = RETURN
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
 _EXPIRE = EXPIRE
-_DEAD_LETTER = DEAD_LETTER
-_SPILLED = SPILLED
 _NO_EXPIRY = NO_EXPIRY
 _AT_ONCE_UNITS = AT_ONCE_UNITS
 _TRIM_UNITS = TRIM_UNITS
@@ -74,67 +64,29 @@ _PARKED_PER_UNIT = PARKED_PER_UNIT
 _COUNT_MAX = 0xFFFF
 
 
-class Queue(QueueHandle):
+class Queue(MortalQueue):
     """A local queue. ``attach`` joins it to its log before anyone uses it."""
 
     __slots__ = (
         "ack_total",
-        "budget",
-        "buries",
-        "contents",
         "deliver_no_ack_total",
         "deliver_total",
-        "dirty",
-        "dispatch",
-        "dropped_total",
-        "error",
-        "expired_total",
-        "expiry",
         "get_empty_total",
         "get_no_ack_total",
         "get_total",
-        "limits",
         "next_offset",
         "publish_total",
         "pumped_at",
-        "ready",
-        "receipts",
         "redeliver_total",
-        "refusing",
-        "rejected_total",
-        "services",
-        "settings",
-        "stalled",
-        "tick",
     )
 
     def __init__(self, services: QueueServices) -> None:
-        super().__init__()
-        self.services = services
-        self.tick: Tick = services.tick
-        self.contents: Contents = services.contents
-        self.budget: MemoryBudget = services.contents.budget
-        self.ready: ReadyOrder
+        super().__init__(services)
         self.use_order(new_order(NO_SETTINGS))
-        self.dispatch = Dispatch()
-        self.receipts = Receipts()
-        self.settings = NO_SETTINGS
-        self.expiry = Expiry()
-        self.limits = Limits()
-        #: Whether the queue has a dead letter exchange.
-        self.buries = False
         #: Offset of the next message of a queue without a log.
         self.next_offset = 0
-        self.dirty = False
         #: ``publish_total`` when consumers were last offered all there was.
         self.pumped_at = 0
-        #: Whether waiting messages cannot be read for now.
-        self.stalled = False
-        #: Why the queue has failed, or "".
-        self.error = ""
-        #: Why it takes no messages, or "": it has failed, or its log waits for disk space or file
-        #: descriptors.
-        self.refusing = ""
         self.publish_total = 0
         #: Deliveries with and without acknowledgement, to consumers and by ``get``.
         self.deliver_total = 0
@@ -144,10 +96,6 @@ class Queue(QueueHandle):
         self.get_empty_total = 0
         self.redeliver_total = 0
         self.ack_total = 0
-        #: Messages that expired, that left because the queue was too long, and that were refused.
-        self.expired_total = 0
-        self.dropped_total = 0
-        self.rejected_total = 0
 
     def attach(self, incarnation: str, log: Any = None, *, recovered: bool = False) -> None:
         """Use ``log``, if the queue is durable; ``recovered``: with the messages found in it."""
@@ -165,22 +113,6 @@ class Queue(QueueHandle):
                     self.expiry.is_timed = True
                     self.touch()
         self.apply_settings(settings)
-
-    def apply_settings(self, settings: QueueSettings) -> None:
-        """Obey ``settings``, which may have changed, from now on."""
-        self.settings = settings
-        self.expiry.apply(settings)
-        self.limits.apply(settings)
-        self.buries = settings.dead_letter_exchange is not None
-        if self.limits.is_set:
-            if settings.max_length_bytes is not None and not self.ready.count_bytes():
-                self.services.in_slices(self.ready.count_bytes)
-            self.touch()
-        self.note_use()
-
-    def obey(self, definition: Mapping[str, Any]) -> None:
-        """Obey the ``definition`` of the policies that apply, besides the arguments."""
-        self.apply_settings(effective_settings(self.arguments, definition))
 
     def use_order(self, order: ReadyOrder) -> None:
         """Deliver in ``order`` from now on; the queue must be empty."""
@@ -256,109 +188,7 @@ class Queue(QueueHandle):
         elif self.settings.max_priority:
             self.touch()  # it may be the head
 
-    def await_durable(self, run: Run) -> None:
-        """Call ``run.settled`` once everything published so far is below the high watermark."""
-        log = self.log
-        if self.deleted and (log is None or log.deleted):
-            return
-        if self.refusing:
-            run.remaining += 1
-            run.settled(True)
-            return
-        if log is None:
-            return
-        self.receipts.wait(run)
-        self.tick.wake()
-
-    def on_high_watermark(self, log: Any) -> None:
-        """Answer the publishers below the log's high watermark, which has risen.
-
-        Nobody is answered before the queue's own definition is committed. After a crash the queue would not
-        exist, and the confirmed message would be lost.
-        """
-        if self.definition_rev:
-            return
-        self.receipts.reached(log.high_watermark)
-
-    def definition_stored(self) -> None:
-        """The queue's definition is committed."""
-        self.definition_rev = 0
-        if self.refusing and not self.error and (self.log is None or self.log.failed is None):
-            self.on_log_resumed(self.log)
-        if self.log is not None:
-            self.on_high_watermark(self.log)
-
-    def definition_failed(self, error: Exception) -> None:
-        """The queue's definition cannot be stored for now: nack the publishers that wait for it."""
-        if not self.refusing:
-            self.refusing = f"its definition cannot be stored: {error}"
-            self._refuse_waiting()
-
-    def on_log_failed(self, log: Any, error: Exception) -> None:
-        """The log cannot be read or written: nack publishers, cancel consumers, and answer with the reason
-        from now on.
-
-        After a passing error (a full disk) the queue only takes no messages. Consumers and acknowledgements
-        go on.
-        """
-        if log.passing:
-            if not self.refusing:
-                self.refusing = f"its log cannot be written for now: {error}"
-                self._refuse_waiting()
-        else:
-            self._fail(f"its log failed: {error}")
-
-    def on_log_resumed(self, log: Any) -> None:
-        """The log takes messages again."""
-        if not self.error and not self.definition_rev:
-            self.refusing = ""
-            self.services.resumed(self)
-            if len(self.consumers) > 0:
-                self.touch()
-
-    def _refuse_waiting(self) -> None:
-        self.services.failed(self)
-        self.receipts.answer_all(failed=True)
-
-    def _heed_trouble(self) -> None:
-        """The ready order could not take or give a message: try again later after a passing error, otherwise
-        fail the queue.
-        """
-        trouble = self.ready.trouble
-        if trouble is None:
-            return
-        self.ready.trouble = None
-        stalled = self.services.stalled
-        if trouble.error is None or not is_passing(trouble.error) or stalled is None:
-            self._fail(trouble.reason)
-        elif not self.stalled:
-            self.stalled = True
-            stalled(self)
-
-    def unstall(self) -> None:
-        """Try again to read waiting messages."""
-        self.stalled = False
-        if not self.deleted and len(self.consumers) > 0:
-            self.touch()
-
-    def _fail(self, reason: str) -> None:
-        if self.error:
-            return
-        self.error = self.refusing = reason
-        self._refuse_waiting()
-        self._cancel_consumers()
-
-    def takes_messages(self) -> bool:
-        return not self.refusing
-
     # -- taking -------------------------------------------------------------------------------------
-
-    def touch(self) -> None:
-        """Deliver to consumers at the end of this tick."""
-        if not self.dirty:
-            self.dirty = True
-            self.tick.queues.append(self)
-            self.tick.wake()
 
     def pump(self, budget: int) -> int:
         """Deliver to consumers in turn until ``budget`` units are used; returns the number of units used.
@@ -421,140 +251,11 @@ class Queue(QueueHandle):
                 self._expire_itself()
         return done
 
-    # -- time -----------------------------------------------------------------------------------------
-
-    def _expire(self, done: int, budget: int) -> int:
-        """Let messages at the head die whose time is over, until ``budget`` units are used; returns the units
-        used.
-        """
-        ready = self.ready
-        now_us = self.tick.now_us
-        is_eager = False
-        while done < budget and not (self.buries and self._must_wait()):
-            head = ready.peek(is_eager)
-            if head is None:
-                self._heed_trouble()
-                self.expiry.is_timed = ready.count > 0
-                self._watch(0)
-                return done
-            if head.deadline_us == 0 or head.deadline_us > now_us:
-                self._watch(head.deadline_us)
-                return done
-            message = ready.pop()
-            if message is None:
-                self._heed_trouble()
-                return done
-            self._die(message, _EXPIRE)
-            is_eager = True
-            done += 1
-        return done
-
-    def _trim(self, done: int, budget: int) -> int:
-        """Drop the oldest messages while there are too many, until ``budget`` units are used; returns the
-        units used.
-        """
-        ready = self.ready
-        limits = self.limits
-        while done < budget and ready.count > 0 and limits.is_exceeded(ready):
-            if self.buries and self._must_wait():
-                break
-            message = ready.pop()
-            if message is None:
-                self._heed_trouble()
-                break
-            self._die(message, _DROP)
-            done += 1
-        return done
-
-    def _die(self, message: Message, kind: int) -> None:
-        """A message that was ready is gone without a delivery; ``kind`` as in a SETTLES record."""
-        if kind == _EXPIRE:
-            self.expired_total += 1
-        else:
-            self.dropped_total += 1
-        if self.buries:
-            self._bury(message, EXPIRED if kind == _EXPIRE else MAXLEN)
-        else:
-            self._gone(message, kind)
-
-    # -- dead letters ---------------------------------------------------------------------------------
-
-    def _must_wait(self) -> bool:
-        """Whether there is no room for dead letters now; the queue is touched when there is."""
-        letters = self.vhost.dead_letters
-        if not letters.is_full():
-            return False
-        letters.wait(self)
-        return True
-
-    def _bury(self, message: Message, reason: str) -> None:
-        self.vhost.dead_letters.add(self, message, reason)
-
-    def _bury_refused(self, message: Message) -> None:
-        """Dead-letter a message that is not taken, of which nothing will be left here."""
-        refused = message.copy()
-        self.budget.used += refused.size() + OVERHEAD  # until it is buried
-        self._bury(refused, MAXLEN)
-
-    def recall(self, message: Message) -> bool:
-        """See that ``message``, which was delivered, has its content; False if it cannot be read."""
-        try:
-            if message.content is None:
-                message.take_content(self.log.read_one(message.offset))
-            elif message.flags & _SPILLED:
-                self.contents.take_back(message)
-        except (OSError, PersistenceError):
-            return False
-        return True
-
-    def buried(self, message: Message, stays: bool) -> None:
-        """The dead letter has reached its targets; ``stays``: it may be lost on its way.
-
-        In that case it stays in the log, and the next start brings it back.
-        """
-        if not (stays and message.flags & _LOGGED):
-            self._gone(message, _DEAD_LETTER)
-
-    def _watch(self, head_us: int) -> None:
-        """``head_us`` is the deadline of the head, 0 for none."""
-        self.expiry.head_us = head_us
-        timers = self.services.timers
-        if timers is not None and not self.deleted:
-            self.expiry.watch(self, timers, is_used=len(self.consumers) > 0)
-
-    def timer_due(self, now_us: int) -> None:
-        """The timer has gone off; what it is for is done with the agenda."""
-        self.tick.now_us = max(self.tick.now_us, now_us)
-        self.touch()
-
-    def note_use(self) -> None:
-        self.expiry.used_us = self.tick.now_us
-        if self.expiry.expires_us:
-            self._watch(self.expiry.head_us)
-
-    def expire(self) -> None:
-        """Let the virtual host remove the queue, which nobody uses."""
-        self.vhost.queue_expired(self)
-
-    def _expire_itself(self) -> None:
-        if self.deleted:
-            return
-        if self.expiry.is_over(self.tick.now_us):
-            self.services.expired(self)
-        else:
-            self._watch(self.expiry.head_us)
-
     # -- more of taking -------------------------------------------------------------------------------
 
     def deliver_due(self, budget: int) -> int:
         # Only a queue on the agenda has anything due. It stays on the agenda, which costs next to nothing.
         return self.pump(budget) if self.dirty else 0
-
-    def has_due(self) -> bool:
-        expiry = self.expiry
-        if expiry.is_timed and 0 < expiry.head_us <= self.tick.now_us:
-            self.touch()
-        return self.dirty or self.ready.is_returning()
 
     def has_new(self) -> bool:
         return self.dirty and self.publish_total != self.pumped_at
@@ -599,13 +300,6 @@ class Queue(QueueHandle):
             self.unacked_count += 1
         return message
 
-    def check_available(self) -> None:
-        """Raises PreconditionFailed when the log has failed."""
-        if self.error:
-            raise PreconditionFailed(
-                f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.error}"
-            )
-
     # -- settling -----------------------------------------------------------------------------------
 
     def settle(self, message: Message, kind: int) -> None:
@@ -617,13 +311,6 @@ class Queue(QueueHandle):
             self._bury(message, REJECTED)
             return
         self._gone(message, kind)
-
-    def _gone(self, message: Message, kind: int) -> None:
-        if message.flags & _LOGGED:
-            if not self.deleted:
-                self.log.settle(message.offset, message.gap, kind)
-        else:
-            self.contents.release(message)
 
     def requeue(self, message: Message) -> None:
         """Return a delivered message to its place and mark it as redelivered."""
@@ -686,17 +373,6 @@ class Queue(QueueHandle):
         self.dispatch.unpark(consumer)
         self.touch()
 
-    def _cancel_consumers(self) -> None:
-        """Nobody gets anything from now on."""
-        if self.consumers:
-            leaving = self.consumers
-            self.consumers = {}
-            self.ready.wanted = False
-            self.dispatch.cancel(leaving, self.services.in_slices)
-
-    def has_told_consumers(self) -> bool:
-        return not self.dispatch.leaving
-
     # -- the whole queue ----------------------------------------------------------------------------
 
     def message_count(self) -> int:
@@ -743,7 +419,3 @@ class Queue(QueueHandle):
         self._drop_ready(settle=False)
         self.services.deleted(self, rev)
         return count
-
-    def removal_stored(self) -> None:
-        """No start will bring the queue back: publishers that still wait are answered as settled."""
-        self.receipts.answer_all(failed=False)

@@ -13,12 +13,12 @@ from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
 from persistence.log.queue.page_log import PageLog
 from vhosts.queues.contents import Contents
-from vhosts.queues.local import LocalQueue
+from vhosts.queues.local import LocalQueue, NamedQueue
 from vhosts.queues.ready.order import Dropped
 from vhosts.queues.timers import QueueTimers
 
 #: Hears of something that happened to a queue.
-Hearer: TypeAlias = Callable[[LocalQueue], None]
+Hearer: TypeAlias = Callable[[NamedQueue], None]
 
 #: Returned messages dropped by one call when a queue is purged or deleted; about a millisecond.
 DROP_SLICE = 4096
@@ -53,7 +53,7 @@ class QueueServices:
         #: The queue, a ``Queue``, is deleted: its log is removed once this revision is committed.
         self.deleted: Callable[[Any, int], None] = _removed
         #: The queue was not used for as long as it may be: remove it.
-        self.expired: Hearer = _nobody
+        self.expired: Callable[[LocalQueue], None] = _nobody
         #: Timers of the queues; None if no time passes.
         self.timers: QueueTimers | None = None
         #: The queue has failed (``error``) or takes no messages (``refusing``); it takes them again.
@@ -98,5 +98,5 @@ def _removed(queue: LocalQueue, rev: int) -> None:
     queue.removal_stored()
 
 
-def _nobody(queue: LocalQueue) -> None:
+def _nobody(queue: NamedQueue) -> None:
     """Nobody wants to hear of it."""

@@ -1,0 +1,39 @@
+cimport cython
+
+from amqp_router.protocol.message cimport Message
+from persistence.log.queue.queue_log cimport QueueLog
+from vhosts.queues.expiry cimport Expiry
+from vhosts.queues.limits cimport Limits
+from vhosts.queues.ready.order cimport ReadyOrder
+from vhosts.queues.standing cimport StandingQueue
+
+cdef unsigned char _LOGGED
+cdef unsigned char _SPILLED
+cdef int _DROP
+cdef int _EXPIRE
+cdef int _DEAD_LETTER
+cdef Py_ssize_t _DEATH_UNITS
+
+
+cdef class MortalQueue(StandingQueue):
+    cdef public object settings
+    cdef public Expiry expiry
+    cdef public Limits limits
+    cdef public bint buries
+    cdef public unsigned long long expired_total
+    cdef public unsigned long long dropped_total
+    cdef public unsigned long long rejected_total
+    @cython.locals(ready=ReadyOrder, head=Message, message=Message, now_us="long long", is_eager=bint)
+    cdef Py_ssize_t _expire(self, Py_ssize_t done, Py_ssize_t budget) except -1
+    @cython.locals(ready=ReadyOrder, limits=Limits, message=Message)
+    cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget) except -1
+    cdef bint _must_wait(self) except -1
+    cdef _die(self, Message message, int kind)
+    cdef _bury(self, Message message, str reason)
+    cdef _bury_refused(self, Message message)
+    cdef _watch(self, long long head_us)
+    cdef _expire_itself(self)
+    @cython.locals(log=QueueLog)
+    cdef void _gone(self, Message message, int kind)
+    @cython.locals(expiry=Expiry)
+    cpdef bint has_due(self)

@@ -1,0 +1,206 @@
+"""How messages leave a queue without a delivery, and how a queue ends that nobody uses.
+
+Messages expire, or are too many, or are rejected; they become dead letters if the queue has an exchange for
+them. ``queue.Queue`` is the whole; this is the middle one of its three layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from amqp_router.protocol.flags import DEAD_LETTER, DROP, EXPIRE, LOGGED, SPILLED
+from amqp_router.protocol.message import Message
+from persistence.errors import PersistenceError
+from vhosts.queues.contents import OVERHEAD
+from vhosts.queues.death import EXPIRED, MAXLEN
+from vhosts.queues.expiry import Expiry
+from vhosts.queues.limits import Limits
+from vhosts.queues.services import QueueServices
+from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
+from vhosts.queues.standing import StandingQueue
+
+#: Cost of a message that expires or is dropped, which is often read for that, in deliveries.
+DEATH_UNITS = 2
+
+# C integers where compiled (see mortal.pxd).
+_LOGGED = LOGGED
+_SPILLED = SPILLED
+_DROP = DROP
+_EXPIRE = EXPIRE
+_DEAD_LETTER = DEAD_LETTER
+_DEATH_UNITS = DEATH_UNITS
+
+
+class MortalQueue(StandingQueue):
+    """A queue that obeys its settings."""
+
+    __slots__ = (
+        "buries",
+        "dropped_total",
+        "expired_total",
+        "expiry",
+        "limits",
+        "rejected_total",
+        "settings",
+    )
+
+    def __init__(self, services: QueueServices) -> None:
+        super().__init__(services)
+        self.settings = NO_SETTINGS
+        self.expiry = Expiry()
+        self.limits = Limits()
+        #: Whether the queue has a dead letter exchange.
+        self.buries = False
+        #: Messages that expired, that left because the queue was too long, and that were refused.
+        self.expired_total = 0
+        self.dropped_total = 0
+        self.rejected_total = 0
+
+    def apply_settings(self, settings: QueueSettings) -> None:
+        """Obey ``settings``, which may have changed, from now on."""
+        self.settings = settings
+        self.expiry.apply(settings)
+        self.limits.apply(settings)
+        self.buries = settings.dead_letter_exchange is not None
+        if self.limits.is_set:
+            if settings.max_length_bytes is not None and not self.ready.count_bytes():
+                self.services.in_slices(self.ready.count_bytes)
+            self.touch()
+        self.note_use()
+
+    def obey(self, definition: Mapping[str, Any]) -> None:
+        """Obey the ``definition`` of the policies that apply, besides the arguments."""
+        self.apply_settings(effective_settings(self.arguments, definition))
+
+    def _expire(self, done: int, budget: int) -> int:
+        """Let messages at the head die whose time is over, until ``budget`` units are used; returns the units
+        used.
+        """
+        ready = self.ready
+        now_us = self.tick.now_us
+        is_eager = False
+        while done < budget and not (self.buries and self._must_wait()):
+            head = ready.peek(is_eager)
+            if head is None:
+                self._heed_trouble()
+                self.expiry.is_timed = ready.count > 0
+                self._watch(0)
+                return done
+            if head.deadline_us == 0 or head.deadline_us > now_us:
+                self._watch(head.deadline_us)
+                return done
+            message = ready.pop()
+            if message is None:
+                self._heed_trouble()
+                return done
+            self._die(message, _EXPIRE)
+            is_eager = True
+            done += _DEATH_UNITS
+        return done
+
+    def _trim(self, done: int, budget: int) -> int:
+        """Drop the oldest messages while there are too many, until ``budget`` units are used; returns the
+        units used.
+        """
+        ready = self.ready
+        limits = self.limits
+        while done < budget and ready.count > 0 and limits.is_exceeded(ready):
+            if self.buries and self._must_wait():
+                break
+            message = ready.pop()
+            if message is None:
+                self._heed_trouble()
+                break
+            self._die(message, _DROP)
+            done += _DEATH_UNITS
+        return done
+
+    def _die(self, message: Message, kind: int) -> None:
+        """A message that was ready is gone without a delivery; ``kind`` as in a SETTLES record."""
+        if kind == _EXPIRE:
+            self.expired_total += 1
+        else:
+            self.dropped_total += 1
+        if self.buries:
+            self._bury(message, EXPIRED if kind == _EXPIRE else MAXLEN)
+        else:
+            self._gone(message, kind)
+
+    def _gone(self, message: Message, kind: int) -> None:
+        if message.flags & _LOGGED:
+            if not self.deleted:
+                self.log.settle(message.offset, message.gap, kind)
+        else:
+            self.contents.release(message)
+
+    def _must_wait(self) -> bool:
+        """Whether there is no room for dead letters now; the queue is touched when there is."""
+        letters = self.vhost.dead_letters
+        if not letters.is_full():
+            return False
+        letters.wait(self)
+        return True
+
+    def _bury(self, message: Message, reason: str) -> None:
+        self.vhost.dead_letters.add(self, message, reason)
+
+    def _bury_refused(self, message: Message) -> None:
+        """Dead-letter a message that is not taken, of which nothing will be left here."""
+        refused = message.copy()
+        self.budget.used += refused.size() + OVERHEAD  # until it is buried
+        self._bury(refused, MAXLEN)
+
+    def recall(self, message: Message) -> bool:
+        """See that ``message``, which was delivered, has its content; False if it cannot be read."""
+        try:
+            if message.content is None:
+                message.take_content(self.log.read_one(message.offset))
+            elif message.flags & _SPILLED:
+                self.contents.take_back(message)
+        except (OSError, PersistenceError):
+            return False
+        return True
+
+    def buried(self, message: Message, stays: bool) -> None:
+        """The dead letter has reached its targets; ``stays``: it may be lost on its way.
+
+        In that case it stays in the log, and the next start brings it back.
+        """
+        if not (stays and message.flags & _LOGGED):
+            self._gone(message, _DEAD_LETTER)
+
+    def _watch(self, head_us: int) -> None:
+        """``head_us`` is the deadline of the head, 0 for none."""
+        self.expiry.head_us = head_us
+        timers = self.services.timers
+        if timers is not None and not self.deleted:
+            self.expiry.watch(self, timers, is_used=len(self.consumers) > 0)
+
+    def timer_due(self, now_us: int) -> None:
+        """The timer has gone off; what it is for is done with the agenda."""
+        self.tick.now_us = max(self.tick.now_us, now_us)
+        self.touch()
+
+    def note_use(self) -> None:
+        self.expiry.used_us = self.tick.now_us
+        if self.expiry.expires_us:
+            self._watch(self.expiry.head_us)
+
+    def expire(self) -> None:
+        """Let the virtual host remove the queue, which nobody uses."""
+        self.vhost.queue_expired(self)
+
+    def _expire_itself(self) -> None:
+        if self.deleted:
+            return
+        if self.expiry.is_over(self.tick.now_us):
+            self.services.expired(self)
+        else:
+            self._watch(self.expiry.head_us)
+
+    def has_due(self) -> bool:
+        expiry = self.expiry
+        if expiry.is_timed and 0 < expiry.head_us <= self.tick.now_us:
+            self.touch()
+        return self.dirty or self.ready.is_returning()

@@ -1,0 +1,24 @@
+from amqp_router.protocol.tick cimport Tick
+from persistence.memory cimport MemoryBudget
+from vhosts.queues.contents cimport Contents
+from vhosts.queues.dispatch cimport Dispatch
+from vhosts.queues.handle cimport QueueHandle, Run
+from vhosts.queues.ready.order cimport ReadyOrder
+from vhosts.queues.receipts cimport Receipts
+
+
+cdef class StandingQueue(QueueHandle):
+    cdef public object services
+    cdef public Tick tick
+    cdef public Contents contents
+    cdef public MemoryBudget budget
+    cdef public ReadyOrder ready
+    cdef public Dispatch dispatch
+    cdef public Receipts receipts
+    cdef public bint dirty
+    cdef public bint stalled
+    cdef public str error
+    cdef public str refusing
+    cpdef void await_durable(self, Run run)
+    cpdef void touch(self)
+    cdef _heed_trouble(self)

@@ -1,0 +1,180 @@
+"""What a queue is while it stands: its parts, its log, and why it takes no messages.
+
+``queue.Queue`` is the whole; this is the lowest of its three layers, below ``mortal.MortalQueue``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.tick import Tick
+from persistence.errors import is_passing
+from persistence.memory import MemoryBudget
+from vhosts.queues.contents import Contents
+from vhosts.queues.dispatch import Dispatch
+from vhosts.queues.handle import QueueHandle, Run
+from vhosts.queues.ready.order import ReadyOrder
+from vhosts.queues.receipts import Receipts
+from vhosts.queues.services import QueueServices
+
+
+class StandingQueue(QueueHandle):
+    """A queue with its parts: ``ready``, ``dispatch``, ``receipts``, ``contents`` and ``services``."""
+
+    __slots__ = (
+        "budget",
+        "contents",
+        "dirty",
+        "dispatch",
+        "error",
+        "ready",
+        "receipts",
+        "refusing",
+        "services",
+        "stalled",
+        "tick",
+    )
+
+    def __init__(self, services: QueueServices) -> None:
+        super().__init__()
+        self.services = services
+        self.tick: Tick = services.tick
+        self.contents: Contents = services.contents
+        self.budget: MemoryBudget = services.contents.budget
+        self.ready: ReadyOrder
+        self.dispatch = Dispatch()
+        self.receipts = Receipts()
+        #: Whether the queue is on the agenda.
+        self.dirty = False
+        #: Whether waiting messages cannot be read for now.
+        self.stalled = False
+        #: Why the queue has failed, or "".
+        self.error = ""
+        #: Why it takes no messages, or "": it has failed, or its log waits for disk space or file
+        #: descriptors.
+        self.refusing = ""
+
+    def await_durable(self, run: Run) -> None:
+        """Call ``run.settled`` once everything published so far is below the high watermark."""
+        log = self.log
+        if self.deleted and (log is None or log.deleted):
+            return
+        if self.refusing:
+            run.remaining += 1
+            run.settled(True)
+            return
+        if log is None:
+            return
+        self.receipts.wait(run)
+        self.tick.wake()
+
+    def on_high_watermark(self, log: Any) -> None:
+        """Answer the publishers below the log's high watermark, which has risen.
+
+        Nobody is answered before the queue's own definition is committed. After a crash the queue would not
+        exist, and the confirmed message would be lost.
+        """
+        if self.definition_rev:
+            return
+        self.receipts.reached(log.high_watermark)
+
+    def definition_stored(self) -> None:
+        """The queue's definition is committed."""
+        self.definition_rev = 0
+        if self.refusing and not self.error and (self.log is None or self.log.failed is None):
+            self.on_log_resumed(self.log)
+        if self.log is not None:
+            self.on_high_watermark(self.log)
+
+    def definition_failed(self, error: Exception) -> None:
+        """The queue's definition cannot be stored for now: nack the publishers that wait for it."""
+        if not self.refusing:
+            self.refusing = f"its definition cannot be stored: {error}"
+            self._refuse_waiting()
+
+    def on_log_failed(self, log: Any, error: Exception) -> None:
+        """The log cannot be read or written: nack publishers, cancel consumers, and answer with the reason
+        from now on.
+
+        After a passing error (a full disk) the queue only takes no messages. Consumers and acknowledgements
+        go on.
+        """
+        if log.passing:
+            if not self.refusing:
+                self.refusing = f"its log cannot be written for now: {error}"
+                self._refuse_waiting()
+        else:
+            self._fail(f"its log failed: {error}")
+
+    def on_log_resumed(self, log: Any) -> None:
+        """The log takes messages again."""
+        if not self.error and not self.definition_rev:
+            self.refusing = ""
+            self.services.resumed(self)
+            if len(self.consumers) > 0:
+                self.touch()
+
+    def _refuse_waiting(self) -> None:
+        self.services.failed(self)
+        self.receipts.answer_all(failed=True)
+
+    def _heed_trouble(self) -> None:
+        """The ready order could not take or give a message: try again later after a passing error, otherwise
+        fail the queue.
+        """
+        trouble = self.ready.trouble
+        if trouble is None:
+            return
+        self.ready.trouble = None
+        stalled = self.services.stalled
+        if trouble.error is None or not is_passing(trouble.error) or stalled is None:
+            self._fail(trouble.reason)
+        elif not self.stalled:
+            self.stalled = True
+            stalled(self)
+
+    def unstall(self) -> None:
+        """Try again to read waiting messages."""
+        self.stalled = False
+        if not self.deleted and len(self.consumers) > 0:
+            self.touch()
+
+    def _fail(self, reason: str) -> None:
+        if self.error:
+            return
+        self.error = self.refusing = reason
+        self._refuse_waiting()
+        self._cancel_consumers()
+
+    def takes_messages(self) -> bool:
+        return not self.refusing
+
+    def check_available(self) -> None:
+        """Raises PreconditionFailed when the log has failed."""
+        if self.error:
+            raise PreconditionFailed(
+                f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.error}"
+            )
+
+    def touch(self) -> None:
+        """Deliver to consumers at the end of this tick."""
+        if not self.dirty:
+            self.dirty = True
+            self.tick.queues.append(self)
+            self.tick.wake()
+
+    def _cancel_consumers(self) -> None:
+        """Nobody gets anything from now on."""
+        if self.consumers:
+            leaving = self.consumers
+            self.consumers = {}
+            self.ready.wanted = False
+            self.dispatch.cancel(leaving, self.services.in_slices)
+
+    def has_told_consumers(self) -> bool:
+        return not self.dispatch.leaving
+
+    def removal_stored(self) -> None:
+        """No start will bring the queue back: publishers that still wait are answered as settled."""
+        self.receipts.answer_all(failed=False)
