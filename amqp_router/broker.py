@@ -313,6 +313,7 @@ class Broker:
             "exchange_exchange_bindings",
             "basic.nack",
             "consumer_cancel_notify",
+            "consumer_priorities",
             "per_consumer_qos",
             "authentication_failure_close",
             "direct_reply_to",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 PACKAGES = ("amqp_router/channel", "vhosts", "persistence")
 #: ``Any`` and ``object`` in each package.
-ALLOWED = {"amqp_router/channel": (25, 7), "vhosts": (130, 67), "persistence": (6, 9)}
+ALLOWED = {"amqp_router/channel": (15, 7), "vhosts": (134, 74), "persistence": (6, 9)}
 _OBJECT = re.compile(r"\bobject\b")
 
 

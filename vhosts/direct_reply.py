@@ -10,7 +10,6 @@ Source: RabbitMQ, "Direct Reply-to".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from vhosts.exchanges.route import default_route
 from vhosts.ports import Host, QueueFactory
@@ -38,7 +37,7 @@ class ReplyQueues:
         """Whether replies to ``name`` find somebody; the pseudo-queue itself always does, as in RabbitMQ."""
         return name == DIRECT_REPLY or name in self._topology.reply_queues
 
-    def open(self, owner: Any) -> QueueHandle:
+    def open(self, owner: object) -> QueueHandle:
         """Make a reply queue for a channel of the connection ``owner``."""
         topology = self._topology
         name = self._generate_name(self._generate_name(DIRECT_REPLY + ".") + ".")

@@ -9,12 +9,13 @@ Source: AMQP 0-9-1, section 4.2.6. Reply codes 501 and 505 as in RabbitMQ; a bod
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from amqp_router.protocol import errors
 from amqp_router.protocol.constants import FRAME_BODY, FRAME_HEADER
 from amqp_router.protocol.frames import IRREGULAR, ContentScan
 from amqp_router.protocol.message import JOINED_BYTES_MAX
+from persistence.memory import MemoryBudget
 
 #: Arguments, frames, scanned header and number of body frames of a complete content.
 Whole: TypeAlias = tuple[bytes, bytes | tuple[bytes, ...], ContentScan, int]
@@ -25,7 +26,7 @@ class Intake:
 
     __slots__ = ("account", "announced")
 
-    def __init__(self, account: Any) -> None:
+    def __init__(self, account: MemoryBudget) -> None:
         #: The node's ``MemoryBudget``.
         self.account = account
         #: Bytes of the incomplete contents, as announced by their headers.

@@ -16,7 +16,7 @@ Source: AMQP 0-9-1, basic.ack, section 1.8.3; RabbitMQ, "Negative Acknowledgemen
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from amqp_router.channel.older import OlderDeliveries
 from amqp_router.protocol.errors import PreconditionFailed
@@ -228,7 +228,7 @@ class Delivery:
         if not multiple:
             if tag < self.base:
                 taken = self.older.take(tag)
-                self._settle_taken(taken[0], taken[1], kind)
+                self._settle_taken(taken[0], cast(ChannelConsumer, taken[1]), kind)
             else:
                 self._settle_one(tag, kind)
                 self._advance()
@@ -250,7 +250,7 @@ class Delivery:
             taken = self.older.take_lowest(last)
             if taken is None:
                 return done
-            self._settle_taken(taken[0], taken[1], kind)
+            self._settle_taken(taken[0], cast(ChannelConsumer, taken[1]), kind)
             done += 1
         current = self.base
         while current <= last and done < SETTLE_SLICE:
@@ -311,7 +311,7 @@ class Delivery:
         if not multiple:
             if tag < self.base:
                 taken = self.older.take(tag)
-                self._requeue_taken(taken[0], taken[1], False)
+                self._requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), False)
                 return 1
             return self._requeue_range(tag, tag, 1, False)
         last = self.next_tag - 1 if tag == 0 else tag
@@ -327,7 +327,7 @@ class Delivery:
             taken = self.older.take_lowest(last)
             if taken is None:
                 return done
-            self._requeue_taken(taken[0], taken[1], is_slice)
+            self._requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), is_slice)
             done += 1
         return done + self._requeue_range(self.base, last, limit - done, is_slice)
 

@@ -11,7 +11,9 @@ one with few places, at least one); every tag here is below ``Delivery.base``.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Any
+
+from amqp_router.protocol.message import Message
+from vhosts.queues.consumers import Consumer
 
 #: A block with at least as many places for each outstanding delivery moves together.
 _SPARSE = 4
@@ -24,7 +26,7 @@ class Block:
 
     __slots__ = ("first", "live", "lowest", "messages", "owners", "tags")
 
-    def __init__(self, first: int, messages: list[Any], owners: list[Any]) -> None:
+    def __init__(self, first: int, messages: list[Message | None], owners: list[Consumer | None]) -> None:
         #: The tag of the first place, while each tag has a place.
         self.first = first
         self.messages = messages
@@ -88,7 +90,7 @@ class OlderDeliveries:
         #: The lowest tag that each block may hold.
         self.firsts: list[int] = []
 
-    def add(self, first: int, messages: list[Any], owners: list[Any]) -> None:
+    def add(self, first: int, messages: list[Message | None], owners: list[Consumer | None]) -> None:
         """Take over a piece of the ring, with tags from ``first`` on, above all that are here."""
         block = Block(first, messages, owners)
         if block.live > 0:
@@ -102,12 +104,12 @@ class OlderDeliveries:
         index: int = bisect_right(self.firsts, tag)
         return index > 0 and self.blocks[index - 1].find(tag) >= 0
 
-    def take(self, tag: int) -> tuple[Any, Any]:
+    def take(self, tag: int) -> tuple[Message, Consumer]:
         """Message and owner of ``tag``, which is outstanding here and is no longer then."""
         index: int = bisect_right(self.firsts, tag) - 1
         return self._take_from(index, self.blocks[index].find(tag))
 
-    def take_lowest(self, last: int) -> tuple[Any, Any] | None:
+    def take_lowest(self, last: int) -> tuple[Message, Consumer] | None:
         """As ``take``, of the lowest tag here; None if that is above ``last``."""
         if self.count == 0:
             return None
@@ -115,9 +117,11 @@ class OlderDeliveries:
         place = block.find_lowest()
         return self._take_from(0, place) if block.tag_at(place) <= last else None
 
-    def _take_from(self, index: int, place: int) -> tuple[Any, Any]:
+    def _take_from(self, index: int, place: int) -> tuple[Message, Consumer]:
         block = self.blocks[index]
-        taken = (block.messages[place], block.owners[place])
+        message, owner = block.messages[place], block.owners[place]
+        assert message is not None
+        assert owner is not None
         block.messages[place] = None
         block.owners[place] = None
         block.live -= 1
@@ -127,4 +131,4 @@ class OlderDeliveries:
         else:
             del self.blocks[index]
             del self.firsts[index]
-        return taken
+        return message, owner

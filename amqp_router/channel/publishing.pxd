@@ -62,13 +62,12 @@ cdef class Publishing:
     cpdef Py_ssize_t unroutable(self, Route route, Message message, unsigned int flags) except -1
     cpdef published(self, unsigned long long number, unsigned int outcome, Message message)
     cpdef void run_done(self, Run run)
-    @cython.locals(properties=bytes)
-    cdef bint _inspect(self, bytes args, object content, ContentScan scan) except -1
+    cdef bint _inspect(self, bytes args, bytes properties, ContentScan scan) except -1
     @cython.locals(out=Output, buf=Buf, text=bytes, size=Py_ssize_t)
     cdef void _return(self, Route route, Message message)
 
 
 @cython.locals(properties=bytes)
-cdef object _address(Message message, bytes reply_to)
+cdef int _address(Message message, bytes reply_to) except -1
 @cython.locals(header=bytes)
 cdef bytes _properties(object content, Py_ssize_t header_size)

@@ -147,7 +147,7 @@ class Publishing:
         publisher = self.publisher
         route = self.last_route
         units = 0
-        if scan.flags & _SPECIAL and self._inspect(args, content, scan):
+        if scan.flags & _SPECIAL and self._inspect(args, _properties(content, scan.header_size), scan):
             route = self.cache.resolve(args, _properties(content, scan.header_size), self.walk)
             units = self.cache.units
             self.walk = self.cache.take_unfinished()
@@ -224,9 +224,8 @@ class Publishing:
         """See ``vhosts.publishing.ports.Listener``. The client's later frames wait."""
         self.listener.in_slices(step)
 
-    def _inspect(self, args: bytes, content: Any, scan: ContentScan) -> bool:
+    def _inspect(self, args: bytes, properties: bytes, scan: ContentScan) -> bool:
         """Check the properties that the broker uses; True if the message has CC or BCC."""
-        properties = _properties(content, scan.header_size)
         # A plain number of ms was read with the header.
         is_odd = scan.flags & _EXPIRATION and scan.expire_ms >= _NO_EXPIRY - 1
         if is_odd or scan.flags & _USER_ID or (scan.flags & _REPLY_TO and _DIRECT_REPLY_FIELD in properties):
@@ -267,14 +266,14 @@ class Publishing:
         out.touch()
 
 
-def _address(message: Message, reply_to: bytes) -> None:
+def _address(message: Message, reply_to: bytes) -> int:
     """Let the answer to ``message`` go to ``reply_to``, if its publisher asks for direct reply-to."""
     properties = message.properties()
     if _DIRECT_REPLY_FIELD not in properties:
-        return
+        return 0
     start, end = reply_to_range(properties)
     if properties[start:end] != _DIRECT_REPLY_FIELD:
-        return
+        return 0
     properties = b"%b%c%b%b" % (properties[:start], len(reply_to), reply_to, properties[end:])
     content: Any = message.content
     old = content if isinstance(content, bytes) else content[0]
@@ -284,6 +283,7 @@ def _address(message: Message, reply_to: bytes) -> None:
     else:
         message.content = (header, *[content[index] for index in range(1, len(content))])
     message.header_size = len(header)
+    return 0
 
 
 def _properties(content: Any, header_size: int) -> bytes:
