@@ -30,11 +30,12 @@ from amqp_router.protocol.errors import (
     too_large_message,
 )
 from amqp_router.protocol.flags import LOGGED, REDELIVERED, REJECT
+from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, body_start, build_message
 from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties
 from persistence.errors import PersistenceError
 from vhosts.exchanges.router import publish_args
-from vhosts.publishing.checks import check_delivery_mode, check_properties
+from vhosts.publishing.checks import check_delivery_mode, check_properties, expiration_ms
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.handle import Run
@@ -131,6 +132,10 @@ def _send(
     try:
         check_delivery_mode(properties)
         check_properties(properties, user.name)
+        if (
+            "expiration" in properties
+        ):  # perhaps with a sign, which ``build_message`` does not take for a number
+            message.expire_ms = min(expiration_ms(properties["expiration"]), NO_EXPIRY - 1)
     except PreconditionFailed:
         # As in RabbitMQ, errors about the exchange come before those about properties.
         cache.resolve(publish_args(exchange, routing_key), NO_PROPERTIES)

@@ -128,6 +128,17 @@ async def test_a_queue_that_is_full(shop: World) -> None:
     assert (reply.status, reply.json) == (400, bad("rejected"))
 
 
+@pytest.mark.parametrize("expiration", ["1", "+1", "0"])
+async def test_a_message_that_expires(shop: World, expiration: str) -> None:
+    reply = await publish(shop, "emails", properties={"expiration": expiration})
+    assert reply.json == {"routed": True}
+    await asyncio.sleep(0.01)
+    assert await taken(shop) == []
+    reply = await publish(shop, "emails", properties={"expiration": "-1"})
+    text = "406 PRECONDITION_FAILED - invalid expiration '-1': {value_negative,-1}"
+    assert reply.json == bad(text)
+
+
 async def test_headers_choose_the_queues(shop: World) -> None:
     headers = {"CC": ["orders.eu"], "BCC": ["emails"]}
     assert (await publish(shop, "nowhere", properties={"headers": headers})).json == {"routed": True}
