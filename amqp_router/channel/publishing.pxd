@@ -37,6 +37,7 @@ cdef class Inflow:
     cpdef void remove(self, long long size)
 
 
+@cython.final
 cdef class Publishing:
     cdef public unsigned int number
     cdef public RouteCache cache

@@ -23,6 +23,9 @@ cdef unsigned long _NO_EXPIRY
 cdef int _DEPTH_MAX
 
 
+cdef unsigned int _be32(const unsigned char* d, Py_ssize_t p) noexcept
+
+
 cdef class ContentScan:
     cdef public long long payload_max
     cdef public Py_ssize_t end

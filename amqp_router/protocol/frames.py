@@ -92,10 +92,7 @@ class ContentScan:
             return _MORE
         if d[position] != 2 or ((d[position + 1] << 8) | d[position + 2]) != channel:
             return _IRREGULAR
-        # Masked, because compiled the shift is a signed 32-bit one.
-        size = (
-            (d[position + 3] << 24) | (d[position + 4] << 16) | (d[position + 5] << 8) | d[position + 6]
-        ) & 0xFFFFFFFF
+        size = _be32(d, position + 3)
         if size < _FIXED + 2 or size > self.payload_max:
             return _IRREGULAR
         end = position + 7 + size
@@ -109,9 +106,7 @@ class ContentScan:
             return _IRREGULAR
         if d[position + 11] | d[position + 12] | d[position + 13] | d[position + 14]:
             return _IRREGULAR
-        body_size = (
-            (d[position + 15] << 24) | (d[position + 16] << 16) | (d[position + 17] << 8) | d[position + 18]
-        ) & 0xFFFFFFFF
+        body_size = _be32(d, position + 15)
         self.header_size = size + _OVERHEAD
         self.body_size = body_size
         self.frame_payload = body_size
@@ -124,7 +119,7 @@ class ContentScan:
                 return _MORE
             if d[end] != 3 or ((d[end + 1] << 8) | d[end + 2]) != channel:
                 return _IRREGULAR
-            size = ((d[end + 3] << 24) | (d[end + 4] << 16) | (d[end + 5] << 8) | d[end + 6]) & 0xFFFFFFFF
+            size = _be32(d, end + 3)
             if size != body_size:
                 return _IRREGULAR
             if limit - end < body_size + _OVERHEAD:
@@ -143,14 +138,7 @@ class ContentScan:
         and most of them cannot go on after one that they cannot read.
         """
         d = data
-        limit = (
-            position
-            + 7
-            + (
-                ((d[position + 3] << 24) | (d[position + 4] << 16) | (d[position + 5] << 8) | d[position + 6])
-                & 0xFFFFFFFF
-            )
-        )
+        limit = position + 7 + _be32(d, position + 3)
         p = position + 7 + _FIXED
         if p + 2 > limit:
             return _IRREGULAR
@@ -205,6 +193,11 @@ class ContentScan:
         return _COMPLETE if p == limit else _IRREGULAR
 
 
+def _be32(d: bytes, p: int) -> int:
+    """A big-endian u32. Shifts in the middle of an expression would be Python integers where compiled."""
+    return d[p] << 24 | d[p + 1] << 16 | d[p + 2] << 8 | d[p + 3]
+
+
 def _milliseconds(data: bytes, start: int, end: int) -> int:
     """The decimal number in ``data[start:end]``, at most NO_EXPIRY - 1; NO_EXPIRY if it is none."""
     d = data
@@ -230,7 +223,7 @@ def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: boo
     p = position
     if limit - p < 4:
         return -1
-    end = p + 4 + (((d[p] << 24) | (d[p + 1] << 16) | (d[p + 2] << 8) | d[p + 3]) & 0xFFFFFFFF)
+    end = p + 4 + _be32(d, p)
     if end > limit:
         return -1
     p += 4
@@ -244,7 +237,7 @@ def _end_of_table(data: bytes, position: int, limit: int, depth: int, named: boo
         if tag in (83, 120):  # S x
             if end - p < 4:
                 return -1
-            p += 4 + (((d[p] << 24) | (d[p + 1] << 16) | (d[p + 2] << 8) | d[p + 3]) & 0xFFFFFFFF)
+            p += 4 + _be32(d, p)
         elif tag in (70, 65):  # F A
             if depth < _DEPTH_MAX:
                 p = _end_of_table(data, p, end, depth + 1, tag == 70)
@@ -297,7 +290,7 @@ def _end_of_value(data: bytes, position: int, limit: int) -> int:
     if tag in (70, 65):  # F A
         return _end_of_table(data, p, limit, 1, tag == 70)
     if tag in (83, 120):  # S x
-        return p + 4 + (((d[p] << 24) | (d[p + 1] << 16) | (d[p + 2] << 8) | d[p + 3]) & 0xFFFFFFFF)
+        return p + 4 + _be32(d, p)
     if tag in (116, 98, 66):  # t b B
         return p + 1
     if tag in (73, 105, 102):  # I i f

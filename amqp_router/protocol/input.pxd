@@ -14,6 +14,9 @@ cdef Py_ssize_t _HEADER
 cdef Py_ssize_t _OVERHEAD
 
 
+cdef unsigned int _be32(const unsigned char* d, Py_ssize_t p) noexcept
+
+
 cdef class Input:
     cdef public long long payload_max
     cdef public ContentScan scan

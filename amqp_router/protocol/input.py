@@ -109,12 +109,7 @@ class Input:
             have = len(data) - position
             need = _HEADER
             if have >= _HEADER:
-                size = (
-                    (d[position + 3] << 24)
-                    | (d[position + 4] << 16)
-                    | (d[position + 5] << 8)
-                    | d[position + 6]
-                ) & 0xFFFFFFFF  # masked, because compiled the shift is a signed 32-bit one
+                size = _be32(d, position + 3)
                 if size > self.payload_max or have >= size + _OVERHEAD:
                     return self._found(position, size)
                 need = size + _OVERHEAD
@@ -244,3 +239,8 @@ class Input:
     def held_bytes(self) -> int:
         """Bytes received and not handled yet."""
         return len(self.data) - self.position + self.later
+
+
+def _be32(d: bytes, p: int) -> int:
+    """A big-endian u32. Shifts in the middle of an expression would be Python integers where compiled."""
+    return d[p] << 24 | d[p + 1] << 16 | d[p + 2] << 8 | d[p + 3]

@@ -10,6 +10,7 @@ cdef Py_ssize_t _PROPERTIES_AT
 cdef Py_ssize_t _ENVELOPE
 
 
+@cython.final
 @cython.no_gc
 @cython.freelist(1024)
 cdef class Message:
@@ -33,10 +34,11 @@ cdef class Message:
     cpdef bytes properties(self)
     cpdef int put_properties(self, Buf out) except -1
     @cython.locals(content=bytes, d="const unsigned char*", position=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t)
-    cpdef int put_body(self, Buf out) except -1
+    cpdef int put_parts(self, Buf properties, Buf bodies) except -1
     cpdef bytes body(self)
 
 
+cdef unsigned int _be32(const unsigned char* d, Py_ssize_t p) noexcept
 @cython.locals(message=Message, properties_size=Py_ssize_t, size=Py_ssize_t, part=Py_ssize_t)
 cpdef Message read_message(Buf out, bytes properties, Py_ssize_t properties_at, Py_ssize_t properties_end, bytes bodies, Py_ssize_t start, Py_ssize_t end)
 cdef int _put_frame(Buf out, bytes bodies, Py_ssize_t start, Py_ssize_t end) except -1

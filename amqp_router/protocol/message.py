@@ -121,23 +121,21 @@ class Message:
         return header[_PROPERTIES_AT : self.header_size - 1]
 
     def put_properties(self, out: Buf) -> int:
-        """Append the basic properties to ``out``, of a message whose content is in memory."""
-        content = self.content
-        header = content if isinstance(content, bytes) else content[0]  # type: ignore[index]
-        out.put_range(header, _PROPERTIES_AT, self.header_size - 1)
+        """Append the basic properties to ``out``, of a message whose content is a tuple of frames."""
+        frames: tuple[bytes, ...] = self.content  # type: ignore[assignment]
+        out.put_range(frames[0], _PROPERTIES_AT, self.header_size - 1)
         return 0
 
-    def put_body(self, out: Buf) -> int:
-        """Append the body to ``out``, of a message whose content is one ``bytes``."""
+    def put_parts(self, properties: Buf, bodies: Buf) -> int:
+        """Append basic properties and body to the buffers, of a message whose content is one ``bytes``."""
         content: bytes = self.content  # type: ignore[assignment]
+        properties.put_range(content, _PROPERTIES_AT, self.header_size - 1)
         d = content
         position = self.header_size
         end = len(content)
         while position < end:
-            size = (
-                (d[position + 3] << 24) | (d[position + 4] << 16) | (d[position + 5] << 8) | d[position + 6]
-            ) & 0xFFFFFFFF  # masked, because compiled the shift is a signed 32-bit one
-            out.put_range(content, position + 7, position + 7 + size)
+            size = _be32(d, position + 3)
+            bodies.put_range(content, position + 7, position + 7 + size)
             position += size + _ENVELOPE
         return 0
 
@@ -161,6 +159,11 @@ class Message:
             parts.append(content[position + 7 : end])
             position = end + 1
         return b"".join(parts)
+
+
+def _be32(d: bytes, p: int) -> int:
+    """A big-endian u32."""
+    return d[p] << 24 | d[p + 1] << 16 | d[p + 2] << 8 | d[p + 3]
 
 
 def body_start(message: Message, size: int) -> bytes:

@@ -32,6 +32,7 @@ cdef unsigned char _HAS_HEADERS
 cdef unsigned int _FRAME_PAYLOAD_MIN
 
 
+@cython.final
 cdef class Publisher:
     cdef public RoutingTable table
     cdef public RouteCache cache

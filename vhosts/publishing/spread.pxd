@@ -11,6 +11,7 @@ cdef unsigned int _REFUSED
 cdef unsigned int _FAILED
 
 
+@cython.final
 cdef class Spread:
     cdef public MemoryBudget account
     cdef public object unstored

@@ -80,9 +80,8 @@ class MessagesBuilder:
         if route != self.last_route:
             self._routes.put(route)
             self.last_route = route
-        message.put_properties(self._properties)
         bodies = self._bodies
-        message.put_body(bodies)
+        message.put_parts(self._properties, bodies)
         self._record(message, offset, now_us, bodies.size)
         self.size = self._records.size + self._routes.size + self._properties.size + bodies.size
 
