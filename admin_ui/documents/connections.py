@@ -7,6 +7,7 @@ from typing import Any
 from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
 from admin_ui.documents.tables import table
 from amqp_router.connection.states import ConnectionState
+from amqp_router.connection.transport import Transport
 from amqp_router.metrics import CHANNEL, CONNECTION
 
 #: Fields about TLS, which this listener does not speak.
@@ -23,10 +24,9 @@ _NO_TLS: dict[str, Any] = {
 
 
 def details(machine: Any) -> dict[str, Any]:
-    """The reference to a connection in other documents."""
-    transport = machine.output.owner
-    host, port = transport.peer_address
-    return {"name": name(transport), "peer_host": host, "peer_port": port}
+    """The reference to a connection in other documents; its socket may be closed by now."""
+    host, port = machine.output.owner.peer_address
+    return {"name": machine_name(machine), "peer_host": host, "peer_port": port}
 
 
 def name(transport: Any) -> str:
@@ -34,15 +34,26 @@ def name(transport: Any) -> str:
     return f"{transport.machine.peer} -> {_address(transport.host_address)}"
 
 
+def machine_name(machine: Any) -> str:
+    """The same of a connection whose socket may be closed by now."""
+    owner = machine.output.owner
+    return f"{_address(owner.peer_address)} -> {_address(owner.host_address)}"
+
+
 def client_says(transport: Any, what: str) -> str:
     """A string of the client's properties, for example ``connection_name``; empty if there is none."""
-    tag, value = transport.machine.session.client_properties.get(what, ("V", None))
+    return machine_says(transport.machine, what)
+
+
+def machine_says(machine: Any, what: str) -> str:
+    """The same of a connection whose socket may be closed by now."""
+    tag, value = machine.session.client_properties.get(what, ("V", None))
     return value.decode(errors="replace") if tag == "S" else ""
 
 
 def channel_name(channel: Any) -> str:
     """The connection's name and the channel's number."""
-    return f"{name(channel.connection.output.owner)} ({channel.number})"
+    return f"{machine_name(channel.connection)} ({channel.number})"
 
 
 def _address(address: tuple[str, int]) -> str:
@@ -107,14 +118,15 @@ def brief(transport: Any, node: str) -> dict[str, Any]:
 def channel_document(channel: Any, node: str, stats: Stats) -> dict[str, Any]:
     """A channel."""
     publishing, delivery = channel.publishing, channel.delivery
-    machine = channel.connection.output.owner.machine
+    connection = channel.connection
+    owner = connection.output.owner
     history = stats.metrics.history(channel)
     shared, transaction = channel.shared, channel.transaction
     found: dict[str, Any] = {
         "acks_uncommitted": len(transaction.settles) if transaction is not None else 0,
         **NO_PROCESS,
         "confirm": channel.confirms is not None,
-        "connection_details": details(machine),
+        "connection_details": details(connection),
         "consumer_count": len(channel.consumers),
         "global_prefetch_count": shared.limit,
         "messages_uncommitted": len(transaction.publishes) if transaction is not None else 0,
@@ -126,10 +138,10 @@ def channel_document(channel: Any, node: str, stats: Stats) -> dict[str, Any]:
         "pending_raft_commands": 0,
         "prefetch_count": channel.prefetch,
         "reductions_details": stats.zero("msg_rates"),
-        "state": state_of(machine),
+        "state": state_of(owner.machine) if isinstance(owner, Transport) else "closed",
         "transactional": transaction is not None,
-        "user": machine.user.name,
-        "user_who_performed_action": machine.user.name,
+        "user": connection.user.name,
+        "user_who_performed_action": connection.user.name,
         "vhost": channel.vhost.name,
     }
     message_stats = happened(

@@ -230,10 +230,10 @@ def seconds_to_full(node: History) -> int | None:
 def _holder(queue: Any) -> Finding:
     """The consumer that holds most of the unacknowledged messages."""
     worst = max(queue.consumers, key=lambda consumer: consumer.unacked)
-    transport = worst.delivery.listener.connection.output.owner
+    machine = worst.delivery.listener.connection
     return {
-        "client": connections.client_says(transport, "connection_name"),
-        "connection": connections.name(transport),
+        "client": connections.machine_says(machine, "connection_name"),
+        "connection": connections.machine_name(machine),
         "held": worst.unacked,
     }
 

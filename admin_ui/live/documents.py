@@ -135,8 +135,8 @@ def _queue(state: State, request: web.Request, identity: Identity, about: str, a
         return {"gone": True}
     clients = {}
     for consumer in queue.consumers:
-        transport = consumer.delivery.listener.connection.output.owner
-        clients[connections.name(transport)] = connections.client_says(transport, "connection_name")
+        machine = consumer.delivery.listener.connection
+        clients[connections.machine_name(machine)] = connections.machine_says(machine, "connection_name")
     return {
         "queue": queues.single(queue, state.node, Stats(state.metrics, NO_SPANS)),
         "state": state_of(queue, state.metrics.history(queue)),

@@ -26,16 +26,17 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 class _Gone:
-    """The owner of an output whose socket is closed."""
+    """The owner of an output whose socket is closed. What the connection held may still be listed."""
+
+    def __init__(self, peer_address: tuple[str, int], host_address: tuple[str, int]) -> None:
+        self.peer_address = peer_address
+        self.host_address = host_address
 
     def flush(self) -> None:
         """Write nothing."""
 
     def failed(self, error: Exception) -> None:
         """Not called, as ``flush`` does not fail."""
-
-
-_GONE = _Gone()
 
 
 class Transport(asyncio.Protocol):
@@ -184,7 +185,7 @@ class Transport(asyncio.Protocol):
         # Break the reference cycles, so that all memory of the connection is freed now. Full garbage
         # collections wait until the broker is idle (``process.Collector``), and a broker whose clients come
         # and go all day may never be idle.
-        machine.output.owner = _GONE
+        machine.output.owner = _Gone(self.peer_address, self.host_address)
         machine.inflow.resume = None
         machine.on_opened = None
         if hasattr(self._socket, "_read_ready_cb"):  # a cycle of asyncio's own

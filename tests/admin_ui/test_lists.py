@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from typing import Any
@@ -9,8 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
+from admin_ui.documents import connections
 from admin_ui.replies import WRITE_BYTES
 from tests.admin_ui.world import World
+from vhosts.vhost import VirtualHost
 
 
 def declare(node: World, *names: str, vhost: str = "/") -> None:
@@ -373,3 +376,22 @@ async def test_list_with_an_exponential_filter(node: World) -> None:
     assert reply.status == 400
     assert reply.json == {"error": "bad_request", "reason": "The regular expression takes too long to match"}
     assert len((await node.get("/queues?page=1&use_regex=true&name=b%24"))["items"]) == 1
+
+
+async def test_queue_whose_connection_is_gone_is_listed_until_it_goes_too(
+    node: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = await node.connect()
+    channel = await connection.channel()
+    await channel.declare_queue("mine", exclusive=True)
+    [transport] = [each for each in node.broker.registry if each.machine.user.name == "guest"][-1:]
+    with monkeypatch.context() as patch:
+        patch.setattr(VirtualHost, "remove_exclusive_queues", lambda *_: True)  # it has more to do
+        transport.abort()
+        while transport in list(node.broker.registry):
+            await asyncio.sleep(0.01)
+        [found] = [each for each in await node.get("/queues") if each["name"] == "mine"]
+        assert found["owner_pid_details"]["name"] == connections.name(transport)
+        assert (await node.get("/queues/%2F/mine"))["owner_pid_details"]["peer_host"] == "127.0.0.1"
+    while "mine" in node.broker.vhosts["/"].queues:
+        await asyncio.sleep(0.01)
