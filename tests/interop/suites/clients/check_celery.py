@@ -1,7 +1,6 @@
-"""Celery: a worker in a thread, results over its rpc backend.
+"""Celery with its defaults: a worker in a thread, results over its rpc backend, remote control.
 
-Celery's own queues for remote control and results carry expiry times, which the broker refuses by name for
-now; the settings below leave those off.
+Celery's own queues for results and remote control carry expiry times.
 """
 
 from __future__ import annotations
@@ -15,12 +14,7 @@ QUEUE = fresh("celery")
 app = celery.Celery("interop", broker=f"pyamqp://guest:guest@{HOST}:{PORT}//", backend="rpc://")
 app.conf.update(
     task_default_queue=QUEUE,
-    worker_enable_remote_control=False,
-    result_expires=None,
-    result_persistent=False,
     broker_connection_retry_on_startup=True,
-    worker_prefetch_multiplier=1,
-    task_send_sent_event=False,
 )
 attempts: list[int] = []
 
@@ -68,6 +62,13 @@ def a_task_is_retried() -> None:
 @check
 def a_task_is_delayed() -> None:
     assert add.apply_async((1, 1), countdown=1).get(timeout=15) == 2
+
+
+@check
+def the_worker_answers_over_remote_control() -> None:
+    found = app.control.inspect(timeout=5).ping()
+    assert found and [answer["ok"] for answer in found.values()] == ["pong"]
+    assert app.control.inspect(timeout=5).registered()
 
 
 @check
