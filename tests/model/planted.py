@@ -98,8 +98,8 @@ PLANTED = [
     Planted(
         "an acknowledgement of a settled tag is taken for another's",
         DELIVERY,
-        "        elif tag < self.next_tag and self.messages[",
-        "        if tag < self.next_tag and self.messages[",
+        "        if tag < self.base:\n            return self.older.count > 0 and self.older.holds(tag)\n",
+        "",
         "tests/channel/test_delivery.py",
     ),
     Planted(

@@ -46,8 +46,8 @@ PLANTED = [
     Planted(
         "a segment with a live message is removed",
         LOG + "queue/partition.py",
-        "removed = [s for s in self.segments[:-1] if s.live == 0]",
-        "removed = [s for s in self.segments[:-1] if s.live <= 1]",
+        "removed = [s for s in self._closed() if s.live == 0]",
+        "removed = [s for s in self._closed() if s.live <= 1]",
     ),
     Planted(
         "the epoch is not raised at start",
