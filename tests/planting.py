@@ -11,13 +11,16 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import NamedTuple
 
 import pytest
 
 from amqp_router import compiled
+from tests.trees import copy_tree
 
 #: The copies run from source whichever way these tests run: of the two ways of `make test` one is enough.
 ONCE = pytest.mark.skipif(
@@ -90,6 +93,46 @@ def check_is_found(tree: Path, planted: Planted, walk: Sequence[str]) -> None:
     assert "SyntaxError" not in done.stderr
     assert "ModuleNotFoundError" not in done.stderr
     print(done.stdout[-300:])
+
+
+class Garden:
+    """Looks for several planted bugs at a time, each in a tree of its own, one for each processor."""
+
+    def __init__(
+        self, directory: Path, chosen: Iterable[Planted], walk: Callable[[Planted], Sequence[str]]
+    ) -> None:
+        self._trees: Queue[Path] = Queue()
+        self._walk = walk
+        self._count = len(os.sched_getaffinity(0))
+        for number in range(self._count):
+            self._trees.put(copy_tree(directory / str(number)))
+        self._pool = ThreadPoolExecutor(self._count)
+        self._found = {planted.name: self._pool.submit(self._look, planted) for planted in chosen}
+
+    def _look(self, planted: Planted) -> None:
+        tree = self._trees.get()
+        try:
+            check_is_found(tree, planted, self._walk(planted))
+        finally:
+            self._trees.put(tree)
+
+    def check(self, planted: Planted) -> None:
+        """Wait until the bug was looked for; raises if it was not found."""
+        self._found[planted.name].result()
+
+    def close(self) -> None:
+        """Look for no more of them."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def chosen_bugs(request: pytest.FixtureRequest) -> list[Planted]:
+    """Those that this run tests in the module that asks, in the order of its tests."""
+    calls = [
+        item.callspec.params
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.module is request.module and hasattr(item, "callspec")
+    ]
+    return [params["planted"] for params in calls if "planted" in params]
 
 
 def check_nothing_is_found(tree: Path, walk: Sequence[str]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.persistence.log.planted import PLANTED
-from tests.planting import ONCE, Planted, check_is_found, check_nothing_is_found
+from tests.planting import ONCE, Garden, Planted, check_nothing_is_found, chosen_bugs
 from tests.trees import copy_tree
 
 pytestmark = ONCE
@@ -19,9 +20,20 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_tree(tmp_path_factory.mktemp("planted") / "tree")
 
 
+def walk(planted: Planted) -> Sequence[str]:
+    return [*WALK, str(planted.seeds or 200), str(planted.mix)]
+
+
+@pytest.fixture(scope="module")
+def garden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
+    garden = Garden(tmp_path_factory.mktemp("garden"), chosen_bugs(request), walk)
+    yield garden
+    garden.close()
+
+
 @pytest.mark.parametrize("planted", PLANTED, ids=[planted.name for planted in PLANTED])
-def test_planted_bug_is_found(tree: Path, planted: Planted) -> None:
-    check_is_found(tree, planted, [*WALK, str(planted.seeds or 200), str(planted.mix)])
+def test_planted_bug_is_found(garden: Garden, planted: Planted) -> None:
+    garden.check(planted)
 
 
 def test_without_a_bug_nothing_is_found(tree: Path) -> None:
