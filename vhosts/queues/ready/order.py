@@ -31,7 +31,11 @@ class Trouble(NamedTuple):
 
 
 class ReadyOrder:
-    """Keeps the messages that are ready. The queue fills the collaborators before it uses the order."""
+    """Keeps the messages that are ready. The queue fills the collaborators before it uses the order.
+
+    A compiled class cannot be an ``abc.ABC``: what a subclass must have raises here, as an empty method would
+    lose messages without a word.
+    """
 
     __slots__ = (
         "body_bytes",
