@@ -10,8 +10,8 @@ Source: the texts are those of RabbitMQ 3.10.8, measured.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TypedDict
 
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES, Field
@@ -177,9 +177,9 @@ _TYPE_ARGUMENTS = {
 
 
 #: Arguments whose feature does not exist yet. The function tells whether a value needs the feature.
-UNSUPPORTED: dict[str, Callable[[Any], bool]] = {
+UNSUPPORTED: dict[str, Callable[[object], bool]] = {
     "x-queue-type": lambda value: value != b"classic",
-    "x-partitions": lambda value: value > 1,
+    "x-partitions": lambda value: value != 1,
 }
 
 
@@ -264,8 +264,18 @@ def alternate_exchange(name: str, vhost: str, arguments: Arguments) -> str | Non
     return _exchange_argument("alternate-exchange", described("exchange", name, vhost), arguments)
 
 
+class ExchangeAttributes(TypedDict):
+    """What a redeclaration of an exchange must repeat."""
+
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: Arguments
+
+
 def check_exchange_equivalence(
-    name: str, vhost: str, current: Mapping[str, Any], received: Mapping[str, Any]
+    name: str, vhost: str, current: ExchangeAttributes, received: ExchangeAttributes
 ) -> None:
     """Refuse a redeclaration that differs in type, durable, auto_delete, internal or arguments.
 
@@ -273,8 +283,10 @@ def check_exchange_equivalence(
         PreconditionFailed: ``inequivalent arg ...``.
     """
     exchange = described("exchange", name, vhost)
-    for attribute in ("type", "durable", "auto_delete", "internal"):
-        _check_same(attribute, exchange, current[attribute], received[attribute])
+    _check_same("type", exchange, current["type"], received["type"])
+    _check_same("durable", exchange, current["durable"], received["durable"])
+    _check_same("auto_delete", exchange, current["auto_delete"], received["auto_delete"])
+    _check_same("internal", exchange, current["internal"], received["internal"])
     _check_arguments(EXCHANGE_ARGUMENTS, exchange, current["arguments"], received["arguments"])
 
 
@@ -290,7 +302,7 @@ def _exchange_argument(argument: str, subject: str, arguments: Arguments) -> str
     return _shown(value)
 
 
-def _check_same(attribute: str, subject: str, current: Any, received: Any) -> None:
+def _check_same(attribute: str, subject: str, current: object, received: object) -> None:
     if current != received:
         raise _inequivalent(attribute, subject, f"'{_plain(current)}'", f"'{_plain(received)}'")
 
@@ -328,7 +340,7 @@ def _typed(field: Field | None) -> str:
     return f"the value '{_plain(field[1])}' of type '{TYPE_NAMES[field[0]]}'"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return _shown(value) if isinstance(value, bytes) else erlang(value)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amqp_router.protocol.errors import InternalError
 from amqp_router.protocol.kept_table import Arguments
 from persistence.definitions.records import Put
@@ -27,14 +25,14 @@ class Binder:
         self._submitter = submitter
 
     def bind_queue(
-        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: object
     ) -> int:
         """See ``VirtualHost.bind_queue``."""
         source = self._topology.bindable(exchange)
         return self._bind(source, self._topology.find_queue(queue, owner), routing_key, arguments)
 
     def unbind_queue(
-        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: object
     ) -> int:
         """See ``VirtualHost.unbind_queue``."""
         if exchange == "":

@@ -13,7 +13,7 @@ each operation needs.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from amqp_router.protocol.kept_table import Arguments
 from vhosts.arguments import alternate_exchange, dead_letter_exchange
@@ -37,7 +37,7 @@ class Caller(Protocol):
         """The permissions of the caller's user there."""
 
     @property
-    def connection(self) -> Any:
+    def connection(self) -> object:
         """The owner of the caller's exclusive queues, by identity."""
 
 

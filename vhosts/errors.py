@@ -5,8 +5,6 @@ Source: measured on RabbitMQ 3.10.8.
 
 from __future__ import annotations
 
-from typing import Any
-
 from amqp_router.protocol.errors import (
     AccessRefused,
     NotFound,
@@ -88,7 +86,7 @@ def no_memory(kind: str, name: str, vhost: str) -> PreconditionFailed:
     )
 
 
-def erlang_term(value: Any) -> str:
+def erlang_term(value: object) -> str:
     """A JSON value as RabbitMQ prints it, in Erlang's notation."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -104,7 +102,7 @@ def erlang_term(value: Any) -> str:
     return str(value)
 
 
-def erlang(value: Any) -> str:
+def erlang(value: object) -> str:
     """The value of a typed field as RabbitMQ prints it, in Erlang's notation."""
     if isinstance(value, bool):
         return "true" if value else "false"

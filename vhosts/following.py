@@ -7,7 +7,6 @@ in their order. Nothing is submitted here: the rows are stored already, or by th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from amqp_router.protocol.kept_table import read_arguments
 from persistence.definitions.records import (
@@ -136,11 +135,13 @@ class Follower:
         return Binding(source, destination, row.routing_key, read_arguments(row.arguments, 0)[0])
 
     def _delete(self, change: Delete, rev: int) -> None:
-        key: tuple[Any, ...] = change.key
         if change.kind in ENDS:
-            self._delete_end(self._end(change.kind, key[1]), rev)
+            name = change.key[1]
+            assert isinstance(name, str)
+            self._delete_end(self._end(change.kind, name), rev)
         elif change.kind == BindingRow.kind:
-            self._delete_binding(BindingRow(*key), rev)
+            # A key has the fields of its row, in their order.
+            self._delete_binding(BindingRow(*change.key), rev)  # type: ignore[arg-type]
 
     def _delete_end(self, end: End | None, rev: int) -> None:
         if end is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from vhosts.errors import erlang_term
 from vhosts.policies import InvalidParameter, is_integer
@@ -33,7 +32,7 @@ class VhostLimits:
 NO_LIMITS = VhostLimits()
 
 
-def parse_vhost_limits(value: Any) -> VhostLimits:
+def parse_vhost_limits(value: object) -> VhostLimits:
     """The limits that a parameter's ``value`` sets.
 
     Raises:
@@ -47,7 +46,7 @@ def parse_vhost_limits(value: Any) -> VhostLimits:
     return VhostLimits(max(value.get("max-connections", -1), -1), max(value.get("max-queues", -1), -1))
 
 
-def limit_problems(value: Mapping[str, Any], known: Iterable[str], where: str) -> list[str]:
+def limit_problems(value: Mapping[str, object], known: Iterable[str], where: str) -> list[str]:
     """What is wrong with limits."""
     problems = [
         f"{name} should be a number, actually was {erlang_term(value[name])}"

@@ -32,8 +32,7 @@ class Obedience:
 
     def of(self, end: End) -> Effective:
         """What applies to a queue or exchange."""
-        found: Effective | None = end.policy
-        return NOTHING if found is None else found
+        return NOTHING if end.policy is None else end.policy
 
     def put(self, policies: PolicySet, policy: Policy) -> None:
         """Add or replace a policy in one of the two sets."""

@@ -14,7 +14,7 @@ Source: RabbitMQ's access control guide; pcrepattern(3); https://github.com/goog
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Protocol
 
 import re2
 
@@ -38,7 +38,7 @@ class TooSlow(Exception):
 class Compiled(Protocol):
     """A pattern as compiled by one of the engines."""
 
-    def search(self, text: bytes, /, **limits: Any) -> Any:
+    def search(self, text: bytes, /, **limits: float) -> object:
         """The first match, or None."""
 
 

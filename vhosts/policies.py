@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 from vhosts.errors import erlang_term
 from vhosts.patterns import Pattern, TooSlow, compile_pattern
 
 Kind: TypeAlias = Literal["queue", "exchange"]
+#: A value as in JSON.
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 #: A definition: RabbitMQ's keys, values as in JSON.
-Definition: TypeAlias = Mapping[str, Any]
+Definition: TypeAlias = Mapping[str, Json]
 #: Says what is wrong with the value of a key, or "".
-Check: TypeAlias = Callable[[Any], str]
+Check: TypeAlias = Callable[[object], str]
 
 NO_DEFINITION: Definition = {}
 
@@ -65,7 +67,7 @@ class Policy:
             return False
 
     @property
-    def value(self) -> dict[str, Any]:
+    def value(self) -> dict[str, Json]:
         """What a parameter of RabbitMQ has as its value."""
         return {
             "apply-to": self.apply_to,
@@ -94,7 +96,10 @@ def effective(policy: Policy | None, operator: Policy | None) -> Effective:
     limits = operator.definition if operator is not None else NO_DEFINITION
     merged = {**own, **limits}
     for key in own.keys() & limits.keys():
-        merged[key] = min(own[key], limits[key])
+        one, other = own[key], limits[key]
+        assert is_integer(one), key  # see ``OPERATOR_KEYS``
+        assert is_integer(other), key
+        merged[key] = min(one, other)
     return Effective(policy, operator, dict(sorted(merged.items())))
 
 
@@ -133,7 +138,7 @@ class PolicySet:
 # -- what one may say ------------------------------------------------------------------------------
 
 
-def parse(name: str, value: Any, checks: Mapping[str, Check]) -> Policy:
+def parse(name: str, value: object, checks: Mapping[str, Check]) -> Policy:
     """The policy with this ``value`` (see ``Policy.value``); its definition may have the keys of ``checks``.
 
     Raises:
@@ -157,18 +162,18 @@ def parse(name: str, value: Any, checks: Mapping[str, Check]) -> Policy:
     return Policy(name, pattern, dict(sorted(definition.items())), priority, apply_to)
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> TypeGuard[int]:
     """Whether a JSON value is an integer."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _number(name: str, value: Any) -> str:
+def _number(name: str, value: object) -> str:
     if is_integer(value) or isinstance(value, float):
         return ""
     return f"{name} should be a number, actually was {erlang_term(value)}"
 
 
-def _regex(name: str, value: Any) -> str:
+def _regex(name: str, value: object) -> str:
     if not isinstance(value, str):
         return f"{name} should be a regular expression, actually was {erlang_term(value)}"
     try:
@@ -188,14 +193,14 @@ _PCRE_WORDS = {
 }
 
 
-def _apply_to(value: Any) -> str:
+def _apply_to(value: object) -> str:
     if isinstance(value, str) and value in APPLIES_TO:
         return ""
     shown = value if isinstance(value, str) else erlang_term(value)
     return f"apply-to '{shown}' unrecognised; should be 'queues', 'exchanges' or 'all'"
 
 
-def _definition(value: Any, checks: Mapping[str, Check]) -> str:
+def _definition(value: object, checks: Mapping[str, Check]) -> str:
     if not isinstance(value, dict):
         return f"definition must be a dictionary: {erlang_term(value)}"
     if not value:
@@ -213,7 +218,7 @@ def _definition(value: Any, checks: Mapping[str, Check]) -> str:
 
 
 def _from(lowest: int, what: str) -> Check:
-    def check(value: Any) -> str:
+    def check(value: object) -> str:
         is_valid = is_integer(value) and value >= lowest
         return "" if is_valid else f"{erlang_term(value)} is not a valid {what}"
 
@@ -224,20 +229,20 @@ def _text(what: str) -> Check:
     return lambda value: "" if isinstance(value, str) else f"{erlang_term(value)} is not a valid {what}"
 
 
-def _one_of(what: str, *known: Any) -> Check:
-    def check(value: Any) -> str:
+def _one_of(what: str, *known: str | int) -> Check:
+    def check(value: object) -> str:
         is_valid = any(type(value) is type(each) and value == each for each in known)
         return "" if is_valid else f"{erlang_term(value)} is not a valid {what}"
 
     return check
 
 
-def _max_age(value: Any) -> str:
+def _max_age(value: object) -> str:
     is_valid = isinstance(value, str) and value[:-1].isdecimal() and value[-1:] in "YMDhms"
     return "" if is_valid else f"{erlang_term(value)} is not a valid max age"
 
 
-def _anything(value: Any) -> str:
+def _anything(value: object) -> str:
     return ""  # checked together with the other keys of mirroring
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from amqp_router.protocol.kept_table import Arguments
 from persistence.definitions.records import Change
@@ -59,7 +59,7 @@ class QueueFactory(Protocol):
         vhost: Host,
         name: str,
         durable: bool,
-        exclusive_owner: Any,
+        exclusive_owner: object,
         auto_delete: bool,
         arguments: Arguments,
         incarnation: str,

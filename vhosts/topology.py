@@ -10,7 +10,6 @@ These are true at all times:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from amqp_router.protocol.errors import AMQPError
 from amqp_router.protocol.kept_table import Arguments, footprint
@@ -44,7 +43,7 @@ class Topology:
         self.table.vhost = name
         self.exchanges = self.table.exchanges
         #: The exclusive queues of each connection.
-        self.owned: dict[Any, Entries] = {}
+        self.owned: dict[object, Entries] = {}
         #: Called with each queue and exchange that enters, before anything else can use it.
         self.on_entered: Callable[[End], object] = _nothing
         #: The virtual host is deleted: the error for whoever still declares something in it.
@@ -106,7 +105,7 @@ class Topology:
 
     # -- queues ----------------------------------------------------------------------------------------
 
-    def find_queue(self, name: str, owner: Any) -> QueueHandle:
+    def find_queue(self, name: str, owner: object) -> QueueHandle:
         """The queue ``name``, as the connection ``owner`` may use it.
 
         Raises:
@@ -119,7 +118,7 @@ class Topology:
         self.check_lock(queue, owner)
         return queue
 
-    def check_lock(self, queue: QueueHandle, owner: Any) -> None:
+    def check_lock(self, queue: QueueHandle, owner: object) -> None:
         """Raise ResourceLocked if ``queue`` is exclusive to another connection than ``owner`` (405)."""
         if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
             raise locked_queue(queue.name, self.name)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 from amqp_router.protocol.errors import ConnectionForced, InternalError
 from amqp_router.protocol.kept_table import Arguments, encoded, keep
@@ -228,7 +227,7 @@ class VirtualHost:
         if passive:
             return self.find_exchange(name).definition_rev
         exchange_type(type_name)
-        declared = {
+        declared: args.ExchangeAttributes = {
             "type": type_name,
             "durable": durable,
             "auto_delete": auto_delete,
@@ -237,7 +236,13 @@ class VirtualHost:
         }
         exchange = self.exchanges.get(name)
         if exchange is not None:
-            current = {attribute: getattr(exchange, attribute) for attribute in declared}
+            current: args.ExchangeAttributes = {
+                "type": exchange.type,
+                "durable": exchange.durable,
+                "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal,
+                "arguments": exchange.arguments,
+            }
             args.check_exchange_equivalence(name, self.name, current, declared)
             return exchange.definition_rev
         self.topology.check_room("exchange", name)
@@ -276,7 +281,7 @@ class VirtualHost:
 
     # -- queues ----------------------------------------------------------------------------------------
 
-    def find_queue(self, name: str, owner: Any) -> QueueHandle:
+    def find_queue(self, name: str, owner: object) -> QueueHandle:
         """The queue ``name``, as the connection ``owner`` may use it.
 
         Raises:
@@ -293,7 +298,7 @@ class VirtualHost:
         exclusive: bool = False,
         auto_delete: bool = False,
         arguments: Arguments | None = None,
-        owner: Any = None,
+        owner: object = None,
     ) -> tuple[QueueHandle, int]:
         """Make the queue, or check that the existing one is the same; returns it and the revision to wait
         for.
@@ -345,7 +350,7 @@ class VirtualHost:
         return queue, queue.definition_rev
 
     def delete_queue(
-        self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: Any = None
+        self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: object = None
     ) -> tuple[int, int]:
         """Remove the queue and its bindings. Nothing happens if it does not exist.
 
@@ -380,7 +385,7 @@ class VirtualHost:
         self.counters.queue_deleted += 1
         return queue.delete(rev), rev
 
-    def remove_exclusive_queues(self, owner: Any, limit: int) -> bool:
+    def remove_exclusive_queues(self, owner: object, limit: int) -> bool:
         """Remove up to ``limit`` of the queues that are exclusive to ``owner``; True if some are left.
 
         Removes fewer if they have many bindings or consumers.
@@ -397,7 +402,7 @@ class VirtualHost:
     # -- bindings --------------------------------------------------------------------------------------
 
     def bind_queue(
-        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: object
     ) -> int:
         """Bind ``queue`` to ``exchange``, if it is not bound yet; returns the revision to wait for.
 
@@ -410,7 +415,7 @@ class VirtualHost:
         return self._binder.bind_queue(queue, exchange, routing_key, arguments, owner)
 
     def unbind_queue(
-        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: Any
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments, owner: object
     ) -> int:
         """Undo ``bind_queue``. Nothing happens if the binding, queue or exchange does not exist.
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import Unpack
 
-from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
+from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, ExchangeOptions, Routable
 from vhosts.spread_map import Entries, SpreadMap, roomy, steady_keys
 
 _NONE: Entries = {}
@@ -20,7 +20,7 @@ class DirectExchange(Exchange):
 
     decided_by = BY_KEY
 
-    def __init__(self, name: str, type_name: str, **options: Any) -> None:
+    def __init__(self, name: str, type_name: str, **options: Unpack[ExchangeOptions]) -> None:
         super().__init__(name, type_name, **options)
         #: By routing key, each a dict or a map that is grown from one.
         self._by_key = SpreadMap()

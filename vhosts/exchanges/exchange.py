@@ -9,8 +9,8 @@ not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, TypeAlias, TypedDict
 
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.kept_table import (
@@ -26,6 +26,7 @@ from amqp_router.protocol.kept_table import (
 from amqp_router.protocol.properties import headers_of
 from persistence.definitions.records import NO_ARGUMENTS, BindingRow, ExchangeRow
 from vhosts.counters import ExchangeCounters
+from vhosts.policies import Definition, Effective
 from vhosts.queues.handle import QueueHandle
 
 #: What the route of a message depends on. The router caches the routes of the first two kinds.
@@ -64,6 +65,15 @@ class Routable:
 EXCHANGE_BYTES = 1500
 
 
+class ExchangeOptions(TypedDict, total=False):
+    """See ``Exchange``."""
+
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: Arguments | None
+
+
 class Exchange:
     """Base of all exchange types. A subclass keeps its bindings in the structure that suits its way of
     matching.
@@ -95,8 +105,8 @@ class Exchange:
         #: by a policy.
         self.alternate: str | None = None
         self.declared_alternate: str | None = None
-        #: What applies of the policies (``vhosts.policies.Effective``), or None.
-        self.policy: Any = None
+        #: What applies of the policies.
+        self.policy: Effective | None = None
         #: Revision of the definition this exchange waits for; 0 if nothing was stored.
         self.definition_rev = 0
         #: It is deleted. Bindings that still lead here lead nowhere.
@@ -107,10 +117,12 @@ class Exchange:
         """Bytes of memory of the exchange without its bindings."""
         return EXCHANGE_BYTES + len(self.name) + footprint(self.arguments)
 
-    def obey(self, definition: Mapping[str, Any]) -> None:
+    def obey(self, definition: Definition) -> None:
         """Obey the ``definition`` of the policies that apply."""
         if self.declared_alternate is None:
-            self.alternate = definition.get("alternate-exchange")
+            alternate = definition.get("alternate-exchange")
+            assert alternate is None or isinstance(alternate, str)  # see ``POLICY_KEYS``
+            self.alternate = alternate
 
     def row(self, vhost: str) -> ExchangeRow:
         """The exchange as a row of the definition store."""

@@ -6,9 +6,9 @@ Source: AMQP 0-9-1, section 3.1.3.2.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
-from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
+from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, ExchangeOptions, Routable
 from vhosts.spread_map import SpreadMap
 
 
@@ -17,7 +17,7 @@ class FanoutExchange(Exchange):
 
     decided_by = BY_KEY
 
-    def __init__(self, name: str, type_name: str, **options: Any) -> None:
+    def __init__(self, name: str, type_name: str, **options: Unpack[ExchangeOptions]) -> None:
         super().__init__(name, type_name, **options)
         self._bindings = SpreadMap()
 

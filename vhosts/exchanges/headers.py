@@ -11,13 +11,13 @@ Source: AMQP 0-9-1, section 3.1.3.4; details measured on RabbitMQ 3.10.8.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES, Table
 from amqp_router.protocol.kept_table import Arguments, unpacked
 from vhosts.errors import erlang
-from vhosts.exchanges.exchange import BY_HEADERS, Binding, Exchange, Routable
+from vhosts.exchanges.exchange import BY_HEADERS, Binding, Exchange, ExchangeOptions, Routable
 from vhosts.exchanges.headers_index import HeadersIndex
 
 MODES = ("all", "any", "all-with-x", "any-with-x")
@@ -28,7 +28,7 @@ class HeadersExchange(Exchange):
 
     decided_by = BY_HEADERS
 
-    def __init__(self, name: str, type_name: str, **options: Any) -> None:
+    def __init__(self, name: str, type_name: str, **options: Unpack[ExchangeOptions]) -> None:
         super().__init__(name, type_name, **options)
         self._index = HeadersIndex()
 

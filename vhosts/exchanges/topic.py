@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import Unpack
 
-from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
+from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, ExchangeOptions, Routable
 from vhosts.exchanges.topic_trie import TopicTrie
 
 
@@ -18,7 +18,7 @@ class TopicExchange(Exchange):
 
     decided_by = BY_KEY
 
-    def __init__(self, name: str, type_name: str, **options: Any) -> None:
+    def __init__(self, name: str, type_name: str, **options: Unpack[ExchangeOptions]) -> None:
         super().__init__(name, type_name, **options)
         self._trie = TopicTrie()
 

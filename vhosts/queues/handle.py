@@ -6,11 +6,11 @@ is answered through ``Consumer.deliver`` and ``Run``. ``Queue`` is the implement
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
+from vhosts.policies import Definition, Effective
 
 
 class Run:
@@ -64,7 +64,7 @@ class QueueHandle:
         self.vhost: Any = None
         self.durable = False
         #: The connection that alone may use the queue, or None.
-        self.exclusive_owner: Any = None
+        self.exclusive_owner: object = None
         self.auto_delete = False
         #: Typed AMQP table as declared.
         self.arguments: Arguments = {}
@@ -74,8 +74,8 @@ class QueueHandle:
         #: Revision of the definition this queue waits for; 0 once it is stored.
         self.definition_rev = 0
         self.log: Any = None
-        #: What applies of the policies (``vhosts.policies.Effective``), or None.
-        self.policy: Any = None
+        #: What applies of the policies.
+        self.policy: Effective | None = None
         #: Consumers in the order of their registration.
         self.consumers: dict[Any, None] = {}
         self.unacked_count = 0
@@ -84,7 +84,7 @@ class QueueHandle:
         """Take ``message``; False if the queue is full or its log fails, and the publisher must be told."""
         raise AssertionError("a queue must say how it takes a message")
 
-    def obey(self, definition: Mapping[str, Any]) -> None:
+    def obey(self, definition: Definition) -> None:
         """Obey the ``definition`` of the policies that apply, besides the arguments."""
 
     def check_available(self) -> None:

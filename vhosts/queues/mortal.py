@@ -6,12 +6,10 @@ them. ``queue.Queue`` is the whole; this is the middle one of its three layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from amqp_router.protocol.flags import DEAD_LETTER, DROP, EXPIRE, LOGGED, SPILLED
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
+from vhosts.policies import Definition
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.death import EXPIRED, MAXLEN
 from vhosts.queues.expiry import Expiry
@@ -69,7 +67,7 @@ class MortalQueue(StandingQueue):
             self.touch()
         self.note_use()
 
-    def obey(self, definition: Mapping[str, Any]) -> None:
+    def obey(self, definition: Definition) -> None:
         """Obey the ``definition`` of the policies that apply, besides the arguments."""
         self.apply_settings(effective_settings(self.arguments, definition))
 

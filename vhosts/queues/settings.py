@@ -9,11 +9,11 @@ Source: RabbitMQ, "Policies"; the precedence of arguments as measured with 3.10.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from amqp_router.protocol.kept_table import Arguments
+from vhosts.policies import Definition, is_integer
 
 #: The key of a policy for each argument of a queue, and the field of ``QueueSettings``.
 _NUMBERS = {
@@ -63,14 +63,14 @@ class QueueSettings:
 NO_SETTINGS = QueueSettings()
 
 
-def effective_settings(arguments: Arguments, *policies: Mapping[str, Any]) -> QueueSettings:
+def effective_settings(arguments: Arguments, *policies: Definition) -> QueueSettings:
     """The settings by the queue's typed ``arguments`` and by ``policies``, the most important one first.
 
     A policy has RabbitMQ's keys ("message-ttl") and values as in JSON. Both are checked already.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {}  # each field of QueueSettings has a type of its own
     for key, field in _NUMBERS.items():
-        given = [policy[key] for policy in policies if key in policy]
+        given = [limit for policy in policies if is_integer(limit := policy.get(key))]
         argument = arguments.get(f"x-{key}")
         if argument is not None:
             given.append(argument[1])
