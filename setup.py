@@ -79,6 +79,7 @@ COMPILED = [
     "persistence.memory",
     "persistence.log.sync._flush",
     "persistence.log.format.settles",
+    "persistence.log.queue.gone",
     "persistence.log.queue.partition",
     "persistence.log.queue.log_reader",
     "persistence.log.sync.checkpoints",

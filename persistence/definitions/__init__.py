@@ -13,7 +13,7 @@ from persistence.definitions.errors import (
     StoreFailed,
     StoreStopped,
 )
-from persistence.definitions.reading import read_queues
+from persistence.definitions.offline import read_queues
 from persistence.definitions.records import (
     BindingRow,
     Change,

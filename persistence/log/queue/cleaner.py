@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 
 from ...files import Disk
-from ..format.messages import live_batch
 from ..format.record import HEADER_SIZE, MESSAGES, Batch
 from ..format.segment import Segment
 from .partition import Cursor
@@ -57,17 +56,17 @@ class Cleaner:
         Raises:
             CorruptLog, OSError: the segment cannot be read.
         """
-        state = self.log.state
+        state, gone = self.log.state, self.log.partition.gone
         size = 0
         while self._offset < self.segment.end and size < bytes_max:
             # There may be a gap before the batch. Its end then says where to continue.
             segment, position, header = self._cursor.header_for(self._offset)
             assert segment is self.segment
             end = header.last + 1
-            if header.kind == MESSAGES and state.unsettled_in(header.base, end):
+            if header.kind == MESSAGES and gone.keeps_any(state, header):
                 data = self._cursor.raw(segment, position, header)
                 base = self._batches[-1].last + 1 if self._batches else self.segment.base
-                self._batches.append(live_batch(header, data[HEADER_SIZE:], state, base))
+                self._batches.append(gone.rest_of(state, header, data[HEADER_SIZE:], base))
                 size += header.length
             size += HEADER_SIZE
             self._offset = end

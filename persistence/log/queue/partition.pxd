@@ -4,6 +4,7 @@ from amqp_router.protocol.message cimport Message
 from persistence.log.format.messages cimport BatchView
 from persistence.log.format.record cimport Batch
 from persistence.log.format.segment cimport Segment
+from persistence.log.queue.gone cimport Settled
 
 cdef long long _U32_MAX
 
@@ -13,6 +14,7 @@ cdef class Partition:
     cdef public unsigned long salt
     # The caches of files, the owners of salts and the options are not compiled.
     cdef public object owners
+    cdef public Settled gone
     cdef public object options
     cdef object _readers
     cdef public list segments

@@ -23,6 +23,7 @@ from ..format.messages import BatchView
 from ..format.record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader, parse_header
 from ..format.segment import Segment
 from ..format.settles import SettleState
+from .gone import SETTLED, Settled
 from .stored import StoredFrames
 
 _U32_MAX = 0xFFFFFFFF
@@ -41,11 +42,14 @@ class Partition:
         readers: FileCache,
         salt: int = 0,
         owners: Owners | None = None,
+        gone: Settled = SETTLED,
     ) -> None:
         self.directory = directory
         #: Of the checksums of its batches' headers (``identity``), and what knows whose another one is.
         self.salt = salt
         self.owners = owners
+        #: Which messages need not be kept.
+        self.gone = gone
         self.options = options
         self._segment_bytes_max = options.segment_bytes_max
         self._readers = readers
@@ -116,8 +120,7 @@ class Partition:
         return rolled
 
     def count_settled(self, runs: list[tuple[int, int, int, int, int]], state: SettleState) -> bool:
-        """Subtract what ``runs`` settled from the segments' counts; True if a closed segment has no live
-        message.
+        """Subtract what ``runs`` settled from the segments' counts; True if a closed segment of them is gone.
 
         Every offset of the runs (see ``SettleRuns.take``) must be in a segment.
         """
@@ -130,26 +133,26 @@ class Partition:
                 # For a run across two segments, the number of messages in each is not known.
                 return self.recount(state)
             segment.live -= settled
-            if segment.live == 0 and segment is not self.active:
+            if segment is not self.active and self.gone.is_gone(segment):
                 is_empty = True
         return is_empty
 
     def recount(self, state: SettleState) -> bool:
-        """Count every segment's live messages again; True if a closed one has none."""
+        """Count every segment's live messages again; True if a closed one is gone."""
         for segment in self.segments:
-            segment.live = state.unsettled_in(segment.base, segment.end)
-        return bool([segment for segment in self._closed() if segment.live == 0])
+            segment.live = self.gone.count_kept(state, segment.base, segment.end)
+        return bool([segment for segment in self._closed() if self.gone.is_gone(segment)])
 
-    def remove_settled(self) -> list[Segment]:
-        """Remove closed segments without live messages from the list; their files will be deleted."""
-        removed = [s for s in self._closed() if s.live == 0]
+    def remove_gone(self) -> list[Segment]:
+        """Remove closed segments that need not be kept from the list; their files will be deleted."""
+        removed = [s for s in self._closed() if self.gone.is_gone(s)]
         for segment in removed:
             self.remove(segment)
         return removed
 
     def dead_bytes(self) -> int:
-        """Bytes of the closed segments without live messages."""
-        return sum([s.size for s in self._closed() if s.live == 0])
+        """Bytes of the closed segments that need not be kept."""
+        return sum([s.size for s in self._closed() if self.gone.is_gone(s)])
 
     def cleanable(self) -> Segment | None:
         """A closed and completely written segment that is worth rewriting."""
@@ -157,7 +160,7 @@ class Partition:
         for segment in self._closed():
             if (
                 segment.written == segment.size
-                and 0 < segment.live < segment.records * options.clean_live_ratio
+                and self.gone.is_sparse(segment, options.clean_live_ratio)
                 and segment.size >= options.clean_bytes_min
             ):
                 return segment

@@ -198,7 +198,7 @@ class QueueLog:
             submission.batches = closed
             if self.checkpoints.is_due:
                 partition = self.partition
-                removed = partition.remove_settled()
+                removed = partition.remove_gone()
                 submission.checkpoint_number, submission.removed = self.checkpoints.take(removed)
                 self.start = max(self.start, partition.segments[0].base)
                 submission.checkpoint = self.pack_state()
@@ -253,7 +253,7 @@ class QueueLog:
     def is_idle(self) -> bool:
         """Whether the active segment can be dropped: it has bytes on disk, and nothing is live or open."""
         return (
-            self.state.live == 0
+            self.partition.gone.all_gone(self.state)
             and not self.batches.has_messages
             and not self.batches.has_settles
             and self.failed is None

@@ -45,9 +45,23 @@ PLANTED = [
     ),
     Planted(
         "a segment with a live message is removed",
+        LOG + "queue/gone.py",
+        "        return segment.live == 0\n",
+        "        return segment.live <= 1\n",
+    ),
+    Planted(
+        "a log that keeps its messages for a time has them rewritten away",
         LOG + "queue/partition.py",
+        "                and self.gone.is_sparse(segment, options.clean_live_ratio)\n",
+        "                and 0 < segment.live < segment.records * options.clean_live_ratio\n",
+        test="tests/persistence/log/queue/test_gone.py",
+    ),
+    Planted(
+        "a log that keeps its messages for a time drops settled segments",
+        LOG + "queue/partition.py",
+        "removed = [s for s in self._closed() if self.gone.is_gone(s)]",
         "removed = [s for s in self._closed() if s.live == 0]",
-        "removed = [s for s in self._closed() if s.live <= 1]",
+        test="tests/persistence/log/queue/test_gone.py",
     ),
     Planted(
         "the epoch is not raised at start",
