@@ -23,7 +23,7 @@ class Pair:
         self.source = source
         self.destination = destination
         #: By routing key and encoded arguments.
-        self.by_key: Entries = {}
+        self.by_key: Entries[tuple[str, bytes], Binding] = {}
 
     def is_live(self) -> bool:
         """Whether both ends exist. Bindings of a deleted end are removed in slices and no longer count."""
@@ -45,9 +45,9 @@ class Bindings:
         #: The node's account of memory.
         self.account = account
         #: By exchange: its pairs by their destination.
-        self._by_source = SpreadMap()
+        self._by_source: SpreadMap[End, Entries[End, Pair]] = SpreadMap()
         #: By exchange or queue: its pairs by their source.
-        self._by_destination = SpreadMap()
+        self._by_destination: SpreadMap[End, Entries[End, Pair]] = SpreadMap()
         self._count = 0
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class Bindings:
             list(islice((pair for pair in here if pair.source is not end and pair.is_live()), limit)),
         )
 
-    def take(self, end: End) -> tuple[Entries, Entries]:
+    def take(self, end: End) -> tuple[Entries[End, Pair], Entries[End, Pair]]:
         """Remove the index of ``end``, which is being deleted: its pairs as source, those as destination.
 
         The index of the other ends keeps them until ``pop_from`` has emptied them and ``forget`` was called.
@@ -111,7 +111,7 @@ class Bindings:
     def pop_from(self, pair: Pair) -> Binding:
         """Remove and return a binding of ``pair``, which must not be empty."""
         self._count -= 1
-        binding: Binding = pair.by_key.popitem()[1]
+        binding = pair.by_key.popitem()[1]
         self.account.kept -= binding.memory_bytes()
         return binding
 
@@ -140,11 +140,11 @@ class Bindings:
         return not has_others and not self.has_source(source, without=(destination,))
 
 
-def _live(pairs: Entries) -> list[Binding]:
+def _live(pairs: Entries[End, Pair]) -> list[Binding]:
     return [binding for pair in pairs.values() if pair.is_live() for binding in pair.by_key.values()]
 
 
-def _enter(index: SpreadMap, end: End, other: End, pair: Pair) -> None:
+def _enter(index: SpreadMap[End, Entries[End, Pair]], end: End, other: End, pair: Pair) -> None:
     pairs = index.setdefault(end, {})
     pairs[other] = pair
     roomier = roomy(pairs)
@@ -152,7 +152,7 @@ def _enter(index: SpreadMap, end: End, other: End, pair: Pair) -> None:
         index[end] = roomier
 
 
-def _discard(index: SpreadMap, end: End, other: End) -> None:
+def _discard(index: SpreadMap[End, Entries[End, Pair]], end: End, other: End) -> None:
     pairs = index.get(end)
     if pairs is not None and pairs.pop(other, None) is not None and not pairs:
         del index[end]

@@ -13,7 +13,6 @@ may delete further exchanges. This happens in the same change, or later if the b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from amqp_router.protocol.errors import InternalError
 from persistence.definitions.records import Change, Delete, DeleteBindings, ExchangeRow
@@ -57,9 +56,9 @@ class Removals:
         self._overdue: dict[Exchange, None] = {}
         #: The pairs of deleted ends by their other ends, and auto-delete exchanges that may have to be
         #: deleted. The last one is next.
-        self._agenda: list[Entries | Exchange] = []
+        self._agenda: list[Entries[End, Pair] | Exchange] = []
         #: The same for the removals that ``follow_removal`` has made.
-        self._followed: list[Entries] = []
+        self._followed: list[Entries[End, Pair]] = []
         self._is_going_on = False
 
     def remove_binding(self, binding: Binding) -> int:
@@ -131,32 +130,34 @@ class Removals:
         agenda, followed = self._agenda, self._followed
         while (agenda or followed) and self.spent < SLICE:
             self.spent += 1
-            if agenda and isinstance(agenda[-1], Exchange):
-                self._take_out_if_lonely(agenda.pop())
-            elif agenda:
-                source = self._remove_pair(agenda)
+            last = agenda[-1] if agenda else None
+            if isinstance(last, Exchange):
+                agenda.pop()
+                self._take_out_if_lonely(last)
+            elif last is not None:
+                source = self._remove_pair(last)
+                if not last:
+                    agenda.pop()
                 if source is not None and source.auto_delete:
                     agenda.append(source)
             else:
-                source = self._remove_pair(followed)
+                source = self._remove_pair(followed[-1])
+                if not followed[-1]:
+                    followed.pop()
                 if source is not None and source.auto_delete and not source.durable:
                     agenda.append(source)
 
-    def _remove_pair(self, agenda: list[Any]) -> Exchange | None:
-        """Remove the last pair of the last item of ``agenda``, or what of it this turn has room for.
+    def _remove_pair(self, pairs: Entries[End, Pair]) -> Exchange | None:
+        """Remove the last one of ``pairs``, or what of it this turn has room for.
 
         Returns the source of the pair if it is removed.
         """
-        pairs: Entries = agenda[-1]
         other, pair = pairs.popitem()
         if not self._unbind_some(pair):
             pairs[other] = pair
             return None
-        if not pairs:
-            agenda.pop()
         self._bindings.forget(pair)
-        source: Exchange = pair.source
-        return source
+        return pair.source
 
     def _unbind_some(self, pair: Pair) -> bool:
         """Remove as many bindings as this turn has room for; True if none is left."""
@@ -168,7 +169,7 @@ class Removals:
             source.unbind(self._bindings.pop_from(pair))
         return True
 
-    def _take_out_if_lonely(self, exchange: Any) -> None:
+    def _take_out_if_lonely(self, exchange: Exchange) -> None:
         if exchange.deleted or self._bindings.has_source(exchange):
             return
         try:
@@ -186,7 +187,7 @@ class Removals:
             self._agenda += self._forget(each, rev)
         return rev
 
-    def _forget(self, end: End, rev: int) -> list[Entries]:
+    def _forget(self, end: End, rev: int) -> list[Entries[End, Pair]]:
         """Remove ``end`` from memory. Returns its pairs, whose bindings are still to be removed."""
         away, here = self._bindings.take(end)
         if rev:
@@ -199,7 +200,7 @@ class Removals:
             self._table.changed()
         return [pairs for pairs in (away, here) if pairs]
 
-    def _note_unstored(self, end: End, here: Entries, rev: int) -> None:
+    def _note_unstored(self, end: End, here: Entries[End, Pair], rev: int) -> None:
         unstored = self._table.unstored
         if isinstance(end, Exchange):
             unstored.note_exchange(end.name, rev)

@@ -1,4 +1,5 @@
-# Compiled types of spread_map.py.
+# Compiled types of spread_map.py. Keys and values may be anything; what is called from outside takes them as
+# Python does, and the rest the hash of a key.
 
 cimport cython
 
@@ -14,26 +15,14 @@ cdef class SpreadMap:
     cdef dict _first
     cdef list _buckets
     cdef unsigned long long _mask
-    @cython.locals(bucket=dict)
-    cpdef object get(self, object key, object default=*)
-    @cython.locals(bucket=dict, before=Py_ssize_t)
-    cpdef object setdefault(self, object key, object default)
-    @cython.locals(bucket=dict, before=Py_ssize_t)
-    cpdef object pop(self, object key, object default)
     cpdef list bucket_keys(self, Py_ssize_t index)
-    cpdef object steady_keys(self)
     @cython.locals(buckets=list, index="unsigned long long")
-    cdef dict _bucket(self, object key)
+    cpdef dict bucket_of(self, Py_hash_t hashed)
     @cython.locals(buckets=list, new="unsigned long long", parent="unsigned long long", stay=dict, move=dict)
-    cdef object _entered(self)
+    cdef void _entered(self)
     @cython.locals(buckets=list)
-    cdef object _cut_empty_end(self)
-    cdef object _left(self)
-
-
-@cython.locals(spread=SpreadMap)
-cpdef object roomy(object entries)
-cpdef object steady_keys(object entries)
+    cdef int _cut_empty_end(self) except -1
+    cdef int _left(self) except -1
 
 
 @cython.locals(bits="unsigned long long")

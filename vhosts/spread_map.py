@@ -14,16 +14,15 @@ after bucket (``steady_keys``) while the map changes finds every key that is the
 The bucket of a key depends on its hash. Clients choose keys and know the hash of a number, so the hash is
 mixed with a secret first. Otherwise they could put all entries into one bucket.
 
-Compiled: see ``spread_map.pxd``.
+Compiled: see ``spread_map.pxd``. What keys and values are says ``spread_map.pyi``.
 
 Source: Litwin, Linear Hashing: A New Tool for File and Table Addressing, VLDB 1980.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import chain
-from typing import Any, TypeAlias
 
 #: Up to so many entries stand in one plain dict.
 FEW = 2048
@@ -47,8 +46,8 @@ class SpreadMap:
     def __init__(self) -> None:
         self._count = 0
         #: All entries, while ``_buckets`` is None.
-        self._first: dict[Any, Any] = {}
-        self._buckets: list[dict[Any, Any]] | None = None
+        self._first: dict[Hashable, object] = {}
+        self._buckets: list[dict[Hashable, object]] | None = None
         #: The lowest 2**n - 1 that is not below the number of the last bucket.
         self._mask = 0
 
@@ -56,49 +55,49 @@ class SpreadMap:
         return self._count
 
     def __contains__(self, key: object) -> bool:
-        return key in self._bucket(key)
+        return key in self.bucket_of(hash(key))
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._bucket(key)[key]
+    def __getitem__(self, key: Hashable) -> object:
+        return self.bucket_of(hash(key))[key]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        bucket = self._bucket(key)
+    def __setitem__(self, key: Hashable, value: object) -> None:
+        bucket = self.bucket_of(hash(key))
         before = len(bucket)
         bucket[key] = value
         if len(bucket) != before:
             self._entered()
 
-    def __delitem__(self, key: Any) -> None:
-        bucket = self._bucket(key)
+    def __delitem__(self, key: Hashable) -> None:
+        bucket = self.bucket_of(hash(key))
         del bucket[key]
         self._left()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Hashable]:
         return iter(self._first) if self._buckets is None else chain.from_iterable(self._buckets)
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Hashable, default: object = None) -> object:
         """As ``dict.get``."""
-        return self._bucket(key).get(key, default)
+        return self.bucket_of(hash(key)).get(key, default)
 
-    def setdefault(self, key: Any, default: Any) -> Any:
+    def setdefault(self, key: Hashable, default: object) -> object:
         """As ``dict.setdefault``."""
-        bucket = self._bucket(key)
+        bucket = self.bucket_of(hash(key))
         before = len(bucket)
         value = bucket.setdefault(key, default)
         if len(bucket) != before:
             self._entered()
         return value
 
-    def pop(self, key: Any, default: Any) -> Any:
+    def pop(self, key: Hashable, default: object) -> object:
         """As ``dict.pop`` with a default."""
-        bucket = self._bucket(key)
+        bucket = self.bucket_of(hash(key))
         before = len(bucket)
         value = bucket.pop(key, default)
         if len(bucket) != before:
             self._left()
         return value
 
-    def popitem(self) -> tuple[Any, Any]:
+    def popitem(self) -> tuple[Hashable, object]:
         """Remove an entry and return its key and value; the last one inserted while there are few.
 
         Raises:
@@ -113,7 +112,7 @@ class SpreadMap:
         self._left()
         return item
 
-    def values(self) -> Iterable[Any]:
+    def values(self) -> Iterable[object]:
         """As ``dict.values``, but to be iterated once."""
         return (
             self._first.values()
@@ -121,28 +120,28 @@ class SpreadMap:
             else chain.from_iterable(map(_values, self._buckets))
         )
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
+    def items(self) -> Iterable[tuple[Hashable, object]]:
         """As ``dict.items``, but to be iterated once."""
         return (
             self._first.items() if self._buckets is None else chain.from_iterable(map(_items, self._buckets))
         )
 
-    def bucket_keys(self, index: int) -> list[Any] | None:
+    def bucket_keys(self, index: int) -> list[Hashable] | None:
         """A copy of the keys of bucket ``index``, counted from 0; None after the last bucket."""
         if self._buckets is None:
             return list(self._first) if index == 0 else None
         return list(self._buckets[index]) if index < len(self._buckets) else None
 
-    def steady_keys(self) -> Iterable[Any]:
+    def steady_keys(self) -> Iterable[Hashable]:
         """See the function ``steady_keys``."""
         return list(self._first) if self._buckets is None else _bucket_by_bucket(self)
 
-    def _bucket(self, key: Any) -> dict[Any, Any]:
-        """The bucket in which ``key`` stands if it is there."""
+    def bucket_of(self, hashed: int) -> dict[Hashable, object]:
+        """The bucket of the keys with this hash."""
         buckets = self._buckets
         if buckets is None:
             return self._first
-        index = _mixed(hash(key)) & self._mask
+        index = _mixed(hashed) & self._mask
         if index >= len(buckets):
             index &= self._mask >> 1
         return buckets[index]
@@ -161,8 +160,8 @@ class SpreadMap:
         if new > self._mask:
             self._mask = 2 * self._mask + 1
         parent = new & (self._mask >> 1)
-        stay: dict[Any, Any] = {}
-        move: dict[Any, Any] = {}
+        stay: dict[Hashable, object] = {}
+        move: dict[Hashable, object] = {}
         for key, value in buckets[parent].items():
             if _mixed(hash(key)) & self._mask == new:
                 move[key] = value
@@ -191,7 +190,7 @@ class SpreadMap:
 
 
 #: A plain dict while there are few entries, see ``roomy``.
-Entries: TypeAlias = dict[Any, Any] | SpreadMap
+Entries = dict | SpreadMap
 
 
 def roomy(entries: Entries) -> Entries:
@@ -208,7 +207,7 @@ def roomy(entries: Entries) -> Entries:
     return spread
 
 
-def steady_keys(entries: Entries) -> Iterable[Any]:
+def steady_keys(entries: Entries) -> Iterable[Hashable]:
     """The keys of ``entries``, also while it changes: every key that is there the whole time, some twice.
 
     They are copied bucket by bucket, as a copy of all would take long.
@@ -218,7 +217,7 @@ def steady_keys(entries: Entries) -> Iterable[Any]:
     return entries.steady_keys()
 
 
-def _bucket_by_bucket(entries: SpreadMap) -> Iterator[Any]:
+def _bucket_by_bucket(entries: SpreadMap) -> Iterator[Hashable]:
     index = 0
     keys = entries.bucket_keys(0)
     while keys is not None:
@@ -234,9 +233,9 @@ def _mixed(hashed: int) -> int:
     return bits ^ (bits >> 32)
 
 
-def _values(bucket: dict[Any, Any]) -> Iterable[Any]:
+def _values(bucket: dict[Hashable, object]) -> Iterable[object]:
     return bucket.values()
 
 
-def _items(bucket: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
+def _items(bucket: dict[Hashable, object]) -> Iterable[tuple[Hashable, object]]:
     return bucket.items()

@@ -43,7 +43,7 @@ class Topology:
         self.table.vhost = name
         self.exchanges = self.table.exchanges
         #: The exclusive queues of each connection.
-        self.owned: dict[object, Entries] = {}
+        self.owned: dict[object, Entries[QueueHandle, None]] = {}
         #: Called with each queue and exchange that enters, before anything else can use it.
         self.on_entered: Callable[[End], object] = _nothing
         #: The virtual host is deleted: the error for whoever still declares something in it.

@@ -12,7 +12,7 @@ from typing import Unpack
 from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, ExchangeOptions, Routable
 from vhosts.spread_map import Entries, SpreadMap, roomy, steady_keys
 
-_NONE: Entries = {}
+_NONE: Entries[Binding, None] = {}
 
 
 class DirectExchange(Exchange):
@@ -23,7 +23,7 @@ class DirectExchange(Exchange):
     def __init__(self, name: str, type_name: str, **options: Unpack[ExchangeOptions]) -> None:
         super().__init__(name, type_name, **options)
         #: By routing key, each a dict or a map that is grown from one.
-        self._by_key = SpreadMap()
+        self._by_key: SpreadMap[str, Entries[Binding, None]] = SpreadMap()
 
     def bind(self, binding: Binding) -> None:
         """See ``Exchange``. Any key is legal; arguments are ignored."""

@@ -19,7 +19,7 @@ class FanoutExchange(Exchange):
 
     def __init__(self, name: str, type_name: str, **options: Unpack[ExchangeOptions]) -> None:
         super().__init__(name, type_name, **options)
-        self._bindings = SpreadMap()
+        self._bindings: SpreadMap[Binding, None] = SpreadMap()
 
     def bind(self, binding: Binding) -> None:
         """See ``Exchange``. Key and arguments are ignored."""

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from vhosts.spread_map cimport SpreadMap, roomy, steady_keys
+from vhosts.spread_map cimport SpreadMap
 
 
 cdef Py_ssize_t _CRITERIA_MAX
@@ -17,8 +17,8 @@ cdef class Entry:
 
 
 cdef class Column:
-    cdef public object by_value
-    cdef public object present
+    cdef public SpreadMap by_value
+    cdef public SpreadMap present
     cdef public Py_ssize_t users
 
 
@@ -27,19 +27,12 @@ cdef class HeadersIndex:
     cdef SpreadMap _entries
     cdef SpreadMap _wide
     cdef SpreadMap _always
-    @cython.locals(entry=Entry, column=Column, name=str, place=tuple)
-    cpdef object insert(self, dict criteria, bint want_all, object value)
-    @cython.locals(entry=Entry, column=Column, name=str)
-    cpdef object remove(self, object value)
-    cdef bint _meets(self, str name, object wanted, dict headers, dict values) except -1
+    @cython.locals(column=Column, name=str, place=tuple, same_value=SpreadMap)
+    cdef void _enter(self, Entry entry, dict criteria, bint want_all)
+    @cython.locals(column=Column, name=str, same_value=SpreadMap)
+    cdef void _take_out(self, Entry entry)
+    cdef bint _meets(self, str name, dict wide, dict headers, dict values) except -1
     @cython.locals(compared=Py_ssize_t, name=str)
     cdef Py_ssize_t _compare(self, Entry entry, dict values) except? -1
-    @cython.locals(column=Column, name=str)
+    @cython.locals(column=Column, name=str, same_value=SpreadMap)
     cpdef Py_ssize_t _others(self, tuple place) except -1
-
-
-@cython.locals(tag=str)
-cpdef object comparable(tuple field)
-
-@cython.locals(tag=str)
-cdef object _frozen(tuple field)

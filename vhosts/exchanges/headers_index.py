@@ -22,11 +22,12 @@ Source: measured on RabbitMQ 3.10.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Hashable, Iterator
+from typing import TypeAlias
 
 from amqp_router.protocol.fields import Field, Table
-from vhosts.spread_map import Entries, SpreadMap, roomy, steady_keys
+from vhosts.exchanges.exchange import Binding
+from vhosts.spread_map import SpreadMap
 
 #: A match yields a number whenever it has made this many comparisons.
 VISITS_TOLD = 64
@@ -34,8 +35,16 @@ VISITS_TOLD = 64
 #: An entry with more criteria is wide. A C integer where compiled.
 _CRITERIA_MAX = 256
 
-#: Stands for "any value".
-_PRESENT = object()
+
+class Present:
+    """Stands for "any value"."""
+
+
+_PRESENT = Present()
+#: See ``comparable``.
+Comparable: TypeAlias = Hashable
+#: A criterion: the name of a header, and the value it must have or ``_PRESENT``.
+Place: TypeAlias = tuple[str, Comparable | Present]
 
 
 class Entry:
@@ -44,13 +53,13 @@ class Entry:
     __slots__ = ("places", "rest", "value", "want_all", "wide")
 
     def __init__(self) -> None:
-        self.value: Any = None
-        #: The criteria under which it is stored: name, and comparable value or ``_PRESENT``.
-        self.places: list[tuple[str, Any]] = []
+        self.value: Binding
+        #: The criteria under which it is stored.
+        self.places: list[Place] = []
         #: Further criteria, all of which must be met.
-        self.rest: list[tuple[str, Any]] = []
+        self.rest: list[Place] = []
         #: All criteria of a wide entry, which has no places; None for others.
-        self.wide: dict[str, Any] | None = None
+        self.wide: dict[str, Comparable | Present] | None = None
         #: Whether a wide entry requires all of them.
         self.want_all = False
 
@@ -62,9 +71,9 @@ class Column:
 
     def __init__(self) -> None:
         #: Those that require a certain value, by its ``comparable`` form.
-        self.by_value: Entries = {}
+        self.by_value: SpreadMap[Comparable, SpreadMap[Entry, None]] = SpreadMap()
         #: Those that accept any value.
-        self.present: Entries = {}
+        self.present: SpreadMap[Entry, None] = SpreadMap()
         #: Number of entries with a criterion on this header, also of those stored under another one.
         self.users = 0
 
@@ -76,12 +85,12 @@ class HeadersIndex:
 
     def __init__(self) -> None:
         self._columns: dict[str, Column] = {}
-        self._entries = SpreadMap()
-        self._wide = SpreadMap()
+        self._entries: SpreadMap[Binding, Entry] = SpreadMap()
+        self._wide: SpreadMap[Entry, None] = SpreadMap()
         #: Values that require all of no criteria, and so always match.
-        self._always = SpreadMap()
+        self._always: SpreadMap[Binding, None] = SpreadMap()
 
-    def insert(self, criteria: Table, want_all: bool, value: Any) -> None:
+    def insert(self, criteria: Table, want_all: bool, value: Binding) -> None:
         """Let ``match`` return ``value``, which is new, for headers that meet all (or any) of
         ``criteria``.
         """
@@ -91,13 +100,16 @@ class HeadersIndex:
             return
         entry = Entry()
         entry.value = value
+        self._enter(entry, criteria, want_all)
+        self._entries[value] = entry
+
+    def _enter(self, entry: Entry, criteria: Table, want_all: bool) -> None:
         if len(criteria) > _CRITERIA_MAX:
             entry.want_all = want_all
             entry.wide = {
                 name: _PRESENT if field[0] == "V" else comparable(field) for name, field in criteria.items()
             }
             self._wide[entry] = None
-            self._entries[value] = entry
             return
         entry.places = [
             (name, _PRESENT if field[0] == "V" else comparable(field)) for name, field in criteria.items()
@@ -115,25 +127,20 @@ class HeadersIndex:
             column = self._columns[name]
             if wanted is _PRESENT:
                 column.present[entry] = None
-                column.present = roomy(column.present)
                 continue
             same_value = column.by_value.get(wanted)
             if same_value is None:
-                column.by_value[wanted] = {entry: None}
-                column.by_value = roomy(column.by_value)
-                continue
+                same_value = column.by_value[wanted] = SpreadMap()
             same_value[entry] = None
-            roomier = roomy(same_value)
-            if roomier is not same_value:
-                column.by_value[wanted] = roomier
-        self._entries[value] = entry
 
-    def remove(self, value: Any) -> None:
+    def remove(self, value: Binding) -> None:
         """Undo ``insert``."""
         self._always.pop(value, None)
         entry = self._entries.pop(value, None)
-        if entry is None:
-            return
+        if entry is not None:
+            self._take_out(entry)
+
+    def _take_out(self, entry: Entry) -> None:
         if entry.wide is not None:
             del self._wide[entry]
             return
@@ -152,7 +159,7 @@ class HeadersIndex:
             if column.users == 0:
                 del self._columns[name]
 
-    def match(self, headers: Table) -> Iterator[Any]:
+    def match(self, headers: Table) -> Iterator[Binding | int]:
         """The values whose criteria ``headers`` meet. A value that requires any criterion comes once for each
         met.
 
@@ -162,8 +169,8 @@ class HeadersIndex:
         column: Column
         entry: Entry
         yield from self._always.steady_keys()
-        values: dict[str, Any] = {}
-        hit: list[Entries] = []
+        values: dict[str, Comparable] = {}
+        hit: list[SpreadMap[Entry, None]] = []
         visited = 0
         for name, field in headers.items():
             column = self._columns.get(name)  # type: ignore[assignment]  # None is looked for below
@@ -179,7 +186,7 @@ class HeadersIndex:
                 yield visited
                 visited = 0
         for entries in hit:
-            for entry in steady_keys(entries):
+            for entry in entries.steady_keys():
                 if not entry.rest:
                     yield entry.value
                     continue
@@ -192,7 +199,8 @@ class HeadersIndex:
                     yield visited
                     visited = 0
         for entry in self._wide.steady_keys():
-            wide: dict[str, Any] = entry.wide  # type: ignore[assignment]  # those here have one
+            wide = entry.wide
+            assert wide is not None
             want_all = entry.want_all
             is_met = want_all
             visited += 1
@@ -204,7 +212,7 @@ class HeadersIndex:
                         yield visited
                         visited = 0
                     visited += 1
-                    if (name in wide and self._meets(name, wide[name], headers, values)) != want_all:
+                    if (name in wide and self._meets(name, wide, headers, values)) != want_all:
                         is_met = not want_all
                         break
             if is_met:
@@ -214,8 +222,17 @@ class HeadersIndex:
                 visited = 0
         yield visited
 
-    def _meets(self, name: str, wanted: Any, headers: Table, values: dict[str, Any]) -> bool:
-        """Whether the header ``name`` has the value ``wanted``; ``values`` are the comparable ones so far."""
+    def _meets(
+        self,
+        name: str,
+        wide: dict[str, Comparable | Present],
+        headers: Table,
+        values: dict[str, Comparable],
+    ) -> bool:
+        """Whether the header ``name`` has the value wanted by ``wide``; ``values`` are the comparable ones so
+        far.
+        """
+        wanted = wide[name]
         if name not in headers:
             return False
         if wanted is _PRESENT:
@@ -224,7 +241,7 @@ class HeadersIndex:
             values[name] = comparable(headers[name])
         return bool(values[name] == wanted)
 
-    def _compare(self, entry: Entry, values: dict[str, Any]) -> int:
+    def _compare(self, entry: Entry, values: dict[str, Comparable]) -> int:
         """Compare the further criteria of ``entry``; returns how many were compared, negative if all are
         met.
         """
@@ -235,18 +252,20 @@ class HeadersIndex:
                 return compared
         return -compared
 
-    def _others(self, place: tuple[str, Any]) -> int:
+    def _others(self, place: Place) -> int:
         """How many entries are stored under ``place``."""
         name, wanted = place
         column = self._columns[name]
-        return len(column.present if wanted is _PRESENT else column.by_value.get(wanted, ()))
+        if wanted is _PRESENT:
+            return len(column.present)
+        same_value = column.by_value.get(wanted)
+        return 0 if same_value is None else len(same_value)
 
 
-def comparable(field: Field) -> Any:
+def comparable(field: Field) -> Comparable:
     """A hashable form of a typed value: equal forms are equal values."""
-    tag, value = field
-    if tag in ("S", "x"):
-        return value
+    tag = field[0]
+    value: Comparable = field[1]
     if tag == "t":
         return "true" if value else "false"  # not a bool: True equals 1
     if tag in ("A", "F", "D"):
@@ -254,12 +273,11 @@ def comparable(field: Field) -> Any:
     return value
 
 
-def _frozen(field: Field) -> Any:
+def _frozen(field: Field) -> Comparable:
     tag, value = field
-    if isinstance(value, bytes):  # text, or nested too deeply to be decoded
-        return value
-    if tag == "A":
+    if tag == "A" and not isinstance(value, bytes):  # those are nested too deeply to be decoded
         return tuple([(item[0], _frozen(item)) for item in value])
-    if tag == "F":
+    if tag == "F" and not isinstance(value, bytes):
         return frozenset([(name, item[0], _frozen(item)) for name, item in value.items()])
-    return value
+    plain: Comparable = value
+    return plain

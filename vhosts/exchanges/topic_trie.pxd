@@ -2,7 +2,7 @@
 
 cimport cython
 
-from vhosts.spread_map cimport SpreadMap, roomy, steady_keys
+from vhosts.spread_map cimport SpreadMap
 
 cdef Py_ssize_t _CHILDREN_MAX
 
@@ -13,7 +13,7 @@ cdef class Node:
     cdef public Node after_one
     cdef public Node after_any
     cdef public Node back
-    cdef public object values
+    cdef public SpreadMap values
 
 
 cdef class TopicTrie:
@@ -24,14 +24,14 @@ cdef class TopicTrie:
     cpdef object remove(self, str pattern, object value)
     cpdef bint is_empty(self) except -1
     @cython.locals(child=Node)
-    cdef object _step(self, Node node, str word, list reached)
-    cdef object _past_any(self, Node node, Py_ssize_t position, list loops, list backs, set seen)
+    cdef int _step(self, Node node, str word, list reached) except -1
+    cdef void _past_any(self, Node node, Py_ssize_t position, list loops, list backs, set seen)
     @cython.locals(found=Node)
     cdef Node _next(self, Node node, str step)
     @cython.locals(found=Node, new=Node)
     cdef Node _next_or_new(self, Node node, str step)
     @cython.locals(children=dict)
-    cdef object _cut(self, Node node, str step)
+    cdef void _cut(self, Node node, str step)
     cdef bint _is_bare(self, Node node) except -1
 
 

@@ -22,9 +22,9 @@ Source: AMQP 0-9-1, section 3.1.3.3; details measured on RabbitMQ 3.10.8.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from vhosts.spread_map import FEW, Entries, SpreadMap, roomy, steady_keys
+from vhosts.exchanges.exchange import Binding
+from vhosts.spread_map import FEW, SpreadMap, roomy
 
 # A C integer where compiled (see topic_trie.pxd).
 _CHILDREN_MAX = FEW
@@ -47,7 +47,7 @@ class Node:
         #: Next nodes by word; None if there are none, or too many for a dict.
         self.children: dict[str, Node] | None = None
         #: Next nodes by word since they became too many for a dict; not empty.
-        self.many_children: SpreadMap | None = None
+        self.many_children: SpreadMap[str, Node] | None = None
         #: Next node by ``*``.
         self.after_one: Node | None = None
         #: Next node by a ``#`` that is not the pattern's last one.
@@ -55,7 +55,7 @@ class Node:
         #: Next node by the pattern's last ``#``; the words after it follow backwards.
         self.back: Node | None = None
         #: Values inserted with the pattern that ends here; None if there are none.
-        self.values: Entries | None = None
+        self.values: SpreadMap[Binding, None] | None = None
 
 
 class TopicTrie:
@@ -66,17 +66,16 @@ class TopicTrie:
     def __init__(self) -> None:
         self._root = Node()
 
-    def insert(self, pattern: str, value: Any) -> None:
+    def insert(self, pattern: str, value: Binding) -> None:
         """Return ``value`` for every key that ``pattern`` matches."""
         node = self._root
         for step in _steps(pattern):
             node = self._next_or_new(node, step)
         if node.values is None:
-            node.values = {}
+            node.values = SpreadMap()
         node.values[value] = None
-        node.values = roomy(node.values)
 
-    def remove(self, pattern: str, value: Any) -> None:
+    def remove(self, pattern: str, value: Binding) -> None:
         """Undo ``insert``, and remove the nodes that are no longer needed.
 
         Raises:
@@ -100,7 +99,7 @@ class TopicTrie:
                 break
             self._cut(path[index - 1], steps[index - 1])
 
-    def match(self, key: str) -> Iterator[Any]:
+    def match(self, key: str) -> Iterator[Binding | int]:
         """The values of all patterns that match ``key``.
 
         Numbers between the values say how many nodes were visited since the last number. Values are never
@@ -137,7 +136,7 @@ class TopicTrie:
         if position == len(words):
             for node in reached:
                 if node.values is not None:
-                    yield from steady_keys(node.values)  # values may be added and removed meanwhile
+                    yield from node.values.steady_keys()  # values may be added and removed meanwhile
         for back, least in backs:
             reached = [back]
             position = len(words)
@@ -147,7 +146,7 @@ class TopicTrie:
                 reached = []
                 for node in before:
                     if node.values is not None:
-                        yield from steady_keys(node.values)
+                        yield from node.values.steady_keys()
                     if position >= least:
                         self._step(node, words[position], reached)
                     visited += 1
@@ -169,7 +168,7 @@ class TopicTrie:
             if child is not None:
                 reached.append(child)
         elif node.many_children is not None:
-            child = node.many_children.get(word)
+            child = node.many_children.bucket_of(hash(word)).get(word)
             if child is not None:
                 reached.append(child)
 
@@ -199,7 +198,7 @@ class TopicTrie:
         if node.children is not None:
             found = node.children.get(step)
         elif node.many_children is not None:
-            found = node.many_children.get(step)
+            found = node.many_children.bucket_of(hash(step)).get(step)
         return found
 
     def _next_or_new(self, node: Node, step: str) -> Node:
