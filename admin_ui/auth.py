@@ -35,6 +35,7 @@ from admin_ui.replies import CHALLENGE, ApiError, login_failed, not_authorised
 from admin_ui.state import STATE, State
 from amqp_router.auth import (
     DEFAULT_USER,
+    HTTP,
     Credentials,
     LoginFailed,
     LoopbackOnly,
@@ -144,6 +145,16 @@ class Verifier:
             LoginFailed: the login is wrong, or not allowed from there.
             TooManyFailures: too many logins failed before.
         """
+        attempts = self._state.broker.logins.attempts
+        try:
+            user = self._verify(name, password, peer_host)
+        except (LoginFailed, TooManyFailures):
+            attempts.note(HTTP, peer_host, success=False)
+            raise
+        attempts.note(HTTP, peer_host, success=True)
+        return user
+
+    def _verify(self, name: bytes, password: bytes, peer_host: str) -> User:
         generation = self._state.broker.users.generation
         text = b"%d:%b%b\x00%b" % (len(name), name, password, peer_host.encode())
         proof = hmac.digest(self._secret, text, hashlib.sha256)

@@ -179,6 +179,12 @@ class Body:
                 await turns.next()
         self.add(before + dumps(some)[1:] if some else b"]" if before == b"," else b"[]")
 
+    async def pass_on(self, turns: Turns) -> None:
+        """Send what is made if it is much, and give others their turn."""
+        if self.size >= WRITE_BYTES:
+            await self._send()
+        await turns.next()
+
     async def finish(self) -> web.StreamResponse:
         """End the body: send the rest."""
         if self.compressed:

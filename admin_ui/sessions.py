@@ -207,7 +207,9 @@ def cookie_name(request: web.Request) -> str:
     """The cookie's name has the port, because cookies of two brokers on one machine would replace each
     other.
     """
-    return f"amqp-router-{request.app[STATE].address[1]}"
+    address = request.app[STATE].address
+    assert address is not None  # it serves this request
+    return f"amqp-router-{address[1]}"
 
 
 async def _show(request: web.Request) -> web.Response:

@@ -12,7 +12,10 @@ from aiohttp import web
 from admin_ui.proxies import Proxies
 from amqp_router.broker import Broker
 from amqp_router.metrics import Metrics
+from amqp_router.parameters import GLOBAL
 
+#: The global parameter that names the cluster.
+CLUSTER_NAME = "cluster_name"
 #: Lists that are filtered and sorted at a time.
 SORTS_MAX = 8
 #: Large bodies of requests read at once.
@@ -21,7 +24,7 @@ LARGE_BODIES_MAX = 16
 
 @dataclass(frozen=True)
 class AdminOptions:
-    """Options of the admin server."""
+    """Options of the admin server, and of the one for Prometheus."""
 
     #: Address to listen on.
     bind: str
@@ -35,6 +38,11 @@ class AdminOptions:
     http_connections_max: int = 512
     #: Addresses and networks of proxies whose X-Forwarded-For is used.
     trusted_proxies: tuple[str, ...] = ()
+    #: Whether there is an admin server.
+    serves: bool = True
+    #: Address of the server for Prometheus, which asks for no login, and its port; 0 for none.
+    metrics_bind: str = "127.0.0.1"
+    metrics_port: int = 0
 
 
 @dataclass
@@ -45,8 +53,10 @@ class State:
     broker: Broker
     metrics: Metrics
     logger: logging.Logger
-    #: Host and port of the admin server itself.
-    address: tuple[str, int]
+    #: Host and port of the admin server itself; None without one.
+    address: tuple[str, int] | None
+    #: Host and port of the server for Prometheus; None without one.
+    metrics_address: tuple[str, int] | None = None
     #: Start time on the monotonic clock.
     started_at: float = field(default_factory=time.monotonic)
     #: Limits the lists that are filtered and sorted at a time, because each needs a key for every object.
@@ -62,6 +72,12 @@ class State:
     def node(self) -> str:
         """The node's name."""
         return str(self.broker.settings.node)
+
+    @property
+    def cluster_name(self) -> str:
+        """The name of the cluster: the global parameter ``cluster_name``, otherwise the node's name."""
+        name = self.broker.parameters.values.get((GLOBAL, GLOBAL, CLUSTER_NAME))
+        return name if isinstance(name, str) else self.node
 
 
 STATE: web.AppKey[State] = web.AppKey("state", State)

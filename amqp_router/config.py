@@ -130,6 +130,16 @@ class Settings(BaseSettings):
     admin_port: int = _admin(
         15672, "", "port for the HTTP API and the pages; 0 picks a free one", ge=0, le=65535
     )
+    metrics_bind: str = _admin(
+        "127.0.0.1", "", "address for Prometheus, which needs no login there", min_length=1
+    )
+    metrics_port: int = _admin(
+        15692,
+        "",
+        "port for Prometheus (/metrics); 0 is off, /metrics on the admin port stays",
+        ge=0,
+        le=65535,
+    )
     trusted_proxies: str = _admin(
         "", "", "proxies whose X-Forwarded-For names the client: addresses or networks, with commas"
     )

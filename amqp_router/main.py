@@ -49,7 +49,7 @@ EXIT_CODES = {
 EXAMPLES = """\
 examples:
   amqp-router serve                              clients on 127.0.0.1:5672, pages on 15672, data in ./data
-  amqp-router serve --amqp-port 0 --admin-port 0 --data-dir /tmp/try --ready-file /tmp/ready.json
+  amqp-router serve --amqp-port 0 --admin-port 0 --metrics-port 0 --ready-file /tmp/ready.json
   amqp-router serve --config /etc/amqp-router.toml --log-format json
   amqp-router options                            every option with type, default and meaning
   amqp-router log inspect                        what each log of ./data holds
@@ -61,7 +61,7 @@ examples:
 SERVE_EXAMPLES = """\
 examples:
   amqp-router serve                              clients on 127.0.0.1:5672, pages on 15672, data in ./data
-  amqp-router serve --amqp-port 5673 --admin-port 15673 --data-dir second
+  amqp-router serve --amqp-port 5673 --admin-port 15673 --metrics-port 0 --data-dir second
                                                  a second broker on this machine
   amqp-router serve --bind 0.0.0.0 --data-dir /var/lib/amqp-router
                                                  for clients on other machines (not as guest)
@@ -432,7 +432,7 @@ async def _serve(
     lag, collector = process.LoopLag(loop, logger), process.Collector(loop)
     metrics = Metrics(broker, loop, lag)
     admin = None
-    if settings.admin:
+    if settings.admin or settings.metrics_port:
         from admin_ui.app import Admin, AdminOptions  # noqa: PLC0415
 
         admin_options = AdminOptions(
@@ -442,6 +442,9 @@ async def _serve(
             connections_max=options.connections_max,
             http_connections_max=http_connections,
             trusted_proxies=settings.proxies,
+            serves=settings.admin,
+            metrics_bind=settings.metrics_bind,
+            metrics_port=settings.metrics_port,
         )
         admin = Admin(admin_options, broker, metrics, logger)
     stop = asyncio.Event()
@@ -475,13 +478,15 @@ async def _serve(
                 raise
         collector.start()
         lag.start()
-        admin_address = admin.address if admin is not None else None
+        admin_address = admin.address if admin is not None and settings.admin else None
+        metrics_address = admin.metrics_address if admin is not None else None
         logs.event(
             logger,
             logging.INFO,
             "serving",
             amqp=peer_text(server.address),
             admin="off" if admin_address is None else peer_text(admin_address),
+            metrics="off" if metrics_address is None else peer_text(metrics_address),
             node=settings.node,
             data_dir=directory.path,
             version=VERSION,
@@ -493,7 +498,10 @@ async def _serve(
         if settings.log_format == "text":
             _show(_banner(settings, directory, server.address, admin_address))
         if settings.ready_file is not None:
-            write_ready_file(settings.ready_file, _ready(settings, directory, server.address, admin_address))
+            write_ready_file(
+                settings.ready_file,
+                _ready(settings, directory, server.address, admin_address, metrics_address),
+            )
         await stop.wait()
         if settings.ready_file is not None:
             settings.ready_file.unlink(missing_ok=True)
@@ -550,6 +558,7 @@ def _ready(
     directory: DataDirectory,
     amqp: tuple[str, int],
     admin: tuple[str, int] | None,
+    metrics: tuple[str, int] | None,
 ) -> dict[str, Any]:
     """The content of the ready file. A key is missing if the broker does not have what it names."""
     ready = {
@@ -561,4 +570,6 @@ def _ready(
     }
     if admin is not None:
         ready["admin"] = {"host": admin[0], "port": admin[1]}
+    if metrics is not None:
+        ready["metrics"] = {"host": metrics[0], "port": metrics[1]}
     return ready

@@ -84,7 +84,13 @@ class RouterProcess:
         self.pid = 0
         self.start_seconds = start_seconds
         self.compiled = False
-        self.environment = {**os.environ, **(environment or {}), "PYTHONPATH": str(tree)}
+        # Several brokers at a time would want the same port for Prometheus.
+        self.environment = {
+            "AMQP_ROUTER_METRICS_PORT": "0",
+            **os.environ,
+            **(environment or {}),
+            "PYTHONPATH": str(tree),
+        }
         if uncompiled:
             self.environment["AMQP_ROUTER_UNCOMPILED"] = "1"
         self.process: subprocess.Popen[bytes] | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import HealthCheck, Phase, settings
 
 from amqp_router import compiled
@@ -17,6 +19,9 @@ settings.register_profile(
     phases=[Phase.explicit, Phase.generate],
 )
 settings.load_profile("no clock")
+
+# Brokers of several tests at a time would want the same port.
+os.environ.setdefault("AMQP_ROUTER_METRICS_PORT", "0")
 
 
 def pytest_report_header() -> str:

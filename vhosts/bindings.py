@@ -124,6 +124,11 @@ class Bindings:
         """The bindings that ``exchange`` routes by."""
         return _live(self._by_source.get(exchange, _NONE))
 
+    def count_of_source(self, exchange: Exchange) -> int:
+        """How many bindings ``exchange`` routes by."""
+        pairs = self._by_source.get(exchange, _NONE).values()
+        return sum([len(pair.by_key) for pair in pairs if pair.is_live()])
+
     def of_destination(self, destination: End) -> list[Binding]:
         """The bindings that lead to ``destination``."""
         return _live(self._by_destination.get(destination, _NONE))

@@ -17,6 +17,7 @@ cdef class RecentUnroutable:
 cdef class MessageTotals:
     cdef public unsigned long long publish
     cdef public unsigned long long confirm
+    cdef public unsigned long long publish_confirm
     cdef public unsigned long long return_unroutable
     cdef public unsigned long long drop_unroutable
     cdef public unsigned long long deliver

@@ -69,6 +69,7 @@ class MessageTotals:
         "get_empty",
         "get_no_ack",
         "publish",
+        "publish_confirm",
         "redeliver",
         "return_unroutable",
     )
@@ -76,6 +77,8 @@ class MessageTotals:
     def __init__(self) -> None:
         self.publish = 0
         self.confirm = 0
+        #: Publishes on channels in confirm mode.
+        self.publish_confirm = 0
         self.return_unroutable = 0
         self.drop_unroutable = 0
         #: With acknowledgement, ``deliver_no_ack`` without; the same for ``get``.
@@ -91,6 +94,7 @@ class MessageTotals:
         """Add the counts of ``other``."""
         self.publish += other.publish
         self.confirm += other.confirm
+        self.publish_confirm += other.publish_confirm
         self.return_unroutable += other.return_unroutable
         self.drop_unroutable += other.drop_unroutable
         self.deliver += other.deliver

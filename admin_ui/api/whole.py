@@ -24,7 +24,7 @@ def whoami(call: Call) -> dict[str, Any]:
 
 def cluster_name(call: Call) -> dict[str, Any]:
     """The name of the cluster."""
-    return {"name": call.state.node}
+    return {"name": call.state.cluster_name}
 
 
 def auth(call: Call) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def channel_document(channel: Any, node: str, stats: Stats) -> dict[str, Any]:
         "global_prefetch_count": shared.limit,
         "messages_uncommitted": len(transaction.publishes) if transaction is not None else 0,
         "messages_unacknowledged": delivery.outstanding,
-        "messages_unconfirmed": _unconfirmed(channel),
+        "messages_unconfirmed": unconfirmed(channel),
         "name": channel_name(channel),
         "node": node,
         "number": channel.number,
@@ -169,7 +169,8 @@ def channel_document(channel: Any, node: str, stats: Stats) -> dict[str, Any]:
     return found
 
 
-def _unconfirmed(channel: Any) -> int:
+def unconfirmed(channel: Any) -> int:
+    """Messages published on a channel in confirm mode that are not confirmed yet."""
     confirms = channel.confirms
     if confirms is None:
         return 0

@@ -113,26 +113,42 @@ def mechanisms() -> list[dict[str, Any]]:
 def listeners(state: State) -> list[dict[str, Any]]:
     """The listeners. Ports are numbers here."""
     found = []
-    for protocol, (host, port) in (("amqp", state.options.amqp_address), ("http", state.address)):
-        found.append(
-            {"node": state.node, "protocol": protocol, "ip_address": host, "port": port, "socket_opts": []}
-        )
+    for protocol, address in (
+        ("amqp", state.options.amqp_address),
+        ("http", state.address),
+        ("http/prometheus", state.metrics_address),
+    ):
+        if address is not None:
+            host, port = address
+            found.append(
+                {
+                    "node": state.node,
+                    "protocol": protocol,
+                    "ip_address": host,
+                    "port": port,
+                    "socket_opts": [],
+                }
+            )
     return found
 
 
 def contexts(state: State) -> list[dict[str, Any]]:
     """The HTTP servers. Ports are strings here, as in RabbitMQ."""
-    host, port = state.address
     return [
         {
             "ssl_opts": [],
             "node": state.node,
-            "description": "RabbitMQ Management",
+            "description": description,
             "path": "/",
             "cowboy_opts": "[]",
-            "ip": host,
-            "port": str(port),
+            "ip": address[0],
+            "port": str(address[1]),
         }
+        for description, address in (
+            ("RabbitMQ Management", state.address),
+            ("RabbitMQ Prometheus", state.metrics_address),
+        )
+        if address is not None
     ]
 
 

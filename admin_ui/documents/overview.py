@@ -56,7 +56,7 @@ def document(call: Call) -> dict[str, Any]:
         "product_version": VERSION,
         "product_name": broker.options.product,
         "rabbitmq_version": node.RABBITMQ_VERSION,
-        "cluster_name": state.node,
+        "cluster_name": state.cluster_name,
         # There is no Erlang here, so this names our runtime.
         "erlang_version": "",
         "erlang_full_version": node.runtime(),

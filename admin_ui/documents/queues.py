@@ -82,14 +82,14 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     counts = {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
     stats.put(found, counts, history, QUEUE, "lengths")
     found["reductions_details"] = stats.zero("lengths")
-    capacity = _capacity(ready, consumers)
+    can_deliver = capacity(ready, consumers)
     found["backing_queue_status"] = {
         **_NO_BACKING,
         "len": ready,
         "next_deliver_seq_id": queue.deliver_total,
         "next_seq_id": queue.publish_total,
     }
-    found["consumer_capacity"] = found["consumer_utilisation"] = capacity
+    found["consumer_capacity"] = found["consumer_utilisation"] = can_deliver
     found["consumers"] = len(consumers)
     alone = next(iter(consumers)) if consumers and queue.dispatch.exclusive else None
     active = queue.dispatch.active
@@ -167,7 +167,7 @@ def consumer(consumer: Any, node: str) -> dict[str, Any]:
     }
 
 
-def _capacity(ready: int, consumers: list[Any]) -> float:
+def capacity(ready: int, consumers: list[Any]) -> float:
     """1 if the queue could deliver at once now, otherwise 0. RabbitMQ gives the part of the time in which it
     could.
     """

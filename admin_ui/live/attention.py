@@ -18,9 +18,12 @@ that it may have begun earlier.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Container
 from itertools import pairwise
 from typing import Any
+
+from aiohttp import web
 
 from admin_ui.documents import connections
 from admin_ui.live.work import Work
@@ -30,6 +33,8 @@ from vhosts.long_lists import passing
 
 #: Seconds between two searches.
 PERIOD_S = 5.0
+#: Searches further apart do not tell that a connection was blocked all the time between.
+FORGET_S = 60.0
 #: A queue that grew by fewer messages in a minute is not reported.
 GROWTH_MIN = 100
 #: Neither is one that grew by a smaller part of its size, unless by at least `GROWTH_LARGE` messages.
@@ -64,11 +69,28 @@ SHOWN_OF_KIND = 3
 
 Finding = dict[str, Any]
 
+#: The one that all viewers of a node share.
+ATTENTION: web.AppKey[Attention] = web.AppKey("attention")
+
 _READY = QUEUE.fields["messages_ready"]
 _DELIVERED = QUEUE.fields["deliver_get"]
 _ACKED = QUEUE.fields["ack"]
 _UNROUTABLE = VHOST.fields["return_unroutable"] + VHOST.fields["drop_unroutable"]
 _DISK_FREE = NODE.fields["disk_free"]
+
+
+def visible_to(
+    findings: list[Finding], names: Container[str], user: str, *, watches_node: bool, whole: bool = True
+) -> list[Finding]:
+    """The findings in the virtual hosts ``names``, and (``whole``) those of the node.
+
+    Those of the node are for who watches it, and so are blocked connections of other users.
+    """
+    mine = [each for each in findings if each.get("vhost") in names or (whole and "vhost" not in each)]
+    if not watches_node:
+        mine = [each for each in mine if each["kind"] != "blocked" or each["user"] == user]
+        mine = [each for each in mine if "vhost" in each]
+    return mine
 
 
 class Attention:
@@ -77,13 +99,19 @@ class Attention:
     def __init__(self, state: State) -> None:
         self._state = state
         self._looked_at = float("-inf")
+        self._looking = asyncio.Lock()
         self._blocked: set[Any] = set()
         self.findings: list[Finding] = []
 
     async def refresh(self, now: float, work: Work) -> None:
         """Search again, if it is time. ``now`` is a monotonic clock in seconds."""
-        if now - self._looked_at < PERIOD_S:
-            return
+        async with self._looking:  # who asks meanwhile gets what is found
+            if now - self._looked_at >= PERIOD_S:
+                await self._search(now, work)
+
+    async def _search(self, now: float, work: Work) -> None:
+        if now - self._looked_at > FORGET_S:
+            self._blocked.clear()
         self._looked_at = now
         found = self._node()
         for vhost in list(self._state.broker.vhosts.values()):

@@ -15,7 +15,7 @@ from admin_ui.auth import MONITORING, Identity
 from admin_ui.documents import connections, exchanges, overview, queues, vhosts
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call
-from admin_ui.live.attention import Attention, Finding, shown
+from admin_ui.live.attention import Attention, Finding, shown, visible_to
 from admin_ui.live.rows import state_of
 from admin_ui.query import NO_SPANS, Query
 from admin_ui.state import STATE, State
@@ -53,11 +53,8 @@ def _overview(
     ]
     names = {vhost.name for vhost in seen}
     found = attention.findings
-    mine = [each for each in found if each.get("vhost") in names or (not only and "vhost" not in each)]
     watches_node = identity.has(MONITORING)
-    if not watches_node:
-        mine = [each for each in mine if each["kind"] != "blocked" or each["user"] == identity.name]
-        mine = [each for each in mine if "vhost" in each]
+    mine = visible_to(found, names, identity.name, watches_node=watches_node, whole=not only)
     # The event is shared by all viewers, so nothing in this viewer's request may narrow it.
     call = Call(request.clone(headers={}), identity, state, Query())
     document = _of_vhost(state, seen[0]) if only else overview.document(call)

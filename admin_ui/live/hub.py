@@ -74,13 +74,13 @@ class Viewer:
 class Hub:
     """All viewers of a node, and the state of their topics."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, attention: Attention) -> None:
         self._state = state
         self._viewers: set[Viewer] = set()
         self._lists: dict[str, Rows] = {}
         #: Events of this period by topic and user (one entry for all users who see everything).
         self._events: dict[tuple[str, str], bytes] = {}
-        self._attention = Attention(state)
+        self._attention = attention
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 

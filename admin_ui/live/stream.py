@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from admin_ui import body
-from admin_ui.auth import MANAGEMENT, authenticate
+from admin_ui.auth import MANAGEMENT, MONITORING, authenticate
+from admin_ui.live.attention import ATTENTION, visible_to
 from admin_ui.live.documents import KINDS
 from admin_ui.live.hub import Hub, Viewer
 from admin_ui.live.rows import LISTS
+from admin_ui.live.work import Work
 from admin_ui.replies import ApiError, bad_request, dumps
 from admin_ui.state import STATE
 from amqp_router.metrics import BASIC, QUEUE, Span
@@ -28,6 +31,8 @@ WRITE_BYTES = 64 << 10
 #: Queues in one call, and their history: ten minutes in 30 steps.
 SPARKLINES_MAX = 100
 SPARKLINE = Span(600, 20)
+#: Findings in one answer.
+FINDINGS_MAX = 1000
 BODY_BYTES_MAX = 256 << 10
 
 #: ``queue:VHOST/NAME``, each part percent-encoded.
@@ -37,9 +42,10 @@ HUB: web.AppKey[Hub] = web.AppKey("hub", Hub)
 
 def add_routes(app: web.Application) -> None:
     """Register the endpoints."""
-    hub = app[HUB] = Hub(app[STATE])
+    hub = app[HUB] = Hub(app[STATE], app[ATTENTION])
     app.on_shutdown.append(hub.close)
     app.router.add_get("/admin/v1/events", _events, allow_head=False)
+    app.router.add_get("/admin/v1/attention", _attention)
     app.router.add_post("/admin/v1/sparklines", _sparklines)
 
 
@@ -96,6 +102,18 @@ async def _serve(hub: Hub, viewer: Viewer, response: web.StreamResponse) -> None
 async def _write(response: web.StreamResponse, data: bytes) -> None:
     for start in range(0, len(data), WRITE_BYTES):
         await response.write(data[start : start + WRITE_BYTES])
+
+
+async def _attention(request: web.Request) -> web.Response:
+    """What needs attention now, of what the caller may see: all of it, the worst first."""
+    identity = await authenticate(request)
+    identity.require(MANAGEMENT)
+    state, attention = request.app[STATE], request.app[ATTENTION]
+    await attention.refresh(time.monotonic(), Work())
+    names = frozenset([name for name in state.broker.vhosts if identity.lists(name)])
+    mine = visible_to(attention.findings, names, identity.name, watches_node=identity.has(MONITORING))
+    document = {"findings": [attention.dated(each) for each in mine[:FINDINGS_MAX]], "total": len(mine)}
+    return web.Response(body=dumps(document), content_type="application/json")
 
 
 async def _sparklines(request: web.Request) -> web.Response:

@@ -5,6 +5,7 @@ guesses, ``users`` is the broker's own directory with ``passwords`` as RabbitMQ 
 gives the verdict on a single operation.
 """
 
+from amqp_router.auth.attempts import AMQP, HTTP, Attempts
 from amqp_router.auth.backends import (
     BACKENDS,
     Authenticator,
@@ -22,10 +23,13 @@ from amqp_router.auth.throttle import Throttle, TooManyFailures
 from amqp_router.auth.users import DEFAULT_USER, Users, first_definitions
 
 __all__ = [
+    "AMQP",
     "BACKENDS",
     "DEFAULT_USER",
+    "HTTP",
     "MECHANISMS",
     "Action",
+    "Attempts",
     "AuthOptions",
     "Authenticator",
     "Backend",

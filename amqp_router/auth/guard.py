@@ -20,6 +20,7 @@ import os
 import time
 from collections.abc import Callable
 
+from amqp_router.auth.attempts import AMQP, HTTP, Attempts
 from amqp_router.auth.backends import Authenticator, LoginFailed, User
 from amqp_router.auth.mechanisms import MECHANISMS, Credentials
 from amqp_router.auth.throttle import Throttle, TooManyFailures
@@ -38,6 +39,8 @@ class Guard:
         self._clock = clock
         self._secret = os.urandom(32)
         self._throttle = Throttle(clock)
+        #: Counts the logins of all protocols.
+        self.attempts = Attempts(AMQP, HTTP)
         #: When a name and password were last right, by a digest of them and the address; the newest is last.
         self._right: dict[bytes, float] = {}
 
@@ -49,6 +52,15 @@ class Guard:
             SyntaxInvalid: the response is not one of the mechanism.
             KeyError: the mechanism is not among those offered.
         """
+        try:
+            user = self._login(mechanism, response, peer_host, is_loopback=is_loopback)
+        except LoginFailed:
+            self.attempts.note(AMQP, peer_host, success=False)
+            raise
+        self.attempts.note(AMQP, peer_host, success=True)
+        return user
+
+    def _login(self, mechanism: str, response: bytes, peer_host: str, *, is_loopback: bool) -> User:
         credentials = MECHANISMS[mechanism](response)
         name = credentials.username.encode(errors="surrogateescape")
         proof = self._digest(credentials, peer_host)

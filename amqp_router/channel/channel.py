@@ -267,6 +267,7 @@ class Channel:
         totals = MessageTotals()
         totals.publish = publishing.publish_total
         totals.confirm = self.confirms.confirm_total if self.confirms is not None else 0
+        totals.publish_confirm = publishing.next_sequence - 1
         totals.return_unroutable = publishing.return_total
         totals.drop_unroutable = publishing.drop_total
         totals.deliver = delivery.deliver_total

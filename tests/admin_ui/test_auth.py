@@ -131,6 +131,7 @@ class Counting:
 
     def __init__(self, broker: Any) -> None:
         self.users = broker.users
+        self.logins = broker.logins
         self.asked = 0
         self._broker = broker
 

@@ -1,0 +1,84 @@
+"""A listener of the admin server: its sockets, and the doors that its clients come through.
+
+Its constructor binds the address, so that a port in use is reported before any log is recovered. Clients are
+served from ``start`` on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from admin_ui.connections import Connection, Doors
+from amqp_router.server import BACKLOG, ListenError, Refusal, bind, bind_problem
+
+#: Seconds that running requests have when the server stops.
+STOP_S = 1.0
+
+
+class Listener:
+    """One address. ``flags`` are the options that name it, ``connections_max`` limits its clients."""
+
+    def __init__(self, host: str, port: int, flags: tuple[str, str], connections_max: int) -> None:
+        """Bind the address.
+
+        Raises:
+            ListenError: it cannot be used.
+        """
+        self._host = host
+        self._flags = flags
+        self._connections_max = connections_max
+        self._sockets = bind(host, port, flags)
+        bound_host, bound_port = self._sockets[0].getsockname()[:2]
+        #: Host and port it serves.
+        self.address: tuple[str, int] = bound_host, bound_port
+        self._listeners: list[asyncio.Server] = []
+        self._doors: Doors
+        #: Runs the application.
+        self.runner: web.AppRunner
+
+    def serve(self, app: web.Application, doors: Doors) -> None:
+        """Set what it serves, before ``start``."""
+        self._doors = doors
+        self.runner = web.AppRunner(app, shutdown_timeout=STOP_S)
+
+    async def start(self) -> None:
+        """Accept requests.
+
+        Raises:
+            ListenError: the port was taken in the meantime.
+        """
+        loop = asyncio.get_running_loop()
+        await self.runner.setup()
+        for sock in self._sockets:
+            try:
+                listener = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
+            except OSError as error:  # another process has bound the port too, and listened first
+                await self.stop()
+                raise ListenError(bind_problem(self._host, self.address[1], error, self._flags)) from None
+            self._listeners.append(listener)
+
+    async def stop(self) -> None:
+        """Finish the running requests and close the listener."""
+        for listener in self._listeners:
+            listener.close()
+        await self.runner.cleanup()
+        self.close()
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for sock in self._sockets:
+            sock.close()
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        server = self.runner.server
+        assert server is not None
+        if len(server.connections) >= self._connections_max and not self._doors.make_room():
+            return Refusal(self._refused)
+        return Connection(server, self._doors, asyncio.get_running_loop())
+
+    def _refused(self, peer: object) -> None:
+        reason = f"{self._connections_max} connections are open, which is the most allowed"
+        host = str(peer[0]) if isinstance(peer, tuple) else str(peer)
+        self._doors.tell("admin connection refused", host, reason)
