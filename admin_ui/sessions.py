@@ -42,6 +42,8 @@ SESSIONS_MAX = 1000
 BODY_BYTES_MAX = 4096
 FILE = "admin-sessions.json"
 CSRF_HEADER = "X-CSRF-Token"
+#: Tags of those who do more than watch.
+ACTING = frozenset({"management", "policymaker", "administrator"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -263,12 +265,20 @@ def _document(request: web.Request, session: Session) -> dict[str, Any]:
         "tags": list(found.tags),
         "csrf_token": session.csrf_token,
         "vhosts": sorted(name for name in state.broker.vhosts if found.lists(name)),
+        "acts": sorted(name for name in state.broker.vhosts if _acts(found, name)),
         "node": state.node,
         "version": VERSION,
         "compiled": compiled.build.whole,
         "amqp_host": host,
         "amqp_port": port,
     }
+
+
+def _acts(found: Identity, vhost: str) -> bool:
+    """Whether the pages offer this user to change objects of ``vhost``. A user who is there to watch
+    (``monitoring`` and no other tag) is offered nothing.
+    """
+    return found.has(ACTING) and found.enters(vhost)
 
 
 def _answer(document: dict[str, Any]) -> web.Response:

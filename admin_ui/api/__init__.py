@@ -1,6 +1,6 @@
 """The endpoints of the API, one module for each kind of object.
 
-``ENDPOINTS`` has all of them, ``OBJECTS`` those that our pages read under addresses of their own.
+``ENDPOINTS`` has all of them, ``OBJECTS`` those that our pages use under addresses of their own.
 """
 
 from admin_ui.api import (
@@ -19,6 +19,7 @@ from admin_ui.api import (
     vhosts,
     whole,
 )
+from admin_ui.auth import ADMINISTRATOR
 from admin_ui.endpoints import Endpoint
 
 ENDPOINTS: list[Endpoint] = [
@@ -38,14 +39,17 @@ ENDPOINTS: list[Endpoint] = [
     *health.ENDPOINTS,
 ]
 
-#: Single objects, whose names may have any characters; virtual hosts, which the API shows only to
-#: administrators; and connections by the names that clients give them.
-OBJECTS: list[Endpoint] = [
-    Endpoint("/vhosts/{vhost}", vhosts.one),
+#: What the pages read in another way than the API: virtual hosts, which the API shows only to administrators,
+#: and connections by the names that clients give them.
+_OWN: list[Endpoint] = [
+    Endpoint("/vhosts/{vhost}", vhosts.one, put=vhosts.put, delete=vhosts.delete, write_tags=ADMINISTRATOR),
     Endpoint("/connections", connections.every_by_client),
-    Endpoint("/exchanges/{vhost}/{exchange}", exchanges.one),
-    Endpoint("/exchanges/{vhost}/{exchange}/bindings/source", bindings.bindings_of_source),
-    Endpoint("/exchanges/{vhost}/{exchange}/bindings/destination", bindings.bindings_of_destination),
-    Endpoint("/queues/{vhost}/{queue}", queues.one),
-    Endpoint("/queues/{vhost}/{queue}/bindings", bindings.bindings_of_queue),
+]
+_OWN_PATHS = {endpoint.path for endpoint in _OWN}
+
+#: Everything whose path has a name: names may have any characters, and a browser cannot send all of them in
+#: the API's own paths (see ``endpoints.DOTS``).
+OBJECTS: list[Endpoint] = [
+    *_OWN,
+    *[endpoint for endpoint in ENDPOINTS if "{" in endpoint.path and endpoint.path not in _OWN_PATHS],
 ]

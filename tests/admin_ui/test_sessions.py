@@ -143,7 +143,8 @@ async def test_guessing_gets_slow(node: World) -> None:
 
 async def test_users_without_a_tag_of_the_management_are_refused(shop: World) -> None:
     assert (await log_in(shop, "dave")).json["reason"] == "Not management user"
-    assert (await log_in(shop, "alice")).json["vhosts"] == ["shop"]
+    me = (await log_in(shop, "alice")).json
+    assert (me["vhosts"], me["acts"]) == (["shop"], ["shop"])
 
 
 async def test_changed_password_tags_or_user_end_it(shop: World) -> None:

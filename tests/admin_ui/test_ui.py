@@ -150,6 +150,12 @@ async def test_documents_of_objects_of_any_name(shop: World, name: str) -> None:
             found = reply.json[-1]
             assert (found["vhost"], found["source"], found["destination"]) == (vhost, name, name)
         assert (await shop.call("GET", f"/admin/v1/exchanges/{place}/bindings/destination")).json == []
+        for path in (
+            f"bindings/{part(vhost)}/e/{part(name)}/q/{part(name)}/key",
+            f"queues/{place}",
+            f"exchanges/{place}",
+        ):
+            assert (await shop.call("DELETE", f"/admin/v1/{path}")).status == 204, path
     assert (await shop.call("GET", "/api/queues/shop/~~~.")).status == 404
 
 
@@ -168,4 +174,4 @@ async def test_the_figures_of_a_virtual_host_are_for_all_who_may_enter_it(shop: 
     assert (await shop.call("GET", "/admin/v1/vhosts/staging", "alice")).status == 401
     assert (await shop.call("GET", "/admin/v1/vhosts/shop", "dave")).status == 401
     assert (await shop.call("GET", "/admin/v1/queues/staging/x", "alice")).status == 401
-    assert (await shop.call("DELETE", "/admin/v1/queues/shop/emails")).status == 405
+    assert (await shop.call("DELETE", "/admin/v1/queues/shop/emails", "dave")).status == 401

@@ -1,6 +1,6 @@
 // Bindings as a table, seen from either end.
 import { html } from "../lib/html.mjs";
-import { Card, Loading, Pill, Problem } from "./bits.mjs";
+import { Act, Card, Loading, Pill, Problem } from "./bits.mjs";
 import { Table } from "./table.mjs";
 import { count, value as text } from "../lib/format.mjs";
 import { href } from "../lib/location.mjs";
@@ -8,15 +8,21 @@ import { exchangePath, queuePath } from "../lib/routes.mjs";
 
 const SHOWN = 200;
 
-/** `side` is the end to show: "source" or "destination"; `none` is said if there are no bindings, `note` if there are. */
-export function Bindings({ id, title, side, bindings, error, none, note }) {
+/** `side` is the end to show: "source" or "destination"; `none` is said if there are no bindings, `note` if there are;
+ * `bind` is a button that makes one, and with `mayUnbind` each has one that removes it. */
+export function Bindings({ id, title, side, bindings, error, none, note, bind, mayUnbind }) {
   const some = bindings?.some((row) => Object.keys(row.arguments).length);
   const columns = [
     { label: side === "source" ? "From exchange" : "To", class: "whole", cell: (row) => html`<${End} binding=${row} side=${side} />` },
     { label: some ? "Routing key, arguments" : "Routing key", class: "whole", cell: (row) => html`<${Key} binding=${row} />` },
-  ];
+    mayUnbind && {
+      label: "Act",
+      class: "act-column",
+      cell: (row) => row.source !== "" && html`<${Act} act="objects.unbind" what=${{ binding: row }} label=${`Unbind ${row.source} and ${row.destination}, routing key ${row.routing_key || "empty"}`}>Unbind<//>`,
+    },
+  ].filter(Boolean);
   const rows = bindings?.slice(0, SHOWN);
-  return html`<${Card} title=${title} id=${id} extra=${bindings && html`<${Pill}>${count(bindings.length)}<//>`}>
+  return html`<${Card} title=${title} id=${id} extra=${bindings && html`<${Pill}>${count(bindings.length)}<//>${bind}`}>
     ${error && html`<${Problem} error=${error} />`}
     ${!bindings ? html`<${Loading} rows=${2} />` : !rows.length ? html`<p class="none">${none}</p>` : html`<${Table} columns=${columns} rows=${rows} caption=${title}
       rowKey=${(row) => `${row.source}\n${row.destination_type}\n${row.destination}\n${row.properties_key}`} />`}

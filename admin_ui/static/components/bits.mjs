@@ -1,5 +1,6 @@
 // Small parts that every page uses.
 import { html, useEffect, useRef, useState } from "../lib/html.mjs";
+import { ask } from "../lib/dialogs.mjs";
 import { value as text } from "../lib/format.mjs";
 import { sparkPath } from "../lib/series.mjs";
 
@@ -31,6 +32,12 @@ export function Logo() {
     <rect width="32" height="32" rx="8" />
     <path d="M7 16h6c4 0 3-7 7-7h5M13 16h12M13 16c4 0 3 7 7 7h5" />
   </svg>`;
+}
+
+/** A button that opens the dialog of an act (lib/dialogs.mjs). */
+export function Act({ act, what, danger, children, label, fresh }) {
+  return html`<button type="button" class=${`button ${danger ? "danger-text" : ""}`} aria-label=${label} data-new=${fresh}
+    aria-haspopup="dialog" onClick=${() => ask(act, what)}>${children}</button>`;
 }
 
 export function Pill({ children, kind = "", title }) {

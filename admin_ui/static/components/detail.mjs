@@ -4,11 +4,12 @@ import { Empty, Loading, Pill } from "./bits.mjs";
 import { href } from "../lib/location.mjs";
 import { listPath } from "../lib/routes.mjs";
 
-export function Title({ kind, name, pills, children }) {
+export function Title({ kind, name, pills, children, acts }) {
   return html`<header class="title">
     <p class="title-kind">${kind}</p>
     <p class="title-name">${name}</p>
     <div class="pills">${pills.filter(Boolean).map((text) => html`<${Pill} key=${text}>${text}<//>`)}${children}</div>
+    ${acts && html`<div class="acts">${acts}</div>`}
   </header>`;
 }
 

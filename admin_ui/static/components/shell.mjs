@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from "../lib/html.mjs";
 import { Icon, Logo, Pill } from "./bits.mjs";
 import { Palette } from "./palette.mjs";
+import { useDialogs } from "../lib/dialogs.mjs";
 import { live, useConnection } from "../lib/live.mjs";
 import { go, href, param, setParams } from "../lib/location.mjs";
 import { BASE, listPath } from "../lib/routes.mjs";
@@ -18,6 +19,7 @@ const KEYS = [
   ["f", "put the cursor into the filter of a list"],
   ["Enter", "in the filter: open the first row"],
   ["g then o q e c", "go to overview, queues, exchanges, connections"],
+  ["n", "something new: declare a queue or an exchange"],
   ["t", "next theme: system, light, dark"],
   ["?", "this help"],
   ["Esc", "close what is open"],
@@ -77,9 +79,17 @@ export function Shell({ route, me, onLogout, children }) {
       ${!me.vhosts.length && html`<p class="card notice">You have no permission in any virtual host, so these pages have nothing to show. An administrator can give you one.</p>`}
       ${children}
     </main>
+    <${Dialogs} />
     ${palette && html`<${Palette} takeEarly=${takeEarly} onClose=${() => setPalette(false)} />`}
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
   </div>`;
+}
+
+/** The dialog of the act that was asked for, and what the last one did. */
+function Dialogs() {
+  const { spec, said } = useDialogs();
+  return html`<p class="said" role="status" data-empty=${!said}>${said}</p>
+    ${spec && html`<${spec.Dialog} spec=${spec} key=${spec} />`}`;
 }
 
 function focusMain(event) {
@@ -167,6 +177,7 @@ function useKeys(early, actions) {
       if (target && event.timeStamp - leader < 1500) go(href(listPath(target)));
       else if (event.key === "/") latest.current.openPalette();
       else if (event.key === "?") latest.current.openHelp();
+      else if (event.key === "n" && document.querySelector("[data-new]")) document.querySelector("[data-new]").click();
       else if (event.key === "t") latest.current.nextTheme();
       else if (event.key === "f" && document.getElementById("query")) document.getElementById("query").focus();
       else {

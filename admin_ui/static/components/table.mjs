@@ -11,9 +11,9 @@ const PAGE = 50;
 /**
  * `columns`: [{id, label, title?, get?: row => value, cell: row => content, numeric?, class?}], a column
  * without `get` cannot be sorted by; `fields` as `compile` takes them; `examples` are queries that a click tries;
- * `onVisible` hears of the rows on the page.
+ * `onVisible` hears of the rows on the page; `acts` are buttons beside the filter.
  */
-export function ListPage({ topic, noun, columns, fields, examples, empty, onVisible, initialSort }) {
+export function ListPage({ topic, noun, columns, fields, examples, empty, onVisible, initialSort, acts }) {
   const list = useTopic(topic);
   const vhost = param("vhost");
   const written = param("q");
@@ -74,6 +74,7 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
           onInput=${(event) => search(event.target.value)} onKeyDown=${entered} />
       </label>
       <p class="total num" role="status">${list ? total(matching.length, here.length, noun) : ""}</p>
+      ${acts}
     </div>
     <div class="query-help" id="query-help">
       ${errors.length

@@ -1,5 +1,6 @@
 // Calls to the server. The session is a cookie that scripts cannot read; its CSRF token is kept in memory alone.
 import { useEffect, useState } from "./html.mjs";
+import { headerText } from "./forms.mjs";
 
 let token = "";
 let onSignedOut = () => {};
@@ -16,8 +17,9 @@ export class ApiError extends Error {
   }
 }
 
-async function call(method, path, body) {
+async function call(method, path, body, more = {}) {
   const headers = { Accept: "application/json" };
+  for (const [name, text] of Object.entries(more)) headers[name] = headerText(text);
   if (method !== "GET") headers["X-CSRF-Token"] = token;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
@@ -39,8 +41,24 @@ async function call(method, path, body) {
     // a proxy's page, say; the status tells enough
   }
   if (response.ok) return answer;
-  const reason = typeof answer?.reason === "string" ? answer.reason : `The server answered ${response.status}.`;
+  const said = answer?.reason;
+  const reason = typeof said === "string" ? said.trim() : Array.isArray(said) ? said.join(": ") : `The server answered ${response.status}.`;
   throw new ApiError(response.status, reason, Number(response.headers.get("Retry-After")) || 0);
+}
+
+const changes = new Set();
+
+/** Change something, and have all of the page that was read by `useGet` read again. */
+export async function act(method, path, body, headers) {
+  try {
+    const answer = await call(method, path, body, headers);
+    // Later, when the page of something that was deleted is gone.
+    setTimeout(() => changes.forEach((heard) => heard()));
+    return answer;
+  } catch (error) {
+    if (error.status === 401) await check();
+    throw error;
+  }
 }
 
 export async function get(path) {
@@ -107,8 +125,10 @@ export function useGet(path, seconds) {
     load();
     const timer = seconds ? setInterval(load, seconds * 1000) : null;
     document.addEventListener("visibilitychange", load);
+    changes.add(load);
     return () => {
       gone = true;
+      changes.delete(load);
       clearInterval(timer);
       document.removeEventListener("visibilitychange", load);
     };

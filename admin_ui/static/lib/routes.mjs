@@ -39,6 +39,9 @@ const undotted = (part) => (/^~+\.\.?$/.test(part) ? part.slice(1) : part);
 
 /** Where the server has the documents of one object. */
 export const documentPath = (kind, ...names) => `/admin/v1/${kind}/${parts(...names)}`;
+/** A binding of `/api`, by its ends. `kind`: "queue" or "exchange". */
+export const bindingPath = (vhost, source, kind, destination, ...key) =>
+  `/admin/v1/bindings/${parts(vhost)}/e/${parts(source || "amq.default")}/${kind[0]}/${parts(destination, ...key)}`;
 export const queuePath = (vhost, name) => `${BASE}/queues/${parts(vhost, name)}`;
 export const exchangePath = (vhost, name) => `${BASE}/exchanges/${parts(vhost, name || "amq.default")}`;
 export const connectionPath = (name) => `${BASE}/connections/${segment(name)}`;

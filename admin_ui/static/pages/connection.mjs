@@ -1,5 +1,5 @@
 import { html } from "../lib/html.mjs";
-import { Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
+import { Act, Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
 import { Chart } from "../components/chart.mjs";
 import { Figures, Title, Waiting } from "../components/detail.mjs";
 import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
@@ -15,7 +15,7 @@ const SERIES = [
   { label: "to the client", colour: "violet" },
 ];
 
-export function Connection({ route }) {
+export function Connection({ route, me }) {
   const { name } = route;
   const topic = `connection:${segment(name)}`;
   const path = `/api/connections/${segment(name)}`;
@@ -36,7 +36,7 @@ export function Connection({ route }) {
   const now = (key) => bytes(points.rate(key) ?? connection[`${key}_details`]?.rate ?? 0);
   const client = connection.user_provided_name || connection.client_properties?.connection_name;
   return html`<div class="detail">
-    <${Title} kind="Connection" name=${client || name} pills=${[connection.protocol, connection.vhost !== "/" && `vhost ${connection.vhost}`]}>
+    <${Title} kind="Connection" acts=${mayClose(me, connection) && html`<${Act} act="objects.closeConnection" danger what=${{ name, client }}>Close<//>`} name=${client || name} pills=${[connection.protocol, connection.vhost !== "/" && `vhost ${connection.vhost}`]}>
       <${State} state=${connection.state} />
     <//>
     <${Figures} figures=${[
@@ -71,6 +71,9 @@ export function Connection({ route }) {
     </div>
   </div>`;
 }
+
+/** Users close their own connections, administrators any. */
+const mayClose = (me, connection) => me.tags.includes("administrator") || (me.acts.length > 0 && connection.user === me.name);
 
 function Channels({ channels }) {
   const per = (row, key) => rate(row.message_stats?.[`${key}_details`]?.rate ?? 0);

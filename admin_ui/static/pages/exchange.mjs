@@ -1,5 +1,5 @@
 import { html } from "../lib/html.mjs";
-import { Arguments, Card, Facts, Pill } from "../components/bits.mjs";
+import { Act, Arguments, Card, Facts, Pill } from "../components/bits.mjs";
 import { Bindings } from "../components/bindings.mjs";
 import { Chart } from "../components/chart.mjs";
 import { Figures, Title, Waiting } from "../components/detail.mjs";
@@ -20,7 +20,7 @@ const SERIES = [
   { label: "passed on from other exchanges", colour: "amber", dash: true },
 ];
 
-export function Exchange({ route }) {
+export function Exchange({ route, me }) {
   const { vhost, name } = route;
   const topic = `exchange:${segment(vhost)}/${segment(name)}`;
   const path = documentPath("exchanges", vhost, name);
@@ -44,8 +44,13 @@ export function Exchange({ route }) {
   const stats = exchange.message_stats ?? {};
   const now = (key) => rate(points.rate(key) ?? stats[`${key}_details`]?.rate ?? event.flow[`${key}_details`]?.rate ?? 0);
   const pills = [exchange.type, exchange.durable ? "durable" : "transient", exchange.internal && "internal", exchange.auto_delete && "auto-delete", vhost !== "/" && `vhost ${vhost}`];
+  const may = me.acts.includes(vhost);
+  const what = { vhost, name };
+  const acts = may && html`
+    <${Act} act="messages.publish" what=${{ vhost, exchange: isDefault ? "" : name }}>Publish<//>
+    ${!/^amq\./.test(name) && html`<${Act} act="objects.deleteExchange" danger what=${{ ...what, bindings: from.data?.length ?? 0 }}>Delete<//>`}`;
   return html`<div class="detail">
-    <${Title} kind="Exchange" name=${isDefault ? "(default)" : name} pills=${pills} />
+    <${Title} kind="Exchange" acts=${acts} name=${isDefault ? "(default)" : name} pills=${pills} />
     <${Figures} figures=${[
       ["Published", now("publish_in"), "/s"],
       ["Copies to queues", now("publish_out"), "/s"],
@@ -57,8 +62,10 @@ export function Exchange({ route }) {
     <${Chart} id="exchange-rates" title="Rates" unit="per second" series=${SERIES} data=${points.rates} span=${points.span} format=${rate} />
     <div class="two">
       <${Bindings} id="from" title="Bindings from this exchange" side="destination" bindings=${from.data} error=${from.error}
+        bind=${may && !isDefault && html`<${Act} act="objects.bindFrom" what=${what}>Bind<//>`} mayUnbind=${may && !isDefault}
         none="There are no bindings: messages published here reach no queue." />
       ${!isDefault && html`<${Bindings} id="to" title="Bindings to this exchange" side="source" bindings=${to.data} error=${to.error}
+        bind=${may && html`<${Act} act="objects.bindTo" what=${{ ...what, kind: "exchange" }}>Bind<//>`} mayUnbind=${may}
         none=${event.fed_by.length ? "This exchange is bound to no other exchange." : "No other exchange sends messages to this one."} />`}
     </div>
     ${event.fed_by.length > 0 && html`<p class="note">It is the alternate exchange of ${event.fed_by.map((source, index) => html`${index ? ", " : ""}<a href=${href(exchangePath(vhost, source))}>${source}</a>`)}: messages that match no binding there come here.</p>`}

@@ -1,8 +1,8 @@
 import { html } from "../lib/html.mjs";
-import { Empty, Pill } from "../components/bits.mjs";
+import { Act, Empty, Pill } from "../components/bits.mjs";
 import { ListPage } from "../components/table.mjs";
 import { count, rate } from "../lib/format.mjs";
-import { href } from "../lib/location.mjs";
+import { href, param } from "../lib/location.mjs";
 import { exchangePath } from "../lib/routes.mjs";
 
 const FIELDS = {
@@ -65,7 +65,8 @@ export function Exchanges({ me }) {
       cell: (row) => html`<span class=${row.unroutable > 0 ? "warn-text" : ""}>${rate(row.unroutable)}</span>`,
     },
   ];
+  const declare = me.acts.length > 0 && html`<${Act} act="objects.declareExchange" what=${{ vhosts: me.acts, vhost: param("vhost") }} fresh>Declare an exchange<//>`;
   const empty = html`<${Empty} title="No exchanges here"><p>There is no exchange that you may see.</p><//>`;
   return html`<${ListPage} topic="exchanges" noun="exchange" columns=${columns} fields=${FIELDS} examples=${EXAMPLES}
-    empty=${empty} initialSort="name" />`;
+    empty=${empty} acts=${declare} initialSort="name" />`;
 }

@@ -1,5 +1,5 @@
 import { html } from "../lib/html.mjs";
-import { Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
+import { Act, Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
 import { Bindings } from "../components/bindings.mjs";
 import { Chart } from "../components/chart.mjs";
 import { Figures, Title, Waiting } from "../components/detail.mjs";
@@ -25,7 +25,7 @@ const RATE_SERIES = [
   { label: "redeliver", colour: "amber" },
 ];
 
-export function Queue({ route }) {
+export function Queue({ route, me }) {
   const { vhost, name } = route;
   const topic = `queue:${segment(vhost)}/${segment(name)}`;
   const path = documentPath("queues", vhost, name);
@@ -46,8 +46,15 @@ export function Queue({ route }) {
   if (!queue) return html`<${Waiting} event=${event} noun="queue" name=${name} list="queues" />`;
   const stats = queue.message_stats ?? {};
   const now = (key) => rate(points.rate(key) ?? stats[`${key}_details`]?.rate ?? 0);
+  const may = me.acts.includes(vhost);
+  const what = { vhost, name };
+  const acts = may && html`
+    <${Act} act="messages.publish" what=${{ vhost, exchange: "", key: name }}>Publish<//>
+    <${Act} act="messages.getMessages" what=${what}>Get messages<//>
+    <${Act} act="objects.purge" danger what=${{ ...what, ready: queue.messages_ready }}>Purge<//>
+    <${Act} act="objects.deleteQueue" danger what=${{ ...what, messages: queue.messages, consumers: queue.consumers }}>Delete<//>`;
   return html`<div class="detail">
-    <${Title} kind="Queue" name=${name} pills=${[queue.durable ? "durable" : null, ...features(queue), vhost === "/" ? null : `vhost ${vhost}`]}>
+    <${Title} kind="Queue" acts=${acts} name=${name} pills=${[queue.durable ? "durable" : null, ...features(queue), vhost === "/" ? null : `vhost ${vhost}`]}>
       <${State} state=${event.state} />
     <//>
     <${Figures} figures=${[
@@ -65,7 +72,7 @@ export function Queue({ route }) {
     </div>
     <${Consumers} queue=${queue} clients=${event.clients} />
     <${Bindings} id="bindings" title="Bindings to this queue" side="source" bindings=${bindings.data} error=${bindings.error}
-      none="This queue is bound to no exchange." />
+      bind=${may && html`<${Act} act="objects.bindTo" what=${{ ...what, kind: "queue" }}>Bind<//>`} mayUnbind=${may} none="This queue is bound to no exchange." />
     <${Settings} queue=${queue} />
   </div>`;
 }

@@ -1,9 +1,9 @@
 import { html, useEffect, useRef, useState } from "../lib/html.mjs";
-import { Empty, firstSteps, Pill, Snippet, Spark, State } from "../components/bits.mjs";
+import { Act, Empty, firstSteps, Pill, Snippet, Spark, State } from "../components/bits.mjs";
 import { ListPage } from "../components/table.mjs";
 import { sparklines } from "../lib/api.mjs";
 import { count, rate } from "../lib/format.mjs";
-import { href } from "../lib/location.mjs";
+import { href, param } from "../lib/location.mjs";
 import { queuePath } from "../lib/routes.mjs";
 
 const FIELDS = {
@@ -72,13 +72,15 @@ export function Queues({ me }) {
       cell: (row) => html`<span class=${row.consumers === 0 && row.ready > 0 ? "warn-text" : ""}>${count(row.consumers)}</span>`,
     },
   ];
+  const declare = me.acts.length > 0 && html`<${Act} act="objects.declareQueue" what=${{ vhosts: me.acts, vhost: param("vhost") }} fresh>Declare a queue<//>`;
   const empty = html`<${Empty} title="No queues yet">
     <p>Queues are declared by clients. This program declares one, publishes to it and takes the message back
       (<code>pip install pika</code>):</p>
     <${Snippet} text=${firstSteps(me.amqp_port)} label="A first program with pika" />
+    ${declare}
   <//>`;
   return html`<${ListPage} topic="queues" noun="queue" columns=${columns} fields=${FIELDS} examples=${EXAMPLES}
-    empty=${empty} onVisible=${ask} initialSort="name" />`;
+    empty=${empty} acts=${declare} onVisible=${ask} initialSort="name" />`;
 }
 
 /** Ten minutes of each queue on the page, asked for when the page changes and every 20 seconds. */

@@ -473,7 +473,7 @@ def test_every_file_is_ours(site: Site, visit: Visits) -> None:
     assert asked
     assert {request.url.split("/")[2] for request in asked} == {one.site.base.split("/")[2]}
     sizes = one.page.evaluate(TRANSFERRED)
-    assert sum(sizes) < 160_000
+    assert sum(sizes) < 150_000
     one.page.reload()
     one.page.wait_for_selector("h2:has-text('Queued messages')")
     assert sum(one.page.evaluate(TRANSFERRED)) == 0

@@ -1,0 +1,199 @@
+// Acts on queues, exchanges, bindings and connections, as dialogs (components/forms.mjs).
+import { html } from "../lib/html.mjs";
+import { confirmField } from "../components/forms.mjs";
+import { act, get } from "../lib/api.mjs";
+import { plural } from "../lib/format.mjs";
+import { nameProblem } from "../lib/forms.mjs";
+import { href } from "../lib/location.mjs";
+import { bindingPath, documentPath, exchangePath, listPath, queuePath, segment } from "../lib/routes.mjs";
+
+/** The arguments that queues know, with the kind of their values. */
+const QUEUE_ARGUMENTS = {
+  "x-message-ttl": "number",
+  "x-expires": "number",
+  "x-max-length": "number",
+  "x-max-length-bytes": "number",
+  "x-overflow": "text",
+  "x-dead-letter-exchange": "text",
+  "x-dead-letter-routing-key": "text",
+  "x-max-priority": "number",
+  "x-single-active-consumer": "yes or no",
+};
+const BINDING_ARGUMENTS = { "x-match": "text" };
+/** Names offered while somebody types one. */
+const OFFERED = 500;
+
+export const names = async (kind, vhost) => {
+  const answer = await get(`/api/${kind}/${segment(vhost)}?page=1&page_size=${OFFERED}&columns=name&disable_stats=true`);
+  return answer.items.map((one) => one.name).filter(Boolean);
+};
+
+/** The virtual host of something new: a choice only where there are several. */
+export function vhostField(vhosts, chosen) {
+  const value = vhosts.includes(chosen) ? chosen : vhosts.includes("/") ? "/" : vhosts[0];
+  return vhosts.length > 1 && { name: "vhost", label: "Virtual host", kind: "select", options: vhosts, value };
+}
+
+const only = (values, vhosts) => values.vhost ?? vhosts[0];
+
+export function declareQueue({ vhosts, vhost }) {
+  return {
+    title: "Declare a queue",
+    submit: "Declare",
+    otherwise: "name",
+    fields: [
+      { name: "name", label: "Name", required: true, check: (name) => nameProblem("queue", name) },
+      vhostField(vhosts, vhost),
+      { name: "durable", label: "Durable: it is still there after a restart", kind: "check", value: true },
+      { name: "auto_delete", label: "Deleted with its last consumer", kind: "check" },
+      { name: "arguments", label: "Arguments", kind: "table", known: QUEUE_ARGUMENTS, hint: "x-message-ttl and x-expires are in milliseconds, x-max-length-bytes in bytes." },
+    ],
+    act: async ({ name, vhost: written, ...body }) => {
+      const where = only({ vhost: written }, vhosts);
+      await act("PUT", documentPath("queues", where, name), body);
+      return { said: `Queue ${name} is declared.`, to: href(queuePath(where, name)) };
+    },
+  };
+}
+
+export function declareExchange({ vhosts, vhost }) {
+  return {
+    title: "Declare an exchange",
+    submit: "Declare",
+    otherwise: "name",
+    fields: [
+      { name: "name", label: "Name", required: true, check: (name) => nameProblem("exchange", name) },
+      vhostField(vhosts, vhost),
+      { name: "type", label: "Type", kind: "select", value: "topic", options: [["topic", "topic: by patterns of the routing key"], ["direct", "direct: by the same routing key"], ["fanout", "fanout: to everything bound to it"], ["headers", "headers: by the message's headers"]] },
+      { name: "durable", label: "Durable: it is still there after a restart", kind: "check", value: true },
+      { name: "auto_delete", label: "Deleted with its last binding", kind: "check" },
+      { name: "internal", label: "Internal: clients cannot publish to it", kind: "check" },
+      { name: "arguments", label: "Arguments", kind: "table", known: { "alternate-exchange": "text" } },
+    ],
+    act: async ({ name, vhost: written, ...body }) => {
+      const where = only({ vhost: written }, vhosts);
+      await act("PUT", documentPath("exchanges", where, name), body);
+      return { said: `Exchange ${name} is declared.`, to: href(exchangePath(where, name)) };
+    },
+  };
+}
+
+const keyFields = () => [
+  { name: "routing_key", label: "Routing key", hint: "In a topic exchange * stands for one word, # for any number of them.", check: (key) => nameProblem("routing key", key).replace("the name of the ", "") },
+  { name: "arguments", label: "Arguments", kind: "table", known: BINDING_ARGUMENTS, hint: "Headers exchanges match by them." },
+];
+
+const notThere = (message) => (/no queue|no exchange/.test(message) ? "other" : undefined);
+
+/** Bind the queue or exchange `name` to an exchange that is chosen. */
+export async function bindTo({ vhost, kind, name }) {
+  return {
+    title: `Bind ${name}`,
+    text: `Messages that match go from the exchange to this ${kind}.`,
+    submit: "Bind",
+    otherwise: "routing_key",
+    blame: notThere,
+    fields: [{ name: "other", label: "From exchange", required: true, list: await names("exchanges", vhost) }, ...keyFields()],
+    act: async ({ other, ...body }) => {
+      await act("POST", bindingPath(vhost, other, kind, name), body);
+      return { said: `${name} is bound to ${other}.` };
+    },
+  };
+}
+
+/** Bind something that is chosen to the exchange `name`. */
+export async function bindFrom({ vhost, name }) {
+  const [queues, exchanges] = await Promise.all([names("queues", vhost), names("exchanges", vhost)]);
+  return {
+    title: `Bind to ${name}`,
+    text: "Messages that match go from this exchange to the destination.",
+    submit: "Bind",
+    otherwise: "routing_key",
+    blame: notThere,
+    fields: ({ kind = "queue" }) => [
+      { name: "kind", label: "To", kind: "select", value: "queue", options: [["queue", "a queue"], ["exchange", "an exchange"]] },
+      { name: "other", label: kind === "queue" ? "Queue" : "Exchange", required: true, list: kind === "queue" ? queues : exchanges },
+      ...keyFields(),
+    ],
+    act: async ({ kind, other, ...body }) => {
+      await act("POST", bindingPath(vhost, name, kind, other), body);
+      return { said: `${other} is bound to ${name}.` };
+    },
+  };
+}
+
+export function unbind({ binding }) {
+  const { vhost, source, destination, destination_type: kind, routing_key: key, properties_key: properties } = binding;
+  return {
+    title: "Remove this binding",
+    text: html`From <b>${source}</b> to ${kind} <b>${destination}</b>${key === "" ? ", with an empty routing key." : html`, with routing key <code>${key}</code>.`}`,
+    submit: "Unbind",
+    danger: true,
+    fields: [],
+    act: async () => {
+      await act("DELETE", bindingPath(vhost, source, kind, destination, properties));
+      return { said: `${destination} is no longer bound to ${source} with this key.` };
+    },
+  };
+}
+
+export function purge({ vhost, name, ready }) {
+  return {
+    title: "Purge the queue",
+    text: `${plural(ready, "ready message")} will be lost. What consumers hold unacknowledged stays.`,
+    submit: "Purge",
+    danger: true,
+    fields: [confirmField("queue", name)],
+    act: async () => {
+      await act("DELETE", `${documentPath("queues", vhost, name)}/contents`);
+      return { said: `Queue ${name} is purged.` };
+    },
+  };
+}
+
+export function deleteQueue({ vhost, name, messages, consumers }) {
+  return {
+    title: "Delete the queue",
+    text: `${plural(messages, "message")} will be lost${consumers ? `, and ${plural(consumers, "consumer")} will be cancelled` : ""}.`,
+    submit: "Delete",
+    danger: true,
+    fields: [
+      confirmField("queue", name),
+      { name: "empty", label: "Only if it is empty", kind: "check" },
+      { name: "unused", label: "Only if nobody consumes", kind: "check" },
+    ],
+    act: async ({ empty, unused }) => {
+      const only_ = [empty && "if-empty=true", unused && "if-unused=true"].filter(Boolean).join("&");
+      await act("DELETE", documentPath("queues", vhost, name) + (only_ && `?${only_}`));
+      return { said: `Queue ${name} is deleted.`, to: href(listPath("queues")) };
+    },
+  };
+}
+
+export function deleteExchange({ vhost, name, bindings }) {
+  return {
+    title: "Delete the exchange",
+    text: bindings ? `Its ${plural(bindings, "binding")} will go too. Publishes to it will fail.` : "Publishes to it will fail.",
+    submit: "Delete",
+    danger: true,
+    fields: [confirmField("exchange", name), { name: "unused", label: "Only if nothing is bound to it", kind: "check" }],
+    act: async ({ unused }) => {
+      await act("DELETE", documentPath("exchanges", vhost, name) + (unused ? "?if-unused=true" : ""));
+      return { said: `Exchange ${name} is deleted.`, to: href(listPath("exchanges")) };
+    },
+  };
+}
+
+export function closeConnection({ name, client }) {
+  return {
+    title: "Close the connection",
+    text: html`<b>${client || name}</b> gets the reply code 320, CONNECTION_FORCED, with your reason. What it holds unacknowledged goes back to the queues. Most clients connect again by themselves.`,
+    submit: "Close it",
+    danger: true,
+    fields: [{ name: "reason", label: "Reason, which the client and the log get", value: "" }],
+    act: async ({ reason }) => {
+      await act("DELETE", `/api/connections/${segment(name)}`, undefined, reason ? { "X-Reason": reason } : {});
+      return { said: `The connection of ${client || name} is closed.`, to: href(listPath("connections")) };
+    },
+  };
+}

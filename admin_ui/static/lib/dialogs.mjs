@@ -1,0 +1,48 @@
+// The one dialog of an act, and the line that says what was done. The modules of the acts load when the first is wanted.
+import { useEffect, useState } from "./html.mjs";
+
+const MODULES = {
+  objects: () => import("../acts/objects.mjs"),
+  messages: () => import("../acts/messages.mjs"),
+};
+
+const watchers = new Set();
+let shown = { spec: null, said: "" };
+let timer = 0;
+
+function set(changes) {
+  shown = { ...shown, ...changes };
+  for (const watcher of watchers) watcher(shown);
+}
+
+/** Show the dialog of an act, "objects.declareQueue", about `what`. */
+export async function ask(act, what = {}) {
+  const [module, name] = act.split(".");
+  try {
+    const acts = await MODULES[module]();
+    const [forms, spec] = await Promise.all([import("../components/forms.mjs"), acts[name](what)]);
+    set({ spec: { ...spec, Dialog: spec.Dialog ?? forms.FormDialog }, said: "" });
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+export function closeDialog() {
+  set({ spec: null });
+}
+
+/** Say what was done, for some seconds. */
+export function say(text) {
+  clearTimeout(timer);
+  set({ said: text });
+  timer = setTimeout(() => set({ said: "" }), 8000);
+}
+
+export function useDialogs() {
+  const [state, setState] = useState(shown);
+  useEffect(() => {
+    watchers.add(setState);
+    return () => watchers.delete(setState);
+  }, []);
+  return state;
+}
