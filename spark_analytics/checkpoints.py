@@ -50,13 +50,13 @@ def _read(path: str) -> dict[tuple[str, int], tuple[int, int, Listed]]:
         return {}
     magic, version, _, size, crc, count, written = layout.CHECKPOINT_HEADER.unpack_from(data)
     body = memoryview(data)[layout.CHECKPOINT_HEADER.size :]
-    is_good = magic == layout.CHECKPOINT_MAGIC and version == layout.FORMAT_VERSION
+    is_good = magic == layout.CHECKPOINT_MAGIC and version <= layout.CHECKPOINT_VERSION
     if not is_good or len(body) != size or crc32(body) != crc:
         return {}
     reader = _Reader(body)
     logs = {}
     for _ in range(count):
-        key, recovery, listed = reader.log()
+        key, recovery, listed = reader.log(version)
         logs[key] = recovery, written, listed
     return logs
 
@@ -75,7 +75,7 @@ class _Reader:
     def _skip(self, count: int, size: int) -> None:
         self._at += count * size
 
-    def log(self) -> tuple[tuple[str, int], int, Listed]:
+    def log(self, version: int) -> tuple[tuple[str, int], int, Listed]:
         """(log id, partition), recovery offset, segments."""
         length = int.from_bytes(self._data[self._at : self._at + 2], "little")
         name = bytes(self._data[self._at + 2 : self._at + 2 + length]).decode()
@@ -97,4 +97,7 @@ class _Reader:
             self._skip(1, 8)
             self._skip(self._u32(), 1)
         self._skip(self._u32(), 24)
+        for _ in range(self._u32() if version else 0):
+            self._skip(1, 4)  # the field's number
+            self._skip(self._u32(), 1)
         return (name, partition), recovery, Listed(ends, active)

@@ -72,9 +72,10 @@ class Records:
         return b"".join([data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
 
     def check_length(self, heaps: Any) -> None:
-        """Check that records and heaps fill their batches exactly."""
+        """Check that records and heaps fill their batches exactly, but for optional sections."""
         ends = np.array(self.window.starts, np.int64) + self.window.headers["length"]
-        wrong = np.flatnonzero(self.heaps + heaps != ends)
+        left = ends - (self.heaps + heaps)
+        wrong = np.flatnonzero((left < 0) | ((left > 0) & (self.window.headers["attributes"] == 0)))
         if len(wrong):
             raise self.window.error(int(wrong[0]), "the heaps of the batch do not fit its length")
 

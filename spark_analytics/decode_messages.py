@@ -15,6 +15,7 @@ from .options import Selection
 from .planning import LogRef
 from .properties import PROPERTIES, PropertyColumns
 from .schema import arrow_type
+from .sections import Sections
 from .segments import Piece, Window
 
 #: ``priority`` is in the record too, and taken from there.
@@ -80,6 +81,7 @@ class _Decoder:
         self.property_lengths, self.property_sizes = records.pieces("properties_end")
         self.body_lengths, self.body_sizes = records.pieces("body_end")
         records.check_length(self.route_sizes + self.property_sizes + self.body_sizes)
+        self._sections: Sections | None = None
         self._routes: tuple[Any, Any] | None = None
 
     def exchange(self) -> Any:
@@ -146,6 +148,10 @@ class _Decoder:
             "redelivered": lambda: flag(flags, layout.MESSAGE_REDELIVERED),
             "delivery_count": lambda: numbers(rows["delivery_count"], pa.int32()),
             "priority": lambda: numbers(rows["priority"], pa.int32()),
+            "deadline": lambda: _taken(self._deadlines(times).view(stamp)),
+            "due": lambda: _taken(pa.array(self.sections().due, pa.int64()).view(stamp)),
+            "source_log": lambda: _taken(pa.array(self.sections().source_logs, pa.string())),
+            "source_offset": lambda: _taken(pa.array(self.sections().source_offsets, pa.int64())),
             "properties": lambda: _taken(self._heap_column(self.property_lengths, self._property_heap())),
             "body": lambda: _taken(self._heap_column(self.body_lengths, self._body_heap())),
         }
@@ -153,6 +159,19 @@ class _Decoder:
             _taken(properties.column(name)) if properties is not None and name in wanted else makers[name]()
             for name in columns
         ]
+
+    def sections(self) -> Sections:
+        """What some of the records have besides."""
+        if self._sections is None:
+            heaps = self.records.heaps + self.route_sizes + self.property_sizes + self.body_sizes
+            self._sections = Sections(self.records, heaps)
+        return self._sections
+
+    def _deadlines(self, times: Any) -> Any:
+        """When each message expires, in microseconds; null if it never does."""
+        expire_ms = self.records.rows["expire_ms"]
+        never = expire_ms == layout.NO_EXPIRY
+        return pa.array(times + expire_ms.astype(np.int64) * 1000, pa.int64(), mask=never)
 
     def _heap_column(self, lengths: Any, heap: bytes) -> Any:
         if len(heap) > _ARROW_BYTES_MAX:

@@ -17,8 +17,10 @@ DATA_LAYOUT = 1
 #: ``log.json`` of a log, and the newest version of it, of batches and of names; version 0 has no salt.
 DESCRIPTION = "log.json"
 LOG_VERSION = 1
-#: The version of marks, checkpoints and indexes.
+#: The version of marks and indexes.
 FORMAT_VERSION = 0
+#: The newest version of checkpoints.
+CHECKPOINT_VERSION = 1
 QUEUES, ROUTING = "queues", "routing"
 #: The database of declarations, an SQLite file.
 DEFINITIONS = "definitions.sqlite"
@@ -33,6 +35,7 @@ BATCH_HEADER = Struct("<4sHHIHHII12xI8xQ12xI")
 #: The header fields that decoders need: name, numpy type and place.
 HEADER_FIELDS = (
     ("length", "<u4", 8),
+    ("attributes", "<u2", 14),
     ("records", "<u4", 20),
     ("last_delta", "<u4", 36),
     ("base", "<u8", 48),
@@ -41,6 +44,17 @@ HEADER_FIELDS = (
 HEADER_SIZE = 72
 KIND_MESSAGES, KIND_SETTLES, KIND_CONTROL, KIND_ROUTING = 1, 2, 3, 4
 MESSAGE_SIZE, ROUTING_SIZE = 32, 24
+#: Bits of the attributes of a MESSAGES batch that announce optional sections behind the heaps, in their
+#: order, and the layouts of their entries: (record, partition, log id, offset), (record, 0, time), and
+#: (first record, records, session, channel, 0, sequence).
+SECTION_SOURCES, SECTION_DUE_TIMES, SECTION_PRODUCERS = 0x40, 0x80, 0x100
+SECTIONS = (
+    (SECTION_SOURCES, Struct("<II16sQ")),
+    (SECTION_DUE_TIMES, Struct("<IIq")),
+    (SECTION_PRODUCERS, Struct("<IIQIIQ")),
+)
+SECTION_BITS = SECTION_SOURCES | SECTION_DUE_TIMES | SECTION_PRODUCERS
+NO_EXPIRY = 0xFFFFFFFF
 
 #: Name, numpy type and place of a record's fields.
 MESSAGE_FIELDS = (

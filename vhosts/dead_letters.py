@@ -1,7 +1,8 @@
 """The dead letters of one virtual host: messages that its queues give up, on their way to an exchange.
 
 A letter goes through the publish service like any other message. Its queue settles it only when every queue
-that it reached has it safe, so a crash between the two leaves a copy too many and never one too few.
+that it reached has it safe, so a crash between the two never loses one. The next start sends it again, and a
+target whose log has it already is left out: its record says which message of which log it was.
 
 Letters are sent in slices from the agenda, never from within the queue that gives them up. A chain of
 queues that dead-letter into each other therefore needs no stack, and a million messages that expire together
@@ -13,11 +14,12 @@ Source: RabbitMQ, "Dead Letter Exchanges" and "At-Least-Once Dead Lettering".
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from amqp_router.protocol.errors import AMQPError, FieldError
 from amqp_router.protocol.flags import LOGGED
-from amqp_router.protocol.message import Message
+from amqp_router.protocol.message import Extras, Message
+from persistence.log.sync.marks import log_id
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
@@ -26,7 +28,7 @@ from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.death import Death
-from vhosts.queues.handle import Run
+from vhosts.queues.handle import QueueHandle, Run
 from vhosts.queues.local import LocalQueue
 
 # As plain integers, which are quicker.
@@ -48,6 +50,7 @@ class Letter:
     __slots__ = (
         "args",
         "death",
+        "is_old",
         "made",
         "message",
         "properties",
@@ -68,6 +71,8 @@ class Letter:
         self.args = b""
         self.properties = b""
         self.walk: Walk | None = None
+        #: An earlier process may have sent it already.
+        self.is_old = False
         #: The message cannot be read: it stays in its log for the next start.
         self.stays = False
 
@@ -147,9 +152,12 @@ class DeadLetters:
                 letter.walk = self._cache.take_unfinished()
         except AMQPError:
             return None  # there is no such exchange
-        if route is None or not any(letter.death.is_cycle(target.name) for target in route.queues):
-            return route
-        return _without_cycles(route, letter.death)
+        if route is None:
+            return None
+        refused = [target for target in route.queues if letter.death.is_cycle(target.name)]
+        if letter.is_old:
+            refused += [target for target in route.queues if _has_letter(target, letter.made)]
+        return _without(route, refused) if refused else route
 
     def _prepare(self, letter: Letter) -> bool:
         """Make what is published; False if that is not possible."""
@@ -172,6 +180,12 @@ class DeadLetters:
             key = death.routing_key.decode("utf-8", "surrogateescape")
         letter.args = publish_args(exchange, key)
         letter.made.route = letter.args[2 : len(letter.args) - 1]
+        if message.flags & LOGGED and queue.log is not None:
+            extras = letter.made.extras = Extras()
+            extras.source = log_id(queue.incarnation)
+            extras.source_partition = queue.log.number
+            extras.source_offset = message.offset
+            letter.is_old = message.offset < queue.log.redelivered_floor
         letter.properties = letter.made.properties()
         return True
 
@@ -222,10 +236,20 @@ class DeadLetters:
         self._in_slices(step)
 
 
-def _without_cycles(route: Route, death: Death) -> Route:
-    """The route without the queues to which the letter would come again and again."""
+def _has_letter(target: QueueHandle, made: Message | None) -> bool:
+    """Whether ``target`` has the letter from before a crash, after which its queue sends it again."""
+    return (
+        target.log is not None
+        and made is not None
+        and made.extras is not None
+        and target.log.has_letter(made.extras)
+    )
+
+
+def _without(route: Route, refused: Sequence[QueueHandle]) -> Route:
+    """The route without queues to which the letter would come again and again, or that have it already."""
     other = Route()
-    queues = [queue for queue in route.queues if not death.is_cycle(queue.name)]
+    queues = [queue for queue in route.queues if queue not in refused]
     other.lead_to(queues, [queue for queue in queues if queue.durable])
     for name in ("counters", "inner", "route", "exchange", "routing_key", "entry", "has_bcc", "waits_for"):
         setattr(other, name, getattr(route, name))

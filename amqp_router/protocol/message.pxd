@@ -11,11 +11,23 @@ cdef Py_ssize_t _ENVELOPE
 
 
 @cython.final
+cdef class Extras:
+    cdef public bytes source
+    cdef public unsigned int source_partition
+    cdef public unsigned long long source_offset
+    cdef public long long due_us
+    cdef public unsigned long long session
+    cdef public unsigned int channel
+    cdef public unsigned long long sequence
+
+
+@cython.final
 @cython.no_gc
 @cython.freelist(1024)
 cdef class Message:
     cdef public object content
     cdef public bytes route
+    cdef public Extras extras
     cdef public unsigned long long offset
     cdef public unsigned long long body_size
     cdef public long long deadline_us

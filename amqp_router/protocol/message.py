@@ -38,6 +38,34 @@ class Frames(Protocol):
     def __getitem__(self, index: int, /) -> bytes: ...
 
 
+class Extras:
+    """What few messages have, and a log keeps beside their records. ``b""`` and 0 stand for "none".
+
+    A dead letter has the log that it comes from: ``source`` (the 16 bytes of the log's id), and partition
+    and offset there. ``due_us`` is the time, in µs of the wall clock, before which a message is not
+    delivered. A producer is a channel of a session; ``sequence`` counts its publishes.
+    """
+
+    __slots__ = (
+        "channel",
+        "due_us",
+        "sequence",
+        "session",
+        "source",
+        "source_offset",
+        "source_partition",
+    )
+
+    def __init__(self) -> None:
+        self.source = b""
+        self.source_partition = 0
+        self.source_offset = 0
+        self.due_us = 0
+        self.session = 0
+        self.channel = 0
+        self.sequence = 0
+
+
 class Message:
     """A message in a queue. Like other hot objects it is made without arguments and filled by attribute.
 
@@ -47,7 +75,7 @@ class Message:
     ``basic.deliver`` carries them. ``gap`` counts the offsets directly before ``offset`` that are no
     message, so that acknowledged neighbours merge into one run. ``priority`` and ``expire_ms`` are the
     publisher's properties, 0 and NO_EXPIRY if they are absent; a message read from a log has its deadline
-    instead of ``expire_ms``.
+    instead of ``expire_ms``. ``extras`` is None for most messages.
     """
 
     __slots__ = (
@@ -57,6 +85,7 @@ class Message:
         "deadline_us",
         "delivery_count",
         "expire_ms",
+        "extras",
         "flags",
         "frame_count",
         "frame_payload",
@@ -83,6 +112,7 @@ class Message:
         self.deadline_us = 0
         self.priority = 0
         self.expire_ms = _NO_EXPIRY
+        self.extras: Extras | None = None
 
     def size(self) -> int:
         """Bytes of the content frames, envelopes included."""
@@ -102,6 +132,7 @@ class Message:
         other.deadline_us = self.deadline_us
         other.priority = self.priority
         other.expire_ms = self.expire_ms
+        other.extras = self.extras
         return other
 
     def take_content(self, other: Message) -> None:

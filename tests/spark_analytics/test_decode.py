@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from amqp_router.protocol import properties as wire
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import encode_plain
-from persistence.log.format.messages import BatchView
+from amqp_router.protocol.message import Extras, build_message
+from persistence.log.format.messages import BatchView, MessagesBuilder
 from persistence.log.format.record import parse_header
 from persistence.log.routing.layout import names_header, pack_name
 from spark_analytics.arrow import read_arrow
@@ -253,6 +254,44 @@ def _check_properties(row: dict[str, Any]) -> None:
     else:
         assert row["headers"] is not None
         assert len(row["headers"]) == len(expected["headers"])
+
+
+def test_where_dead_letters_come_from_and_when_messages_expire(tmp_path: Path) -> None:
+    """Batches of the broker's own writer, with optional sections and without."""
+    log_id = "ab" * 16
+    stamp(tmp_path)
+    log = queue_log(tmp_path, "/", "q", log_id)
+    for first in (0, 3):
+        builder = MessagesBuilder()
+        builder.begin(first, T0)
+        for offset in range(first, first + 3):
+            made = build_message(b"\x00\x01q", b"\0\0", b"%d" % offset)
+            if first:
+                made.extras = Extras()
+                if offset % 2:
+                    made.extras.source, made.extras.source_offset = bytes.fromhex("cd" * 16), 70 + offset
+                else:
+                    made.extras.due_us = T0 + 5
+                    made.extras.session = 1
+            made.deadline_us = T0 + 2_000_000 if offset == 1 else 0
+            builder.add(made, offset, T0)
+        batch = builder.close(first + 2, 1)
+        log.append(batch.pack_header(0, log.salt) + b"".join(batch.pieces))
+    write_marks(tmp_path, [log])
+    names = ["offset", "body", "source_log", "source_offset", "due", "deadline"]
+    rows = read_arrow(tmp_path, table="messages", columns=names).to_pylist()
+    for row in rows:
+        for column in ("due", "deadline"):
+            row[column] = row[column] and round(row[column].timestamp() * 1_000_000)
+    assert [tuple(row.values())[2:] for row in rows] == [
+        (None, None, None, None),
+        (None, None, None, T0 + 2_000_000),
+        (None, None, None, None),
+        ("cd" * 16, 73, None, None),
+        (None, None, T0 + 5, None),
+        ("cd" * 16, 75, None, None),
+    ]
+    assert [row["body"] for row in rows] == [b"%d" % offset for offset in range(6)]
 
 
 def test_decimals_in_headers_are_exact() -> None:

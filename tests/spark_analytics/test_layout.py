@@ -5,7 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from amqp_router import datadir
-from persistence.log.format import identity, index, record
+from persistence.log.format import checkpoint, identity, index, record, sections
 from persistence.log.format.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
 from persistence.log.routing import layout as routing_layout
 from persistence.log.routing import recorder
@@ -34,6 +34,13 @@ def test_batch_header() -> None:
 def test_message_flags() -> None:
     from amqp_router.protocol import flags
 
+    assert [(bit, entries.format) for bit, entries in layout.SECTIONS] == [
+        (sections.SOURCES, sections._SOURCE.format),
+        (sections.DUE_TIMES, sections._DUE.format),
+        (sections.PRODUCERS, sections._PRODUCER.format),
+    ]
+    assert layout.SECTION_BITS == sections.KNOWN
+    assert layout.CHECKPOINT_VERSION == checkpoint._VERSION
     assert layout.MESSAGE_PERSISTENT == flags.PERSISTENT
     assert layout.MESSAGE_REDELIVERED == flags.REDELIVERED
 

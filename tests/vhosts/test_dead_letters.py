@@ -423,6 +423,39 @@ def test_a_crash_loses_no_letter(seed: int) -> None:
     assert came == sorted(set(came), key=int)
 
 
+@pytest.mark.parametrize("is_cut_again", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_letter_that_came_before_a_crash_does_not_come_again(seed: int, is_cut_again: bool) -> None:
+    """Whenever the power fails: the next start sends what may be lost, and each target takes it once."""
+    random = Random(seed)
+    disk = SimDisk()
+    node = SimNode(disk, log_options=OPTIONS)
+    queue = declared(node, "src", message_ttl=1000, **TO_DEAD)
+    declared(node, "dead")
+    publish(node, queue, *[made(b"%d" % number) for number in range(20)])
+    for boot in range(2, 4 if is_cut_again else 3):
+        timers = node.clock.advance(2)
+        node.tick.now_us = node.clock.wall_us()
+        disk.steps_left = random.randrange(30)
+        with contextlib.suppress(PowerLoss):
+            for timer in timers:
+                node.enter(timer.go_off)
+            for _ in range(200):
+                random.choice([node.turn, node.work, node.hear if node.posted else node.turn])()
+        disk.steps_left = -1
+        disk.power_loss(random)
+        node = SimNode(disk, node.definitions, boot=boot, log_options=OPTIONS)
+    for _ in range(5):
+        timers = node.clock.advance(2)
+        node.tick.now_us = node.clock.wall_us()
+        for timer in timers:
+            node.enter(timer.go_off)
+        node.settle()
+    assert node.queue("src").message_count() == 0
+    came = drained(node.queue("dead"))
+    assert sorted(came, key=int) == [str(number) for number in range(20)]
+
+
 def test_arguments_come_back_as_declared(node: SimNode) -> None:
     queue = declared(node, "src", **TO_DEAD)
     assert dict(queue.arguments) == dict(typed(**TO_DEAD))

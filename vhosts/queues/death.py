@@ -101,6 +101,7 @@ class Death:
         made = original.copy()
         made.deadline_us = 0
         made.expire_ms = NO_EXPIRY
+        made.extras = None
         made.header_size = len(header)
         if isinstance(content, bytes):
             made.content = header + content[original.header_size :]

@@ -23,9 +23,19 @@ class NamedQueue(Protocol):
         """Try again to read waiting messages."""
 
 
+class LetterLog(Protocol):
+    """What dead letters ask of the log of the queue that they come from."""
+
+    #: Its partition.
+    number: int
+    redelivered_floor: int
+
+
 class LocalQueue(NamedQueue, Protocol):
     """What timers, dead letters and the node's services call."""
 
+    incarnation: str
+    log: LetterLog | None
     tick: Tick
     settings: QueueSettings
 

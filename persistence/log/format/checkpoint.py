@@ -11,8 +11,11 @@ from ...errors import CorruptLog
 from ...files import Disk, join, read_file, replace_file
 from .record import SETTLE
 from .settles import SettleState
+from .sources import Runs, pack_sources, unpack_sources
 
 _MAGIC = b"ARLC"
+#: Written; read is version 0, too, which has no fields by number.
+_VERSION = 1
 _HEADER = Struct("<4sHHQIIq")
 CLEAN = 1
 #: File names: a partition's own checkpoint, and the node's, which a clean stop writes.
@@ -28,6 +31,9 @@ _FLOOR = Struct("<Qq")
 _SEGMENT = Struct("<QQQII")
 _CHUNKS = Struct("<QI")
 _CHUNK = Struct("<QI")
+#: Number of a field, 0, its bytes.
+_FIELD = Struct("<HHI")
+_SOURCES = 1
 
 
 @dataclass(slots=True)
@@ -56,6 +62,8 @@ class LogState:
     last_us: int = 0
     segments: list[SegmentState] = field(default_factory=list)
     settles: SettleState = field(default_factory=SettleState)
+    #: Which dead letters it has taken lately (``sources``).
+    sources: Runs = field(default_factory=dict)
 
 
 def pack_log(state: LogState) -> bytes:
@@ -88,6 +96,11 @@ def pack_log(state: LogState) -> bytes:
         parts.append(bits)
     count, returns = settles.pack_returns()
     parts += [_U32.pack(count), returns]
+    fields = [(_SOURCES, pack_sources(state.sources, state.last_us))]
+    used = [(number, value) for number, value in fields if value]
+    parts.append(_U32.pack(len(used)))
+    for number, value in used:
+        parts += [_FIELD.pack(number, 0, len(value)), value]
     return b"".join(parts)
 
 
@@ -97,7 +110,7 @@ def pack_file(parts: list[bytes], *, clean: bool, now_us: int) -> bytes:
     for part in parts:
         crc = crc32(part, crc)
     size = sum(map(len, parts))
-    header = _HEADER.pack(_MAGIC, 0, CLEAN if clean else 0, size, crc, len(parts), now_us)
+    header = _HEADER.pack(_MAGIC, _VERSION, CLEAN if clean else 0, size, crc, len(parts), now_us)
     return header + b"".join(parts)
 
 
@@ -110,15 +123,15 @@ def unpack_file(path: str, data: bytes) -> tuple[bool, list[LogState]]:
     if len(data) < _HEADER.size:
         raise CorruptLog(path, 0, "checkpoint is too short")
     magic, version, flags, size, crc, count, _ = _HEADER.unpack_from(data)
-    if magic != _MAGIC or version != 0:
-        raise CorruptLog(path, 0, "not a checkpoint of format version 0")
+    if magic != _MAGIC or version > _VERSION:
+        raise CorruptLog(path, 0, f"not a checkpoint of format version {_VERSION} or below")
     body = data[_HEADER.size :]
     if len(body) != size or crc32(body) != crc:
         raise CorruptLog(path, _HEADER.size, "checksum of a checkpoint is wrong")
     reader = _Reader(body)
     try:
-        return bool(flags & CLEAN), [_unpack_log(reader) for _ in range(count)]
-    except (StructError, UnicodeDecodeError) as error:
+        return bool(flags & CLEAN), [_unpack_log(reader, version) for _ in range(count)]
+    except (StructError, ValueError) as error:
         raise CorruptLog(
             path, _HEADER.size, f"a checkpoint does not hold what its header says: {error}"
         ) from None
@@ -139,7 +152,7 @@ class _Reader:
         return self._data[self._at - count : self._at]
 
 
-def _unpack_log(reader: _Reader) -> LogState:
+def _unpack_log(reader: _Reader, version: int) -> LogState:
     name = reader.bytes(reader.take(_U16)[0]).decode()
     state = LogState(name, reader.take(_U32)[0])
     (
@@ -167,6 +180,12 @@ def _unpack_log(reader: _Reader) -> LogState:
         for offset in range(first, first + number):
             settles.set_returned(offset, returned)
     settles.live = settles.unsettled_in(settles.settled_below, state.recovery_offset)
+    for _ in range(reader.take(_U32)[0] if version else 0):
+        number, _, size = reader.take(_FIELD)
+        value = reader.bytes(size)
+        if number != _SOURCES:
+            raise ValueError(f"field {number} is not known")
+        state.sources = unpack_sources(value)
     return state
 
 

@@ -1,7 +1,7 @@
 cimport cython
 
 from amqp_router.protocol._buf cimport Buf
-from amqp_router.protocol.message cimport Message, read_message
+from amqp_router.protocol.message cimport Extras, Message, read_message
 from persistence.log.format.record cimport Batch
 
 cdef unsigned long _NO_EXPIRY
@@ -16,6 +16,8 @@ cdef class MessagesBuilder:
     cdef Buf _routes
     cdef Buf _properties
     cdef Buf _bodies
+    cdef list _extras
+    cdef unsigned long long _extras_size
     cdef public unsigned long count
     cdef public unsigned long long size
     cdef public unsigned long long base
@@ -32,6 +34,7 @@ cdef class MessagesBuilder:
     cdef int _record(self, Message message, unsigned long long offset, long long now_us,
                      unsigned long long body_end) except -1
     cpdef Batch close(self, unsigned long long last, unsigned long epoch)
+    cdef _close_extras(self, Batch batch)
 
 
 cdef class BatchView:
@@ -40,6 +43,7 @@ cdef class BatchView:
     cdef bytes _routes
     cdef bytes _properties
     cdef bytes _bodies
+    cdef dict _extras
     cdef Py_ssize_t _records_at
     cdef Py_ssize_t _routes_at
     cdef Py_ssize_t _properties_at

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.flags import RECORDED
 from amqp_router.protocol.frames import NO_EXPIRY
-from amqp_router.protocol.message import Message, read_message
+from amqp_router.protocol.message import Extras, Message, read_message
 
 from .record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader
+from .sections import ENTRY_BYTES, pack_sections, parse_sections
 
 if TYPE_CHECKING:
     from .settles import SettleState
@@ -39,6 +40,8 @@ class MessagesBuilder:
 
     __slots__ = (
         "_bodies",
+        "_extras",
+        "_extras_size",
         "_properties",
         "_records",
         "_routes",
@@ -57,6 +60,9 @@ class MessagesBuilder:
         self._routes = Buf()
         self._properties = Buf()
         self._bodies = Buf()
+        #: The records of the batch that have more than the fixed part, and the most bytes that it takes.
+        self._extras: list[tuple[int, Extras]] = []
+        self._extras_size = 0
         self.count = 0
         #: Bytes so far, without the header.
         self.size = 0
@@ -83,7 +89,9 @@ class MessagesBuilder:
         bodies = self._bodies
         message.put_parts(self._properties, bodies)
         self._record(message, offset, now_us, bodies.size)
-        self.size = self._records.size + self._routes.size + self._properties.size + bodies.size
+        self.size = (
+            self._records.size + self._routes.size + self._properties.size + bodies.size + self._extras_size
+        )
 
     def add_large(self, message: Message, offset: int, now_us: int) -> None:
         """Add a message whose content is a tuple of frames, without copying it. The batch holds nothing
@@ -116,6 +124,9 @@ class MessagesBuilder:
         records.le32(expire_ms)
         records.le32(message.priority | (message.flags & _RECORDED) << 8 | message.delivery_count << 16)
         records.le32(0)
+        if message.extras is not None:
+            self._extras.append((self.count, message.extras))
+            self._extras_size += ENTRY_BYTES
         self.max_ts = now_us
         self.count += 1
 
@@ -141,9 +152,18 @@ class MessagesBuilder:
             self.body_pieces = None
             self.message = None
         batch.pieces = pieces
+        if self._extras_size > 0:
+            self._close_extras(batch)
         self.count = 0
         self.size = 0
         return batch
+
+    def _close_extras(self, batch: Batch) -> None:
+        batch.attributes, sections = pack_sections(self._extras)
+        batch.pieces.append(sections)
+        batch.length = sum([len(piece) for piece in batch.pieces]) + HEADER_SIZE
+        self._extras = []
+        self._extras_size = 0
 
 
 def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: int) -> Batch:
@@ -153,8 +173,10 @@ def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: in
     last_ends = _ENDS.unpack_from(payload, routes - size)
     properties = routes + last_ends[0]
     bodies = properties + last_ends[1]
+    known = parse_sections(header.attributes, payload[bodies + last_ends[2] :], header.records)
+    extras: list[tuple[int, Extras]] = []
     heaps: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
-    records = []
+    records: list[bytes] = []
     sizes = [0, 0, 0]
     starts = (0, 0, 0)
     route = last_route = b""
@@ -170,6 +192,8 @@ def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: in
                 payload[bodies + starts[2] : bodies + ends[2]],
             )
             last_route = route
+            if at // size in known:
+                extras.append((len(records), known[at // size]))
             for number, part in enumerate(parts):
                 heaps[number].append(part)
                 sizes[number] += len(part)
@@ -189,9 +213,20 @@ def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: in
     batch.base_ts = header.base_ts
     batch.max_ts_delta = header.max_ts_delta
     batch.epoch = header.epoch
-    batch.pieces = [b"".join(records), *[b"".join(heap) for heap in heaps]]
-    batch.length = HEADER_SIZE + size * len(records) + sum(sizes)
+    batch.attributes, sections = pack_sections(extras)
+    batch.pieces = [b"".join(records), *[b"".join(heap) for heap in heaps], sections]
+    batch.length = HEADER_SIZE + size * len(records) + sum(sizes) + len(sections)
     return batch
+
+
+def sections_at(payload: memoryview | bytes, records: int, record_size: int) -> int:
+    """Where the optional sections of a MESSAGES payload begin; ``ValueError`` if it is shorter."""
+    at = records * record_size
+    if records:
+        at += sum(_ENDS.unpack_from(payload, at - record_size))
+    if at > len(payload):
+        raise ValueError("the heaps of a batch do not fit its length")
+    return at
 
 
 def message_offsets(payload: bytes, record_size: int, base: int, count: int) -> list[int]:
@@ -209,6 +244,7 @@ class BatchView:
         "_bodies",
         "_bodies_at",
         "_body_start",
+        "_extras",
         "_index",
         "_out",
         "_properties",
@@ -238,6 +274,8 @@ class BatchView:
         self._properties_at = 0
         self._bodies = b""
         self._bodies_at = 0
+        #: What records have beyond the fixed part, by their numbers; None if none has.
+        self._extras: dict[int, Extras] | None = None
         self._record_at = 0
         self._index = 0
         self._route = b""
@@ -252,7 +290,10 @@ class BatchView:
 
     def open_pieces(self, batch: Batch) -> None:
         """Read a batch that is still in memory (and not one of a large message)."""
-        records, routes, properties, bodies = batch.pieces
+        records, routes, properties, bodies = batch.pieces[:4]
+        self._extras = None
+        if batch.attributes:
+            self._extras = parse_sections(batch.attributes, bytes(batch.pieces[4]), batch.count)
         self._records = records  # type: ignore[assignment]
         self._routes = routes  # type: ignore[assignment]
         self._properties = properties  # type: ignore[assignment]
@@ -267,17 +308,23 @@ class BatchView:
         self._records = self._routes = self._properties = self._bodies = data
         self._records_at = records
         self._routes_at = routes
+        self._extras = None
         if header.records:
             last = routes - header.record_size
             self._properties_at = routes + le32(data, last)
             self._bodies_at = self._properties_at + le32(data, last + 4)
-            if self._bodies_at + le32(data, last + 8) > position + header.length:
+            end = self._bodies_at + le32(data, last + 8)
+            if end > position + header.length:
                 raise ValueError("the heaps of a batch do not fit its length")
+            if header.attributes:
+                sections = data[end : position + header.length]
+                self._extras = parse_sections(header.attributes, sections, header.records)
         self._start(header.base, header.last, header.records, header.base_ts, header.record_size)
 
     def close(self) -> None:
         """Release the buffers; the view then covers no offset."""
         self._records = self._routes = self._properties = self._bodies = b""
+        self._extras = None
         self._start(1, 0, 0, 0, MESSAGE_SIZE)
 
     def _start(self, base: int, last: int, count: int, base_ts: int, record_size: int) -> None:
@@ -332,6 +379,8 @@ class BatchView:
                 expire_ms = le32(d, at + 20)
                 if expire_ms != _NO_EXPIRY:
                     message.deadline_us = self.base_ts + le32(d, at + 12) + expire_ms * 1000
+                if self._extras is not None:
+                    message.extras = self._extras.get(self._index)
             self._index += 1
             self._record_at = at + self.record_size
             self._route_start = route_end

@@ -10,7 +10,9 @@ from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import File
+from .messages import sections_at
 from .record import HEADER_SIZE, MAGIC, MESSAGES, BatchHeader, parse_header
+from .sections import KNOWN
 from .segment import Segment
 
 _CHUNK_BYTES = 1 << 20
@@ -146,7 +148,14 @@ def check_tail(
 
 
 def records_of(header: BatchHeader, payload: memoryview | bytes) -> bytes:
-    """What the fold needs of a batch: of MESSAGES only the fixed records."""
-    if header.kind == MESSAGES:
-        payload = payload[: header.records * header.record_size]
-    return bytes(payload)
+    """What the fold needs of a batch: of MESSAGES only the fixed records and the optional sections.
+
+    Raises:
+        ValueError: the batch is shorter than its records say.
+    """
+    if header.kind != MESSAGES:
+        return bytes(payload)
+    records = bytes(payload[: header.records * header.record_size])
+    if header.attributes & KNOWN:
+        records += payload[sections_at(payload, header.records, header.record_size) :]
+    return records

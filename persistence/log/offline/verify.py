@@ -13,9 +13,10 @@ from itertools import pairwise
 from ...errors import CorruptLog
 from ...files import Disk, RealDisk, join, parent
 from ..format.checkpoint import NODE_FILE_NAME, LogState, newest, read_checkpoint, read_own
-from ..format.identity import DESCRIPTION, Owners, log_id_at, read_json, salt_at
+from ..format.identity import DESCRIPTION, WAY_OUT, Owners, log_id_at, read_json, salt_at
 from ..format.record import MESSAGES, BatchHeader
 from ..format.scanner import Scanner
+from ..format.sections import unknown_attributes
 from ..format.segment import base_of, segment_bases, segment_name
 from ..queue.completeness import end_after_replay, missing_text, required_end
 from ..queue.recovery import known_segments
@@ -129,6 +130,10 @@ def _iterate_segment(
     try:
         scan = Scanner(file, salt, base=base)
         for header, _ in scan:
+            unknown = unknown_attributes(header.attributes, is_messages=header.kind == MESSAGES)
+            if unknown:
+                text = f"batch attributes {unknown:#x} are not known{WAY_OUT}"
+                return Problem(ROT, path, scan.position, scan.size - scan.position, text)
             yield BatchInfo(path, scan.position, header)
         position = scan.position
         if position == scan.size:

@@ -26,6 +26,7 @@ cdef class Batches:
     cdef public unsigned long epoch
     cdef public unsigned long generation
     cdef public list epochs
+    cdef public dict sources
     cdef bytes _boot_id
     cdef unsigned long long _batch_bytes_max
     cdef bint _epoch_pending
@@ -37,6 +38,7 @@ cdef class Batches:
 
     @cython.locals(builder=MessagesBuilder, size=cython.ulonglong, offset=cython.ulonglong)
     cdef int append(self, Message message, long long now_us) except -1
+    cdef _note_extras(self, Message message, long long now_us)
     cdef _begin_batch(self, long long now_us)
     @cython.locals(builder=MessagesBuilder)
     cdef _append_large(self, Message message, unsigned long long offset, long long now_us)

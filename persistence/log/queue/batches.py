@@ -31,6 +31,7 @@ from ..format.record import (
     settles_batch,
 )
 from ..format.settles import SettleRuns, SettleState
+from ..format.sources import Runs, note_source
 from ..sync.checkpoints import Checkpoints
 from .log_reader import Tail
 from .partition import Partition
@@ -60,6 +61,8 @@ class Batches:
         self.generation = 0
         #: (epoch, its first offset), rising.
         self.epochs: list[tuple[int, int]] = []
+        #: Which dead letters the log has taken lately (``sources``).
+        self.sources: Runs = {}
         self._checkpoints = checkpoints
         self._boot_id = boot_id
         self._batch_bytes_max = options.batch_bytes_max
@@ -108,8 +111,16 @@ class Batches:
             self._append_large(message, offset, now_us)
         else:
             builder.add(message, offset, now_us)
+        if message.extras is not None:
+            self._note_extras(message, now_us)
         self.end = offset + 1
         self.state.live += 1
+
+    def _note_extras(self, message: Message, now_us: int) -> None:
+        extras = message.extras
+        assert extras is not None
+        if extras.source:
+            note_source(self.sources, extras.source, extras.source_partition, extras.source_offset, now_us)
 
     def _begin_batch(self, now_us: int) -> None:
         if self._epoch_pending:
@@ -258,6 +269,7 @@ class Batches:
         self.end = self.next_base = state.recovery_offset
         self.epochs = state.epochs
         self.last_us = state.last_us
+        self.sources = state.sources
         self._previous_epoch = self.last_epoch()
         self.epoch = max(state.epoch, self._previous_epoch) + 1
         self._epoch_pending = True

@@ -22,19 +22,23 @@ from ..format.record import (
     iterate_settles,
     parse_control,
 )
+from ..format.sections import parse_sections, unknown_attributes
 from ..format.settles import SettleState
+from ..format.sources import note_source
 
 
 def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
     """Apply the next batch to ``state``, whose ``recovery_offset`` moves to the batch's end.
 
-    For a MESSAGES batch, ``payload`` needs only the fixed records.
+    For a MESSAGES batch, ``payload`` has only the fixed records and the optional sections.
 
     Raises:
         ValueError: the payload does not fit its header.
     """
     if header.attributes:
-        raise ValueError(f"batch attributes {header.attributes:#x} are not known")
+        unknown = unknown_attributes(header.attributes, is_messages=header.kind == MESSAGES)
+        if unknown:
+            raise ValueError(f"batch attributes {unknown:#x} are not known")
     settles = state.settles
     first = state.recovery_offset
     end = state.recovery_offset = header.last + 1
@@ -43,6 +47,8 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
         if header.record_size < MESSAGE_SIZE:
             raise ValueError("a message record is too short")
         _fold_messages(settles, header.base, end, header.record_size, header.records, payload, first)
+        if header.attributes:
+            _fold_extras(state, header, payload)
         return
     settles.note_gap(first, end)
     if header.kind == SETTLES:
@@ -68,6 +74,16 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
             raise ValueError(f"control type {control.type} is not known")
     else:
         raise ValueError(f"batch kind {header.kind} is not known in the log of a queue")
+
+
+def _fold_extras(state: LogState, header: BatchHeader, payload: bytes) -> None:
+    sections = payload[header.records * header.record_size :]
+    time_us = header.base_ts + header.max_ts_delta
+    extras = parse_sections(header.attributes, sections, header.records)
+    for number in sorted(extras):
+        each = extras[number]
+        if each.source:
+            note_source(state.sources, each.source, each.source_partition, each.source_offset, time_us)
 
 
 def _fold_messages(

@@ -21,6 +21,7 @@ from ..format.identity import Owners
 from ..format.index import SparseIndex
 from ..format.messages import BatchView
 from ..format.record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader, parse_header
+from ..format.sections import parse_sections
 from ..format.segment import Segment
 from ..format.settles import SettleState
 from .gone import SETTLED, Settled
@@ -368,8 +369,14 @@ class Cursor:
         if len(record) < MESSAGE_SIZE:
             raise CorruptLog(segment.path, position, "a large message is cut short")
         route_size, properties_size, body_size = _ENDS.unpack_from(record)
-        if at + route_size + properties_size + body_size != position + header.length:
+        rest = position + header.length - (at + route_size + properties_size + body_size)
+        if rest < 0:
             raise CorruptLog(segment.path, position, "the heaps of a batch do not fit its length")
+        sections = partition.read(segment, position + header.length - rest, rest)
+        try:
+            extras = parse_sections(header.attributes, sections, 1)
+        except ValueError as error:
+            raise CorruptLog(segment.path, position, str(error)) from None
         heaps = partition.read(segment, at, route_size + properties_size)
         # The checksum is known when the whole body is read; the method that announces it leaves before.
         if not _is_route(heaps[:route_size]) or len(heaps) < route_size + properties_size:
@@ -387,6 +394,7 @@ class Cursor:
             frame_payload=FRAME_PAYLOAD_MAX,
             crc=crc,
             wanted=header.payload_crc,
+            behind=sections,
         )
         message = Message()
         message.content = frames
@@ -400,6 +408,7 @@ class Cursor:
         if expire_ms != NO_EXPIRY:
             appended_us = header.base_ts + int.from_bytes(record[12:16], "little")
             message.deadline_us = appended_us + expire_ms * 1000
+        message.extras = extras.get(0)
         message.priority = record[24]
         message.flags = record[25] | 5
         message.delivery_count = record[26] | record[27] << 8

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from amqp_router.protocol.message import Message
+from amqp_router.protocol.message import Extras, Message
 
 from ...errors import LogFailed, is_passing
 from ...options import LogOptions
 from ..format.checkpoint import LogState, SegmentState, pack_log
+from ..format.sources import has_source
 from ..sync.checkpoints import Checkpoints
 from ..sync.log_sync import LogSync
 from ..sync.round import Submission
@@ -164,6 +165,11 @@ class QueueLog:
             self.dirty = True
             self._sync.commit(self)
 
+    def has_letter(self, letter: Extras) -> bool:
+        """Whether the log has taken that dead letter lately, in this or an earlier process."""
+        source, number, offset = letter.source, letter.source_partition, letter.source_offset
+        return has_source(self.batches.sources, source, number, offset)
+
     # -- the sync -------------------------------------------------------------------------------------
 
     def seal(self, now_us: int = 0) -> None:
@@ -248,6 +254,7 @@ class QueueLog:
             SegmentState(s.base, s.end, s.size, s.records, s.live) for s in self.partition.segments
         ]
         state.settles = self.state
+        state.sources = self.batches.sources
         return pack_log(state)
 
     def is_idle(self) -> bool:

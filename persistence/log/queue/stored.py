@@ -21,12 +21,13 @@ class StoredFrames:
     """Frames by index, header frame first: like a tuple of frames, but each is read when it is used.
 
     They must be read forward from the first, once or several times. ``crc`` is the checksum of the payload
-    before the body, ``wanted`` that of the whole payload. The object has a descriptor of its own, because the
-    segment may be removed meanwhile.
+    before the body, ``behind`` what follows the body, and ``wanted`` the checksum of the whole payload. The
+    object has a descriptor of its own, because the segment may be removed meanwhile.
     """
 
     __slots__ = (
         "_at",
+        "_behind",
         "_body_size",
         "_crc",
         "_crc_start",
@@ -50,6 +51,7 @@ class StoredFrames:
         frame_payload: int,
         crc: int,
         wanted: int,
+        behind: bytes = b"",
     ) -> None:
         self._file = file
         self._path = path
@@ -60,6 +62,7 @@ class StoredFrames:
         self._crc_start = crc
         self._crc = crc
         self._wanted = wanted
+        self._behind = behind
         self._next = 1
         #: Called with the error that makes a frame unreadable, before it is raised.
         self.on_error: Callable[[Exception], None] | None = None
@@ -97,7 +100,7 @@ class StoredFrames:
             self._crc = crc32(payload, self._crc)
             self._next = index + 1
         count = len(self)
-        if index == count - 1 and (self._next != count or self._crc != self._wanted):
+        if index == count - 1 and (self._next != count or crc32(self._behind, self._crc) != self._wanted):
             raise CorruptLog(self._path, self._at, "checksum of a batch is wrong")
         return b"%b%b\xce" % (frame_header(3, 0, size), payload)
 

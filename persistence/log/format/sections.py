@@ -1,0 +1,113 @@
+"""What only some messages of a batch have: optional sections behind the heaps of a MESSAGES batch.
+
+A bit of the batch's attributes announces each section (FORMAT.md, "Optional sections"), so a batch without
+them is not longer than before. They hold where a dead letter comes from, when a message is due, and which
+publish of which producer it is. ``Extras`` has them for one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+
+from amqp_router.protocol.message import Extras
+
+#: The sections' bits in a batch's attributes, in the order of the sections.
+SOURCES, DUE_TIMES, PRODUCERS = 0x40, 0x80, 0x100
+KNOWN = SOURCES | DUE_TIMES | PRODUCERS
+#: Bytes by which an entry of each section makes a batch longer, together: the estimate for its cap.
+ENTRY_BYTES = 80
+
+_SIZE = Struct("<I")
+#: Record, partition, log id, offset.
+_SOURCE = Struct("<II16sQ")
+#: Record, 0, time.
+_DUE = Struct("<IIq")
+#: First record, records, session, channel, 0, sequence of the first record.
+_PRODUCER = Struct("<IIQIIQ")
+
+
+def unknown_attributes(attributes: int, *, is_messages: bool) -> int:
+    """The bits that this release does not know."""
+    return attributes & ~KNOWN if is_messages else attributes
+
+
+def pack_sections(extras: Iterable[tuple[int, Extras]]) -> tuple[int, bytes]:
+    """(attributes, bytes) of what the records with those numbers have; the numbers rise."""
+    sources: list[bytes] = []
+    due: list[bytes] = []
+    producers: list[tuple[int, int, int, int, int]] = []
+    for record, each in extras:
+        if each.source:
+            sources.append(_SOURCE.pack(record, each.source_partition, each.source, each.source_offset))
+        if each.due_us:
+            due.append(_DUE.pack(record, 0, each.due_us))
+        if each.session:
+            _extend(producers, record, each)
+    runs = [_PRODUCER.pack(first, n, session, channel, 0, at) for first, n, session, channel, at in producers]
+    attributes = 0
+    parts = []
+    for bit, entries in ((SOURCES, sources), (DUE_TIMES, due), (PRODUCERS, runs)):
+        if entries:
+            attributes |= bit
+            parts += [_SIZE.pack(sum(map(len, entries))), *entries]
+    return attributes, b"".join(parts)
+
+
+def _extend(runs: list[tuple[int, int, int, int, int]], record: int, each: Extras) -> None:
+    """Add a record to the last run (first record, records, session, channel, sequence), or begin one."""
+    if runs:
+        first, count, session, channel, sequence = runs[-1]
+        if (first + count, session, channel, sequence + count) == (
+            record,
+            each.session,
+            each.channel,
+            each.sequence,
+        ):
+            runs[-1] = (first, count + 1, session, channel, sequence)
+            return
+    runs.append((record, 1, each.session, each.channel, each.sequence))
+
+
+def parse_sections(attributes: int, data: bytes, records: int) -> dict[int, Extras]:
+    """What the records of a batch have beyond their fixed part, by their numbers.
+
+    ``data`` is all that follows the heaps.
+
+    Raises:
+        ValueError: an unknown bit is set, a section is cut short, or names a record that is not there.
+    """
+    unknown = unknown_attributes(attributes, is_messages=True)
+    if unknown:
+        raise ValueError(f"batch attributes {unknown:#x} are not known")
+    found: dict[int, Extras] = {}
+    at = 0
+    for bit, layout in ((SOURCES, _SOURCE), (DUE_TIMES, _DUE), (PRODUCERS, _PRODUCER)):
+        if not attributes & bit:
+            continue
+        end = at + 4 + int.from_bytes(data[at : at + 4], "little")
+        if at + 4 > len(data) or end > len(data) or (end - at - 4) % layout.size:
+            raise ValueError("an optional section of a batch is cut short")
+        for entry in layout.iter_unpack(data[at + 4 : end]):
+            _take(found, bit, entry, records)
+        at = end
+    if at != len(data):
+        raise ValueError("the heaps of a batch do not fit its length")
+    return found
+
+
+def _take(found: dict[int, Extras], bit: int, entry: tuple[int, ...], records: int) -> None:
+    count = entry[1] if bit == PRODUCERS else 1
+    if entry[0] + count > records:
+        raise ValueError("an optional section of a batch names a record that is not there")
+    for record in range(entry[0], entry[0] + count):
+        each = found.get(record)
+        if each is None:
+            each = found[record] = Extras()
+        if bit == SOURCES:
+            each.source_partition, each.source, each.source_offset = entry[1:]  # type: ignore[assignment]
+        elif bit == DUE_TIMES:
+            each.due_us = entry[2]
+        else:
+            each.session, each.channel = entry[2], entry[3]
+            each.sequence = entry[5] + record - entry[0]
