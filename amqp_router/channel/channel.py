@@ -297,11 +297,16 @@ class Channel:
         self.publishing.confirms = None
         # The route's queues may be exclusive to this connection, which would keep both in memory.
         self.publishing.last_route = None
-        self.publishing.walk = None
+        walk = self.publishing.walk
+        if walk is not None:
+            self.publishing.walk = None
+            self.vhost.table.stale.release(*walk.abandon())
+            self.vhost.table.stale.look_later()
         self.confirms = None
         if self.transaction is not None:
             self.transaction.drop()
             self.transaction = self.publishing.transaction = None
+            self.vhost.table.stale.look_later()
         self.content.reset()
 
     def release(self, limit: int) -> int:

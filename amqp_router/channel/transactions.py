@@ -34,6 +34,7 @@ from amqp_router.protocol.methods import Method, TxCommit, TxCommitOk
 from vhosts.exchanges.route import Route, lasting
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import Publisher
+from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.handle import Run
 
 #: Publishes and settles of a commit per turn of the event loop, in enqueues.
@@ -97,7 +98,7 @@ class Transaction:
         self._size = 0
         #: The last message's route, and its copy.
         self._last: Route | None = None
-        self._lasting: Route
+        self._lasting = Route()
         #: Tags that are settled: those up to ``_up_to``, and these.
         self._up_to = 0
         self._tags: set[int] = set()
@@ -172,6 +173,7 @@ class Transaction:
         self.settles = deque()
         self._size = 0
         self._last = None
+        self._lasting = Route()
         self._up_to = 0
         self._tags = set()
 
@@ -247,7 +249,7 @@ class Commit:
     def _publish(self, publish: Publish) -> int:
         publishing, publisher = self._channel.publishing, self._publisher
         route, message, flags = publish
-        if any(queue.deleted for queue in route.queues):
+        if len(route.queues) <= SPREAD_SLICE and any(queue.deleted for queue in route.queues):
             _leave_out_deleted(route, publisher)
         publishing.publish_total += 1
         number = self._next
@@ -310,6 +312,7 @@ class Commit:
         """All messages are safe, or some never will be."""
         channel, reply = self._channel, self._reply
         self._publisher.listener = None  # breaks a reference cycle
+        self._publisher.table.stale.look_later()
         if reply is None:
             if not self._has_failed and not channel.connection.stopped:
                 channel.reply(TxCommitOk(), 0)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import sys
+from collections.abc import Callable
 
 import pytest
 
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, Client, SimNode, publish_frames
+from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import ROUTES_MAX
-from vhosts.exchanges.stale_routes import SLICE
+from vhosts.exchanges.stale_routes import SLICE, WIDE, StaleRoutes
 from vhosts.publishing.spread import SPREAD_SLICE
+from vhosts.queues.handle import QueueHandle
 from vhosts.queues.queue import Queue
 
 
@@ -117,3 +122,53 @@ def test_a_walk_whose_publisher_goes() -> None:
     client.drop()
     node.settle()
     assert client.machine.shared.cache.unfinished is None
+
+
+def test_a_long_list_is_emptied_in_slices_when_nobody_else_holds_it() -> None:
+    """Freed at once, 100,000 queues that are not in the processor's cache hold the event loop for 10 ms."""
+    stale = StaleRoutes()
+    steps: list[Callable[[], bool]] = []
+    stale.in_slices = steps.append
+    queue = QueueHandle()
+    before = sys.getrefcount(queue)
+
+    def held() -> int:
+        return sys.getrefcount(queue) - before
+
+    count = 3 * WIDE + 10
+    route = Route()
+    route.lead_to([queue] * count, [])
+    walked = [queue] * count
+    stale.release(walked)
+    del walked
+    others = route.queues  # a message is on its way to them
+    stale.drop({b"": route})
+    assert route.queues == []
+    left = [held()]
+    while not steps[0]():
+        left.append(held())
+    assert max(before - after for before, after in itertools.pairwise([2 * count, *left])) <= WIDE
+    assert held() == len(others) == count, "they are still needed"
+    stale.look_later()
+    others = []
+    left = [held()]
+    while not steps[1]():
+        left.append(held())
+    assert max(before - after for before, after in itertools.pairwise([count, *left])) <= WIDE
+    assert held() == 0
+
+
+@pytest.mark.parametrize("ends_by", ["commit", "close"])
+def test_wide_routes_of_a_transaction_leave_memory(ends_by: str) -> None:
+    node = SimNode()
+    declare(node, "wide", WIDE + 1)
+    client = Client(node).open(1)
+    client.call(m.TxSelect(), m.TxSelectOk)
+    client.publish(b"x", exchange="wide")
+    delete_all(node)
+    if ends_by == "commit":
+        client.call(m.TxCommit(), m.TxCommitOk)
+    else:
+        client.call(m.ChannelClose(200, "", 0, 0), m.ChannelCloseOk)
+    node.settle()
+    assert queues_in_memory(node) == 0

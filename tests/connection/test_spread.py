@@ -8,7 +8,7 @@ import pytest
 
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
-from vhosts.publishing.spread import SPREAD_SLICE
+from vhosts.publishing.spread import SPREAD_DURABLE, SPREAD_SLICE
 
 COUNT = 3 * SPREAD_SLICE + 10
 
@@ -133,3 +133,34 @@ def test_a_queue_deleted_between_slices_holds_the_confirm_until_that_is_stored()
     assert client.take() == [], "the deletion is not stored"
     node.settle()
     assert [received.method for received in client.take()] == [m.BasicAck(1, False)]
+
+
+def test_fewer_durable_queues_in_a_turn() -> None:
+    """A log that is not in the processor's cache takes four times as long."""
+    count = 2 * SPREAD_DURABLE
+    node = wide(count, durable=count)
+    client = Client(node).open(1)
+    client.feed(publish(PERSISTENT) * 3)
+    routed(node, client)
+    counts = []
+    while node.ready:
+        counts.append(reached(node))
+        node.turn()
+    node.settle()
+    steps = [after - before for before, after in itertools.pairwise(counts)]
+    assert max([counts[0], *steps]) <= SPREAD_DURABLE
+    assert reached(node) == 3 * count
+
+
+def test_transaction_to_very_many_queues_whose_route_is_let_go() -> None:
+    node = wide()
+    client = Client(node).open(1)
+    client.call(m.TxSelect(), m.TxSelectOk)
+    client.feed(publish() * 2)
+    node.settle()
+    node.vhost.delete_queue("q7")  # no cached route is valid any more
+    node.settle()
+    client.feed(publish() + m.frame(1, m.TxCommit()))
+    node.settle()
+    assert [received.method for received in client.take()] == [m.TxCommitOk()]
+    assert {queue.message_count() for queue in node.vhost.queues.values()} == {3}

@@ -14,6 +14,7 @@ cdef Py_ssize_t _ROUTES_MAX
 cdef Py_ssize_t _WIDTH_MAX
 cdef Py_ssize_t _ROUTE_BYTES
 cdef Py_ssize_t _HEADERS_BYTES_MAX
+cdef Py_ssize_t _SPREAD_SLICE
 cdef unsigned char _MANDATORY
 cdef unsigned char _IMMEDIATE
 

@@ -29,6 +29,7 @@ from vhosts.exchanges.sender_selected import further_keys
 from vhosts.exchanges.stale_routes import StaleRoutes
 from vhosts.exchanges.walk import Walk
 from vhosts.long_lists import unwatched
+from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.handle import QueueHandle
 from vhosts.unstored import Unstored
 
@@ -49,6 +50,7 @@ _WIDTH_MAX = 300_000
 #: Memory of a route apart from its key and its queues and bindings.
 _ROUTE_BYTES = 700
 _HEADERS_BYTES_MAX = 512
+_SPREAD_SLICE = SPREAD_SLICE
 _MANDATORY = 1
 _IMMEDIATE = 2
 
@@ -287,6 +289,7 @@ class RouteCache:
                 durable=len(route.durable_queues),
             )
         if walk.generation != table.generation:
+            table.stale.release(walk.queues, walk.durable_queues)
             return route  # for this message only, because bindings changed during the walk
         if walk.decided_by == BY_KEY and not walk.has_cc and not walk.has_bcc:
             route.cacheable = True
@@ -297,6 +300,8 @@ class RouteCache:
             self._make_room(self._by_headers, walk)
             self._by_headers[by_headers] = route
             self._count(by_headers, walk)
+        else:
+            table.stale.release(walk.queues, walk.durable_queues)
         return route
 
     def _make_room(self, routes: dict[bytes, Route], walk: Walk) -> None:
@@ -339,7 +344,12 @@ def may_select(headers: bytes) -> bool:
 
 
 def _existing(queues: list[QueueHandle]) -> list[QueueHandle]:
-    """``queues`` without those deleted since they were found: the same list if there are none."""
+    """``queues`` without those deleted since they were found: the same list if there are none.
+
+    A list too long for one turn is returned as it is, because ``Spread`` passes over deleted queues.
+    """
+    if len(queues) > _SPREAD_SLICE:
+        return queues
     for index in range(len(queues)):
         queue = queues[index]
         if queue.deleted:

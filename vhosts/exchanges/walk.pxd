@@ -36,5 +36,6 @@ cdef class Walk:
     cdef bint _follow(self) except -1
     cdef object _leave(self)
     cdef bint _is_let_go(self) except -1
+    cpdef list abandon(self)
     cpdef unsigned long long waits_for(self) except? 0
     cpdef Py_ssize_t units(self) except -1

@@ -168,13 +168,26 @@ class Walk:
             self._to_visit.append(alternate)
 
     def _is_let_go(self) -> bool:
-        """Whether nothing large is kept that the route does not need: it goes in a turn of its own."""
+        """Whether nothing large is kept that the route does not need: it goes in turns of its own."""
         if len(self._found) < _LOOKS_MAX:
             return True
-        if self.looks > 0:
-            return False
-        self._found = {}
+        if self.looks == 0:
+            for _ in range(_LOOKS_MAX):
+                self._found.popitem()
+            self.looks = _LOOKS_MAX
         return False
+
+    def abandon(self) -> list[list[QueueHandle] | dict[QueueHandle, None]]:
+        """End the walk; returns what it has found, which its caller lets go of."""
+        found: list[list[QueueHandle] | dict[QueueHandle, None]] = [
+            self.queues,
+            self.durable_queues,
+            self._found,
+        ]
+        self.queues = []
+        self.durable_queues = []
+        self._found = {}
+        return found
 
     def waits_for(self) -> int:
         """The revision that stores the removals its route depends on; 0 if there are none."""

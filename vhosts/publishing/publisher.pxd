@@ -21,6 +21,8 @@ cdef unsigned int _WAITS
 cdef unsigned int _LATER
 cdef unsigned char _PERSISTENT
 cdef Py_ssize_t _SPREAD_SLICE
+cdef Py_ssize_t _SPREAD_DURABLE
+cdef Py_ssize_t _COLD
 cdef Py_ssize_t _SPREAD_WORK
 cdef unsigned int _NOTED_PERSISTENT
 cdef unsigned int _NOTED_MANDATORY

@@ -27,7 +27,7 @@ from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.exchanges.walk import Walk
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Flow, Listener
-from vhosts.publishing.spread import SPREAD_SLICE, SPREAD_WORK, Spread, refusal
+from vhosts.publishing.spread import SPREAD_DURABLE, SPREAD_SLICE, SPREAD_WORK, Spread, refusal
 from vhosts.queues.handle import QueueHandle, Run
 
 #: Flag of a publish: its publisher wants it back if it is unroutable.
@@ -43,7 +43,10 @@ _WAITS = int(Outcome.WAITS)
 _LATER = int(Outcome.LATER)
 _PERSISTENT = PERSISTENT
 _SPREAD_SLICE = SPREAD_SLICE
+_SPREAD_DURABLE = SPREAD_DURABLE
 _SPREAD_WORK = SPREAD_WORK
+#: The logs of more queues than this are not in the processor's cache: each costs as much as four enqueues.
+_COLD = 64
 # Flags of a record in the routing log (persistence/log/FORMAT.md).
 _NOTED_PERSISTENT = 1
 _NOTED_MANDATORY = MANDATORY
@@ -152,7 +155,11 @@ class Publisher:
         if message.flags & _PERSISTENT:
             flags |= _NOTED_PERSISTENT
             waits = len(durable_queues) > 0 or (route.waits_for > 0 and number > 0)
-        given = self._give(route.single, queues, message)
+        given = 0
+        if count <= (_SPREAD_DURABLE if waits else _SPREAD_SLICE):
+            given = self._give(route.single, queues, message)
+        else:
+            self._result = _TAKEN
         if given < count:
             self._spread(route, message, number, flags, given, waits)
             return _LATER
@@ -166,6 +173,8 @@ class Publisher:
             self._wait(route, durable_queues, size, number)
             outcome |= _WAITS
         self._charge(route, count)
+        if waits and count > _COLD:
+            self.units += 3 * len(durable_queues)
         return outcome
 
     # -- the duties of a publish ----------------------------------------------------------------------
@@ -181,14 +190,13 @@ class Publisher:
         count = len(queues)
         result = _TAKEN
         given = 0
-        if count <= _SPREAD_SLICE:
-            for index in range(count):
-                queue = queues[index]
-                given += 1
-                if not queue.publish(message if given == count else message.copy()):
-                    result |= refusal(queue)
-                if self.account.work >= _SPREAD_WORK:
-                    break
+        for index in range(count):
+            queue = queues[index]
+            given += 1
+            if not queue.publish(message if given == count else message.copy()):
+                result |= refusal(queue)
+            if self.account.work >= _SPREAD_WORK:
+                break
         self._result = result if not result & _FAILED else _FAILED
         return given
 
@@ -316,6 +324,7 @@ class Publisher:
         spread.listener.published(spread.number, outcome, message)
         if outcome & _WAITS:
             run.settled(False)  # type: ignore[union-attr]
+        self.table.stale.look_later()
 
 
 class Search:

@@ -6,6 +6,7 @@ from vhosts.exchanges.route cimport Route
 from vhosts.queues.handle cimport QueueHandle, Run
 
 cdef Py_ssize_t _SPREAD_SLICE
+cdef Py_ssize_t _SPREAD_DURABLE
 cdef Py_ssize_t _SPREAD_WORK
 cdef unsigned int _REFUSED
 cdef unsigned int _FAILED

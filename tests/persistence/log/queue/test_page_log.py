@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import gc
+import weakref
 
 from amqp_router.protocol.message import Message
 from persistence.files import FileCache
@@ -158,3 +160,32 @@ def test_log_that_cannot_write_keeps_its_batch_and_does_not_fail_the_others() ->
     disk.hook = None
     assert [entry.offset for entry in logs[0].read(0, 100, 100, 1 << 20)[0]] == [0]
     assert [entry.offset for entry in logs[2].read(0, 100, 100, 1 << 20)[0]] == list(range(1, 10))
+
+
+def test_log_that_is_used_again_is_the_last_to_give_up_its_memory() -> None:
+    disk = SimDisk()
+    account = MemoryBudget()
+    room = PageRoom(account, 10_000)
+    files = FileCache(disk, 1000, write=True)
+    logs = [PageLog(disk, "paging", f"q{n}", LogOptions(), InlineWorker(), files, room) for n in range(4)]
+    for log in [*logs[:3], logs[0]]:
+        log.append(page(log.place.held and 1, bytes(2000)))
+    assert [log.place.held > 0 for log in logs] == [True, True, True, False]
+    logs[3].append(page(0, bytes(3000)))
+    assert [log.place.held > 0 for log in logs] == [True, False, True, True], "the second was the oldest"
+    assert room.used == account.held == sum(log.place.held for log in logs)
+
+
+def test_page_log_that_holds_memory_is_freed_when_it_is_deleted() -> None:
+    disk = SimDisk()
+    room = PageRoom(MemoryBudget(), 10_000)
+    log = PageLog(disk, "paging", "q", LogOptions(), InlineWorker(), FileCache(disk, 9, write=True), room)
+    log.append(page(0, b"x"))
+    known = weakref.ref(log)
+    gc.disable()
+    try:
+        log.delete()
+        del log
+        assert known() is None
+    finally:
+        gc.enable()
