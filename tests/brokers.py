@@ -84,13 +84,10 @@ class RouterProcess:
         self.pid = 0
         self.start_seconds = start_seconds
         self.compiled = False
-        # Several brokers at a time would want the same port for Prometheus.
-        self.environment = {
-            "AMQP_ROUTER_METRICS_PORT": "0",
-            **os.environ,
-            **(environment or {}),
-            "PYTHONPATH": str(tree),
-        }
+        self.environment = {**os.environ, **(environment or {}), "PYTHONPATH": str(tree)}
+        # Several brokers at a time would want the same port for Prometheus. An earlier commit has none.
+        if "metrics_port" in (tree / "amqp_router" / "config.py").read_text():
+            self.environment.setdefault("AMQP_ROUTER_METRICS_PORT", "0")
         if uncompiled:
             self.environment["AMQP_ROUTER_UNCOMPILED"] = "1"
         self.process: subprocess.Popen[bytes] | None = None
