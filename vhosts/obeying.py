@@ -9,6 +9,7 @@ from __future__ import annotations
 from vhosts.exchanges.exchange import End, Exchange
 from vhosts.policies import NOTHING, Effective, Policy, PolicySet, effective
 from vhosts.ports import InSlices
+from vhosts.queues.settings import queue_type
 from vhosts.topology import Topology
 
 #: Patterns that are compared in one turn of the event loop, some 2 ms; a queue or exchange that changes what
@@ -59,11 +60,10 @@ class Obedience:
     def _find(self, end: End) -> Effective:
         if isinstance(end, Exchange):
             return effective(self.policies.find("exchange", end.name), None)
-        field = end.arguments.get("x-queue-type")
-        queue_type = field[1].decode("utf-8", "replace") if field is not None else "classic"
+        kind = queue_type(end.arguments)
         return effective(
-            self.policies.find("queue", end.name, queue_type),
-            self.operator_policies.find("queue", end.name, queue_type),
+            self.policies.find("queue", end.name, kind),
+            self.operator_policies.find("queue", end.name, kind),
         )
 
     def _look_again(self) -> None:

@@ -310,7 +310,13 @@ class VirtualHost:
                 (405).
             PreconditionFailed: the existing one differs, or an argument is wrong or not supported yet (406).
         """
-        table = arguments or {}
+        table = args.with_default_type(
+            arguments or {},
+            self.row.default_queue_type,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+        )
         stays = durable and not exclusive
         exclusive_owner = owner if exclusive else None
         queue = self.queues.get(name)

@@ -21,6 +21,7 @@ from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, bad_request, not_authorised
 from admin_ui.writing import Caller, caller, delivered, new_name, read_object, required, table, text
 from amqp_router.broker import Broker
+from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import (
     AccessRefused,
     AMQPError,
@@ -387,6 +388,7 @@ class Reading:
                 shown = payload.decode()
                 encoding = "string"
         exchange, routing_key = _names(message.route)
+        delivered_message = counted(message) if self._taken.queue.logs_all else message
         self.documents.append(
             {
                 "payload_bytes": message.body_size,
@@ -394,7 +396,7 @@ class Reading:
                 "exchange": exchange,
                 "routing_key": routing_key,
                 "message_count": self._taken.queue.message_count(),
-                "properties": _properties_document(message.properties()),
+                "properties": _properties_document(delivered_message.properties()),
                 "payload": base64.b64encode(payload).decode() if shown is None else shown,
                 "payload_encoding": encoding,
             }

@@ -13,6 +13,7 @@ from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer
 from amqp_router.channel.due import Due, all_of
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
+from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.flags import ACK, LOGGED, REDELIVERED, REJECT, RETURN
@@ -64,6 +65,10 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     queue = _find_queue(channel, name)
     _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'")
+    if queue.logs_all and channel.shared.limit:
+        raise NotImplementedByServer(
+            f"queue '{name}' in vhost '{channel.vhost.name}' does not support global qos"
+        )
     consumer = ChannelConsumer()
     consumer.tag = tag
     consumer.no_ack = method.no_ack
@@ -76,6 +81,7 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     consumer.output = channel.delivery.out
     consumer.prefix = consumer_prefix(channel.number, tag)
     consumer.shared = channel.shared
+    consumer.shows_count = queue.logs_all
     if not method.no_ack:
         consumer.limited = channel.prefetch > 0
         consumer.credit = channel.prefetch or UNLIMITED
@@ -187,7 +193,8 @@ def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
     out.buf.put(
         b"\x01%b%b%b\xce" % (channel.number.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload)
     )
-    out.answer(message, channel.number, delivery.body_payload_max)
+    shown = counted(message) if queue.logs_all else message
+    out.answer(shown, channel.number, delivery.body_payload_max)
     out.touch()
     if not method.no_ack:
         if message.flags & LOGGED:

@@ -16,6 +16,7 @@ cdef class ChannelConsumer(Consumer):
     cdef public bytes prefix
     cdef public bint limited
     cdef public bint counts
+    cdef public bint shows_count
     @cython.locals(delivery=Delivery, tag="unsigned long long", out=Output, redelivered="unsigned int")
     cpdef void deliver(self, Message message)
     cpdef void cancelled(self)

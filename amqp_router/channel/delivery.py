@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, cast
 
 from amqp_router.channel.older import OlderDeliveries
+from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
 from amqp_router.protocol.message import Message
@@ -43,7 +44,7 @@ BLOCK_TAGS = 4096
 class ChannelConsumer(Consumer):
     """A consumer on a channel; writes its deliveries into the channel's output."""
 
-    __slots__ = ("counts", "delivery", "limited", "prefix")
+    __slots__ = ("counts", "delivery", "limited", "prefix", "shows_count")
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,6 +55,8 @@ class ChannelConsumer(Consumer):
         self.limited = False
         #: Whether its deliveries count against the channel's limit; those of basic.get do not.
         self.counts = True
+        #: Whether its deliveries say how often they came back: those of a quorum queue do.
+        self.shows_count = False
 
     def deliver(self, message: Message) -> None:
         delivery = self.delivery
@@ -73,6 +76,8 @@ class ChannelConsumer(Consumer):
             delivery.redeliver_total += 1
         out = delivery.out
         out.buf.put_deliver(self.prefix, tag, redelivered, message.route)
+        if self.shows_count and message.delivery_count > 0:
+            message = counted(message)
         out.content(message, delivery.number, delivery.body_payload_max)
         if not out.dirty or out.buf.size > 1048576:
             out.touch()

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.ours_only
     "arguments",
     [
         {"x-partitions": 2},
-        {"x-queue-type": "quorum"},
         {"x-queue-type": "stream"},
     ],
     ids=lambda arguments: "-".join(str(value) for pair in arguments.items() for value in pair),

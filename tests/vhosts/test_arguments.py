@@ -101,7 +101,6 @@ def test_what_is_accepted(values: dict[str, Any]) -> None:
 
 NOT_YET = [
     ({"x-partitions": 2}, "x-partitions"),
-    ({"x-queue-type": "quorum"}, "x-queue-type 'quorum'"),
     ({"x-queue-type": "stream", "x-max-age": "7D"}, "x-queue-type 'stream'"),
 ]
 
@@ -116,7 +115,6 @@ def test_every_known_argument_is_accounted_for() -> None:
     hints = {"x-queue-mode", "x-queue-version", "x-queue-leader-locator", "x-queue-master-locator"}
     of_other_types = {
         "x-dead-letter-strategy",
-        "x-delivery-limit",
         "x-initial-cluster-size",
         "x-max-age",
         "x-max-in-memory-bytes",

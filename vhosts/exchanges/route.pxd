@@ -17,11 +17,13 @@ cdef class Route:
     cdef public bytes route
     cdef public str exchange
     cdef public str routing_key
+    cdef public bint logs_all
     cdef public bint mandatory
     cdef public bint has_bcc
     cdef public bint cacheable
     cdef public unsigned long long generation
     cdef public unsigned long long waits_for
+    @cython.locals(queue=QueueHandle, index=Py_ssize_t)
     cpdef lead_to(self, list queues, list durable_queues)
     cpdef let_go(self)
 

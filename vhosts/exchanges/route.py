@@ -22,6 +22,7 @@ class Route:
         "generation",
         "has_bcc",
         "inner",
+        "logs_all",
         "mandatory",
         "queues",
         "route",
@@ -36,6 +37,8 @@ class Route:
         #: The queue, if there is exactly one.
         self.single: QueueHandle | None = None
         self.durable_queues: list[QueueHandle] = []
+        #: One of them logs every message, whatever its delivery mode.
+        self.logs_all = False
         #: Counters of the exchange published to.
         self.counters: ExchangeCounters
         #: The other exchanges on the way, each with the number of its bindings that match.
@@ -65,6 +68,12 @@ class Route:
         self.queues = queues
         self.single = queues[0] if len(queues) == 1 else None
         self.durable_queues = durable_queues
+        self.logs_all = False
+        for index in range(len(durable_queues)):
+            queue = durable_queues[index]
+            if queue.logs_all:
+                self.logs_all = True
+                break
 
     def let_go(self) -> None:
         """The route is not valid any more. Whoever still works with its lists holds them himself."""

@@ -155,6 +155,8 @@ class Publisher:
         if message.flags & _PERSISTENT:
             flags |= _NOTED_PERSISTENT
             waits = len(durable_queues) > 0 or (route.waits_for > 0 and number > 0)
+        elif route.logs_all:
+            waits = True
         given = 0
         if count <= (_SPREAD_DURABLE if waits else _SPREAD_SLICE):
             given = self._give(route.single, queues, message)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import Field, Table
+from amqp_router.protocol.flags import PERSISTENT
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, content_header
 from amqp_router.protocol.properties import decode_properties, encode_properties
@@ -20,7 +21,7 @@ EXPIRED = "expired"
 MAXLEN = "maxlen"
 DELIVERY_LIMIT = "delivery_limit"
 
-_PERSISTENT = 1
+_PERSISTENT = PERSISTENT
 
 
 class Death:
@@ -99,6 +100,7 @@ class Death:
         content = original.content
         assert content is not None
         made = original.copy()
+        made.flags = _PERSISTENT if self.properties.get("delivery_mode") == 2 else 0
         made.deadline_us = 0
         made.expire_ms = NO_EXPIRY
         made.extras = None

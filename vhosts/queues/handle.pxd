@@ -23,6 +23,7 @@ cdef class QueueHandle:
     cdef public bint deleted
     cdef public unsigned long long definition_rev
     cdef public object log
+    cdef public bint logs_all
     cdef public dict consumers
     cdef public long long unacked_count
     cpdef bint publish(self, Message message) except -1

@@ -53,6 +53,7 @@ class QueueHandle:
         "exclusive_owner",
         "incarnation",
         "log",
+        "logs_all",
         "name",
         "policy",
         "unacked_count",
@@ -74,6 +75,8 @@ class QueueHandle:
         #: Revision of the definition this queue waits for; 0 once it is stored.
         self.definition_rev = 0
         self.log: Any = None
+        #: Whether the log gets every message, whatever its delivery mode: a quorum queue.
+        self.logs_all = False
         #: What applies of the policies.
         self.policy: Effective | None = None
         #: Consumers in the order of their registration.

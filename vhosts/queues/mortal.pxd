@@ -10,6 +10,7 @@ from vhosts.queues.standing cimport StandingQueue
 cdef unsigned char _LOGGED
 cdef unsigned char _SPILLED
 cdef int _DROP
+cdef int _REJECT
 cdef int _EXPIRE
 cdef int _DEAD_LETTER
 cdef Py_ssize_t _DEATH_UNITS
@@ -20,6 +21,7 @@ cdef class MortalQueue(StandingQueue):
     cdef public Expiry expiry
     cdef public Limits limits
     cdef public bint buries
+    cdef public unsigned int delivery_limit
     cdef public unsigned long long expired_total
     cdef public unsigned long long dropped_total
     cdef public unsigned long long rejected_total
@@ -29,6 +31,7 @@ cdef class MortalQueue(StandingQueue):
     cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget) except -1
     cdef bint _must_wait(self) except -1
     cdef _die(self, Message message, int kind)
+    cdef _die_of_returns(self, Message message)
     cdef _bury(self, Message message, str reason)
     cdef _bury_refused(self, Message message)
     cdef _watch(self, long long head_us)

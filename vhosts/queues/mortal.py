@@ -6,12 +6,12 @@ them. ``queue.Queue`` is the whole; this is the middle one of its three layers.
 
 from __future__ import annotations
 
-from amqp_router.protocol.flags import DEAD_LETTER, DROP, EXPIRE, LOGGED, SPILLED
+from amqp_router.protocol.flags import DEAD_LETTER, DROP, EXPIRE, LOGGED, REJECT, SPILLED
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.policies import Definition
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.death import EXPIRED, MAXLEN
+from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, MAXLEN
 from vhosts.queues.expiry import Expiry
 from vhosts.queues.limits import Limits
 from vhosts.queues.services import QueueServices
@@ -20,11 +20,14 @@ from vhosts.queues.standing import StandingQueue
 
 #: Cost of a message that expires or is dropped, which is often read for that, in deliveries.
 DEATH_UNITS = 2
+#: No message counts so many returns.
+NO_LIMIT = 0xFFFF
 
 # C integers where compiled (see mortal.pxd).
 _LOGGED = LOGGED
 _SPILLED = SPILLED
 _DROP = DROP
+_REJECT = REJECT
 _EXPIRE = EXPIRE
 _DEAD_LETTER = DEAD_LETTER
 _DEATH_UNITS = DEATH_UNITS
@@ -35,6 +38,7 @@ class MortalQueue(StandingQueue):
 
     __slots__ = (
         "buries",
+        "delivery_limit",
         "dropped_total",
         "expired_total",
         "expiry",
@@ -50,6 +54,8 @@ class MortalQueue(StandingQueue):
         self.limits = Limits()
         #: Whether the queue has a dead letter exchange.
         self.buries = False
+        #: How often a message may come back; ``NO_LIMIT`` for as often as it likes.
+        self.delivery_limit = NO_LIMIT
         #: Messages that expired, that left because the queue was too long, and that were refused.
         self.expired_total = 0
         self.dropped_total = 0
@@ -61,6 +67,8 @@ class MortalQueue(StandingQueue):
         self.expiry.apply(settings)
         self.limits.apply(settings)
         self.buries = settings.dead_letter_exchange is not None
+        limit = settings.delivery_limit
+        self.delivery_limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
         if self.limits.is_set:
             if settings.max_length_bytes is not None and not self.ready.count_bytes():
                 self.services.in_slices(self.ready.count_bytes)
@@ -124,6 +132,13 @@ class MortalQueue(StandingQueue):
             self._bury(message, EXPIRED if kind == _EXPIRE else MAXLEN)
         else:
             self._gone(message, kind)
+
+    def _die_of_returns(self, message: Message) -> None:
+        """A delivered message came back once more than it may."""
+        if self.buries:
+            self._bury(message, DELIVERY_LIMIT)
+        else:
+            self._gone(message, _REJECT)
 
     def _gone(self, message: Message, kind: int) -> None:
         if message.flags & _LOGGED:

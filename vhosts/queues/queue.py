@@ -103,6 +103,7 @@ class Queue(MortalQueue):
         self.log = log
         settings = effective_settings(self.arguments)
         self.dispatch.is_single = settings.single_active_consumer
+        self.logs_all = settings.is_quorum
         self.use_order(new_order(settings, self.services.discard))
         if log is not None:
             log.listener = self
@@ -139,7 +140,8 @@ class Queue(MortalQueue):
         if log is None:
             message.offset = self.next_offset
             self.next_offset += 1
-        elif message.flags & _PERSISTENT:
+        elif message.flags & _PERSISTENT or self.logs_all:
+            message.flags |= _PERSISTENT
             log.append(message, self.tick.now_us)
             logged = True
             self.receipts.end = message.offset + 1
@@ -323,6 +325,9 @@ class Queue(MortalQueue):
         message.flags |= _REDELIVERED
         if message.delivery_count < _COUNT_MAX:
             message.delivery_count += 1
+            if message.delivery_count > self.delivery_limit:
+                self._die_of_returns(message)
+                return
         if message.flags & _LOGGED:
             # The log records it, so that the mark survives a clean stop.
             self.log.settle(message.offset, message.gap, _RETURN)

@@ -22,6 +22,8 @@ _NUMBERS = {
     "max-length": "max_length",
     "max-length-bytes": "max_length_bytes",
 }
+#: As ``_NUMBERS``, obeyed by quorum queues only. A negative number sets no limit.
+_OF_QUORUM = {"delivery-limit": "delivery_limit"}
 _TEXTS = {
     "overflow": "overflow",
     "dead-letter-exchange": "dead_letter_exchange",
@@ -33,7 +35,7 @@ _ARGUMENTS = {
     "single-active-consumer": "single_active_consumer",
 }
 #: All of them; the argument has "x-" before it.
-KEYS = frozenset(_NUMBERS) | frozenset(_TEXTS) | frozenset(_ARGUMENTS)
+KEYS = frozenset(_NUMBERS) | frozenset(_OF_QUORUM) | frozenset(_TEXTS) | frozenset(_ARGUMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,10 @@ class QueueSettings:
     max_priority: int = 0
     #: Only one of the consumers gets messages.
     single_active_consumer: bool = False
+    #: The queue is a quorum queue: every message is logged, and consumers see how often it came back.
+    is_quorum: bool = False
+    #: How often a message of a quorum queue may come back to it.
+    delivery_limit: int | None = None
 
 
 #: Of a queue without arguments and policies.
@@ -69,11 +75,16 @@ def effective_settings(arguments: Arguments, *policies: Definition) -> QueueSett
     A policy has RabbitMQ's keys ("message-ttl") and values as in JSON. Both are checked already.
     """
     found: dict[str, Any] = {}  # each field of QueueSettings has a type of its own
-    for key, field in _NUMBERS.items():
+    numbers = _NUMBERS
+    if queue_type(arguments) == "quorum":
+        found["is_quorum"] = True
+        numbers = {**_NUMBERS, **_OF_QUORUM}
+    for key, field in numbers.items():
         given = [limit for policy in policies if is_integer(limit := policy.get(key))]
         argument = arguments.get(f"x-{key}")
         if argument is not None:
             given.append(argument[1])
+        given = [number for number in given if number >= 0]
         if given:
             found[field] = min(given)
     for key, field in _TEXTS.items():
@@ -87,3 +98,9 @@ def effective_settings(arguments: Arguments, *policies: Definition) -> QueueSett
         if argument is not None:
             found[field] = argument[1]
     return QueueSettings(**found) if found else NO_SETTINGS
+
+
+def queue_type(arguments: Arguments) -> str:
+    """The type of a queue with these arguments: classic, quorum or stream."""
+    given = arguments.get("x-queue-type")
+    return "classic" if given is None else given[1].decode("utf-8", "surrogateescape")

@@ -1,4 +1,7 @@
+cimport cython
+
 from amqp_router.protocol.tick cimport Tick
+from persistence.log.queue.queue_log cimport QueueLog
 from persistence.memory cimport MemoryBudget
 from vhosts.queues.contents cimport Contents
 from vhosts.queues.dispatch cimport Dispatch
@@ -19,6 +22,7 @@ cdef class StandingQueue(QueueHandle):
     cdef public bint stalled
     cdef public str error
     cdef public str refusing
+    @cython.locals(log=QueueLog)
     cpdef void await_durable(self, Run run)
     cpdef void touch(self)
     cdef _heed_trouble(self)

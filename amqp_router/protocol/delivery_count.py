@@ -1,0 +1,81 @@
+"""The header ``x-delivery-count``, with which a quorum queue delivers its messages.
+
+It says how often the message came back to its queue, as a signed 64-bit integer. ``basic.get`` always gives
+it; a consumer gets it from the first return on. It is no part of the message: what a publisher sent by that
+name is replaced for the delivery only, and a dead letter still has it.
+
+Source: RabbitMQ, "Quorum Queues", poison message handling; type and place as measured with 3.10.8.
+"""
+
+from __future__ import annotations
+
+from amqp_router.protocol.fields import decode_table, encode_table
+from amqp_router.protocol.message import Frames, Message, content_header
+from amqp_router.protocol.properties import header_range
+
+_NAME = b"x-delivery-count"
+#: The field up to its value: short string and type.
+_FIELD = b"%c%bl" % (len(_NAME), _NAME)
+_HEADERS = 0x20
+
+
+class _Headed:
+    """Frames of a large message with another content header frame."""
+
+    def __init__(self, header: bytes, frames: Frames) -> None:
+        self._header = header
+        self._frames = frames
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __getitem__(self, index: int, /) -> bytes:
+        return self._frames[index] if index else self._header
+
+
+def counted(message: Message) -> Message:
+    """A copy of ``message``, which has its content, for one delivery.
+
+    Raises:
+        FieldError: its properties are malformed.
+    """
+    content = message.content
+    assert content is not None
+    header = content_header(_with_count(message.properties(), message.delivery_count), message.body_size)
+    header = b"%b%b%b" % (header[:1], message.channel.to_bytes(2, "big"), header[3:])  # as the body's frames
+    copy = message.copy()
+    copy.flags = message.flags
+    copy.header_size = len(header)
+    if isinstance(content, bytes):
+        copy.content = header + content[message.header_size :]
+    elif isinstance(content, tuple):
+        copy.content = (header, *content[1:])
+    else:
+        copy.content = _Headed(header, content)
+    return copy
+
+
+def _with_count(properties: bytes, count: int) -> bytes:
+    field = _FIELD + count.to_bytes(8, "big")
+    start, end = header_range(properties)
+    if not end:
+        start = _headers_place(properties)
+        table = len(field).to_bytes(4, "big") + field
+        return b"%c%b%b%b" % (properties[0] | _HEADERS, properties[1:start], table, properties[start:])
+    if _NAME in properties[start:end]:
+        headers, _ = decode_table(properties, start)
+        headers[_NAME.decode()] = ("l", count)
+        return properties[:start] + encode_table(headers) + properties[end:]
+    size = end - start - 4 + len(field)
+    return b"%b%b%b%b%b" % (
+        properties[:start], size.to_bytes(4, "big"), properties[start + 4 : end], field, properties[end:]
+    )  # fmt: skip
+
+
+def _headers_place(properties: bytes) -> int:
+    """Where the headers table would begin: behind content_type and content_encoding."""
+    position = 2
+    for flag in (0x80, 0x40):
+        if properties[0] & flag:
+            position += 1 + properties[position]
+    return position
