@@ -14,7 +14,7 @@ from admin_ui.api import ENDPOINTS, OBJECTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
 from admin_ui.connections import Doors
-from admin_ui.listener import Listener
+from admin_ui.listener import Encryption, Listener
 from admin_ui.live.attention import ATTENTION, Attention
 from admin_ui.middlewares import add_headers, errors
 from admin_ui.state import STATE, AdminOptions, State
@@ -67,7 +67,10 @@ class Admin:
         )
         attention = Attention(state)
         if main is not None:
-            main.serve(make_app(state, attention), Doors(state.proxies, broker.event))
+            encryption = None
+            if options.certificates is not None:
+                encryption = Encryption(options.certificates, options.handshake_timeout_s, broker)
+            main.serve(make_app(state, attention), Doors(state.proxies, broker.event), encryption)
         if scrape is not None:
             scrape.serve(prometheus.make_app(state, attention), Doors(state.proxies, broker.event))
         self._state = state

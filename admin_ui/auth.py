@@ -116,6 +116,10 @@ class _NoBackend:
         """See ``Backend``."""
         return "nobody"
 
+    def known(self, name: str) -> tuple[str, ...] | str:
+        """See ``Backend``."""
+        return "nobody"
+
     def permissions(self, user: str, vhost: str) -> Permissions | None:
         """See ``Backend``."""
         return None

@@ -7,14 +7,28 @@ served from ``start`` on.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
 from admin_ui.connections import Connection, Doors
+from amqp_router.broker import Broker
 from amqp_router.server import BACKLOG, ListenError, Refusal, bind, bind_problem
+from amqp_router.sockets import Certificates, Handshakes, TlsSocket
 
 #: Seconds that running requests have when the server stops.
 STOP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """What a listener needs to speak TLS."""
+
+    certificates: Certificates
+    #: Seconds that a handshake may take.
+    timeout_s: float
+    broker: Broker
 
 
 class Listener:
@@ -35,12 +49,16 @@ class Listener:
         self.address: tuple[str, int] = bound_host, bound_port
         self._listeners: list[asyncio.Server] = []
         self._doors: Doors
+        self._encryption: Encryption | None = None
+        #: There is one with TLS.
+        self._handshakes: Handshakes | None = None
         #: Runs the application.
         self.runner: web.AppRunner
 
-    def serve(self, app: web.Application, doors: Doors) -> None:
+    def serve(self, app: web.Application, doors: Doors, encryption: Encryption | None = None) -> None:
         """Set what it serves, before ``start``."""
         self._doors = doors
+        self._encryption = encryption
         self.runner = web.AppRunner(app, shutdown_timeout=STOP_S)
 
     async def start(self) -> None:
@@ -51,6 +69,10 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         await self.runner.setup()
+        encryption = self._encryption
+        if encryption is not None:
+            self._handshakes = Handshakes(loop, encryption.broker.event, timeout_s=encryption.timeout_s)
+            encryption.certificates.watch(loop)
         for sock in self._sockets:
             try:
                 listener = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
@@ -63,6 +85,8 @@ class Listener:
         """Finish the running requests and close the listener."""
         for listener in self._listeners:
             listener.close()
+        if self._encryption is not None:
+            self._encryption.certificates.stop()
         await self.runner.cleanup()
         self.close()
 
@@ -74,9 +98,15 @@ class Listener:
     def _accept(self) -> asyncio.BaseProtocol:
         server = self.runner.server
         assert server is not None
-        if len(server.connections) >= self._connections_max and not self._doors.make_room():
+        encryption, handshakes = self._encryption, self._handshakes
+        count = len(server.connections) + (0 if handshakes is None else handshakes.count)
+        if count >= self._connections_max and not self._doors.make_room():
             return Refusal(self._refused)
-        return Connection(server, self._doors, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        make = partial(Connection, server, self._doors, loop)
+        if encryption is None or handshakes is None:
+            return make()
+        return TlsSocket(encryption.certificates, handshakes, make, encryption.broker.account, loop.time)
 
     def _refused(self, peer: object) -> None:
         reason = f"{self._connections_max} connections are open, which is the most allowed"

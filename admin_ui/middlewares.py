@@ -28,6 +28,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Server": "amqp-router",
 }
+#: Sent over TLS: browsers ask this host over TLS alone, for a year (RFC 6797).
+STRICT_TRANSPORT_SECURITY = "max-age=31536000"
 #: Methods of a path that can only be read.
 READS = "HEAD, GET, OPTIONS"
 VARY = "accept, accept-encoding, origin"
@@ -38,6 +40,8 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     itself.
     """
     response.headers.update(HEADERS)
+    if request.transport is not None and request.transport.get_extra_info("tls") is not None:
+        response.headers["Strict-Transport-Security"] = STRICT_TRANSPORT_SECURITY
     response.headers.setdefault("Vary", VARY)
     if response.headers.get("Content-Length") == "0":
         response.headers.pop("Content-Type", None)  # aiohttp sets it even without a body

@@ -208,10 +208,13 @@ def current(request: web.Request) -> Session | None:
 def cookie_name(request: web.Request) -> str:
     """The cookie's name has the port, because cookies of two brokers on one machine would replace each
     other.
+
+    Over TLS browsers then take it from this host alone, over TLS (RFC 6265bis, ``__Host-``).
     """
     address = request.app[STATE].address
     assert address is not None  # it serves this request
-    return f"amqp-router-{address[1]}"
+    prefix = "__Host-" if request.secure else ""
+    return f"{prefix}amqp-router-{address[1]}"
 
 
 async def _show(request: web.Request) -> web.Response:
@@ -237,7 +240,9 @@ async def _logout(request: web.Request) -> web.Response:
     await identity(request)
     request.app[SESSIONS].close(request.cookies.get(cookie_name(request), ""))
     response = web.Response(status=204)
-    response.del_cookie(cookie_name(request), path="/", httponly=True, samesite="Strict")
+    response.del_cookie(
+        cookie_name(request), path="/", httponly=True, samesite="Strict", secure=request.secure
+    )
     return response
 
 

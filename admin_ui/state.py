@@ -13,6 +13,7 @@ from admin_ui.proxies import Proxies
 from amqp_router.broker import Broker
 from amqp_router.metrics import Metrics
 from amqp_router.parameters import GLOBAL
+from amqp_router.sockets import Certificates
 
 #: The global parameter that names the cluster.
 CLUSTER_NAME = "cluster_name"
@@ -43,6 +44,13 @@ class AdminOptions:
     #: Address of the server for Prometheus, which asks for no login, and its port; 0 for none.
     metrics_bind: str = "127.0.0.1"
     metrics_port: int = 0
+    #: Address and certificates of the AMQP listener with TLS.
+    amqps_address: tuple[str, int] | None = None
+    amqps_certificates: Certificates | None = None
+    #: With certificates, the admin server speaks HTTPS.
+    certificates: Certificates | None = None
+    #: Seconds that a TLS handshake may take.
+    handshake_timeout_s: float = 10.0
 
 
 @dataclass

@@ -241,6 +241,11 @@ class Broker:
         """The protocol of a connection just accepted."""
         return Transport(self, self.registry, self._loop)
 
+    def account(self, change: int) -> None:
+        """Count ``change`` more bytes that clients make the node hold."""
+        self.budget.held += change
+        self.look_at_memory()
+
     @property
     def connection_count(self) -> int:
         """Open connections, handshakes included."""
@@ -261,6 +266,10 @@ class Broker:
     def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
         """See ``connection.ports.Services``."""
         return self.logins.login(mechanism, response, peer_host, is_loopback=peer_host.startswith(LOOPBACK))
+
+    def login_external(self, name: str, peer_host: str) -> Any:
+        """See ``connection.ports.Services``."""
+        return self.logins.login_external(name, peer_host, is_loopback=peer_host.startswith(LOOPBACK))
 
     def authenticate(self, mechanism: str, response: bytes, peer_host: str) -> User:
         """As ``login``, for callers that slow down guessing themselves.

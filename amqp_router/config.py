@@ -1,28 +1,26 @@
 """Every option of the broker: type, default, unit, meaning.
 
-Values come from a TOML file, then from the environment (``AMQP_ROUTER_`` and the option's name in
-capitals), then from the command line; the later wins. The flags, their help and ``docs/configuration.md``
-are made from `Settings`, so an option is added here and nowhere else. A key that no option has is an error,
-as is a value that does not fit: the operator gets one line that names it (`ConfigError`).
+Values come from a TOML file, then from the environment (``AMQP_ROUTER_`` and the option's name in capitals),
+then from the command line; the later wins. The flags, their help and ``docs/configuration.md`` are made from
+`Settings` by ``config_text``, so an option is added here and nowhere else. A key that no option has is an
+error, as is a value that does not fit: the operator gets one line that names it (`ConfigError`).
 """
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import ipaddress
 import os
 import re
 import socket
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic.config import JsonDict
-from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -84,7 +82,9 @@ def option(section: str, default: Any, unit: str, meaning: str, **limits: Any) -
 
 _node = partial(option, "Node")
 _listener = partial(option, "Listener")
+_tls = partial(option, "TLS for AMQP")
 _admin = partial(option, "Admin")
+_admin_tls = partial(option, "TLS for the admin port")
 _connection = partial(option, "Connections")
 _message = partial(option, "Messages and memory")
 _log = partial(option, "Queue logs on disk")
@@ -125,6 +125,45 @@ class Settings(BaseSettings):
     )
     amqp_port: int = _listener(5672, "", "port for AMQP clients; 0 picks a free one", ge=0, le=65535)
 
+    amqps_port: int = _tls(
+        5671,
+        "",
+        "port for AMQP clients with TLS; 0 picks a free one. Needs amqps_certificate",
+        ge=0,
+        le=65535,
+    )
+    amqps_certificate: Path | None = _tls(
+        None,
+        "",
+        "PEM file with the server's certificate, those of its issuers below; without it there is no TLS. "
+        "Read again when it changes and at SIGHUP, as are all files of these options",
+    )
+    amqps_key: Path | None = _tls(
+        None, "", "PEM file with the certificate's key, without a password; by default the certificate's file"
+    )
+    amqps_ca: Path | None = _tls(
+        None, "", "PEM file of the authorities whose client certificates are accepted"
+    )
+    amqps_verify: Literal["none", "peer"] = _tls(
+        "none", "", "peer: ask clients for a certificate, and refuse one that amqps_ca does not confirm"
+    )
+    amqps_require_certificate: bool = _tls(
+        False, "", "refuse clients without a certificate; needs amqps_verify = peer"
+    )
+    amqps_min_version: Literal["1.2", "1.3"] = _tls("1.2", "", "oldest version of TLS that is spoken")
+    amqps_sni: str = _tls(
+        "",
+        "",
+        "certificates by the server name that a client asks for: NAME=CERTIFICATE:KEY, with commas; NAME may "
+        "begin with *.",
+    )
+    amqps_login_from: Literal["none", "common_name", "distinguished_name"] = _tls(
+        "none",
+        "",
+        "which name in a client's certificate is its user; with one, clients may log in by certificate alone "
+        "(EXTERNAL). Needs amqps_verify = peer",
+    )
+
     admin: bool = _admin(True, "", "serve the HTTP API and the pages")
     admin_bind: str = _admin("", "", "address for the HTTP API and the pages; by default the value of bind")
     admin_port: int = _admin(
@@ -143,6 +182,18 @@ class Settings(BaseSettings):
     trusted_proxies: str = _admin(
         "", "", "proxies whose X-Forwarded-For names the client: addresses or networks, with commas"
     )
+
+    admin_certificate: Path | None = _admin_tls(
+        None, "", "PEM file with the server's certificate: the admin port then speaks HTTPS and no HTTP"
+    )
+    admin_key: Path | None = _admin_tls(None, "", "as amqps_key")
+    admin_ca: Path | None = _admin_tls(None, "", "as amqps_ca")
+    admin_verify: Literal["none", "peer"] = _admin_tls("none", "", "as amqps_verify")
+    admin_require_certificate: bool = _admin_tls(
+        False, "", "refuse clients without a certificate; the name and password are needed all the same"
+    )
+    admin_min_version: Literal["1.2", "1.3"] = _admin_tls("1.2", "", "as amqps_min_version")
+    admin_sni: str = _admin_tls("", "", "as amqps_sni")
 
     connections_max: int = _connection(
         0, "connections", "most connections of clients; 0: as many as file descriptors allow", ge=0
@@ -332,107 +383,3 @@ def _explain(error: ValidationError, flags: Mapping[str, Any], config: Path | No
     reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     reason = _PLAIN.get(first["type"], reason)
     return f"{place}: {first['input']!r} is not valid: {reason}; `amqp-router options` lists the options"
-
-
-def options() -> Iterator[tuple[str, str, FieldInfo]]:
-    """(section, name, field) of every option, in the order of `Settings`."""
-    for name, info in Settings.model_fields.items():
-        yield _extra(info, "section"), name, info
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for every option, grouped by section; only those given show up in the namespace."""
-    groups: dict[str, Any] = {}
-    for section, name, info in options():
-        group = groups.get(section) or groups.setdefault(section, parser.add_argument_group(section))
-        text = f"{info.description} (default: {default_text(info)}{unit_text(info)})"
-        # No type and no choices for argparse: the model checks, as it does for file and environment.
-        group.add_argument(
-            flag(name),
-            dest=name,
-            metavar=_metavar(info),
-            default=argparse.SUPPRESS,
-            help=text.replace("%", "%%"),
-        )
-
-
-def _metavar(info: FieldInfo) -> str:
-    """The placeholder of the value in the help: the choices, or else the type."""
-    if get_origin(info.annotation) is Literal:
-        return "|".join(get_args(info.annotation))
-    return "true|false" if info.annotation is bool else type_name(info).upper()
-
-
-def type_name(info: FieldInfo) -> str:
-    """The option's type in a word."""
-    if get_origin(info.annotation) is Literal:
-        return " or ".join(get_args(info.annotation))
-    if (unit := _extra(info, "unit")) in SIZE_UNITS:
-        return unit
-    names = {int: "integer", float: "number", bool: "true or false", str: "text"}
-    return names.get(info.annotation, "path")  # type: ignore[arg-type]  # an annotation is any object, a dict key too
-
-
-def default_text(info: FieldInfo) -> str:
-    """The default as one would write it."""
-    value = info.default
-    if value is None or value == "":
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if _extra(info, "unit") == "bytes":
-        return next(
-            (f"{value // n} {u}" for n, u in ((MIB, "MiB"), (KIB, "KiB")) if value and value % n == 0),
-            str(value),
-        )
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def unit_text(info: FieldInfo) -> str:
-    """The unit with a space before it; empty for sizes, whose default has its own."""
-    unit = _extra(info, "unit")
-    return f" {unit}" if unit and unit not in SIZE_UNITS else ""
-
-
-def _extra(info: FieldInfo, key: str) -> str:
-    extra = info.json_schema_extra
-    assert isinstance(extra, dict)
-    return str(extra[key])
-
-
-_INTRODUCTION = """\
-# Configuration
-
-<!-- Made by `amqp-router options --markdown` from amqp_router/config.py; do not edit. -->
-
-An option is set in a TOML file (`amqp-router serve --config FILE`, or the path in
-`AMQP_ROUTER_CONFIG`), in the environment, or by a flag of `amqp-router serve`. A flag wins over the
-environment, the environment over the file. For `amqp_port`:
-
-| where | how |
-| --- | --- |
-| TOML file | `amqp_port = 5673` |
-| environment | `AMQP_ROUTER_AMQP_PORT=5673` |
-| flag | `--amqp-port 5673` |
-
-Sizes in bytes may be written with a unit: `64MiB` (in TOML as text: `"64MiB"`). An unknown option, or a
-value that does not fit, ends the start with one line that names it and exit code 2."""
-
-
-def markdown() -> str:
-    """The text of ``docs/configuration.md``."""
-    lines = [_INTRODUCTION]
-    last = ""
-    for section, name, info in options():
-        if section != last:
-            lines += [
-                "",
-                f"## {section}",
-                "",
-                "| option | type | default | meaning |",
-                "| --- | --- | --- | --- |",
-            ]
-            last = section
-        default = default_text(info) + unit_text(info)
-        lines.append(f"| `{name}` | {type_name(info)} | {default} | {info.description} |")
-    return "\n".join(lines) + "\n"

@@ -16,10 +16,22 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from amqp_router import compiled, config, log_adopt, log_command, log_inspect, log_salvage, logs, process
+from amqp_router import (
+    compiled,
+    config,
+    config_text,
+    log_adopt,
+    log_command,
+    log_inspect,
+    log_salvage,
+    logs,
+    process,
+    tls_settings,
+)
 from amqp_router.datadir import DataDirectory, DataDirError
 from amqp_router.log_text import LogDirectoryError
 from amqp_router.outlet import descriptor
@@ -33,6 +45,7 @@ from amqp_router.server import (
     signals,
     write_ready_file,
 )
+from amqp_router.sockets import Certificates
 from amqp_router.version import VERSION
 from persistence.errors import PersistenceError
 from spark_analytics import cli as analytics
@@ -107,6 +120,7 @@ BANNER = """\
 amqp-router {version} is ready.
 
   AMQP    amqp://guest:guest@{amqp}/      {who}
+  amqps   {amqps}
   admin   {admin}
   data    {data_dir}
   build   {build}
@@ -200,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     serve_parser.add_argument(
         "--config", metavar="FILE", type=Path, help="TOML file with options (default: none)"
     )
-    config.add_flags(serve_parser)
+    config_text.add_flags(serve_parser)
     serve_parser.set_defaults(run=serve)
 
     options_parser = commands.add_parser("options", help="list every option with type, default and meaning")
@@ -316,15 +330,15 @@ def version_text() -> str:
 def list_options(args: argparse.Namespace) -> int:
     """Print every option."""
     if args.markdown:
-        print(config.markdown(), end="")
+        print(config_text.markdown(), end="")
         return OK
     last = ""
-    for section, name, info in config.options():
+    for section, name, info in config_text.options():
         if section != last:
             print(f"{'' if not last else chr(10)}{section}")
             last = section
-        default = config.default_text(info) + config.unit_text(info)
-        print(f"  {name:<21}{config.type_name(info)}, default {default}\n{'':<23}{info.description}")
+        default = config_text.default_text(info) + config_text.unit_text(info)
+        print(f"  {name:<21}{config_text.type_name(info)}, default {default}\n{'':<23}{info.description}")
     return OK
 
 
@@ -373,6 +387,10 @@ def serve(args: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(args).items() if name in config.Settings.model_fields}
     settings = config.load(flags, args.config)
     logger = logs.setup(settings.log_level, settings.log_format)
+    certificates = {
+        prefix: tls_settings.certificates(settings, prefix, partial(logs.event, logger))
+        for prefix in ("amqps", "admin")
+    }
     open_files = process.prepare(settings.open_files, group_reads=settings.data_group_reads)
     directory = DataDirectory.open(settings.data_dir, group_reads=settings.data_group_reads)
     for warning in directory.warnings:
@@ -386,6 +404,9 @@ def serve(args: argparse.Namespace) -> int:
             logs.event(logger, logging.ERROR, "configuration not reloaded", reason=error)
             return
         logs.set_level(new.log_level)
+        for each in certificates.values():
+            if each is not None:
+                each.reload()
         waiting = [name for name in config.changed(settings, new) if name != "log_level"]
         logs.event(
             logger,
@@ -398,7 +419,7 @@ def serve(args: argparse.Namespace) -> int:
     try:
         if settings.ready_file is not None:
             _clear_ready_file(settings.ready_file)
-        return asyncio.run(_serve(settings, directory, open_files, logger, reload))
+        return asyncio.run(_serve(settings, directory, open_files, logger, certificates, reload))
     except (config.ConfigError, DataDirError, ListenError):
         raise
     except Exception:
@@ -414,6 +435,7 @@ async def _serve(
     directory: DataDirectory,
     open_files: int,
     logger: logging.Logger,
+    certificates: dict[str, Certificates | None],
     reload: Callable[[], None],
 ) -> int:
     # SQLAlchemy takes a third of a second to import, aiohttp (below) less: other commands do not wait.
@@ -426,9 +448,11 @@ async def _serve(
         bind=settings.bind,
         amqp_port=settings.amqp_port,
         connections_max=connections_allowed(settings.connections_max, open_files - http_connections),
+        amqps_port=settings.amqps_port,
+        handshake_timeout_s=settings.handshake_timeout_s,
     )
     broker = Broker(settings, loop, logger, store_id=directory.store_id)
-    server = Server(options, broker, logger)
+    server = Server(options, broker, logger, certificates["amqps"])
     lag, collector = process.LoopLag(loop, logger), process.Collector(loop)
     metrics = Metrics(broker, loop, lag)
     admin = None
@@ -439,6 +463,10 @@ async def _serve(
             bind=settings.admin_bind or settings.bind,
             port=settings.admin_port,
             amqp_address=server.address,
+            amqps_address=server.tls_address,
+            amqps_certificates=certificates["amqps"],
+            certificates=certificates["admin"],
+            handshake_timeout_s=settings.handshake_timeout_s,
             connections_max=options.connections_max,
             http_connections_max=http_connections,
             trusted_proxies=settings.proxies,
@@ -485,6 +513,7 @@ async def _serve(
             logging.INFO,
             "serving",
             amqp=peer_text(server.address),
+            amqps="off" if server.tls_address is None else peer_text(server.tls_address),
             admin="off" if admin_address is None else peer_text(admin_address),
             metrics="off" if metrics_address is None else peer_text(metrics_address),
             node=settings.node,
@@ -496,11 +525,11 @@ async def _serve(
             pid=os.getpid(),
         )
         if settings.log_format == "text":
-            _show(_banner(settings, directory, server.address, admin_address))
+            _show(_banner(settings, directory, server, admin_address))
         if settings.ready_file is not None:
             write_ready_file(
                 settings.ready_file,
-                _ready(settings, directory, server.address, admin_address, metrics_address),
+                _ready(settings, directory, server, admin_address, metrics_address),
             )
         await stop.wait()
         if settings.ready_file is not None:
@@ -540,13 +569,15 @@ def _clear_ready_file(path: Path) -> None:
 def _banner(
     settings: config.Settings,
     directory: DataDirectory,
-    amqp: tuple[str, int],
+    server: Server,
     admin: tuple[str, int] | None,
 ) -> str:
+    scheme = "http" if settings.admin_certificate is None else "https"
     return BANNER.format(
         version=VERSION,
-        amqp=peer_text(amqp),
-        admin="off" if admin is None else f"http://{peer_text(admin)}/",
+        amqp=peer_text(server.address),
+        amqps="off" if server.tls_address is None else f"amqps://{peer_text(server.tls_address)}/",
+        admin="off" if admin is None else f"{scheme}://{peer_text(admin)}/",
         who="(guest only from this machine)" if settings.guest_loopback_only else "",
         data_dir=directory.path,
         build=compiled.build.summary(),
@@ -556,7 +587,7 @@ def _banner(
 def _ready(
     settings: config.Settings,
     directory: DataDirectory,
-    amqp: tuple[str, int],
+    server: Server,
     admin: tuple[str, int] | None,
     metrics: tuple[str, int] | None,
 ) -> dict[str, Any]:
@@ -566,8 +597,10 @@ def _ready(
         "node": settings.node,
         "data_dir": str(directory.path),
         "compiled": compiled.build.whole,
-        "amqp": {"host": amqp[0], "port": amqp[1]},
+        "amqp": {"host": server.address[0], "port": server.address[1]},
     }
+    if server.tls_address is not None:
+        ready["amqps"] = {"host": server.tls_address[0], "port": server.tls_address[1]}
     if admin is not None:
         ready["admin"] = {"host": admin[0], "port": admin[1]}
     if metrics is not None:

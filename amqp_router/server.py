@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from amqp_router import logs
 from amqp_router.process import log_files
+from amqp_router.sockets import Certificates, Handshakes, TlsSocket
 from persistence.errors import PASSING_ERRNOS
 
 #: Descriptors that connections leave to definitions, routing logs and listeners, besides those of the logs.
@@ -34,6 +35,7 @@ ACCEPT_PAUSE_S = 1.0
 BACKLOG = 1024
 #: The options that say where AMQP clients are served.
 AMQP_FLAGS = ("--bind", "--amqp-port")
+AMQPS_FLAGS = ("--bind", "--amqps-port")
 
 
 class ListenError(Exception):
@@ -56,6 +58,9 @@ class Node(Protocol):
     def connection_factory(self) -> asyncio.BaseProtocol:
         """The protocol of a connection just accepted."""
 
+    def account(self, change: int) -> None:
+        """Count ``change`` more bytes that clients make the node hold."""
+
 
 @dataclass(frozen=True)
 class ServerOptions:
@@ -65,6 +70,10 @@ class ServerOptions:
     amqp_port: int
     #: More connections are refused.
     connections_max: int
+    #: Port of the listener with TLS, if there are certificates.
+    amqps_port: int = 0
+    #: Seconds that a TLS handshake may take.
+    handshake_timeout_s: float = 10.0
 
 
 def connections_allowed(wish: int, open_files: int) -> int:
@@ -91,16 +100,35 @@ class Refusal(asyncio.Protocol):
 
 
 class Server:
-    """The AMQP listeners of one broker."""
+    """The AMQP listeners of one broker; with ``certificates``, one of them speaks TLS.
 
-    def __init__(self, options: ServerOptions, node: Node, logger: logging.Logger) -> None:
+    Raises:
+        ListenError: an address cannot be used.
+    """
+
+    def __init__(
+        self,
+        options: ServerOptions,
+        node: Node,
+        logger: logging.Logger,
+        certificates: Certificates | None = None,
+    ) -> None:
         self._options = options
         self._node = node
         self._logger = logger
+        self._certificates = certificates
+        self._is_listening = False
         self._sockets = bind(options.bind, options.amqp_port)
+        self._tls_sockets: list[socket.socket] = []
+        if certificates is not None:
+            try:
+                self._tls_sockets = bind(options.bind, options.amqps_port, AMQPS_FLAGS)
+            except ListenError:
+                self.close()
+                raise
+        self._handshakes: Handshakes
         self._seldom = logs.Seldom()
         self._loop: asyncio.AbstractEventLoop
-        self._is_listening = False
         self._is_paused = False
         #: Connections accepted whose protocol is being made.
         self._accepting: set[asyncio.Task[None]] = set()
@@ -112,6 +140,14 @@ class Server:
         host, port = self._sockets[0].getsockname()[:2]
         return host, port
 
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Host and port of the listener with TLS; None if there is none."""
+        if not self._tls_sockets:
+            return None
+        host, port = self._tls_sockets[0].getsockname()[:2]
+        return host, port
+
     async def start(self) -> None:
         """Start the broker, then accept.
 
@@ -119,13 +155,17 @@ class Server:
             ListenError: the port was taken in the meantime.
         """
         self._loop = asyncio.get_running_loop()
+        self._handshakes = Handshakes(self._loop, self._event, timeout_s=self._options.handshake_timeout_s)
         await self._node.start()
-        for sock in self._sockets:
+        for sock, flags in self._listeners():
             sock.setblocking(False)
             try:
                 sock.listen(BACKLOG)
             except OSError as error:  # somebody else bound the port as well, and was faster to listen
-                raise ListenError(bind_problem(self._options.bind, self.address[1], error)) from None
+                port = sock.getsockname()[1]
+                raise ListenError(bind_problem(self._options.bind, port, error, flags)) from None
+        if self._certificates is not None:
+            self._certificates.watch(self._loop)
         self._is_listening = True
         self._resume()
 
@@ -140,8 +180,18 @@ class Server:
         """Give the addresses back."""
         self._pause()
         self._is_listening = False
-        for sock in self._sockets:
+        if self._certificates is not None:
+            self._certificates.stop()
+        for sock, _ in self._listeners():
             sock.close()
+
+    def _listeners(self) -> list[tuple[socket.socket, tuple[str, str]]]:
+        """The sockets, each with the options that name its address."""
+        plain = [(sock, AMQP_FLAGS) for sock in self._sockets]
+        return plain + [(sock, AMQPS_FLAGS) for sock in self._tls_sockets]
+
+    def _event(self, level: int, event: str, **facts: object) -> None:
+        logs.event(self._logger, level, event, **facts)
 
     def refused(self, peer: object) -> None:
         """Count a connection above the cap; an address is told once a minute."""
@@ -158,15 +208,17 @@ class Server:
 
     def _pause(self) -> None:
         if self._is_listening:
-            for sock in self._sockets:
+            for sock, _ in self._listeners():
                 self._loop.remove_reader(sock)
 
     def _resume(self) -> None:
         if self._is_listening:
             for sock in self._sockets:
-                self._loop.add_reader(sock, self._accept, sock)
+                self._loop.add_reader(sock, self._accept, sock, self._protocol)
+            for sock in self._tls_sockets:
+                self._loop.add_reader(sock, self._accept, sock, self._tls_protocol)
 
-    def _accept(self, sock: socket.socket) -> None:
+    def _accept(self, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         """Take clients off the kernel's queue.
 
         asyncio's own server calls accept a thousand times in a turn, and logs each that fails.
@@ -183,7 +235,7 @@ class Server:
                 return
             self._is_paused = False
             client.setblocking(False)
-            task = self._loop.create_task(self._serve(client))
+            task = self._loop.create_task(self._serve(client, protocol))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
 
@@ -200,17 +252,28 @@ class Server:
         self._pause()
         self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
 
-    async def _serve(self, client: socket.socket) -> None:
+    async def _serve(self, client: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._protocol, client)
+            await self._loop.connect_accepted_socket(protocol, client)
         except BaseException:
             client.close()
             raise
 
+    def _is_full(self) -> bool:
+        open_count = self._node.connection_count + self._handshakes.count
+        return open_count >= self._options.connections_max
+
     def _protocol(self) -> asyncio.BaseProtocol:
-        if self._node.connection_count >= self._options.connections_max:
+        return Refusal(self.refused) if self._is_full() else self._node.connection_factory()
+
+    def _tls_protocol(self) -> asyncio.BaseProtocol:
+        if self._is_full():
             return Refusal(self.refused)
-        return self._node.connection_factory()
+        assert self._certificates is not None
+        node = self._node
+        return TlsSocket(
+            self._certificates, self._handshakes, node.connection_factory, node.account, self._loop.time
+        )
 
 
 def peer_text(peer: object) -> str:

@@ -227,6 +227,11 @@ class SimNode:
             raise LoginRefused("Login was refused")
         return SimUser("guest", self.permissions)
 
+    def login_external(self, name: str, peer_host: str) -> SimUser:
+        if name != "guest":
+            raise LoginRefused("Login was refused using authentication mechanism EXTERNAL.")
+        return SimUser(name, self.permissions)
+
     def route_cache(self, user: SimUser, vhost: VirtualHost, permissions: Everything) -> RouteCache:
         return self.core.virtual_hosts.route_cache(user, vhost, permissions)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from amqp_router import config
+from amqp_router import config, config_text
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -128,9 +128,9 @@ def test_default_node_name_has_the_host() -> None:
 
 def test_every_option_has_a_flag_with_help() -> None:
     parser = argparse.ArgumentParser()
-    config.add_flags(parser)
+    config_text.add_flags(parser)
     text = " ".join(parser.format_help().split())
-    for _, name, info in config.options():
+    for _, name, info in config_text.options():
         assert config.flag(name) in text
         assert info.description
         assert " ".join(info.description.split()) in text
@@ -138,13 +138,15 @@ def test_every_option_has_a_flag_with_help() -> None:
 
 def test_flags_not_given_stay_out() -> None:
     parser = argparse.ArgumentParser()
-    config.add_flags(parser)
+    config_text.add_flags(parser)
     assert vars(parser.parse_args(["--amqp-port", "0"])) == {"amqp_port": "0"}
 
 
 def test_documentation_is_what_the_options_say() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
-    assert page == config.markdown(), "make it again: amqp-router options --markdown > docs/configuration.md"
+    assert page == config_text.markdown(), (
+        "make it again: amqp-router options --markdown > docs/configuration.md"
+    )
 
 
 def test_trusted_proxies_are_addresses_and_networks() -> None:

@@ -59,6 +59,9 @@ class CountingNode:
     def connection_factory(self) -> asyncio.BaseProtocol:
         return Connection(self)
 
+    def account(self, change: int) -> None:
+        pass
+
 
 def server(node: CountingNode, *, host: str = "127.0.0.1", port: int = 0, most: int = 10) -> Server:
     return Server(ServerOptions(bind=host, amqp_port=port, connections_max=most), node, LOGGER)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 from admin_ui.documents import node
@@ -9,6 +11,7 @@ from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, bad_request, not_authorised, not_found
 from amqp_router.protocol.errors import AccessRefused, AMQPError, NotAllowed
 from amqp_router.protocol.message import build_message
+from amqp_router.sockets.certificates import DAY_S
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import Publisher
 
@@ -16,7 +19,17 @@ QUEUE = "aliveness-test"
 #: The encoded properties of a message without any.
 NO_PROPERTIES = b"\x00\x00"
 #: Names of protocols, and the listener of each.
-PROTOCOLS = {"amqp": "amqp", "amqp091": "amqp", "amqp0-9-1": "amqp", "http": "http"}
+PROTOCOLS = {
+    "amqp": "amqp",
+    "amqp091": "amqp",
+    "amqp0-9-1": "amqp",
+    "amqps": "amqp/ssl",
+    "amqp/ssl": "amqp/ssl",
+    "http": "http",
+    "https": "https",
+}
+#: Days of the units of time in which the end of certificates is asked for.
+UNIT_DAYS = {"days": 1, "weeks": 7, "months": 30, "years": 365}
 
 
 def ok(call: Call) -> dict[str, Any]:
@@ -100,9 +113,10 @@ def protocol_listener(call: Call) -> dict[str, Any]:
     """Whether a protocol is spoken."""
     protocol = call.part("protocol")
     protocols = [listener["protocol"] for listener in node.listeners(call.state)]
-    if PROTOCOLS.get(protocol.lower()) not in protocols:
+    spoken = PROTOCOLS.get(protocol.lower())
+    if spoken not in protocols:
         raise failed("No active listener", missing=protocol, protocols=protocols)
-    return {"status": "ok", "protocol": protocol}
+    return {"status": "ok", "protocol": spoken if spoken == "amqp/ssl" else protocol}
 
 
 def below_connection_limit(call: Call) -> dict[str, Any]:
@@ -114,12 +128,33 @@ def below_connection_limit(call: Call) -> dict[str, Any]:
 
 
 def certificate_expiration(call: Call) -> dict[str, Any]:
-    """Passes, because there are no certificates; an unknown unit is refused."""
+    """Whether no certificate of a listener ends within a time. The shape is RabbitMQ's."""
     if not call.part("within").isdigit():
         raise bad_request("not_int")
-    if call.part("unit") not in ("days", "weeks", "months", "years"):
+    days = UNIT_DAYS.get(call.part("unit"))
+    if days is None:
         raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
+    latest = time.time() + int(call.part("within")) * days * DAY_S
+    expired = []
+    for listener, certificates in node.certificates(call.state):
+        ends = certificates.ends
+        if all(end >= latest for end in ends.values()):
+            continue
+        found = {key: listener[key] for key in ("node", "port", "protocol")}
+        found["interface"] = listener["ip_address"]
+        for key, path in certificates.options.paths.items():
+            if path in ends:
+                found[key], found[f"{key}_expires_on"] = str(path), [_date(ends[path])]
+        expired.append(found)
+    if expired:
+        raise failed("Certificates expiring", expired=expired)
     return ok(call)
+
+
+def _date(seconds: float) -> str:
+    """As RabbitMQ writes it: the hour has one digit before ten."""
+    end = datetime.fromtimestamp(seconds, UTC)
+    return f"{end:%Y-%m-%d} {end.hour}:{end:%M:%S}"
 
 
 def aliveness(call: Call) -> dict[str, Any]:

@@ -9,18 +9,56 @@ from admin_ui.documents.tables import table
 from amqp_router.connection.states import ConnectionState
 from amqp_router.connection.transport import Transport
 from amqp_router.metrics import CHANNEL, CONNECTION
+from amqp_router.sockets import TlsFacts
 
-#: Fields about TLS, which this listener does not speak.
-_NO_TLS: dict[str, Any] = {
-    "peer_cert_issuer": "",
-    "peer_cert_subject": "",
-    "peer_cert_validity": "",
-    "ssl": False,
-    "ssl_cipher": "",
-    "ssl_hash": "",
-    "ssl_key_exchange": "",
-    "ssl_protocol": "",
+#: The names of ciphers in RabbitMQ (Erlang) by those of OpenSSL.
+_CIPHERS = {
+    "AES128-GCM": "aes_128_gcm",
+    "AES256-GCM": "aes_256_gcm",
+    "AES128-CCM": "aes_128_ccm",
+    "AES256-CCM": "aes_256_ccm",
+    "AES128": "aes_128_cbc",
+    "AES256": "aes_256_cbc",
+    "CHACHA20-POLY1305": "chacha20_poly1305",
 }
+_PROTOCOLS = {"TLSv1.2": "tlsv1.2", "TLSv1.3": "tlsv1.3"}
+#: What a cipher that authenticates by itself has in the place of a hash.
+_AEAD = "aead"
+
+
+def tls_fields(tls: TlsFacts | None) -> dict[str, Any]:
+    """The fields about TLS, in RabbitMQ's words; without TLS they are empty."""
+    if tls is None:
+        names = ("ssl_cipher", "ssl_hash", "ssl_key_exchange", "ssl_protocol")
+        certificate: dict[str, Any] = dict.fromkeys(("subject", "issuer", "validity"), "")
+        found: dict[str, Any] = {"ssl": False, **dict.fromkeys(names, "")}
+    else:
+        certificate = {"subject": tls.subject, "issuer": tls.issuer, "validity": tls.validity}
+        key_exchange, cipher, mac = _suite(tls.cipher)
+        found = {
+            "ssl": True,
+            "ssl_protocol": _PROTOCOLS.get(tls.protocol, tls.protocol.lower()),
+            "ssl_key_exchange": key_exchange,
+            "ssl_cipher": cipher,
+            "ssl_hash": mac,
+        }
+    return {**found, **{f"peer_cert_{name}": value for name, value in certificate.items()}}
+
+
+def _suite(name: str) -> tuple[str, str, str]:
+    """Key exchange, cipher and hash of a cipher suite, which OpenSSL gives one name."""
+    if name.startswith("TLS_"):  # of TLS 1.3, where the key exchange is agreed apart
+        return "any", name.removeprefix("TLS_").rpartition("_")[0].lower(), _AEAD
+    exchange, _, rest = name.partition("-")
+    key, _, rest = rest.partition("-")
+    key_exchange = f"{exchange}_{key}".lower()
+    if not rest or exchange not in ("ECDHE", "DHE"):
+        key_exchange, rest = "rsa", name
+    known = next((each for each in _CIPHERS if rest.startswith(each)), "")
+    last = rest.removeprefix(known).strip("-")
+    is_aead = any(mode in known for mode in ("GCM", "CCM", "POLY1305"))
+    mac = _AEAD if is_aead else last.lower()
+    return key_exchange, _CIPHERS.get(known, rest.lower()), mac
 
 
 def details(machine: Any) -> dict[str, Any]:
@@ -77,7 +115,7 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
     (host, port), (peer_host, peer_port) = transport.host_address, transport.peer_address
     properties = table(machine.session.client_properties)
     found: dict[str, Any] = {
-        **_NO_TLS,
+        **tls_fields(transport.tls),
         **NO_PROCESS,
         "auth_mechanism": machine.session.mechanism,
         "channel_max": machine.session.channel_max,

@@ -12,7 +12,9 @@ from admin_ui.documents.stats import Stats
 from admin_ui.state import State
 from amqp_router import compiled
 from amqp_router.auth import MECHANISMS
+from amqp_router.connection.session import EXTERNAL
 from amqp_router.metrics import CHURN, CONNECTION_CHURN, GLOBAL, NODE, NODE_COLUMNS, OVERVIEW, VHOST
+from amqp_router.sockets import Certificates
 from amqp_router.version import VERSION
 from vhosts.exchanges.types import EXCHANGE_TYPES
 
@@ -105,17 +107,23 @@ def exchange_types() -> list[dict[str, Any]]:
     ]
 
 
-def mechanisms() -> list[dict[str, Any]]:
+def mechanisms(state: State) -> list[dict[str, Any]]:
     """The authentication mechanisms."""
-    return [{"name": name, "description": f"mechanism {name}", "enabled": True} for name in MECHANISMS]
+    names = [*MECHANISMS]
+    certificates = state.options.amqps_certificates
+    if certificates is not None and certificates.options.login_from != "none":
+        names.append(EXTERNAL)
+    return [{"name": name, "description": f"mechanism {name}", "enabled": True} for name in names]
 
 
 def listeners(state: State) -> list[dict[str, Any]]:
     """The listeners. Ports are numbers here."""
     found = []
+    options = state.options
     for protocol, address in (
-        ("amqp", state.options.amqp_address),
-        ("http", state.address),
+        ("amqp", options.amqp_address),
+        ("amqp/ssl", options.amqps_address),
+        ("http" if options.certificates is None else "https", state.address),
         ("http/prometheus", state.metrics_address),
     ):
         if address is not None:
@@ -132,11 +140,25 @@ def listeners(state: State) -> list[dict[str, Any]]:
     return found
 
 
+def certificates(state: State) -> list[tuple[dict[str, Any], Certificates]]:
+    """The listeners with TLS, each with its certificates."""
+    options = state.options
+    by_protocol = {"amqp/ssl": options.amqps_certificates, "https": options.certificates}
+    found = []
+    for listener in listeners(state):
+        mine = by_protocol.get(listener["protocol"])
+        if mine is not None:
+            found.append((listener, mine))
+    return found
+
+
 def contexts(state: State) -> list[dict[str, Any]]:
     """The HTTP servers. Ports are strings here, as in RabbitMQ."""
+    served = state.options.certificates
+    files = {} if served is None else {name: str(path) for name, path in served.options.paths.items()}
     return [
         {
-            "ssl_opts": [],
+            "ssl_opts": (address == state.address and files) or [],
             "node": state.node,
             "description": description,
             "path": "/",
@@ -198,7 +220,7 @@ def document(state: State, stats: Stats) -> dict[str, Any]:
         "proc_used": _threads(),
         "proc_used_details": stats.zero("node_stats"),
         "exchange_types": exchange_types(),
-        "auth_mechanisms": mechanisms(),
+        "auth_mechanisms": mechanisms(state),
         "applications": [
             {"name": "amqp_router", "description": "amqp-router", "version": VERSION},
             {"name": "python", "description": runtime(), "version": platform.python_version()},

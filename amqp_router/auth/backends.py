@@ -34,6 +34,9 @@ class Backend(Protocol):
     def login(self, credentials: Credentials) -> tuple[str, ...] | str:
         """The user's tags; or, as a text for the log, why it is refused."""
 
+    def known(self, name: str) -> tuple[str, ...] | str:
+        """As ``login`` for a user whom a certificate has proved already."""
+
     def permissions(self, user: str, vhost: str) -> Permissions | None:
         """What a user may do in a virtual host; None if it may not enter."""
 
@@ -100,17 +103,28 @@ class Authenticator:
             KeyError: the mechanism is not among those offered.
         """
         credentials = MECHANISMS[mechanism](response)
-        user = self._ask(credentials, mechanism)
-        if user.name in self._loopback_users and not is_loopback:
-            raise LoopbackOnly(mechanism, f"user '{user.name}' can only connect via localhost")
-        return user
+        return self._ask(mechanism, credentials.username, lambda each: each.login(credentials), is_loopback)
 
-    def _ask(self, credentials: Credentials, mechanism: str) -> User:
+    def login_external(self, name: str, *, is_loopback: bool) -> User:
+        """The user ``name``, whom the client's certificate names; empty is a client without a certificate.
+
+        Raises:
+            LoginFailed: no backend knows the user; or, as LoopbackOnly, it may not come from there.
+        """
+        if not name:
+            raise LoginFailed("EXTERNAL", "the client showed no certificate that names a user")
+        return self._ask("EXTERNAL", name, lambda each: each.known(name), is_loopback)
+
+    def _ask(
+        self, mechanism: str, name: str, ask: Callable[[Backend], tuple[str, ...] | str], is_loopback: bool
+    ) -> User:
         reasons = []
         for backend in self._backends:
-            answer = backend.login(credentials)
+            answer = ask(backend)
             if isinstance(answer, tuple):
-                return User(credentials.username, answer, backend)
+                if name in self._loopback_users and not is_loopback:
+                    raise LoopbackOnly(mechanism, f"user '{name}' can only connect via localhost")
+                return User(name, answer, backend)
             reasons.append(answer)
         raise LoginFailed(mechanism, "; ".join(reasons))
 
@@ -131,6 +145,11 @@ class InternalBackend:
         if not self._users.verify(name, credentials.password):
             return f"user '{name}' - invalid credentials"
         return self._users.users[name].tags
+
+    def known(self, name: str) -> tuple[str, ...] | str:
+        """The user's tags; it needs no password."""
+        row = self._users.users.get(name)
+        return row.tags if row is not None else f"user '{name}' - invalid credentials: no such user"
 
     def permissions(self, user: str, vhost: str) -> Permissions | None:
         """The user's row for the virtual host."""

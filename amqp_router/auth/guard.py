@@ -78,6 +78,21 @@ class Guard:
         self._right[proof] = self._clock()
         return user
 
+    def login_external(self, name: str, peer_host: str, *, is_loopback: bool) -> User:
+        """As ``Authenticator.login_external``. There is nothing to guess; failures only fill no log.
+
+        Raises:
+            LoginFailed: the user is not let in.
+        """
+        try:
+            return self.authenticator.login_external(name, is_loopback=is_loopback)
+        except LoginFailed as error:
+            text = name.encode(errors="surrogateescape")
+            error.is_news = self._throttle.failed(
+                peer_host, text, self._digest(Credentials(name, b""), peer_host)
+            )
+            raise
+
     def _check(self, mechanism: str, peer_host: str, name: bytes) -> None:
         try:
             self._throttle.check_user(peer_host, name)

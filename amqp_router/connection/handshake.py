@@ -12,7 +12,7 @@ import logging
 from typing import Any, Protocol
 
 from amqp_router.connection.ports import Services
-from amqp_router.connection.session import FRAME_MAX, Session
+from amqp_router.connection.session import EXTERNAL, FRAME_MAX, Session
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.states import MOVES, ConnectionState
 from amqp_router.protocol import methods
@@ -63,9 +63,8 @@ def receive_header(machine: Negotiating, header: bytes) -> None:
         return
     machine.state = ConnectionState.STARTING
     node = machine.node
-    machine.shared.send(
-        0, methods.ConnectionStart(0, 9, node.server_properties(), node.mechanisms.encode(), b"en_US")
-    )
+    mechanisms = machine.session.offered(node.mechanisms).encode()
+    machine.shared.send(0, methods.ConnectionStart(0, 9, node.server_properties(), mechanisms, b"en_US"))
 
 
 def receive_frame(machine: Negotiating, kind: int, number: int, payload: bytes) -> None:
@@ -91,11 +90,14 @@ def _start_ok(machine: Negotiating, method: methods.ConnectionStartOk, following
     mechanism = method.mechanism
     session = machine.session
     session.introduce(mechanism, method.client_properties)
-    if mechanism not in machine.node.mechanisms.split():
+    if mechanism not in session.offered(machine.node.mechanisms).split():
         machine.refuse(f"unknown authentication mechanism '{mechanism}'", 0.0)
         return
     try:
-        machine.shared.user = machine.node.login(mechanism, method.response, session.host)
+        if mechanism == EXTERNAL:
+            machine.shared.user = machine.node.login_external(session.certificate_user, session.host)
+        else:
+            machine.shared.user = machine.node.login(mechanism, method.response, session.host)
     except LoginRefused as error:
         reason = getattr(error, "reason", error.text)
         level = logging.WARNING if getattr(error, "is_news", True) else logging.DEBUG

@@ -27,6 +27,18 @@ class ConnectionOptions:
     version: str = "0"
 
 
+class TlsView(Protocol):
+    """What the TLS of a connection has agreed on; an encrypted socket gives it as the extra info ``tls``."""
+
+    @property
+    def user(self) -> str:
+        """The user that the client's certificate names; empty if there is none."""
+
+    @property
+    def takes_external(self) -> bool:
+        """Whether clients may log in with their certificate."""
+
+
 class Admission(Protocol):
     """The limits of users and virtual hosts."""
 
@@ -71,6 +83,13 @@ class Services(Protocol):
 
         Raises:
             LoginRefused: the login is wrong, or not allowed from ``peer_host``.
+        """
+
+    def login_external(self, name: str, peer_host: str) -> Any:
+        """The user ``name``, whom a client's certificate names (empty: there is none).
+
+        Raises:
+            LoginRefused: there is no such user, or it may not come from ``peer_host``.
         """
 
     def route_cache(self, user: Any, vhost: Any, permissions: Any) -> Any:

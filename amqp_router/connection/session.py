@@ -12,6 +12,8 @@ from amqp_router.protocol.kept_table import Arguments
 #: The largest frame and channel number of a connection without limits.
 FRAME_MAX = 1 << 31
 CHANNEL_MAX = 65535
+#: The mechanism of a login with the certificate of a TLS connection (RFC 4422, appendix A).
+EXTERNAL = "EXTERNAL"
 
 
 class Session:
@@ -19,16 +21,21 @@ class Session:
 
     __slots__ = (
         "capabilities",
+        "certificate_user",
         "channel_max",
         "client_properties",
         "frame_max",
         "heartbeat_s",
         "host",
         "mechanism",
+        "takes_external",
     )
 
     def __init__(self, host: str, *, frame_max: int, channel_max: int) -> None:
         self.host = host
+        #: Whether the client may log in with its certificate, and the user that this names; empty if none.
+        self.takes_external = False
+        self.certificate_user = ""
         #: How the client authenticated.
         self.mechanism = ""
         self.client_properties: Arguments = {}
@@ -38,6 +45,13 @@ class Session:
         self.channel_max = channel_max or CHANNEL_MAX
         #: 0 is no heartbeat.
         self.heartbeat_s = 0
+
+    def offered(self, mechanisms: str) -> str:
+        """``mechanisms``, and EXTERNAL where a certificate can be shown.
+
+        As in RabbitMQ, it is offered without a certificate too: then its refusal says what is wrong.
+        """
+        return f"{mechanisms} {EXTERNAL}" if self.takes_external else mechanisms
 
     def introduce(self, mechanism: str, client_properties: Arguments) -> None:
         """The client has said how it authenticates, and who it is."""

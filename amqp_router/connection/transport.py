@@ -13,7 +13,7 @@ from collections.abc import Callable
 from amqp_router.connection import told
 from amqp_router.connection.heartbeats import Heartbeats
 from amqp_router.connection.machine import Machine
-from amqp_router.connection.ports import Services
+from amqp_router.connection.ports import Services, TlsView
 from amqp_router.connection.reading import Reading
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.states import ConnectionState
@@ -74,6 +74,8 @@ class Transport(asyncio.Protocol):
         #: Addresses of the client's end of the socket, and of ours.
         self.peer_address: tuple[str, int] = ("?", 0)
         self.host_address: tuple[str, int] = ("?", 0)
+        #: What TLS has agreed on; None without TLS.
+        self.tls: TlsView | None = None
 
     @property
     def machine(self) -> Machine:
@@ -107,7 +109,13 @@ class Transport(asyncio.Protocol):
         machine.inflow.resume = self._reading.update
         machine.on_opened = self._opened
         self._registry.add(self)
-        self._set_timer(self._node.options.handshake_timeout_s, self._too_slow)
+        self.tls = transport.get_extra_info("tls")
+        if self.tls is not None:
+            machine.session.takes_external = self.tls.takes_external
+            machine.session.certificate_user = self.tls.user
+        # The handshake of TLS is a part of the time.
+        since = transport.get_extra_info("accepted_at") or self._loop.time()
+        self._set_timer(since + self._node.options.handshake_timeout_s - self._loop.time(), self._too_slow)
 
     def data_received(self, data: bytes) -> None:
         """Hand a chunk to the machine."""

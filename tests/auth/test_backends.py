@@ -96,6 +96,9 @@ def test_backends_are_asked_in_order(users: Users, monkeypatch: pytest.MonkeyPat
         def login(self, credentials: Credentials) -> tuple[str, ...] | str:
             return ("robot",) if credentials.password == b"beep" else "not a robot"
 
+        def known(self, name: str) -> tuple[str, ...] | str:
+            return "not I"
+
         def permissions(self, user: str, vhost: str) -> Permissions | None:
             row = PermissionRow(user, vhost, "^robot", "", "")
             return Permissions(user, vhost, find=lambda: row, generation=lambda: 0)

@@ -6,6 +6,7 @@ Written on its own, without the broker's codec, so that a mistake in that codec 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Mapping
@@ -372,6 +373,7 @@ class Wire:
         capabilities: Mapping[str, bool] | None = CAPABILITIES,
         until: str = "open",
         receive_buffer: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.frame_max = frame_max
         self.buffer = bytearray()
@@ -381,6 +383,8 @@ class Wire:
         self.socket.settimeout(10)
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         if until == "connect":
             return
         self.socket.sendall(b"AMQP\x00\x00\x09\x01")

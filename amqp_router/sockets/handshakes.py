@@ -1,0 +1,114 @@
+"""TLS handshakes in progress on one listener: how many, how long, and how much of a turn they take.
+
+A handshake costs a signature, up to a few milliseconds, before anybody has logged in. So in each turn of the
+event loop handshakes take a bounded time; the others wait in turn, address by address. Clients that do not go
+on are closed when their time is over, and sooner when too many have begun: then the oldest of the address
+that has most of them. Each address is named in the log once a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from amqp_router import logs
+from amqp_router.auth.throttle import network
+
+#: Seconds that handshakes may take in one turn of the event loop; one that has begun is finished.
+TURN_S = 0.002
+#: Handshakes in progress at a time.
+OPEN_MAX = 512
+
+
+class Handshake(Protocol):
+    """A connection in its TLS handshake."""
+
+    #: The client's address.
+    host: str
+
+    def step(self) -> None:
+        """Go on with what has arrived."""
+
+    def refuse(self, reason: str) -> None:
+        """End it."""
+
+
+class Handshakes:
+    """The handshakes of one listener, each of which has ``timeout_s`` seconds."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        event: Callable[..., None],
+        *,
+        timeout_s: float,
+        open_max: int = OPEN_MAX,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._loop = loop
+        self._event = event
+        self._timeout_s = timeout_s
+        self._open_max = open_max
+        self._clock = clock
+        self._seldom = logs.Seldom()
+        #: Handshakes in progress by address, the oldest first, with the timer of each.
+        self._open: dict[str, dict[Handshake, asyncio.TimerHandle]] = {}
+        #: Those with something to do, by address; the address whose turn is next comes first.
+        self._waiting: dict[str, deque[Handshake]] = {}
+        self._is_scheduled = False
+        #: Handshakes in progress, and those that failed since the start.
+        self.count = 0
+        self.failed_total = 0
+
+    def came(self, handshake: Handshake) -> None:
+        """A client has connected."""
+        timer = self._loop.call_later(self._timeout_s, handshake.refuse, "the TLS handshake timed out")
+        self._open.setdefault(network(handshake.host), {})[handshake] = timer
+        self.count += 1
+        if self.count > self._open_max:
+            most = max(self._open.values(), key=len)
+            next(iter(most)).refuse("too many TLS handshakes in progress, most from this address")
+
+    def gone(self, handshake: Handshake) -> None:
+        """A handshake is finished, or its connection is closed; no error if that is known."""
+        address = network(handshake.host)
+        mine = self._open.get(address, {})
+        timer = mine.pop(handshake, None)
+        if timer is None:
+            return
+        timer.cancel()
+        self.count -= 1
+        if not mine:
+            del self._open[address]
+
+    def failed(self, host: str, reason: str) -> None:
+        """Count a failed handshake, and tell the log."""
+        self.failed_total += 1
+        if self._seldom.due(network(host)):
+            self._event(logging.WARNING, "TLS handshake failed", peer=host, reason=reason)
+
+    def ask(self, handshake: Handshake) -> None:
+        """Call ``handshake.step()`` when it is its turn."""
+        self._waiting.setdefault(network(handshake.host), deque()).append(handshake)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        end = self._clock() + TURN_S
+        while self._waiting:
+            address = next(iter(self._waiting))
+            mine = self._waiting.pop(address)
+            handshake = mine.popleft()
+            if mine:
+                self._waiting[address] = mine  # behind the other addresses
+            handshake.step()
+            if self._clock() >= end:
+                break
+        self._is_scheduled = bool(self._waiting)
+        if self._is_scheduled:
+            self._loop.call_soon(self._turn)
