@@ -78,4 +78,5 @@ class Binder:
             source.unbind(binding)
             raise
         topology.enter_binding(binding)
+        source.bound(binding)
         return rev

@@ -246,11 +246,24 @@ def _has_letter(target: QueueHandle, made: Message | None) -> bool:
     )
 
 
+_KEPT_OF_A_ROUTE = (
+    "counters",
+    "inner",
+    "keepers",
+    "route",
+    "exchange",
+    "routing_key",
+    "entry",
+    "has_bcc",
+    "waits_for",
+)
+
+
 def _without(route: Route, refused: Sequence[QueueHandle]) -> Route:
     """The route without queues to which the letter would come again and again, or that have it already."""
     other = Route()
     queues = [queue for queue in route.queues if queue not in refused]
     other.lead_to(queues, [queue for queue in queues if queue.durable])
-    for name in ("counters", "inner", "route", "exchange", "routing_key", "entry", "has_bcc", "waits_for"):
+    for name in _KEPT_OF_A_ROUTE:
         setattr(other, name, getattr(route, name))
     return other

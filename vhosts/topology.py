@@ -22,6 +22,8 @@ from vhosts.exchanges.exchange import Binding, End, Exchange
 from vhosts.exchanges.route import default_route
 from vhosts.exchanges.router import RoutingTable
 from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_type
+from vhosts.passing import Passing
+from vhosts.ports import InSlices
 from vhosts.queues.handle import QueueHandle
 from vhosts.spread_map import Entries, roomy
 
@@ -32,7 +34,7 @@ QUEUE_BYTES = 5200
 class Topology:
     """What one virtual host has. ``account`` is the node's account of memory."""
 
-    def __init__(self, name: str, account: MemoryBudget) -> None:
+    def __init__(self, name: str, account: MemoryBudget, in_slices: InSlices) -> None:
         self.name = name
         self.account = account
         self.queues: dict[str, QueueHandle] = {}
@@ -41,7 +43,10 @@ class Topology:
         self.bindings = Bindings(account)
         self.table = RoutingTable()
         self.table.vhost = name
+        self.table.stale.in_slices = in_slices
         self.exchanges = self.table.exchanges
+        #: Messages that exchanges pass on by themselves.
+        self.passing = Passing(self.table, account, in_slices)
         #: The exclusive queues of each connection.
         self.owned: dict[object, Entries[QueueHandle, None]] = {}
         #: Called with each queue and exchange that enters, before anything else can use it.
@@ -99,6 +104,7 @@ class Topology:
     def enter_exchange(self, exchange: Exchange) -> None:
         """Add ``exchange``, whose name is free."""
         self.exchanges[exchange.name] = exchange
+        exchange.enter(self.passing)
         self.on_entered(exchange)
         self.account.kept += exchange.memory_bytes()
         self.table.changed()

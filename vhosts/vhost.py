@@ -74,12 +74,11 @@ class VirtualHost:
         #: Makes a unique name from a prefix.
         self.generate_name = generate_name
         self.counters = Counters()
-        self.topology = topology = Topology(name, account or MemoryBudget())
+        self.topology = topology = Topology(name, account or MemoryBudget(), in_slices)
         self.queues = topology.queues
         self.exchanges = topology.exchanges
         self.bindings = topology.bindings
         self.table = topology.table
-        self.table.stale.in_slices = in_slices
         self._make_queue = make_queue
         self._submitter = Submitter(definitions)
         self._removals = Removals(

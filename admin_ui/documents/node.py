@@ -96,6 +96,10 @@ DESCRIPTIONS = {
     "fanout": "copies to all",
     "headers": "matches header table",
     "topic": "matches key words",
+    "x-consistent-hash": "one destination, by the hash of a key, header or property",
+    "x-modulus-hash": "one destination, by the hash of the key",
+    "x-random": "one destination, at random",
+    "x-recent-history": "copies to all, and the last messages to new bindings",
 }
 
 

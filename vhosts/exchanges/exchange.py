@@ -10,7 +10,7 @@ not matter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, TypeAlias, TypedDict
+from typing import ClassVar, Protocol, TypeAlias, TypedDict
 
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.kept_table import (
@@ -23,8 +23,10 @@ from amqp_router.protocol.kept_table import (
     keep,
     read_arguments,
 )
+from amqp_router.protocol.message import Message
 from amqp_router.protocol.properties import headers_of
 from persistence.definitions.records import NO_ARGUMENTS, BindingRow, ExchangeRow
+from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
 from vhosts.policies import Definition, Effective
 from vhosts.queues.handle import QueueHandle
@@ -61,6 +63,20 @@ class Routable:
         return self._headers
 
 
+class Surroundings(Protocol):
+    """What an exchange may use of its virtual host."""
+
+    @property
+    def account(self) -> MemoryBudget:
+        """The node's account of memory."""
+
+    def pass_on(self, destination: End, messages: Sequence[Message]) -> None:
+        """Give copies of ``messages`` to a queue, or to the queues of an exchange, as a binding would.
+
+        Nobody hears whether they were taken. The first ones arrive at once, very many in slices.
+        """
+
+
 #: Memory of an exchange apart from bindings, name and arguments; measured.
 EXCHANGE_BYTES = 1500
 
@@ -81,6 +97,8 @@ class Exchange:
 
     #: BY_KEY, BY_HEADERS or NOT_REPEATABLE: what ``route`` looks at, apart from the bindings.
     decided_by: ClassVar[int] = NOT_REPEATABLE
+    #: ``keep`` is called with every message that comes here. Only for types that are ``NOT_REPEATABLE``.
+    keeps: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -128,6 +146,18 @@ class Exchange:
         """The exchange as a row of the definition store."""
         arguments = encoded(self.arguments) if self.arguments else NO_ARGUMENTS
         return ExchangeRow(vhost, self.name, self.type, self.auto_delete, self.internal, arguments)
+
+    def enter(self, surroundings: Surroundings) -> None:
+        """It belongs to a virtual host from now on."""
+
+    def keep(self, message: Message) -> None:
+        """``message`` has come here and its route is found; called before the queues get it.
+
+        It belongs to the queues: whoever keeps it keeps a copy.
+        """
+
+    def bound(self, binding: Binding) -> None:
+        """``binding`` has just been made; it is neither loaded at a start nor made by another node."""
 
     def bind(self, binding: Binding) -> None:
         """Route by ``binding``, which is new to this exchange, from now on.

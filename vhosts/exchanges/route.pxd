@@ -14,6 +14,7 @@ cdef class Route:
     cdef public RouteEntry entry
     cdef public ExchangeCounters counters
     cdef public list inner
+    cdef public list keepers
     cdef public bytes route
     cdef public str exchange
     cdef public str routing_key

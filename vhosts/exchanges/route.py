@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from persistence.log.routing.recorder import RouteEntry
 from vhosts.counters import ExchangeCounters
+from vhosts.exchanges.exchange import Exchange
 from vhosts.queues.handle import QueueHandle
 
 
@@ -22,6 +23,7 @@ class Route:
         "generation",
         "has_bcc",
         "inner",
+        "keepers",
         "logs_all",
         "mandatory",
         "queues",
@@ -43,6 +45,8 @@ class Route:
         self.counters: ExchangeCounters
         #: The other exchanges on the way, each with the number of its bindings that match.
         self.inner: list[tuple[ExchangeCounters, int]] = []
+        #: The exchanges on the way that keep messages (``Exchange.keep``); None if there are none.
+        self.keepers: list[Exchange] | None = None
         #: Exchange and routing key as two short strings, as basic.deliver carries them.
         self.route = b""
         self.exchange = ""
@@ -80,6 +84,7 @@ class Route:
         self.generation = 0
         self.lead_to([], [])
         self.inner = []
+        self.keepers = None
 
 
 def lasting(route: Route) -> Route:
@@ -88,6 +93,7 @@ def lasting(route: Route) -> Route:
     copy.lead_to(route.queues, route.durable_queues)
     copy.counters = route.counters
     copy.inner = route.inner
+    copy.keepers = route.keepers
     copy.route = route.route
     copy.exchange = route.exchange
     copy.routing_key = route.routing_key

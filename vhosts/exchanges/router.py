@@ -271,6 +271,7 @@ class RouteCache:
         route.lead_to(_existing(walk.queues), _existing(walk.durable_queues))
         route.counters = walk.exchange.counters
         route.inner = walk.inner
+        route.keepers = walk.keepers
         route.exchange = exchange_name
         route.routing_key = key
         route.route = args[2 : len(args) - 1]

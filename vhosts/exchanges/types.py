@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from amqp_router.protocol.errors import CommandInvalid
+from vhosts.exchanges.consistent_hash import ConsistentHashExchange
 from vhosts.exchanges.direct import DirectExchange
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.fanout import FanoutExchange
 from vhosts.exchanges.headers import HeadersExchange
+from vhosts.exchanges.modulus_hash import ModulusHashExchange
+from vhosts.exchanges.random import RandomExchange
+from vhosts.exchanges.recent_history import RecentHistoryExchange
 from vhosts.exchanges.topic import TopicExchange
 
 EXCHANGE_TYPES: dict[str, type[Exchange]] = {
@@ -14,6 +18,10 @@ EXCHANGE_TYPES: dict[str, type[Exchange]] = {
     "fanout": FanoutExchange,
     "headers": HeadersExchange,
     "topic": TopicExchange,
+    "x-consistent-hash": ConsistentHashExchange,
+    "x-modulus-hash": ModulusHashExchange,
+    "x-random": RandomExchange,
+    "x-recent-history": RecentHistoryExchange,
 }
 
 #: Exchanges that every virtual host has beside the default exchange: name, type, internal.

@@ -4,6 +4,7 @@ cimport cython
 
 from vhosts.queues.handle cimport QueueHandle
 
+cdef int _BY_HEADERS
 cdef Py_ssize_t _NAMED_MAX
 cdef Py_ssize_t _LOOKS_MAX
 cdef Py_ssize_t _LOOKS_PER_UNIT
@@ -20,6 +21,7 @@ cdef class Walk:
     cdef dict _found
     cdef public dict matched
     cdef public list inner
+    cdef public list keepers
     cdef public int decided_by
     cdef public unsigned long long generation
     cdef public Py_ssize_t looks

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, Routable
+from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Binding, Exchange, Routable
 from vhosts.exchanges.route_names import NAMED_MAX
 from vhosts.long_lists import unwatched
 from vhosts.queues.handle import QueueHandle
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vhosts.counters import ExchangeCounters
 
 # C integers where compiled (see walk.pxd).
+_BY_HEADERS = BY_HEADERS
 _NAMED_MAX = NAMED_MAX
 #: Limit of one turn: bindings, nodes of a trie and entries of an index visited; about a millisecond.
 LOOKS_MAX = 4096
@@ -62,6 +63,7 @@ class Walk:
         "has_bcc",
         "has_cc",
         "inner",
+        "keepers",
         "looks",
         "matched",
         "properties",
@@ -83,6 +85,8 @@ class Walk:
         self.matched: dict[Binding, None] = {}
         #: The counters of the other exchanges on the way, each with the number of its bindings that match.
         self.inner: list[tuple[ExchangeCounters, int]] = []
+        #: The exchanges on the way that keep messages, or None.
+        self.keepers: list[Exchange] | None = None
         #: What the whole route depends on: the least repeatable exchange on the way decides.
         self.decided_by = BY_KEY
         #: The routing table's generation when the walk began. The route may be cached only under this
@@ -112,6 +116,8 @@ class Walk:
                 self._match_count = 0
                 if source.decided_by > self.decided_by:
                     self.decided_by = source.decided_by
+                if source.decided_by > _BY_HEADERS and source.keeps:
+                    self.keepers = [*(self.keepers or ()), source]
                 self._matches = iter(source.route(self._message))
             if not self._follow():
                 unwatched(self.queues)

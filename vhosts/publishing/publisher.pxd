@@ -69,6 +69,7 @@ cdef class Publisher:
     cpdef spread_done(self, Spread spread)
 
 
+cdef _keep(list keepers, Message message)
 @cython.locals(inner=list, index=Py_ssize_t, pair=tuple, counters=ExchangeCounters)
 cdef void _count_inner(Route route) noexcept
 @cython.locals(made=Message)

@@ -21,6 +21,7 @@ from amqp_router.protocol.flags import PERSISTENT
 from amqp_router.protocol.message import Message, build_message
 from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
+from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
 from vhosts.exchanges.sender_selected import without_bcc
@@ -146,6 +147,8 @@ class Publisher:
         """
         if route.has_bcc:
             _remove_bcc(message)
+        if route.keepers is not None:
+            _keep(route.keepers, message)
         # The route may let go of them while queues have their turn.
         queues = route.queues
         durable_queues = route.durable_queues
@@ -363,6 +366,11 @@ class Search:
             listener.published(self.number, outcome, self.message)
         publisher.close_run()
         return True
+
+
+def _keep(keepers: list[Exchange], message: Message) -> None:
+    for exchange in keepers:
+        exchange.keep(message)
 
 
 def _count_inner(route: Route) -> None:

@@ -1,0 +1,99 @@
+"""Messages that an exchange passes on by itself, not because somebody publishes them.
+
+Nobody waits for them: they have no receipt and are not returned. What is persistent is stored like any other
+message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from amqp_router.protocol.errors import AMQPError
+from amqp_router.protocol.message import Message
+from persistence.memory import MemoryBudget
+from vhosts.exchanges.exchange import End, Exchange
+from vhosts.exchanges.route import Route
+from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
+from vhosts.exchanges.walk import Walk
+from vhosts.ports import InSlices
+from vhosts.publishing.publisher import Publisher
+from vhosts.queues.handle import QueueHandle, Run
+
+#: Units passed on in one turn, each an enqueue; about a millisecond.
+SLICE = 1024
+
+
+class Passing:
+    """Passes messages on in one virtual host, to one destination after the other."""
+
+    def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:
+        self.account = account
+        self.in_slices = in_slices
+        self._table = table
+        self._cache = RouteCache(table, None, account)
+        self._publisher = Publisher(table, self._cache, account, self)
+        #: What is left to pass on, each with its destination.
+        self._left: deque[tuple[End, Iterator[Message]]] = deque()
+        #: The message whose route takes more than one turn to find, and the search.
+        self._searching: Message | None = None
+        self._walk: Walk | None = None
+        self._is_going_on = False
+
+    def pass_on(self, destination: End, messages: Sequence[Message]) -> None:
+        """See ``vhosts.exchanges.exchange.Surroundings``."""
+        self._left.append((destination, iter(messages)))
+        if not self._is_going_on and not self._next_slice():
+            self.in_slices(self._next_slice)
+
+    def _next_slice(self) -> bool:
+        """Pass on a slice; True if nothing is left."""
+        units = 0
+        self.account.work = 0
+        while self._left and units < SLICE:
+            destination, messages = self._left[0]
+            message = self._searching or next(messages, None)
+            self._searching = None
+            if message is None or destination.deleted:
+                self._left.popleft()
+                self._walk = None
+                continue
+            units += self._give(destination, message)
+            if self._searching is not None:
+                break
+        self._publisher.close_run()
+        self._publisher.open_runs.clear()
+        self._is_going_on = bool(self._left)
+        return not self._left
+
+    def _give(self, destination: End, message: Message) -> int:
+        """Returns the cost in enqueues."""
+        if isinstance(destination, QueueHandle):
+            destination.publish(message.copy())
+            return 1 + self.account.take_work()
+        route = self._route(destination, message)
+        if route is None:
+            return 1
+        self._publisher.publish(route, message.copy(), 0, 0)
+        return self._publisher.units
+
+    def _route(self, exchange: Exchange, message: Message) -> Route | None:
+        """Where ``exchange`` leads; None if nowhere, or (``_searching``) if that is not known yet."""
+        key = message.route[message.route[0] + 2 :].decode("utf-8", "surrogateescape")
+        try:
+            route = self._cache.resolve(publish_args(exchange.name, key), message.properties(), self._walk)
+        except AMQPError:  # the exchange is gone, or cannot read the message
+            self._walk = None
+            return None
+        self._walk = self._cache.take_unfinished()
+        if route is None:
+            self._searching = message
+        return route
+
+    # -- for the publisher ----------------------------------------------------------------------------
+
+    def published(self, number: int, outcome: int, message: Message) -> None:
+        """See ``vhosts.publishing.ports.Listener``; nobody waits."""
+
+    def run_done(self, run: Run) -> None:
+        """See ``vhosts.publishing.ports.Listener``; nobody waits."""
