@@ -77,7 +77,7 @@ COMPILED = [
     "amqp_router.connection.dispatch",
     "amqp_router.connection.machine",
     "persistence.memory",
-    "persistence.log.sync._flush",
+    "persistence._flush",
     "persistence.log.format.settles",
     "persistence.log.queue.gone",
     "persistence.log.queue.partition",

@@ -43,10 +43,10 @@ from persistence.clock import WallClock
 from persistence.definitions import Change, DefinitionStore, Put
 from persistence.files import RealDisk
 from persistence.log.routing.logs import RoutingOptions
-from persistence.log.sync._flush import Flusher
 from persistence.loop import Loop
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
+from persistence.plan import Flusher
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.router import RouteCache
 from vhosts.vhost import VirtualHost
@@ -114,7 +114,7 @@ class Broker:
         self.look_at_memory = self.core.look_at_memory
         self.virtual_hosts = self.core.virtual_hosts
         self.disk_watch: DiskWatch
-        self._flusher: Flusher
+        self._flusher: Flusher | None = None
 
     def _ports(self) -> Ports:
         loop = self._loop
@@ -175,9 +175,10 @@ class Broker:
         self.definitions.on_recovered = self.core.definitions_recovered
         self.definitions.start()
         routing = _routing_setup(settings, self.disk_watch) if settings.routing_log else None
-        self._flusher = Flusher()
+        self._flusher = self.core.ports.disk.flusher()
         self.core.start(Threads(self._flusher), _log_options(settings), routing)
-        self._loop.add_reader(self._flusher.fileno(), self.enter, self.storage.sync.flushed)
+        if self._flusher is not None:
+            self._loop.add_reader(self._flusher.fileno(), self.enter, self.storage.sync.flushed)
         self._load()
 
     def _load(self) -> None:
@@ -210,7 +211,8 @@ class Broker:
             await asyncio.sleep(0)
         self.disk_watch.stop()
         self.hangups.close()
-        self._loop.remove_reader(self._flusher.fileno())
+        if self._flusher is not None:
+            self._loop.remove_reader(self._flusher.fileno())
         self.core.stop()
         self.definitions.flush_and_stop()
 

@@ -12,19 +12,19 @@ from persistence.errors import LogsWithoutDefinitions
 from persistence.files import Disk
 from persistence.log.queue.catalog import Catalog
 from persistence.log.routing.logs import RoutingLogs, RoutingOptions
-from persistence.log.sync.jobs import Flusher
 from persistence.log.sync.log_sync import LogSync
 from persistence.loop import Loop
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
+from persistence.plan import Flusher
 from persistence.worker import Worker
 
 
 class Threads(NamedTuple):
     """Who waits for the disk. A worker that is not given is a thread of its own."""
 
-    #: Writes small rounds of the sync; whoever made it lets it tell ``LogSync.flushed`` that it is done.
-    flusher: Flusher
+    #: The disk's, for small rounds of the sync. Whoever made it calls ``LogSync.flushed`` when it is done.
+    flusher: Flusher | None
     #: Does the other rounds.
     worker: Worker | None = None
     #: Removes page files.

@@ -17,7 +17,9 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
+from ._flush import Flusher as RealFlusher
 from .file_system import open_file_system
+from .plan import Flusher
 
 #: Limits of one ``pwritev``: buffers, and bytes. Larger writes stall (4 MiB once took 12 ms).
 _IOVEC_MAX = 512
@@ -30,7 +32,7 @@ class File(Protocol):
     """An open file."""
 
     def fileno(self) -> int:
-        """Its descriptor, for the thread that writes without the interpreter; -1 if it has none."""
+        """Its descriptor, for the disk's flusher; -1 if it has none."""
 
     def size(self) -> int: ...
 
@@ -106,6 +108,9 @@ class Disk(Protocol):
         """Start writing back everything, which makes the many syncs that follow quick. It makes nothing
         durable.
         """
+
+    def flusher(self) -> Flusher | None:
+        """A new thread that carries out small plans; None if this disk has none."""
 
 
 def join(*parts: str) -> str:
@@ -296,6 +301,9 @@ class RealDisk:
     def flush_all(self) -> None:
         os.sync()
 
+    def flusher(self) -> Flusher:
+        return RealFlusher()
+
 
 def read_file(disk: Disk, path: str) -> bytes:
     """The whole content of a file; ``FileNotFoundError`` if it is not there."""
@@ -385,13 +393,9 @@ class FileCache:
         for path in paths:
             self._close(path)
 
-    def descriptor(self, path: str) -> int:
-        """The descriptor of an open file, which counts as a use; -1 if it is not open or has none."""
-        file = self._files.get(path)
-        if file is None:
-            return -1
-        self._files.move_to_end(path)
-        return file.fileno()
+    def __contains__(self, path: str) -> bool:
+        """Whether the file is open, so that ``get`` neither opens nor closes one."""
+        return path in self._files
 
     def _close(self, path: str) -> None:
         file = self._files.pop(path)

@@ -33,7 +33,7 @@ from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.definitions.support import applied
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import InlineWorker, ManualClock, ManualFlusher, ManualWorker
+from tests.persistence.log.support import InlineWorker, ManualClock, ManualWorker
 from vhosts.exchanges.router import RouteCache
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.fifo import FifoOrder
@@ -180,7 +180,8 @@ class SimNode:
         self.hangups = SimHangups()
         self.connections = ConnectionRegistry[Client]()
         self.worker = ManualWorker()
-        self.flusher = ManualFlusher(self.disk, self.worker, self.posted.append)
+        self.flusher = self.disk.flusher()
+        self.worker.beside(self.flusher, self.posted.append)
         ports = Ports(
             self.disk,
             "data",

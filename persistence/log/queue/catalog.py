@@ -21,7 +21,7 @@ from ..format.checkpoint import LogState
 from ..format.identity import DESCRIPTION, DESCRIPTION_VERSION, Owners, salt_of
 from ..sync.committer import DELETED_SUFFIX
 from ..sync.log_sync import LogSync
-from ..sync.writer import PartitionWriter, read_description
+from ..sync.writer import PartitionWriter, State, read_description
 from .caretaker import LogCaretaker
 from .cutting import free_path
 from .description import Description, describe
@@ -166,7 +166,7 @@ class Catalog:
             if first is None or incarnation in self._restarted:
                 return self._create(incarnation, description)
         log = self._recover(incarnation, description)
-        if log.writer.dirty:
+        if log.writer.state is not State.CLEAN:
             self._unsynced.append(log)
         else:
             self._opened(log)
@@ -251,7 +251,7 @@ class Catalog:
         self._last.replayed(incarnation)
         if found is None and log.end:
             # Readers from outside need it, though no batch may come.
-            log.writer.create()
+            log.writer.make()
         if report.last_us - self.sync.loop.wall_us() > JUMP_US:
             self._ahead.append((report.last_us, log.partition.directory))
         if report.cut_bytes:
@@ -340,7 +340,7 @@ class Catalog:
         self.caretaker.stop()
         self.sync.flush()
         healthy = [log for log in self.logs.values() if log.failed is None]
-        written = [log.partition.active for log in healthy if log.writer.created]
+        written = [log.partition.active for log in healthy if log.writer.is_made]
         indexes = [index for segment in written if (index := segment.pack_index())]
         self.sync.stop([log.pack_state() for log in healthy], indexes)
         self._readers.close()

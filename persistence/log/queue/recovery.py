@@ -73,6 +73,7 @@ def recover(
     if not partition.segments:
         partition.roll(folded.recovery_offset)
     active = partition.active
+    is_synced = True
     if bases and bases[-1] == active.base:
         # A checkpoint is written after the sync of what it covers.
         is_synced = state is not None and (state.recovery_segment, state.recovery_position) == (
@@ -82,14 +83,14 @@ def recover(
         if is_journal_whole and not journal:
             is_synced = is_synced or is_marked(folded, mark)
         log.writer.resume(active, active.size, synced=is_synced)
-    if log.writer.dirty:
+    if not is_synced:
         # After a kill the page cache still shows bytes that were never synced. From here on they count as
         # durable. If a sync had failed before the kill, their pages would be marked as clean, and another
         # sync would skip them. Therefore they are written again.
         _rewrite(disk, active, report.synced_position)
     report.replayed_batches = _replay(log, folded, journal, state.epoch if state is not None else 0)
-    if log.writer.dirty:
-        log.writer.create()
+    if not is_synced:
+        log.writer.make()
     for segment in partition.segments:
         segment.written = segment.size
     log.checkpoints.offset = state.recovery_offset if state is not None else 0

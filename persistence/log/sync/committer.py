@@ -1,7 +1,13 @@
-"""The worker thread's part of the sync: writes and syncs batches, writes checkpoints, removes logs.
+"""Makes rounds durable: plans them, writes and syncs batches, writes checkpoints, removes logs.
 
-A round is written and synced log by log, or through the commit journal when several logs with small batches
-are dirty. Only jobs of the worker thread run in here.
+There are two ways:
+
+- directly: each log has a plan of its own, which writes its batches and syncs its segment;
+- through the commit journal, if several logs with small batches are dirty: one plan writes the batches to the
+  segments of all logs and to the journal, and syncs the journal alone. If it fails, the round goes directly.
+
+Whichever way, the worker thread carries out the plans, or the disk's flusher does if the round is small and
+all of its files are open (``plan``).
 """
 
 from __future__ import annotations
@@ -12,11 +18,12 @@ from collections.abc import Sequence
 from ...errors import is_passing
 from ...files import Disk, File, FileCache, join, parent, replace_file
 from ...options import LogOptions
+from ...plan import Plan
 from ..format.checkpoint import FILE_NAME, NODE_FILE_NAME, write_checkpoint
 from .journal import CommitJournal
 from .round import Round, Submission
 from .together import SyncTogether
-from .writer import Fenced, PartitionWriter
+from .writer import Fenced, PartitionWriter, State
 
 logger = logging.getLogger(__name__)
 
@@ -47,22 +54,38 @@ class Committer:
         self._writers: dict[str, PartitionWriter] = {}
         self._failures: list[tuple[Fenced, Exception]] = []
 
+    def plan(self, submissions: Sequence[Submission]) -> Plan | None:
+        """The plan of a small round that makes and opens no file; None if the worker has to ``run`` it.
+
+        Called on the event loop, while the worker is idle.
+        """
+        options = self._options
+        if not 0 < len(submissions) <= options.quick_logs_max:
+            return None
+        left = options.quick_bytes_max
+        for submission in submissions:
+            if submission.checkpoint is not None or not submission.batches or submission.again:
+                return None
+            if not submission.writer.is_open(submission.batches):
+                return None
+            left -= sum([batch.length for batch in submission.batches])
+        if left < 0:
+            return None
+        by_journal = self._may_journal(submissions)
+        if not (self.journal.is_open if by_journal else len(submissions) == 1):
+            return None
+        writes = [submission.writer.plan(submission.batches) for submission in submissions]
+        if by_journal:
+            writes.append(self.journal.plan(submissions))
+        return Plan(writes)
+
     def run(self, work: Round) -> None:
-        written = []
-        for submission in work.submissions:
-            if submission.batches or submission.again:
-                try:
-                    if submission.again:
-                        submission.writer.rewind(submission.batches[0] if submission.batches else None)
-                    submission.writer.write(submission.batches)
-                    self._writers[submission.writer.path] = submission.writer
-                except Exception as error:
-                    submission.error = error
-                    continue
-                written.append(submission)
-        if work.without_journal:
-            self.journal.retire()
-        self._sync(written, may_journal=not work.without_journal)
+        """Do a round in the worker: names, writes and syncs, then checkpoints and the journal's syncs."""
+        if work.plan is not None:
+            self.journal.give_up(work.plan)
+        ready = self._ready(work.submissions)
+        if not self._may_journal(ready) or not self._by_journal(ready):
+            self._directly(ready)
         for submission in work.submissions:
             if submission.checkpoint is not None and submission.error is None:
                 try:
@@ -81,32 +104,91 @@ class Committer:
         work.failures = self._failures
         self._failures = []
 
-    def _sync(self, written: Sequence[Submission], *, may_journal: bool) -> None:
-        options = self._options
-        # The journal would lack what these logs wrote before and could not sync.
-        may_journal = may_journal and not any(submission.again for submission in written)
-        if may_journal and len(written) > options.journal_logs_min and not self.journal.broken:
-            size = sum(batch.length for submission in written for batch in submission.batches)
-            if size <= options.journal_log_bytes_max * len(written):
+    def _ready(self, submissions: Sequence[Submission]) -> list[Submission]:
+        """Make and sync the names that are missing; returns those submissions that have something to write,
+        with their ``write``.
+        """
+        made = []
+        for submission in submissions:
+            writer, batches = submission.writer, submission.batches
+            if batches or submission.again:
                 try:
-                    self.journal.append(written)
-                except OSError:
-                    # The segments hold the same batches, and their own syncs may still succeed.
-                    self.journal.retire()
-                else:
-                    return
-        for submission in written:
+                    if submission.again:
+                        writer.rewind(batches[0] if batches else None)
+                    writer.make_ready(batches)
+                    self._writers[writer.path] = writer
+                except Exception as error:
+                    submission.error = error
+                    continue
+                made.append(submission)
+        self._sync_names([submission.writer for submission in made])
+        ready = []
+        for submission in made:
             try:
-                submission.writer.sync()
-            except OSError as error:
+                submission.writer.sync_names()
+                if submission.batches:
+                    submission.write = submission.writer.plan(submission.batches)
+                    self._writers[submission.writer.path] = submission.writer
+            except Exception as error:
                 submission.error = error
+                continue
+            ready.append(submission)
+        return ready
+
+    def _sync_names(self, writers: Sequence[PartitionWriter]) -> None:
+        """Make the new names of many logs durable at once; few are synced log by log."""
+        new = [writer for writer in writers if writer.state is State.NEW]
+        if len(new) >= self._options.sync_names_min and self.together.is_available:
+            self.together.sync(new)
+
+    def _may_journal(self, submissions: Sequence[Submission]) -> bool:
+        """Which of the two ways a round takes: through the journal, or directly."""
+        options = self._options
+        if len(submissions) <= options.journal_logs_min or self.journal.broken:
+            return False
+        size = 0
+        for submission in submissions:
+            if submission.again:
+                # The journal would lack what this log wrote before and could not sync.
+                return False
+            for batch in submission.batches:
+                size += batch.length
+        return size <= options.journal_log_bytes_max * len(submissions)
+
+    def _by_journal(self, ready: Sequence[Submission]) -> bool:
+        """Write all logs and the journal, and sync the journal alone; False if that has failed.
+
+        Then the segments may hold the same batches, and their own syncs may still succeed.
+        """
+        writes = [submission.write for submission in ready if submission.write is not None]
+        try:
+            plan = Plan([*writes, self.journal.plan(ready)])
+        except OSError:
+            return False
+        try:
+            plan.carry_out()
+        except OSError:
+            self.journal.give_up(plan)
+            return False
+        return True
+
+    def _directly(self, ready: Sequence[Submission]) -> None:
+        """Write and sync log by log."""
+        for submission in ready:
+            try:
+                if submission.write is not None:
+                    Plan([submission.write]).carry_out()
+                else:
+                    submission.writer.sync()
+            except OSError as error:
+                submission.writer.failed = submission.error = error
 
     def _checkpoint(self, submission: Submission, now_us: int) -> None:
         """First write a checkpoint, then remove the segments that it makes superfluous."""
         writer = submission.writer
         assert submission.checkpoint is not None
         # After a journalled round the segment is not synced yet, but the checkpoint refers to it.
-        writer.create()
+        writer.make()
         writer.sync()
         if submission.index is not None:
             path, data = submission.index
@@ -176,7 +258,7 @@ class Committer:
         dirty = []
         for path in paths:
             writer = self._writers.get(path)
-            if writer is not None and writer.path == path and writer.dirty:
+            if writer is not None and writer.path == path and writer.state is not State.CLEAN:
                 dirty.append(writer)
         if len(dirty) >= _TOGETHER_MIN:
             self.together.sync(dirty)

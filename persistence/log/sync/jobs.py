@@ -1,26 +1,14 @@
-"""Who writes: the worker thread, and the flusher for small rounds.
+"""Who carries out plans: the worker thread, and the disk's flusher for small rounds.
 
 Only one of the two has work at a time, because the worker may close the descriptors that the flusher uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
+from ...plan import Flusher, Plan
 from ...worker import Worker
-
-
-class Flusher(Protocol):
-    """See ``_flush.Flusher``."""
-
-    def submit(self, writes: Sequence[tuple[int, int, list[bytes]]]) -> None: ...
-
-    def finish(self) -> int: ...
-
-    def wait(self) -> int: ...
-
-    def stop(self) -> None: ...
 
 
 class Jobs:
@@ -39,14 +27,14 @@ class Jobs:
         """Whether there is a flusher, and the worker has nothing to do."""
         return self.flusher is not None and self.worker.is_idle
 
-    def flush(self, writes: Sequence[tuple[int, int, list[bytes]]]) -> None:
-        """Let the flusher do a round; ``can_flush`` must be True."""
+    def flush(self, plan: Plan) -> None:
+        """Let the flusher carry out a round's plan; ``can_flush`` must be True."""
         assert self.flusher is not None
         self.is_flushing = True
-        self.flusher.submit(writes)
+        self.flusher.submit(plan)
 
     def flushed(self, *, wait: bool = False) -> int:
-        """The error number or 0 of the flusher's round, once; -1 if it is not done, or has none.
+        """The error number or 0 of the flusher's plan, once; -1 if it is not done, or has none.
 
         The caller then ends the round, and calls ``resume``.
         """

@@ -1,4 +1,4 @@
-"""The commit journal: many dirty logs made durable by one sync (FORMAT.md, "Commit journal")."""
+"""The commit journal: many logs made durable by one sync (FORMAT.md, "Commit journal")."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from zlib import crc32
 
 from ...errors import is_passing
 from ...files import Disk, File, join, read_file
+from ...plan import Plan, Write
 from ..format.identity import salt_of
 from ..format.record import HEADER_SIZE, BatchHeader, parse_header
 from .marks import sync_marks
 from .round import Submission
 from .together import SyncTogether
-from .writer import PartitionWriter
+from .writer import PartitionWriter, State
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,10 @@ class _JournalFile:
 
 
 class CommitJournal:
-    """Used by the worker thread alone."""
+    """The last ``plan.Target`` of a plan for several logs. Its file is made, and its name synced, beforehand.
+
+    Used by the worker thread, or on the event loop for a plan of the flusher, while the worker is idle.
+    """
 
     def __init__(
         self, disk: Disk, directory: str, bytes_max: int, together: SyncTogether, together_min: int
@@ -66,7 +70,8 @@ class CommitJournal:
         self._current: _JournalFile | None = None
         self._file: File | None = None
         self._size = 0
-        self._quick_size = 0
+        #: The writers of the plan under way.
+        self._planned: list[PartitionWriter] = []
         self._old: list[_JournalFile] = []
         self.broken = False
 
@@ -80,47 +85,56 @@ class CommitJournal:
         """Whether any log waits for its sync."""
         return bool(self._old) or self._current is not None
 
-    def append(self, submissions: Sequence[Submission]) -> None:
-        """Make the batches of ``submissions``, which are already written to their segments, durable here.
+    @property
+    def is_open(self) -> bool:
+        """Whether ``plan`` makes no file, and no file waits for syncs that come first."""
+        return not self.broken and not self._old and self._file is not None
+
+    def plan(self, submissions: Sequence[Submission]) -> Write:
+        """The write that, with its sync, makes durable what the plan has written to the logs before it.
 
         Raises:
-            OSError: none of them may be taken as durable. Unless it is a passing error, the journal is not
-                used again.
+            OSError: there is no file, and none can be made.
         """
-        try:
-            if self._file is None:
+        if self._file is None:
+            try:
                 self._begin()
-            assert self._file is not None
-            assert self._current is not None
-            pieces, size = _entries(submissions)
-            self._file.write(pieces, self._size)
-            self._file.sync()
-        except OSError as error:
-            self.broken = not is_passing(error)
-            raise
-        self._cover(submissions, size)
+            except OSError as error:
+                self.broken = not is_passing(error)
+                self.retire()
+                raise
+        pieces, size = _entries(submissions)
+        self._planned = [submission.writer for submission in submissions]
+        return Write(self, self._size, pieces, self._size + size)
 
-    def _cover(self, submissions: Sequence[Submission], size: int) -> None:
+    def file(self) -> File:
+        """The current file."""
+        assert self._file is not None
+        return self._file
+
+    def wrote(self, end: int) -> None:
+        """The file is written up to ``end``."""
+        self._size = end
+
+    def synced(self) -> None:
+        """The planned entries are durable."""
         assert self._current is not None
-        self._size += size
-        for submission in submissions:
-            self._current.covered[submission.writer] = None
+        for writer in self._planned:
+            self._current.covered[writer] = None
+        self._planned = []
         if self._size >= self._bytes_max:
             self.retire()
 
-    def quick(self, submissions: Sequence[Submission]) -> tuple[int, int, list[bytes]] | None:
-        """Descriptor, position and pieces that ``append`` would write; None if the worker must do it.
+    def give_up(self, plan: Plan) -> None:
+        """``plan`` has failed, so none of its logs may be taken as durable.
 
-        Called on the loop, while the worker is idle, for batches without large messages.
+        If the journal itself failed, its file takes no more, because its pages may be lost; and unless the
+        error passes, the journal is not used again.
         """
-        if self.broken or self._old or self._file is None:
-            return None
-        pieces, self._quick_size = _entries(submissions)
-        return self._file.fileno(), self._size, pieces  # type: ignore[return-value]  # small batches are bytes
-
-    def quick_done(self, submissions: Sequence[Submission]) -> None:
-        """The write that ``quick`` described is done and synced."""
-        self._cover(submissions, self._quick_size)
+        self._planned = []
+        if plan.done >= len(plan.writes) - 1:
+            self.broken = plan.error is not None and not is_passing(plan.error)
+            self.retire()
 
     def _begin(self) -> None:
         path = join(self._directory, f"{_PREFIX}{self._next_number:08d}{_SUFFIX}")
@@ -160,7 +174,7 @@ class CommitJournal:
                 del oldest.covered[writer]
                 if writer.failed is not None:
                     oldest.is_kept = True
-                elif writer.dirty:
+                elif writer.state is not State.CLEAN:
                     done += 1
                     try:
                         writer.sync()
@@ -182,14 +196,15 @@ class CommitJournal:
         files = [file for file in self._old if not file.was_synced_together]
         if not files or not (self._together.is_available or is_last):
             return
-        dirty = {writer: None for file in files for writer in file.covered if writer.dirty}
+        dirty = {writer: None for file in files for writer in file.covered if writer.state is not State.CLEAN}
         if len(dirty) < self._together_min:
             return
         for file in files:
             file.was_synced_together = True
         if self._current is not None:
             # Already synced then, when its turn comes, unless they go on.
-            dirty |= {writer: None for writer in self._current.covered if writer.dirty}
+            covered = self._current.covered
+            dirty |= {writer: None for writer in covered if writer.state is not State.CLEAN}
         self._together.sync(list(dirty))
 
     def forget(self, writer: PartitionWriter) -> None:

@@ -1,7 +1,7 @@
 """The only place that makes logs durable: one worker thread, and one round at a time.
 
-A round takes the sealed batches of all dirty logs, writes them, syncs them (log by log, or through the commit
-journal if many small logs are dirty), and writes the checkpoints that are due. What arrives meanwhile goes
+A round takes the sealed batches of all dirty logs, writes and syncs them in one of two ways (``committer``),
+and writes the checkpoints that are due. What arrives meanwhile goes
 with the next round, so a slow sync makes larger rounds. At the end of a round ``written`` is called on its
 logs, which call ``on_high_watermark`` on their queues.
 
@@ -14,17 +14,18 @@ checkpoint that cannot be written for now is written later and does not fence th
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from functools import partial
 
-from ...errors import PASSING_ERRNOS
 from ...files import Disk
 from ...loop import Loop, Timer
 from ...options import LogOptions
+from ...plan import Flusher
 from ...worker import ThreadWorker, Worker
 from .committer import Committer
-from .jobs import Flusher, Jobs
+from .jobs import Jobs
 from .marks import Marks
 from .removals import Removals
 from .retries import Retries
@@ -39,8 +40,8 @@ class LogSync:
     ``post`` puts a call onto the loop from the worker thread; ``call_later(seconds, callback)`` returns a
     ``Timer``; ``clock`` is monotone, in seconds; ``wall_us`` is the time of day in µs.
 
-    A round of a few batches of one log in an open segment goes to the ``flusher``, if there is one, instead
-    of the worker: whoever made it watches ``flusher.fileno()`` and calls ``flushed`` when it is readable.
+    The ``flusher`` of the disk, if there is one, carries out the plans of small rounds instead of the worker:
+    whoever made it watches ``flusher.fileno()`` and calls ``flushed`` when it is readable.
     The worker gets no job meanwhile, since it might close the descriptor.
     """
 
@@ -135,7 +136,7 @@ class LogSync:
         for log in dirty + settles:
             if log.deleted or not (log.dirty or log.settles_dirty):
                 continue  # nothing to write, or it was in both lists
-            if not log.writer.created:
+            if not log.writer.is_made:
                 new += 1
                 if new > self._options.new_logs_per_round and not self._stopped:
                     # Making directories and files takes milliseconds, for which other confirms must not wait.
@@ -153,7 +154,11 @@ class LogSync:
         work = Round(submissions, self.loop.clock(), now_us)
         work.drain_journal = drain_journal
         self._round = work
-        if not self._begin_quickly(work):
+        if not drain_journal and self.jobs.can_flush:
+            work.plan = self.committer.plan(submissions)
+        if work.plan is not None:
+            self.jobs.flush(work.plan)
+        else:
             self.jobs.worker.submit(partial(self._run_in_worker, work))
 
     def _turn(self, logs: list[SyncedLog]) -> tuple[list[SyncedLog], list[SyncedLog]]:
@@ -167,52 +172,32 @@ class LogSync:
             return logs, []
         return logs[:half] + logs[-half:], logs[half:-half]
 
-    def _begin_quickly(self, work: Round) -> bool:
-        submissions = work.submissions
-        if work.drain_journal or not self.jobs.can_flush:
-            return False
-        if not 0 < len(submissions) <= self._options.quick_logs_max:
-            return False
-        left = self._options.quick_bytes_max
-        writes = []
-        for submission in submissions:
-            if submission.checkpoint is not None or not submission.batches or submission.again:
-                return False
-            job = submission.writer.quick(submission.batches, left)
-            if job is None:
-                return False
-            left -= sum(batch.length for batch in submission.batches)
-            writes.append(job)
-        if len(submissions) > 1:
-            job = self.committer.journal.quick(submissions)
-            if job is None:
-                return False
-            writes.append(job)
-        self.jobs.flush(writes)
-        return True
-
     def flushed(self) -> None:
         """The flusher's descriptor is readable."""
         error = self.jobs.flushed()
         if error >= 0:
-            self._end_quickly(error, self._finished)
+            self._end_plan(error, self._finished)
 
-    def _end_quickly(self, error: int, finished: Callable[[Round], None]) -> None:
+    def _end_plan(self, error: int, finished: Callable[[Round], None]) -> None:
+        """The flusher is done with the plan of the current round; ``error`` is an error number or 0."""
         work = self._round
         assert work is not None
-        submissions = work.submissions
-        if len(submissions) == 1:
-            submissions[0].error = submissions[0].writer.quick_done(error)
-            finished(work)
-        elif error == 0:
-            self.committer.journal.quick_done(submissions)
-            work.journal_pending = True
+        plan = work.plan
+        assert plan is not None
+        if error == 0:
+            plan.carried_out()
+            work.journal_pending = self.committer.journal.is_pending
             finished(work)
         else:
-            # The worker finds out which log failed. It does not use the journal, whose pages may be lost.
-            work.without_journal = True
-            self.committer.journal.broken = error not in PASSING_ERRNOS
-            self.jobs.worker.submit(partial(self._run_in_worker, work))
+            plan.error = OSError(error, os.strerror(error))
+            if len(plan.writes) == 1:
+                submission = work.submissions[0]
+                plan.error.filename = submission.writer.path
+                submission.writer.failed = submission.error = plan.error
+                finished(work)
+            else:
+                # The worker finds out which log failed.
+                self.jobs.worker.submit(partial(self._run_in_worker, work))
         self.jobs.resume()
 
     def _run_in_worker(self, work: Round) -> None:
@@ -309,7 +294,7 @@ class LogSync:
         work = self._round
         error = self.jobs.flushed(wait=True)
         if error >= 0:
-            self._end_quickly(error, self._finish)
+            self._end_plan(error, self._finish)
         self.jobs.worker.wait_idle()
         if work is not None and self._round is work:
             self._finish(work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ...plan import Plan, Write
 from ..format.record import Batch
 from ..format.segment import Segment
 from .checkpoints import Checkpoints
@@ -66,6 +67,7 @@ class Submission:
         "index",
         "log",
         "removed",
+        "write",
         "writer",
     )
 
@@ -73,6 +75,8 @@ class Submission:
         self.log = log
         self.writer = writer
         self.batches: list[Batch] = []
+        #: What of the batches is not written yet, while a plan is made.
+        self.write: Write | None = None
         #: The log was fenced by a passing error, and this is everything that it could not write since.
         self.again = False
         #: Everything below is durable once the round has succeeded.
@@ -98,8 +102,8 @@ class Round:
         self.now_us = now_us
         #: Sync everything the journal covers and remove it.
         self.drain_journal = False
-        #: Sync log by log: an attempt through the journal has failed.
-        self.without_journal = False
+        #: The plan of the flusher. If it fails and goes through the journal, the worker does the round.
+        self.plan: Plan | None = None
         #: (log, error) of logs that failed outside their own submission.
         self.failures: list[tuple[Fenced, Exception]] = []
         self.journal_pending = False

@@ -36,7 +36,7 @@ class SyncTogether:
         return self._file_system is not None
 
     def sync(self, writers: Sequence[PartitionWriter]) -> None:
-        """Sync ``writers``; those that are ``dirty`` afterwards need a sync of their own."""
+        """Sync ``writers``; those that are not ``CLEAN`` afterwards need a sync of their own."""
         if self._file_system is None:
             # Then those syncs find less to write.
             self._disk.flush_all()
@@ -45,7 +45,7 @@ class SyncTogether:
             self._file_system.sync()
             for writer in writers:
                 if writer.failed is None and self._file_system.holds(writer.directory):
-                    writer.synced()
+                    writer.synced_whole()
         except OSError as error:
             logger.warning("logs are synced one by one: %s", error)
 

@@ -1,16 +1,22 @@
-"""Writes a partition in the worker thread: its directory, its active segment, and how far that is synced."""
+"""Writes a partition: its directory, its active segment, and how far that is synced.
+
+Names (directories, ``log.json``, segments) are synced when they are made, before anything is written below
+them. So one position says how far a log is durable on its own: ``synced_to``, in the segment being written.
+The segments before it are synced completely.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Sequence
+from enum import Enum
 from typing import Protocol
 from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, File, FileCache, join, parent, read_file, replace_file
+from ...plan import Write
 from ..format.identity import DESCRIPTION, DESCRIPTION_VERSIONS, WAY_OUT, salt_of
 from ..format.record import HEADER_SIZE, Batch, parse_header
 from ..format.segment import Segment
@@ -50,49 +56,65 @@ class Fenced(Protocol):
     def fail(self, error: Exception) -> None: ...
 
 
-class PartitionWriter:
-    """Writes batches where the event loop placed them. Only the worker thread uses it.
+class State(Enum):
+    """How durable a log is without the commit journal."""
 
-    ``dirty``: bytes in the current segment, or a name in the directory, are not synced. After a write or sync
-    has failed, ``failed`` has the error, and every later call raises it. After a passing error ``rewind``
-    begins again.
+    #: A name of the log is not made yet, or not known to be durable.
+    NEW = "new"
+    #: All names are durable, and the segment up to ``PartitionWriter.synced_to``.
+    NAMED = "named"
+    #: Everything written is durable.
+    CLEAN = "clean"
+
+
+class PartitionWriter:
+    """Writes batches where the event loop placed them; a ``plan.Target``, whose file is the active segment.
+
+    Only the worker thread uses it, except for plans that need no name and no file (``is_open``). After a
+    write or sync has failed, ``failed`` has the error, and every later call raises it. After a passing error
+    ``rewind`` begins again.
+
+    Invariants: ``synced_to`` <= ``position``; what a plan writes counts from the call of ``wrote``, and as
+    durable from that of ``synced``, so neither runs ahead of the disk.
     """
 
     def __init__(self, disk: Disk, files: FileCache, directory: str, description: dict[str, object]) -> None:
         self.directory = directory
         self.failed: Exception | None = None
-        self.dirty = False
-        #: Whether directory and ``log.json`` are in place.
-        self.created = False
         #: The log to tell about an error found outside its own round.
         self.owner: Fenced | None = None
         self._disk = disk
         self._files = files
-        self._description = description
         #: Of the checksums of its batches' headers.
         self.salt = salt_of(str(description["incarnation"]), int(directory.rpartition("/")[2]))
+        #: What ``log.json`` is to say; None once it is in place.
+        self._description: dict[str, object] | None = description
+        #: ``log.json`` and directories, to be synced because of a name in them.
+        self._unsynced_names: list[str] = []
         self._segment: Segment | None = None
         self._path = ""
-        self._position = 0
-        self._synced = 0
-        self._names_dirty = False
-        # Whether directory and description are not durable yet.
-        self._is_new = False
+        #: Bytes of the segment that are written, and those of them that are durable.
+        self.position = 0
+        self.synced_to = 0
+
+    @property
+    def state(self) -> State:
+        """What the next sync has to do."""
+        if self._description is not None or self._unsynced_names:
+            return State.NEW
+        return State.NAMED if self.synced_to < self.position else State.CLEAN
+
+    @property
+    def is_made(self) -> bool:
+        """Whether directory and ``log.json`` are in place."""
+        return self._description is None
 
     @property
     def path(self) -> str:
         """The segment being written; empty before the first batch."""
         return self._path
 
-    def resume(self, segment: Segment, size: int, *, synced: bool) -> None:
-        """Continue in a recovered segment of ``size`` bytes. They count as durable only if ``synced``."""
-        self._segment = segment
-        self._path = segment.path
-        self._position = size
-        self._synced = size if synced else 0
-        self.dirty = self._names_dirty = not synced
-        if synced:
-            self._is_new = False
+    # -- begin ----------------------------------------------------------------------------------------
 
     def found(self, *, durable: bool, is_current: bool) -> None:
         """Directory and ``log.json`` are there; unless ``durable`` the next sync makes them so.
@@ -100,45 +122,183 @@ class PartitionWriter:
         After a kill that they are seen does not make them durable. Unless its version ``is_current``, it is
         replaced before the first batch is written, so that an older release refuses the log.
         """
-        self.created = is_current
-        self._is_new = not durable
+        if is_current:
+            self._description = None
+        self._unsynced_names = [] if durable else self._names()
 
-    def create(self) -> None:
-        """Make directory and ``log.json`` before the first batch. The next sync makes them durable."""
-        if self.created:
+    def resume(self, segment: Segment, size: int, *, synced: bool) -> None:
+        """Continue in a recovered segment of ``size`` bytes. They count as durable only if ``synced``."""
+        self._segment = segment
+        self._path = segment.path
+        self.position = size
+        self.synced_to = size if synced else 0
+        if synced:
+            self._unsynced_names = []
+        else:
+            self._unsynced_names.append(self.directory)
+
+    def _names(self) -> list[str]:
+        """Everything whose sync makes the log's names durable, and ``log.json``."""
+        queue_directory = parent(self.directory)
+        return [
+            join(queue_directory, DESCRIPTION),
+            self.directory,
+            queue_directory,
+            parent(queue_directory),
+        ]
+
+    def make(self) -> None:
+        """Make directory and ``log.json`` if they are not there. ``sync_names`` makes them durable."""
+        if self._description is None:
             return
         disk = self._disk
         queue_directory = parent(self.directory)
+        self._unsynced_names = self._names()
         disk.make_directory(queue_directory)
         disk.make_directory(self.directory)
         data = json.dumps(self._description, sort_keys=True, default=_base64).encode()
         replace_file(disk, join(queue_directory, DESCRIPTION), data, durable=False)
-        self.created = self._is_new = self.dirty = True
+        self._description = None
 
-    def write(self, batches: Sequence[Batch]) -> None:
-        """Write batches, in order. A segment is completely synced before the next one is begun."""
+    def sync_names(self) -> None:
+        """Make durable the names made so far."""
         if self.failed is not None:
             raise self.failed
         try:
-            self.create()
-            pieces: list[bytes | memoryview] = []
-            start = -1
-            for batch in batches:
-                segment = batch.segment
-                assert isinstance(segment, Segment)
-                if segment is not self._segment:
-                    self._flush(pieces, start)
-                    pieces, start = [], -1
-                    self._switch(segment)
-                if start < 0:
-                    start = batch.position
-                pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX), self.salt))
-                pieces.extend(batch.pieces)
-                self._position = batch.position + batch.length
-            self._flush(pieces, start)
+            for path in self._unsynced_names:
+                if path.endswith(DESCRIPTION):
+                    self._sync_file(path)
+                else:
+                    self._disk.sync_directory(path)
         except OSError as error:
             self.failed = error
             raise
+        self._unsynced_names = []
+
+    def _sync_file(self, path: str) -> None:
+        file = self._disk.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    def is_open(self, batches: Sequence[Batch]) -> bool:
+        """Whether ``plan`` neither makes nor opens a file, and all pieces are ``bytes``.
+
+        Then it may be called on the event loop, while the worker is idle, and the flusher may carry it out.
+        """
+        segment = self._segment
+        if self.state is State.NEW or self.failed is not None or self._path not in self._files:
+            return False
+        return all(batch.segment is segment and batch.message is None for batch in batches)
+
+    def make_ready(self, batches: Sequence[Batch]) -> None:
+        """Make the names that the first of ``batches`` needs; ``sync_names`` is to follow, then ``plan``."""
+        if self.failed is not None:
+            raise self.failed
+        try:
+            self.make()
+            if batches:
+                self._go_to(batches[0])
+        except OSError as error:
+            self.failed = error
+            raise
+
+    def plan(self, batches: Sequence[Batch]) -> Write:
+        """The write of ``batches``, in order, to the segment of the last one.
+
+        Those of segments that they fill are written and synced here: a segment is durable before the next one
+        is begun.
+        """
+        if self.failed is not None:
+            raise self.failed
+        try:
+            pieces: list[bytes | memoryview] = []
+            start = end = batches[0].position
+            for batch in batches:
+                if batch.segment is not self._segment:
+                    Write(self, start, pieces, end).carry_out()
+                    self._go_to(batch)
+                    self.sync_names()
+                    pieces, start = [], batch.position
+                pieces.append(batch.pack_header(min(batch.position - self.synced_to, _U32_MAX), self.salt))
+                pieces.extend(batch.pieces)
+                end = batch.position + batch.length
+        except OSError as error:
+            self.failed = error
+            raise
+        return Write(self, start, pieces, end)
+
+    def write(self, batches: Sequence[Batch]) -> None:
+        """Write batches, in order, and their names; the last segment and its name are not synced."""
+        self.make_ready(batches)
+        try:
+            self.plan(batches).carry_out()
+        except OSError as error:
+            self.failed = error
+            raise
+
+    def _go_to(self, batch: Batch) -> None:
+        """Close the current segment for good and create that of ``batch``, unless it is the current one."""
+        segment = batch.segment
+        assert isinstance(segment, Segment)
+        closed = self._segment
+        if segment is closed:
+            return
+        if closed is not None:
+            self.sync()
+            if closed.index is not None:
+                replace_file(self._disk, closed.index_path, closed.index.pack(), durable=False)
+            # It is no longer written. Left open, it would keep its disk space after it is removed or
+            # rewritten.
+            self._files.drop(closed.path)
+        self._segment = segment
+        self._path = segment.path
+        self.position = self.synced_to = 0
+        if self.directory not in self._unsynced_names:
+            self._unsynced_names.append(self.directory)
+        # Nothing of an older file of that name may follow our bytes.
+        self._files.get(self._path, create=True).truncate(0)
+
+    def file(self) -> File:
+        """The active segment, opened if it is not open."""
+        return self._files.get(self._path)
+
+    def wrote(self, end: int) -> None:
+        """The segment is written up to ``end``."""
+        self.position = end
+
+    def synced(self) -> None:
+        """Everything written to the segment is durable."""
+        self.synced_to = self.position
+
+    def sync(self) -> None:
+        """Make everything written durable, and all names."""
+        if self.failed is not None:
+            raise self.failed
+        try:
+            if self.synced_to < self.position:
+                self.file().sync()
+        except OSError as error:
+            self.failed = error
+            raise
+        self.sync_names()
+        self.synced()
+
+    def synced_whole(self) -> None:
+        """A sync of the whole file system has made everything written durable, and all names."""
+        self._unsynced_names = []
+        self.synced()
+
+    def sync_before_close(self, file: File) -> None:
+        """Sync the segment before the descriptor cache closes it, while an error can still be seen."""
+        if self.failed is None and self.synced_to < self.position:
+            file.sync()
+            self.synced()
+
+    # -- again, and the end ---------------------------------------------------------------------------
 
     def rewind(self, first: Batch | None) -> None:
         """Begin again after a passing error; ``first`` is the first batch that is not known to be written.
@@ -162,30 +322,29 @@ class PartitionWriter:
         if current is None:
             return
         self._files.drop(self._path)
-        self.dirty = self._names_dirty = True
         segment = first.segment if first is not None else None
         if first is not None and isinstance(segment, Segment) and segment.base <= current.base:
             if first.position == 0:
                 # The file may not exist. The segment before it is completely synced.
                 self._segment = None
                 self._path = ""
-                self._position = self._synced = 0
+                self.position = self.synced_to = 0
                 return
             # A segment is synced completely before the next one is begun.
-            self._synced = min(self._synced, first.position) if segment is current else first.position
+            self.synced_to = min(self.synced_to, first.position) if segment is current else first.position
             self._segment = segment
             self._path = segment.path
-            self._position = first.position
+            self.position = first.position
         file = self._files.get(self._path)
-        file.truncate(self._position)
+        file.truncate(self.position)
         self._write_again(file)
 
     def _write_again(self, file: File) -> None:
         """Write the unsynced part again in place, batch by batch."""
-        position = self._synced
-        while position < self._position:
+        position = self.synced_to
+        while position < self.position:
             header = parse_header(file.read(HEADER_SIZE, position), 0, self.salt)
-            if header is None or position + header.length > self._position:
+            if header is None or position + header.length > self.position:
                 raise CorruptLog(
                     self._path, position, "a batch is gone that a failed sync was to make durable"
                 )
@@ -195,101 +354,6 @@ class PartitionWriter:
             file.write([data], position)
             position += header.length
 
-    def quick(self, batches: Sequence[Batch], bytes_max: int) -> tuple[int, int, list[bytes]] | None:
-        """Descriptor, position and pieces, if one small write to the open segment is enough; otherwise None.
-
-        Called on the event loop while the worker is idle. If it returns None, the worker must write.
-        """
-        if not self.created or self.failed is not None or self._names_dirty:
-            return None
-        fd = self._files.descriptor(self._path)
-        if fd < 0:
-            return None
-        pieces: list[bytes] = []
-        for batch in batches:
-            bytes_max -= batch.length
-            if batch.segment is not self._segment or bytes_max < 0 or batch.message is not None:
-                return None
-            pieces.append(batch.pack_header(min(batch.position - self._synced, _U32_MAX), self.salt))
-            pieces += [piece for piece in batch.pieces if isinstance(piece, bytes)]
-        self.dirty = True
-        self._position = batches[-1].position + batches[-1].length
-        return fd, batches[0].position, pieces
-
-    def quick_done(self, error: int) -> OSError | None:
-        """The write that ``quick`` described is synced, or has failed with that error number."""
-        if error:
-            self.failed = OSError(error, os.strerror(error), self._path)
-            return self.failed
-        self._synced = self._position
-        self.dirty = False
-        return None
-
-    def _flush(self, pieces: list[bytes | memoryview], position: int) -> None:
-        if pieces:
-            self.dirty = True
-            self._files.get(self._path).write(pieces, position)
-
-    def _switch(self, segment: Segment) -> None:
-        """Close the current segment for good and create the next one."""
-        closed = self._segment
-        if closed is not None:
-            self.sync()
-            if closed.index is not None:
-                replace_file(self._disk, closed.index_path, closed.index.pack(), durable=False)
-            # It is no longer written. Left open, it would keep its disk space after it is removed or
-            # rewritten.
-            self._files.drop(closed.path)
-        self._segment = segment
-        self._path = segment.path
-        self._position = self._synced = 0
-        file = self._files.get(self._path, create=True)
-        # Nothing of an older file of that name may follow our bytes.
-        file.truncate(0)
-        self.dirty = self._names_dirty = True
-
-    def sync(self) -> None:
-        """Make everything written durable, the segment's name included."""
-        if self.failed is not None:
-            raise self.failed
-        if not self.dirty:
-            return
-        try:
-            if self._path:
-                self._files.get(self._path).sync()
-            if self._names_dirty:
-                self._disk.sync_directory(self.directory)
-            if self._is_new:
-                self._sync_creation()
-        except OSError as error:
-            self.failed = error
-            raise
-        self.synced()
-
-    def synced(self) -> None:
-        """Note that everything written is durable, by a sync of its own or of the whole file system."""
-        self._names_dirty = self._is_new = False
-        self._synced = self._position
-        self.dirty = False
-
-    def _sync_creation(self) -> None:
-        queue_directory = parent(self.directory)
-        file = self._disk.open(join(queue_directory, DESCRIPTION))
-        try:
-            file.sync()
-        finally:
-            file.close()
-        self._disk.sync_directory(queue_directory)
-        self._disk.sync_directory(parent(queue_directory))
-
-    def sync_before_close(self, file: File) -> None:
-        """Sync the segment before the descriptor cache closes it, while an error can still be seen."""
-        if not self.dirty or self.failed is not None:
-            return
-        file.sync()
-        self._synced = self._position
-        self.dirty = self._names_dirty or self._is_new
-
     def leave(self, segment: Segment) -> None:
         """A segment is removed. If it is the current one (completely synced), the next write begins
         another.
@@ -297,7 +361,7 @@ class PartitionWriter:
         if segment is self._segment:
             self._segment = None
             self._path = ""
-            self._position = self._synced = 0
+            self.position = self.synced_to = 0
 
     def forget(self) -> None:
         """Close the descriptor."""

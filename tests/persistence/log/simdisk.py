@@ -11,10 +11,16 @@ one that is closed is found out.
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random
+from typing import Any
+
+import persistence
+from persistence.plan import Plan
 
 SECTOR = 64
 #: Of a write through a descriptor no more is taken at once.
@@ -146,6 +152,75 @@ class SimFileSystem:
                 inode.pending.clear()
 
     def close(self) -> None: ...
+
+
+def plain_flush() -> Any:
+    """The module ``_flush`` as it stands in Python, whether it is compiled or not."""
+    path = Path(persistence.__file__).with_name("_flush.py")
+    spec = importlib.util.spec_from_file_location("persistence._plain_flush", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class SimFlusher:
+    """The thread that carries out small plans on a simulated disk: does so when told to.
+
+    ``on_done`` is posted after a plan, as the loop calls who watches the descriptor.
+    """
+
+    write_and_sync = staticmethod(plain_flush().write_and_sync)
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.busy = False
+        self.on_done: Callable[[], None]
+        self.post: Callable[[Callable[[], None]], Any]
+        #: Whether the other thread has nothing to do, which may close files.
+        self.may_begin: Callable[[], bool]
+        self._disk = disk
+        self._plan: Plan | None = None
+        self._error = 0
+
+    @property
+    def has_job(self) -> bool:
+        """Whether there is something to run."""
+        return self._plan is not None
+
+    @property
+    def count(self) -> int:
+        """Writes of the plan; the last of several is the journal's."""
+        return len(self._plan.writes) if self._plan is not None else 0
+
+    def submit(self, plan: Plan) -> None:
+        assert not self.busy, "one plan at a time"
+        assert self.may_begin(), "a plan for the flusher beside the worker's job"
+        assert all(type(piece) is bytes for write in plan.writes for piece in write.pieces)
+        self.busy = True
+        self._plan = plan
+
+    def run(self) -> None:
+        """Carry out the plan, and let the loop hear of it later."""
+        assert self._plan is not None
+        self._error = self.write_and_sync(self._plan, self._disk.pwrite, self._disk.fdatasync)
+        self._plan = None
+        self.post(self.on_done)
+
+    def finish(self) -> int:
+        if not self.busy or self._plan is not None:
+            return -1
+        self.busy = False
+        return self._error
+
+    def wait(self) -> int:
+        assert self.busy
+        if self._plan is not None:
+            self.run()
+        return self.finish()
+
+    def stop(self) -> None:
+        assert not self.busy
 
 
 class SimDisk:
@@ -289,6 +364,9 @@ class SimDisk:
 
     def flush_all(self) -> None:
         """Nothing: only a sync makes durable."""
+
+    def flusher(self) -> SimFlusher:
+        return SimFlusher(self)
 
     def power_loss(self, random: Random) -> None:
         """What a power failure leaves; ``names`` and content are that from now on."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from amqp_router.protocol.message import Message, build_message
 from persistence.files import Disk
 from persistence.log.queue.catalog import Catalog
 from persistence.log.queue.queue_log import QueueLog
-from persistence.log.sync import log_sync
 from persistence.log.sync.log_sync import LogSync
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
-from tests.persistence.log.simdisk import SimDisk
+from tests.persistence.log.simdisk import SimDisk, SimFlusher
 
 PROPERTIES = b"\x10\x00\x02"
 SMALL = LogOptions(segment_bytes_max=4000, batch_bytes_max=1000, index_interval_bytes=500, read_bytes=1200)
@@ -44,11 +41,17 @@ class ManualWorker:
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []
         #: Which must have nothing under way while this one has a job: it might close a descriptor.
-        self.flusher: ManualFlusher | None = None
+        self.flusher: SimFlusher | None = None
 
     @property
     def is_idle(self) -> bool:
         return not self.jobs
+
+    def beside(self, flusher: SimFlusher, post: Callable[[Callable[[], None]], Any]) -> None:
+        """The other thread is ``flusher``, and ``post`` puts onto the loop what it is done with."""
+        self.flusher = flusher
+        flusher.may_begin = lambda: self.is_idle
+        flusher.post = post
 
     def submit(self, job: Callable[[], None]) -> None:
         assert self.flusher is None or not self.flusher.busy, "a job for the worker beside the flusher's"
@@ -63,75 +66,6 @@ class ManualWorker:
 
     def stop(self) -> None:
         assert not self.jobs
-
-
-def plain_flush() -> Any:
-    """The module ``_flush`` as it stands in Python, whether it is compiled or not."""
-    path = Path(log_sync.__file__).with_name("_flush.py")
-    spec = importlib.util.spec_from_file_location("plain_flush", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-class ManualFlusher:
-    """The thread that writes small rounds, over a simulated disk: does its job when told to.
-
-    ``on_done`` is posted after a job, as the loop calls who watches the descriptor.
-    """
-
-    write_and_sync = staticmethod(plain_flush().write_and_sync)
-
-    def __init__(
-        self, disk: SimDisk, worker: ManualWorker, post: Callable[[Callable[[], None]], Any]
-    ) -> None:
-        self.busy = False
-        self.on_done: Callable[[], None]
-        self._disk = disk
-        self._worker = worker
-        self._post = post
-        self._job: Sequence[tuple[int, int, list[bytes]]] = ()
-        self._error = 0
-        worker.flusher = self
-
-    @property
-    def has_job(self) -> bool:
-        """Whether there is something to run."""
-        return bool(self._job)
-
-    @property
-    def count(self) -> int:
-        """Writes of the job; the last of several is the journal's."""
-        return len(self._job)
-
-    def submit(self, writes: Sequence[tuple[int, int, list[bytes]]]) -> None:
-        assert not self.busy, "one job at a time"
-        assert self._worker.is_idle, "a job for the flusher beside the worker's"
-        self.busy = True
-        self._job = writes
-
-    def run(self) -> None:
-        """Do the job, and let the loop hear of it later."""
-        self._error = self.write_and_sync(self._job, self._disk)
-        self._job = ()
-        self._post(self.on_done)
-
-    def finish(self) -> int:
-        if not self.busy or self._job:
-            return -1
-        self.busy = False
-        return self._error
-
-    def wait(self) -> int:
-        assert self.busy
-        if self._job:
-            self.run()
-        return self.finish()
-
-    def stop(self) -> None:
-        assert not self.busy
 
 
 class ManualTimer:

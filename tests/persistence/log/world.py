@@ -30,7 +30,7 @@ from persistence.log.sync.log_sync import LogSync
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
-from tests.persistence.log.support import ManualClock, ManualFlusher, ManualWorker, unsettled
+from tests.persistence.log.support import ManualClock, ManualWorker, unsettled
 from tests.planting import walk_seeds
 
 OPTIONS = LogOptions(
@@ -44,6 +44,7 @@ OPTIONS = LogOptions(
     journal_syncs_per_round=1,
     descriptors_max=3,
     sync_all_logs_min=2,
+    sync_names_min=3,
     clean_live_ratio=0.7,
     clean_bytes_min=200,
     clean_slice_bytes=1000,
@@ -173,7 +174,8 @@ class World:
         self.clock = ManualClock(self.clock.now)
         self.posted: list[Callable[[], None]] = []
         self.worker = ManualWorker()
-        self.flusher = ManualFlusher(self.disk, self.worker, self.posted.append)
+        self.flusher = self.disk.flusher()
+        self.worker.beside(self.flusher, self.posted.append)
         self.sync = LogSync(
             self.disk,
             "d",
@@ -420,7 +422,7 @@ class World:
             return
         self.moves["truncate"] += 1
         end = shadow.confirmed_below + int(share * (log.end - shadow.confirmed_below))
-        shadow.asks_too_much = end < log.checkpoints.offset or not log.writer.created
+        shadow.asks_too_much = end < log.checkpoints.offset or not log.writer.is_made
         try:
             self.catalog.truncate(log, end, keep_as_orphan=share > 0.5)
         except LogFailed:

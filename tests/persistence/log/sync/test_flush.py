@@ -13,14 +13,16 @@ import pytest
 
 from amqp_router.protocol.flags import PERSISTENT
 from amqp_router.protocol.message import build_message
+from persistence import _flush
 from persistence.files import RealDisk
 from persistence.log.queue.catalog import Catalog
 from persistence.log.queue.queue_log import QueueLog
-from persistence.log.sync import _flush
 from persistence.log.sync.log_sync import LogSync
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
-from tests.persistence.log.support import NoTimer, plain_flush
+from persistence.plan import Plan, Write
+from tests.persistence.log.simdisk import plain_flush
+from tests.persistence.log.support import NoTimer
 
 
 @pytest.fixture(params=["as built", "plain"])
@@ -37,6 +39,23 @@ def file(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
+class Target:
+    """A descriptor as the target of writes."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def file(self) -> Target:
+        return self
+
+    def fileno(self) -> int:
+        return self.fd
+
+
+def plan(*writes: tuple[int, int, list[bytes]]) -> Plan:
+    return Plan([Write(Target(fd), position, pieces, 0) for fd, position, pieces in writes])  # type: ignore[arg-type]
+
+
 def done(flusher: Any) -> int:
     select.select([flusher.fileno()], [], [], 10)
     error = flusher.finish()
@@ -45,7 +64,7 @@ def done(flusher: Any) -> int:
 
 
 def test_pieces_are_written_one_after_the_other(flusher: Any, file: int) -> None:
-    flusher.submit([(file, 0, [b"ab", b"", b"cd"]), (file, 4, [b"ef"])])
+    flusher.submit(plan((file, 0, [b"ab", b"", b"cd"]), (file, 4, [b"ef"])))
     assert flusher.busy
     assert done(flusher) == 0
     assert not flusher.busy
@@ -57,7 +76,7 @@ def test_many_pieces_and_jobs(flusher: Any, file: int) -> None:
     position = 0
     for size in (1, 100, 1000, 5000):
         pieces = [b"%d," % n for n in range(size)]
-        flusher.submit([(file, position, pieces)])
+        flusher.submit(plan((file, position, pieces)))
         assert done(flusher) == 0
         position += sum(map(len, pieces))
     assert os.pread(file, 1 << 20, 0) == b"".join(
@@ -68,19 +87,21 @@ def test_many_pieces_and_jobs(flusher: Any, file: int) -> None:
 def test_error_number_of_what_failed(flusher: Any, file: int, tmp_path: Path) -> None:
     readable = os.open(tmp_path / "file", os.O_RDONLY)
     try:
-        flusher.submit([(readable, 0, [b"x"]), (file, 0, [b"y"])])
+        partly = plan((file, 4, [b"w"]), (readable, 0, [b"x"]), (file, 0, [b"y"]))
+        flusher.submit(partly)
         assert done(flusher) == errno.EBADF
-        assert os.pread(file, 10, 0) == b""
+        assert partly.done == 1
+        assert os.pread(file, 10, 0) == b"\0\0\0\0w"
     finally:
         os.close(readable)
-    flusher.submit([(file, 0, [b"z"])])
+    flusher.submit(plan((file, 0, [b"z"])))
     assert flusher.wait() == 0
 
 
-def test_one_job_at_a_time(flusher: Any, file: int) -> None:
-    flusher.submit([(file, 0, [b"x"])])
-    with pytest.raises(AssertionError, match="one job"):
-        flusher.submit([(file, 0, [b"y"])])
+def test_one_plan_at_a_time(flusher: Any, file: int) -> None:
+    flusher.submit(plan((file, 0, [b"x"])))
+    with pytest.raises(AssertionError, match="one plan"):
+        flusher.submit(plan((file, 0, [b"y"])))
     assert flusher.wait() == 0
 
 
@@ -89,7 +110,7 @@ class Node:
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self.posted: list[Any] = []
-        self.flusher = _flush.Flusher()
+        self.flusher: Any = RealDisk().flusher()
         log_options = LogOptions(**options)
         self.sync = LogSync(
             RealDisk(),
@@ -172,8 +193,8 @@ def test_failed_small_round_confirms_nothing_that_is_not_safe(tmp_path: Path, fa
         assert logs[1].failed is None
     else:
         # The worker does the round again, log by log, and believes the journal no more.
-        assert node.sync.committer.journal.broken
         node.sync.settle_down()
+        assert node.sync.committer.journal.broken
         assert all(log.failed is None and log.high_watermark == log.end for log in logs)
     assert told == [0]
     node.catalog.stop()
@@ -200,7 +221,7 @@ def test_files_of_new_logs_are_made_a_few_at_a_time(tmp_path: Path) -> None:
     node.publish(*logs)
     while not all(log.high_watermark == log.end for log in logs):
         node.turn()
-        made.append(sum(log.writer.created for log in logs))
+        made.append(sum(log.writer.is_made for log in logs))
         node.sync.start_round()
     assert made == [2, 4, 5]
     node.catalog.stop()

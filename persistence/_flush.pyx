@@ -1,4 +1,4 @@
-"""Write and sync of a few small batches without the interpreter, compiled twin of ``_flush.py``; see there."""
+"""Carries out small plans without the interpreter, compiled twin of ``_flush.py``; see there."""
 
 import os
 
@@ -70,6 +70,8 @@ cdef struct Job:
     Write* writes
     int count
     iovec* pieces
+    # Of the writes, and the first error.
+    int written
     int error
     bint stop
     int done
@@ -111,6 +113,7 @@ cdef int _write_and_sync(Job* job) noexcept nogil:
         failed = _write(&job.writes[index])
         if failed != 0:
             return failed
+        job.written = index + 1
     if fdatasync(job.writes[job.count - 1].fd) != 0:
         return errno
     return 0
@@ -131,7 +134,8 @@ cdef void* _run(void* argument) noexcept nogil:
 cdef class Flusher:
     cdef Job _job
     cdef pthread_t _thread
-    cdef object _held
+    # Keeps the pieces until they are written.
+    cdef object _plan
     cdef readonly bint busy
 
     def __init__(self):
@@ -157,37 +161,46 @@ cdef class Flusher:
     def fileno(self):
         return self._job.done
 
-    def submit(self, writes):
+    def submit(self, plan):
+        assert not self.busy, "one plan at a time"
+        assert plan.writes, "nothing to write"
+        try:
+            self._take(plan.writes)
+        except BaseException:
+            self._free()
+            raise
+        self._plan = plan
+        self._job.written = 0
+        self._job.error = 0
+        self.busy = True
+        sem_post(&self._job.wanted)
+
+    cdef int _take(self, list writes) except -1:
         cdef Py_ssize_t total = 0
         cdef Py_ssize_t index
         cdef Py_ssize_t at = 0
         cdef bytes piece
         cdef list pieces
-        assert not self.busy, "one job at a time"
-        assert writes, "nothing to write"
-        held = [(fd, position, list(these)) for fd, position, these in writes]
-        for _, _, pieces in held:
+        for write in writes:
+            pieces = write.pieces
             total += len(pieces)
-        self._job.writes = <Write*> malloc(sizeof(Write) * len(held))
+        self._job.writes = <Write*> malloc(sizeof(Write) * len(writes))
         self._job.pieces = <iovec*> malloc(sizeof(iovec) * (total + 1))
         if self._job.writes == NULL or self._job.pieces == NULL:
-            self._free()
             raise MemoryError()
-        for index in range(len(held)):
-            fd, position, pieces = held[index]
-            self._job.writes[index].fd = fd
-            self._job.writes[index].position = position
+        for index in range(len(writes)):
+            write = writes[index]
+            pieces = write.pieces
+            self._job.writes[index].fd = write.target.file().fileno()
+            self._job.writes[index].position = write.position
             self._job.writes[index].pieces = self._job.pieces + at
             self._job.writes[index].count = <int> len(pieces)
             for piece in pieces:
                 self._job.pieces[at].iov_base = PyBytes_AS_STRING(piece)
                 self._job.pieces[at].iov_len = PyBytes_GET_SIZE(piece)
                 at += 1
-        self._job.count = <int> len(held)
-        self._held = held
-        self._job.error = 0
-        self.busy = True
-        sem_post(&self._job.wanted)
+        self._job.count = <int> len(writes)
+        return 0
 
     def finish(self):
         cdef unsigned long long value
@@ -197,7 +210,7 @@ cdef class Flusher:
 
     def wait(self):
         cdef unsigned long long value
-        assert self.busy, "no job is under way"
+        assert self.busy, "no plan is under way"
         cdef pollfd waited
         waited.fd = self._job.done
         waited.events = POLLIN
@@ -208,7 +221,8 @@ cdef class Flusher:
 
     cdef int _ended(self) except? -1:
         self._free()
-        self._held = None
+        self._plan.done = self._job.written
+        self._plan = None
         self.busy = False
         return self._job.error
 
@@ -219,7 +233,7 @@ cdef class Flusher:
         self._job.pieces = NULL
 
     def stop(self):
-        assert not self.busy, "a job is under way"
+        assert not self.busy, "a plan is under way"
         self._job.stop = True
         sem_post(&self._job.wanted)
         with nogil:
