@@ -114,7 +114,7 @@ class Committer:
             if batches or submission.again:
                 try:
                     if submission.again:
-                        writer.rewind(batches[0] if batches else None)
+                        writer.rewind(batches)
                     writer.make_ready(batches)
                     self._writers[writer.path] = writer
                 except Exception as error:
@@ -258,7 +258,7 @@ class Committer:
         dirty = []
         for path in paths:
             writer = self._writers.get(path)
-            if writer is not None and writer.path == path and writer.state is not State.CLEAN:
+            if writer is not None and writer.path == path and writer.synced_to < writer.position:
                 dirty.append(writer)
         if len(dirty) >= _TOGETHER_MIN:
             self.together.sync(dirty)

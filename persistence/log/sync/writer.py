@@ -300,11 +300,11 @@ class PartitionWriter:
 
     # -- again, and the end ---------------------------------------------------------------------------
 
-    def rewind(self, first: Batch | None) -> None:
-        """Begin again after a passing error; ``first`` is the first batch that is not known to be written.
+    def rewind(self, batches: Sequence[Batch]) -> None:
+        """Begin again after a passing error; ``batches`` are all that are not known to be written.
 
-        Unsynced batches before it are read, checked and written again, because a failed sync has marked their
-        pages as clean, and the next sync would skip them. What follows is cut off.
+        Unsynced batches before them are read, checked and written again, because a failed sync has marked
+        their pages as clean, and the next sync would skip them. What follows is cut off.
 
         Raises:
             CorruptLog: a batch that was written is no longer there.
@@ -312,18 +312,20 @@ class PartitionWriter:
         """
         self.failed = None
         try:
-            self._rewind(first)
+            self._rewind(batches)
         except (OSError, CorruptLog) as error:
             self.failed = error
             raise
 
-    def _rewind(self, first: Batch | None) -> None:
+    def _rewind(self, batches: Sequence[Batch]) -> None:
         current = self._segment
         if current is None:
             return
         self._files.drop(self._path)
+        first = batches[0] if batches else None
         segment = first.segment if first is not None else None
         if first is not None and isinstance(segment, Segment) and segment.base <= current.base:
+            self._remove_after(segment, batches)
             if first.position == 0:
                 # The file may not exist. The segment before it is completely synced.
                 self._segment = None
@@ -338,6 +340,19 @@ class PartitionWriter:
         file = self._files.get(self._path)
         file.truncate(self.position)
         self._write_again(file)
+
+    def _remove_after(self, segment: Segment, batches: Sequence[Batch]) -> None:
+        """Remove the segments that the failed attempt has begun after ``segment``, the last one first.
+
+        What is before them is written again. Found behind a half of that, they would be damage to a start.
+        """
+        later = {batch.segment for batch in batches if batch.segment is not segment}
+        paths = [(s.path, s.index_path) for s in later if isinstance(s, Segment)]
+        for path, index_path in sorted(paths, reverse=True):
+            self._disk.unlink(index_path)
+            self._disk.unlink(path)
+        if paths:
+            self._disk.sync_directory(self.directory)
 
     def _write_again(self, file: File) -> None:
         """Write the unsynced part again in place, batch by batch."""

@@ -166,6 +166,13 @@ PLANTED = [
         "            submission.batches = batches.tail.all()[1:]\n",
     ),
     Planted(
+        "a log that goes on keeps the segments that the failed attempt has begun",
+        LOG + "sync/writer.py",
+        "            self._remove_after(segment, batches)\n",
+        "",
+        test="tests/persistence/log/sync/test_healing.py",
+    ),
+    Planted(
         "a log that goes on writes behind what half of a write left",
         "persistence/plan.py",
         "        self.target.file().write(self.pieces, self.position)\n",

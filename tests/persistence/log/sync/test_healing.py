@@ -235,3 +235,23 @@ def test_open_files_make_room_when_the_process_has_no_more() -> None:
         cache.get(f"f{number}", create=True)
     cache.close()
     assert disk.open_files == 0
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_attempt_that_fails_leaves_no_segments_of_the_one_before(segments: int) -> None:
+    """A start would refuse the log: behind a segment that ends early, another one stood."""
+    node, disk, log, ears = opened()
+    base = log.partition.active.base
+    fill(log, 150, first=3)
+    disk.fail("sync_directory", "/a/0", error=errno.ENOSPC, after=2)
+    node.settle()
+    assert ears.heard == ["passing"]
+    later = [segment.base for segment in log.partition.segments if segment.base > base]
+    assert len(later) > 2
+    # The next attempt ends for good, with fewer segments.
+    disk.fail("write", f"{later[segments - 1]:020d}.log", error=errno.EIO, after=1, once=True)
+    node.run_timers()
+    assert ears.heard == ["passing", "failed"]
+    disk.hook = None
+    disk.forget_files()
+    assert len(bodies(Node(disk).catalog.open("a"))) >= 3
