@@ -234,6 +234,8 @@ class PartitionWriter:
     def write(self, batches: Sequence[Batch]) -> None:
         """Write batches, in order, and their names; the last segment and its name are not synced."""
         self.make_ready(batches)
+        if not batches:
+            return
         try:
             self.plan(batches).carry_out()
         except OSError as error:
