@@ -9,7 +9,7 @@ import logging
 
 from aiohttp import web
 
-from admin_ui import endpoints, live, prometheus, sessions, ui
+from admin_ui import endpoints, live, previews, prometheus, sessions, ui
 from admin_ui.api import ENDPOINTS, OBJECTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
@@ -118,7 +118,7 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
-    endpoints.add_routes(app, OBJECTS, endpoints.PAGES)
+    endpoints.add_routes(app, [*previews.ENDPOINTS, *OBJECTS], endpoints.PAGES)
     for part in (sessions, live, prometheus, ui):
         part.add_routes(app)
     add_index(app, ENDPOINTS)

@@ -1,10 +1,11 @@
 // The entry: who is logged in, and which page the address shows.
 import { html, render, useEffect, useState } from "./lib/html.mjs";
-import { Empty } from "./components/bits.mjs";
+import { Empty, Loading } from "./components/bits.mjs";
 import { Shell } from "./components/shell.mjs";
 import * as api from "./lib/api.mjs";
 import { visible } from "./lib/format.mjs";
 import { go, param, takeClicks, useRoute } from "./lib/location.mjs";
+import { ALL_PAGES, allowed } from "./lib/pages.mjs";
 import { BASE, safeNext } from "./lib/routes.mjs";
 import { Connection } from "./pages/connection.mjs";
 import { Connections } from "./pages/connections.mjs";
@@ -25,9 +26,38 @@ const PAGES = {
   connection: Connection,
   missing: Missing,
 };
+/** Pages that load when the first is opened. */
+const LATER = {
+  channels: () => import("./pages/channels.mjs").then((found) => found.Channels),
+  definitions: () => import("./pages/definitions.mjs").then((found) => found.Definitions),
+  limits: () => import("./pages/limits.mjs").then((found) => found.LimitsPage),
+  node: () => import("./pages/node.mjs").then((found) => found.NodePage),
+  policies: () => import("./pages/policies.mjs").then((found) => found.Policies),
+  user: () => import("./pages/user.mjs").then((found) => found.User),
+  users: () => import("./pages/users.mjs").then((found) => found.Users),
+  vhost: () => import("./pages/vhost.mjs").then((found) => found.Vhost),
+  vhosts: () => import("./pages/vhosts.mjs").then((found) => found.Vhosts),
+};
+/** Changes after which the user may see other virtual hosts, or nothing. */
+const CHANGES_ME = /\/(users|vhosts|permissions|definitions)\b/;
 
 function Missing() {
   return html`<${Empty} title="There is no such page"><p><a href=${`${BASE}/`}>Go to the overview</a></p><//>`;
+}
+
+function Forbidden() {
+  return html`<${Empty} title="This page is not for your user"><p>An administrator can give the user another tag. <a href=${`${BASE}/`}>Go to the overview</a></p><//>`;
+}
+
+/** A page of `LATER`. */
+function Later({ page, ...props }) {
+  const [Page, setPage] = useState(null);
+  const [error, setError] = useState(null);
+  useEffect(() => {
+    LATER[page]().then((found) => setPage(() => found), setError);
+  }, [page]);
+  if (error) return html`<${Empty} title="The page could not be loaded"><p>${error.message}</p><//>`;
+  return Page ? html`<${Page} ...${props} />` : html`<${Loading} rows=${10} />`;
 }
 
 function toLogin({ ended = false } = {}) {
@@ -56,13 +86,17 @@ function App() {
       toLogin({ ended: true });
     });
     load();
+    return api.whenChanged((path) => {
+      if (CHANGES_ME.test(path)) api.check().then((found) => found && setMe(found));
+    });
   }, []);
   // Back after a log-out leads to an address that needs a session.
   useEffect(() => {
     if (route.page !== "login" && !me && !problem) load();
   }, [route.path]);
   useEffect(() => {
-    const name = route.name ?? (route.page === "overview" ? "" : route.page[0].toUpperCase() + route.page.slice(1));
+    const label = ALL_PAGES.find(({ page }) => page === route.page)?.label ?? (route.page === "login" ? "Login" : "Not found");
+    const name = route.name ?? (route.page === "overview" ? "" : label);
     document.title = name ? `${visible(name)} · amqp-router` : "amqp-router";
   }, [route.page, route.name]);
 
@@ -78,9 +112,9 @@ function App() {
   if (route.page === "login") return html`<${Login} onLogin=${signedIn} />`;
   if (problem) return html`<${Unreachable} error=${problem} retry=${load} />`;
   if (!me) return null;
-  const Page = PAGES[route.page];
+  const Page = !allowed(me, route.page) ? Forbidden : PAGES[route.page] ?? Later;
   return html`<${Shell} route=${route} me=${me} onLogout=${signOut}>
-    <${Page} key=${route.path} route=${route} me=${me} />
+    <${Page} key=${route.path} page=${route.page} route=${route} me=${me} />
   <//>`;
 }
 

@@ -20,6 +20,16 @@ export function Figures({ figures }) {
   )}</dl>`;
 }
 
+/** Instead of a page whose data the broker does not give. */
+export function Refused({ error }) {
+  return html`<${Empty} title=${error.message}><p>The page tries again by itself.</p><//>`;
+}
+
+/** Instead of the page of something that is not there. */
+export function Gone({ noun, name, list }) {
+  return html`<${Empty} title=${`There is no ${noun} of this name`}><p class="gone-name">${name}</p><p><a href=${href(listPath(list))}>All ${noun}s</a></p><//>`;
+}
+
 /** While nothing came yet, or when the object is not there. */
 export function Waiting({ event, noun, name, list }) {
   if (event?.gone) {

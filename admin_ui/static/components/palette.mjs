@@ -2,17 +2,30 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.mjs";
 import { Icon } from "./bits.mjs";
 import { get } from "../lib/api.mjs";
-import { go, href } from "../lib/location.mjs";
+import { ask } from "../lib/dialogs.mjs";
+import { go, href, param } from "../lib/location.mjs";
+import { ALL_PAGES, allowed } from "../lib/pages.mjs";
 import { ranked } from "../lib/query.mjs";
 import { plural } from "../lib/format.mjs";
 import { connectionPath, exchangePath, listPath, queuePath } from "../lib/routes.mjs";
 
-const PAGES = ["overview", "queues", "exchanges", "connections"].map((page) => ({
-  kind: "page",
-  icon: page,
-  name: page[0].toUpperCase() + page.slice(1),
-  path: listPath(page),
-}));
+/** What `me` may go to or do from everywhere. */
+function fixed(me) {
+  const pages = ALL_PAGES.filter(({ page }) => allowed(me, page)).map(({ page, label }) => ({ kind: "page", icon: page, name: label, path: listPath(page) }));
+  const admin = me.tags.includes("administrator");
+  const here = { vhosts: me.acts, vhost: param("vhost") };
+  const rights = { vhosts: me.vhosts, vhost: param("vhost") };
+  const acts = [
+    me.acts.length && ["Declare a queue", "objects.declareQueue", here],
+    me.acts.length && ["Declare an exchange", "objects.declareExchange", here],
+    me.acts.length && ["Publish a message", "messages.publish", { vhost: me.acts.includes(here.vhost) ? here.vhost : me.acts.includes("/") ? "/" : me.acts[0] }],
+    (admin || me.tags.includes("policymaker")) && me.vhosts.length && ["Add a policy", "admin.putPolicy", rights],
+    admin && me.vhosts.length && ["Add an operator policy", "admin.putPolicy", { ...rights, kind: "operator_policy" }],
+    admin && ["Add a user", "admin.addUser", {}],
+    admin && ["Add a virtual host", "admin.putVhost", {}],
+  ].filter(Boolean);
+  return [...pages, ...acts.map(([name, act, what]) => ({ kind: "act", icon: "act", name, path: act, what }))];
+}
 
 /** Entries of each kind that are asked for, and that are shown in all. */
 const ASKED = 50;
@@ -30,7 +43,7 @@ const KINDS = [
 ];
 
 /** {entries, more, error}: what has `text` in its name, the best first, and how many there are besides. */
-async function find(text) {
+async function find(text, known) {
   let error = "";
   let all = 0;
   const entries = new Map();
@@ -51,16 +64,16 @@ async function find(text) {
   };
   const found = await Promise.all(patterns.flatMap((pattern) => KINDS.map((kind) => ask(kind, pattern))));
   for (const entry of found.flat()) entries.set(entry.kind + entry.path, entry);
-  const pages = PAGES.filter((page) => page.name.toLowerCase().includes(text.toLowerCase()));
+  const pages = known.filter((page) => page.name.toLowerCase().includes(text.toLowerCase()));
   const shown = ranked([...entries.values(), ...pages], text).slice(0, SHOWN);
   return { entries: shown, more: Math.max(0, all + pages.length - shown.length), error };
 }
 
 /** `takeEarly()` gives what was typed since the key that opened it. */
-export function Palette({ takeEarly, onClose }) {
+export function Palette({ me, takeEarly, onClose }) {
   const dialog = useRef(null);
   const [text, setText] = useState("");
-  const [{ entries, more, error }, setFound] = useState({ entries: PAGES, more: 0, error: "" });
+  const [{ entries, more, error }, setFound] = useState({ entries: fixed(me), more: 0, error: "" });
   const [chosen, setChosen] = useState(0);
   useLayoutEffect(() => {
     dialog.current.showModal();
@@ -70,7 +83,7 @@ export function Palette({ takeEarly, onClose }) {
     let gone = false;
     const timer = setTimeout(
       () =>
-        find(text).then((found) => {
+        find(text, fixed(me)).then((found) => {
           if (gone) return;
           setFound(found);
           setChosen(0);
@@ -87,7 +100,8 @@ export function Palette({ takeEarly, onClose }) {
   const open = (entry) => {
     if (!entry) return;
     dialog.current.close();
-    go(href(entry.path));
+    if (entry.what) ask(entry.path, entry.what);
+    else go(href(entry.path));
   };
   const pressed = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -102,7 +116,7 @@ export function Palette({ takeEarly, onClose }) {
       <${Icon} name="search" />
       <input type="text" role="combobox" aria-label="Part of a name" aria-expanded="true" aria-controls="jump-list"
         aria-activedescendant=${entries.length ? `jump-${chosen}` : undefined} aria-autocomplete="list"
-        placeholder="Queue, exchange, connection or page" value=${text} autocomplete="off" spellcheck="false" autofocus
+        placeholder="Queue, exchange, connection, page or act" value=${text} autocomplete="off" spellcheck="false" autofocus
         onInput=${(event) => setText(event.target.value)} onKeyDown=${pressed} />
       <kbd>Esc</kbd>
     </div>

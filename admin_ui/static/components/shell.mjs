@@ -5,21 +5,16 @@ import { Palette } from "./palette.mjs";
 import { useDialogs } from "../lib/dialogs.mjs";
 import { live, useConnection } from "../lib/live.mjs";
 import { go, href, param, setParams } from "../lib/location.mjs";
+import { ALL_PAGES, allowed, MAIN, MORE, PARENT } from "../lib/pages.mjs";
 import { BASE, listPath } from "../lib/routes.mjs";
 
-const PAGES = [
-  ["overview", "Overview", "o"],
-  ["queues", "Queues", "q"],
-  ["exchanges", "Exchanges", "e"],
-  ["connections", "Connections", "c"],
-];
-const PARENT = { queue: "queues", exchange: "exchanges", connection: "connections" };
 const KEYS = [
-  ["/ or Ctrl+K", "jump to a queue, exchange, connection or page"],
+  ["/ or Ctrl+K", "jump to a queue, exchange, connection or page, or act"],
   ["f", "put the cursor into the filter of a list"],
   ["Enter", "in the filter: open the first row"],
   ["g then o q e c", "go to overview, queues, exchanges, connections"],
-  ["n", "something new: declare a queue or an exchange"],
+  ["g then h p v u l d n", "go to channels, policies, virtual hosts, users, limits, definitions, node"],
+  ["n", "something new in a list: declare a queue, add a user"],
   ["t", "next theme: system, light, dark"],
   ["?", "this help"],
   ["Esc", "close what is open"],
@@ -44,6 +39,8 @@ export function Shell({ route, me, onLogout, children }) {
   useEffect(() => live.start(), []);
   useEffect(() => setMenu(false), [route.path]);
   const active = PARENT[route.page] ?? route.page;
+  const link = ({ page, label }) => html`<a key=${page} href=${href(listPath(page))} aria-current=${page === active ? "page" : undefined}>
+    <${Icon} name=${page} /><span>${label}</span></a>`;
   return html`<div class="shell">
     <a class="skip" href="#main" onClick=${focusMain}>Skip to the content</a>
     <aside class="side" data-open=${menu} aria-label="Navigation">
@@ -51,10 +48,10 @@ export function Shell({ route, me, onLogout, children }) {
       <button type="button" class="icon-button menu-button" aria-expanded=${menu} aria-controls="side-more"
         aria-label="Menu" onClick=${() => setMenu(!menu)}><${Icon} name=${menu ? "close" : "menu"} /></button>
       <nav class="pages" aria-label="Pages">
-        ${PAGES.map(
-          ([page, label]) => html`<a key=${page} href=${href(listPath(page))} aria-current=${page === active ? "page" : undefined}>
-            <${Icon} name=${page} /><span>${label}</span></a>`,
-        )}
+        ${MAIN.map(link)}
+      </nav>
+      <nav class="pages more-pages" aria-label="More pages">
+        ${MORE.filter(({ page }) => allowed(me, page)).map(link)}
       </nav>
       <div class="side-more" id="side-more">
         <${VhostPicker} vhosts=${me.vhosts} route=${route} />
@@ -80,7 +77,7 @@ export function Shell({ route, me, onLogout, children }) {
       ${children}
     </main>
     <${Dialogs} />
-    ${palette && html`<${Palette} takeEarly=${takeEarly} onClose=${() => setPalette(false)} />`}
+    ${palette && html`<${Palette} me=${me} takeEarly=${takeEarly} onClose=${() => setPalette(false)} />`}
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
   </div>`;
 }
@@ -98,7 +95,7 @@ function focusMain(event) {
 }
 
 function Crumbs({ route, active }) {
-  const label = PAGES.find(([page]) => page === active)?.[1] ?? "Not found";
+  const label = ALL_PAGES.find(({ page }) => page === active)?.label ?? "Not found";
   if (!(route.page in PARENT)) return html`<div class="crumbs"><h1>${label}</h1></div>`;
   return html`<nav class="crumbs" aria-label="You are here">
     <a href=${href(listPath(active))}>${label}</a><${Icon} name="right" />
@@ -173,7 +170,7 @@ function useKeys(early, actions) {
       }
       if (event.metaKey || event.ctrlKey || event.altKey) return;
       if (event.target.closest?.("input, select, textarea")) return;
-      const target = PAGES.find(([, , key]) => key === event.key)?.[0];
+      const target = ALL_PAGES.find(({ key }) => key === event.key)?.page;
       if (target && event.timeStamp - leader < 1500) go(href(listPath(target)));
       else if (event.key === "/") latest.current.openPalette();
       else if (event.key === "?") latest.current.openHelp();

@@ -10,11 +10,13 @@ const PAGE = 50;
 
 /**
  * `columns`: [{id, label, title?, get?: row => value, cell: row => content, numeric?, class?}], a column
- * without `get` cannot be sorted by; `fields` as `compile` takes them; `examples` are queries that a click tries;
+ * without `get` cannot be sorted by; `rows` (with a `key`; null while they load) instead of the topic of a live list;
+ * with `everywhere` the chosen virtual host does not narrow it; `fields` as `compile` takes them; `examples` are queries that a click tries;
  * `onVisible` hears of the rows on the page; `acts` are buttons beside the filter.
  */
-export function ListPage({ topic, noun, columns, fields, examples, empty, onVisible, initialSort, acts }) {
-  const list = useTopic(topic);
+export function ListPage({ topic = null, rows: given, everywhere, noun, nouns = `${noun}s`, columns, fields, examples, empty, onVisible, initialSort, acts }) {
+  const live = useTopic(topic);
+  const list = useMemo(() => (topic ? live : given && { rows: given }), [topic, live, given]);
   const vhost = param("vhost");
   const written = param("q");
   const [typed, setTyped] = useState(written);
@@ -55,7 +57,7 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
   const descending = column.id === sort && direction;
 
   const { test, errors } = useMemo(() => compile(written, fields), [written, fields]);
-  const here = useMemo(() => (list ? list.rows.filter((row) => !vhost || row.vhost === vhost) : []), [list, vhost]);
+  const here = useMemo(() => (list ? list.rows.filter((row) => everywhere || !vhost || row.vhost === vhost) : []), [list, vhost, everywhere]);
   const matching = useMemo(() => here.filter(test), [here, test]);
   const sorted = useMemo(() => sortRows(matching, column.get, descending), [matching, column, descending]);
   const { page, pages, start, rows } = pageOf(sorted, Number(param("page", "1")), PAGE);
@@ -68,12 +70,12 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
     <div class="toolbar">
       <label class="query">
         <${Icon} name="search" />
-        <span class="hidden">Filter ${noun}s</span>
+        <span class="hidden">Filter ${nouns}</span>
         <input ref=${box} id="query" type="search" value=${typed} autocomplete="off" spellcheck="false"
           placeholder=${`Filter, for example ${examples[0]}`} aria-describedby="query-help"
           onInput=${(event) => search(event.target.value)} onKeyDown=${entered} />
       </label>
-      <p class="total num" role="status">${list ? total(matching.length, here.length, noun) : ""}</p>
+      <p class="total num" role="status">${list ? total(matching.length, here.length, noun, nouns) : ""}</p>
       ${acts}
     </div>
     <div class="query-help" id="query-help">
@@ -87,7 +89,7 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
       ? html`<${Loading} rows=${10} />`
       : !sorted.length
         ? html`<${Empty} title=${`No ${noun} matches`}>
-            <p>${plural(here.length, noun)} in all. ${" "}<button type="button" class="link" onClick=${() => search("")}>Clear the filter</button></p>
+            <p>${plural(here.length, noun, nouns)} in all. ${" "}<button type="button" class="link" onClick=${() => search("")}>Clear the filter</button></p>
           <//>`
         : html`<div class="table-box" ref=${table}>
             <table class="table">
@@ -103,8 +105,8 @@ export function ListPage({ topic, noun, columns, fields, examples, empty, onVisi
   </div>`;
 }
 
-function total(matching, all, noun) {
-  return matching === all ? plural(all, noun) : `${count(matching)} of ${plural(all, noun)}`;
+function total(matching, all, noun, nouns) {
+  return matching === all ? plural(all, noun, nouns) : `${count(matching)} of ${plural(all, noun, nouns)}`;
 }
 
 function classes(column) {

@@ -27,7 +27,7 @@ async function call(method, path, body, more = {}) {
     response = await fetch(path, {
       method,
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined || body instanceof Blob ? body : JSON.stringify(body),
       credentials: "same-origin",
     });
   } catch {
@@ -53,13 +53,22 @@ export async function act(method, path, body, headers) {
   try {
     const answer = await call(method, path, body, headers);
     // Later, when the page of something that was deleted is gone.
-    setTimeout(() => changes.forEach((heard) => heard()));
+    setTimeout(() => changes.forEach((heard) => heard(path)));
     return answer;
   } catch (error) {
     if (error.status === 401) await check();
     throw error;
   }
 }
+
+/** Call `heard` with the path of every change that was made; returns how to end that. */
+export function whenChanged(heard) {
+  changes.add(heard);
+  return () => changes.delete(heard);
+}
+
+/** A question that needs a body; it changes nothing. */
+export const post = (path, body) => call("POST", path, body);
 
 export async function get(path) {
   try {

@@ -3,6 +3,7 @@ import { useEffect, useState } from "./html.mjs";
 
 const MODULES = {
   objects: () => import("../acts/objects.mjs"),
+  admin: () => import("../acts/admin.mjs"),
   messages: () => import("../acts/messages.mjs"),
 };
 

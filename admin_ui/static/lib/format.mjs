@@ -94,9 +94,9 @@ export function clock(ms, { seconds = true, day = false } = {}) {
   return day ? `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}` : time;
 }
 
-/** "1 queue", "2 queues". */
-export function plural(number, noun) {
-  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+/** "1 queue", "2 queues", "2 policies". */
+export function plural(number, noun, nouns = `${noun}s`) {
+  return `${count(number)} ${number === 1 ? noun : nouns}`;
 }
 
 /**

@@ -2,7 +2,11 @@
 
 export const BASE = "/ui";
 
-const LISTS = { queues: "queue", exchanges: "exchange", connections: "connection" };
+const LISTS = { queues: "queue", exchanges: "exchange", connections: "connection", users: "user", vhosts: "vhost" };
+/** Objects that have a name alone, and no virtual host. */
+const NAMED = new Set(["connections", "users", "vhosts"]);
+/** Pages without pages below them. */
+const ALONE = new Set(["channels", "policies", "limits", "definitions", "node"]);
 
 /** What an address shows: {page, vhost?, name?}; page is "missing" for an unknown one. */
 export function parse(pathname) {
@@ -10,9 +14,10 @@ export function parse(pathname) {
   const [kind, ...rest] = parts;
   if (kind === undefined) return { page: "overview" };
   if (kind === "login" && !rest.length) return { page: "login" };
+  if (ALONE.has(kind) && !rest.length) return { page: kind };
   if (!Object.hasOwn(LISTS, kind)) return { page: "missing" };
   if (!rest.length) return { page: kind };
-  if (kind === "connections") return rest.length === 1 ? { page: "connection", name: rest[0] } : { page: "missing" };
+  if (NAMED.has(kind)) return rest.length === 1 ? { page: LISTS[kind], name: rest[0] } : { page: "missing" };
   if (rest.length !== 2) return { page: "missing" };
   return { page: LISTS[kind], vhost: rest[0], name: rest[1] };
 }
@@ -45,6 +50,8 @@ export const bindingPath = (vhost, source, kind, destination, ...key) =>
 export const queuePath = (vhost, name) => `${BASE}/queues/${parts(vhost, name)}`;
 export const exchangePath = (vhost, name) => `${BASE}/exchanges/${parts(vhost, name || "amq.default")}`;
 export const connectionPath = (name) => `${BASE}/connections/${segment(name)}`;
+export const userPath = (name) => `${BASE}/users/${parts(name)}`;
+export const vhostPath = (name) => `${BASE}/vhosts/${parts(name)}`;
 export const listPath = (kind) => (kind === "overview" ? `${BASE}/` : `${BASE}/${kind}`);
 
 /** The address after login: only one of ours, never another site's. */

@@ -42,6 +42,15 @@ def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
     found.stop()
 
 
+@pytest.fixture(scope="module")
+def calm(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A broker without traffic, for all tests of a module."""
+    found = Site(tmp_path_factory.mktemp("calm"))
+    found.start()
+    yield found
+    found.stop()
+
+
 @pytest.fixture
 def quiet_site(browser: Any, tmp_path: Path) -> Iterator[Site]:
     """A broker of the test's own, without traffic."""

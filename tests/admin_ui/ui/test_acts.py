@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pika
 import pytest
@@ -11,15 +10,6 @@ import pytest
 from tests.admin_ui.ui.site import PHONE, Site, Visit
 
 Visits = Callable[..., Visit]
-
-
-@pytest.fixture(scope="module")
-def calm(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A broker without traffic, for all tests of this module."""
-    found = Site(tmp_path_factory.mktemp("calm"))
-    found.start()
-    yield found
-    found.stop()
 
 
 def press_to(one: Visit, name: str, *, within: str = "", most: int = 60) -> None:
@@ -206,7 +196,7 @@ def test_a_client_gets_the_reason_for_which_its_connection_is_closed(calm: Site,
 
 def test_those_who_watch_see_no_buttons(calm: Site, visit: Visits) -> None:
     guest = visit(calm)
-    # There is no page for it in this test: the call is the one that a page makes.
+    # By the calls that the pages make: those have tests of their own.
     status = guest.page.evaluate(
         """async () => {
             const me = await (await fetch("/admin/v1/session")).json();
@@ -227,11 +217,18 @@ def test_those_who_watch_see_no_buttons(calm: Site, visit: Visits) -> None:
             ("/ui/queues/%2F/seen", "#settings"),
             ("/ui/exchanges", "td a"),
             ("/ui/exchanges/%2F/amq.topic", "#settings"),
+            ("/ui/channels", "td a"),
+            ("/ui/policies", "h2"),
+            ("/ui/vhosts/%2F", "#settings"),
+            ("/ui/limits", "#of-users"),
+            ("/ui/node", "#ports"),
+            ("/ui/users", "h2:has-text('not for your user')"),
             ("/ui/connections", "td a"),
         ):
             one.open(path)
             one.page.wait_for_selector(sign)
             assert one.page.locator("main .button").count() == 0, path
+        assert not one.page.is_visible("nav a:has-text('Users')")
         one.page.click("td a")
         one.page.wait_for_selector("#client")
         assert one.page.locator("main .button").count() == 0

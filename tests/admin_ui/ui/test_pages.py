@@ -26,6 +26,18 @@ PAGES = [
     ("/ui/nothing", "h2:has-text('no such page')"),
     (queue_path("gone"), "h2:has-text('no queue of this name')"),
 ]
+ADMINISTRATION = [
+    ("/ui/channels", "td a:has-text('(1)')"),
+    ("/ui/policies", "h2:has-text('No policies')"),
+    ("/ui/vhosts", "td a:has-text('/')"),
+    ("/ui/vhosts/%2F", "section:has(#permissions) td:has-text('guest')"),
+    ("/ui/users", "td a:has-text('guest')"),
+    ("/ui/users/guest", "section:has(#permissions) td:has-text('/')"),
+    ("/ui/users/gone", "h2:has-text('no user of this name')"),
+    ("/ui/limits", "p:has-text('No user has a limit')"),
+    ("/ui/definitions", "a:has-text('Download the file')"),
+    ("/ui/node", "section:has(#ports) td:has-text('AMQP 0-9-1')"),
+]
 NOT_THERE = "net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED|CONNECTION_RESET|EMPTY_RESP)"
 TRANSFERRED = """performance.getEntriesByType("resource")
     .filter((entry) => entry.name.includes("/static/")).map((entry) => entry.transferSize)"""
@@ -41,7 +53,7 @@ def test_every_page(site: Site, visit: Visits, scheme: str, size: tuple[int, int
     # The dark theme differs in colours alone.
     only = ["color-contrast", "link-in-text-block"] if scheme == "dark" else None
 
-    def look(path: str, sign: str) -> None:
+    def look(path: str, sign: str, *, only: list[str] | None = only) -> None:
         one.page.wait_for_selector(sign)
         faults.extend(f"{path}: {fault}" for fault in one.axe(only))
         if one.overflows():
@@ -54,6 +66,10 @@ def test_every_page(site: Site, visit: Visits, scheme: str, size: tuple[int, int
     for path, sign in PAGES:
         one.open(path)
         look(path, sign)
+    for path, sign in ADMINISTRATION:
+        one.open(path)
+        # On a phone they differ in width alone.
+        look(path, sign, only=["target-size"] if size == PHONE else only)
     one.open("/ui/connections")
     one.page.click("td a:has-text('feed JFK')")
     look("connection", CONNECTION)

@@ -1,0 +1,53 @@
+import { html } from "../lib/html.mjs";
+import { Empty, Pill, State } from "../components/bits.mjs";
+import { Refused } from "../components/detail.mjs";
+import { ListPage } from "../components/table.mjs";
+import { useGet } from "../lib/api.mjs";
+import { count, rate } from "../lib/format.mjs";
+import { href } from "../lib/location.mjs";
+import { connectionPath } from "../lib/routes.mjs";
+
+const FIELDS = {
+  name: { kind: "text", get: (row) => row.name },
+  vhost: { kind: "text", get: (row) => row.vhost },
+  user: { kind: "text", get: (row) => row.user },
+  state: { kind: "text", get: (row) => row.state },
+  consumers: { kind: "number", get: (row) => row.consumer_count },
+  unacked: { kind: "number", get: (row) => row.messages_unacknowledged },
+  unconfirmed: { kind: "number", get: (row) => row.messages_unconfirmed },
+  prefetch: { kind: "number", get: (row) => row.prefetch },
+  in: { kind: "number", get: (row) => row.in },
+  out: { kind: "number", get: (row) => row.out },
+  confirms: { kind: "flag", get: (row) => row.confirm },
+};
+const EXAMPLES = ["unacked:>100", "consumers:0", "prefetch:0 consumers:>0", "confirms:yes"];
+/** Channels that one answer has at most. */
+const ASKED = 500;
+
+const COLUMNS = [
+  {
+    id: "name", label: "Channel", get: (row) => row.name, class: "first",
+    cell: (row) => html`<a class="name" href=${href(connectionPath(row.connection))} title=${row.name}>${row.name}</a>`,
+  },
+  { id: "state", label: "State", get: (row) => row.state, class: "wide state-column", cell: (row) => html`<${State} state=${row.state} />` },
+  { id: "user", label: "User", get: (row) => row.user, class: "wide type-column", cell: (row) => html`<span class="name" title=${row.user}>${row.user}</span>` },
+  { id: "mode", label: "Mode", class: "wide type-column", cell: (row) => html`${row.confirm && html`<${Pill}>confirms<//>`}${row.transactional && html`<${Pill}>transactions<//>`}` },
+  { id: "consumers", label: "Consumers", numeric: true, get: (row) => row.consumer_count, class: "n mid", cell: (row) => count(row.consumer_count) },
+  { id: "prefetch", label: "Prefetch", title: "Messages; 0: no limit", numeric: true, get: (row) => row.prefetch, class: "n wide", cell: (row) => count(row.prefetch) },
+  { id: "unacked", label: "Unacked", title: "Messages", numeric: true, get: (row) => row.messages_unacknowledged, class: "n", cell: (row) => count(row.messages_unacknowledged) },
+  { id: "in", label: "In/s", title: "Messages published per second", numeric: true, get: (row) => row.in, class: "n mid", cell: (row) => rate(row.in) },
+  { id: "out", label: "Out/s", title: "Deliveries and gets per second", numeric: true, get: (row) => row.out, class: "n", cell: (row) => rate(row.out) },
+  { id: "ack", label: "Ack/s", title: "Acknowledgements per second", numeric: true, get: (row) => row.ack, class: "n wide", cell: (row) => rate(row.ack) },
+];
+
+export function Channels() {
+  const { data, error } = useGet(`/api/channels?page=1&page_size=${ASKED}`, 5);
+  if (error) return html`<${Refused} error=${error} />`;
+  const rows = data?.items.map((row) => {
+    const per = (key) => row.message_stats?.[`${key}_details`]?.rate ?? 0;
+    return { ...row, key: row.name, connection: row.connection_details.name, prefetch: row.prefetch_count || row.global_prefetch_count, in: per("publish"), out: per("deliver_get"), ack: per("ack") };
+  });
+  return html`<${ListPage} rows=${rows ?? null} noun="channel" columns=${COLUMNS} fields=${FIELDS} examples=${EXAMPLES} initialSort="name"
+    empty=${html`<${Empty} title="No channel is open"><p>Clients open channels in their connections.</p><//>`} />
+    ${data && data.total_count > ASKED && html`<p class="note">The first ${count(ASKED)} of ${count(data.total_count)} channels are shown.</p>`}`;
+}

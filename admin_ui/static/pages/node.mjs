@@ -1,0 +1,107 @@
+import { html } from "../lib/html.mjs";
+import { Card, Facts, Loading, Meter, Pill, State } from "../components/bits.mjs";
+import { Figures, Refused, Title } from "../components/detail.mjs";
+import { Table } from "../components/table.mjs";
+import { useGet } from "../lib/api.mjs";
+import { bytes, count, duration, rate } from "../lib/format.mjs";
+import { segment } from "../lib/routes.mjs";
+
+/** What the accounts of memory are called; others are shown under their own names. */
+const ACCOUNTS = {
+  binary: "Messages in memory",
+  other_system: "Program, connections and everything else",
+};
+const CHURN = [
+  ["Connections", "connection_created", "opened", "connection_closed", "closed"],
+  ["Channels", "channel_created", "opened", "channel_closed", "closed"],
+  ["Queues", "queue_created", "created", "queue_deleted", "deleted"],
+];
+const PROTOCOLS = { amqp: "AMQP 0-9-1", "amqp/ssl": "AMQP 0-9-1 with TLS", http: "HTTP: these pages and the API" };
+
+export function NodePage({ me }) {
+  const node = useGet(`/api/nodes/${segment(me.node)}?memory=true`, 5);
+  const overview = useGet("/api/overview", 10);
+  if (node.error) return html`<${Refused} error=${node.error} />`;
+  const one = node.data;
+  if (!one || !overview.data) return html`<${Loading} rows=${10} />`;
+  const alarms = [one.mem_alarm && "memory alarm", one.disk_free_alarm && "disk alarm"].filter(Boolean);
+  return html`<div class="detail">
+    <${Title} kind="Node" name=${one.name} pills=${[me.version, one.compiled ? "compiled" : "uncompiled"]}>
+      <${State} state=${alarms.length ? "flow" : "running"} />${alarms.map((text) => html`<${Pill} kind="warn" key=${text}>${text}<//>`)}
+    <//>
+    <${Figures} figures=${[
+      ["Up for", duration(one.uptime)],
+      ["Memory", bytes(one.mem_used)],
+      ["Disk free", bytes(one.disk_free)],
+      ["Descriptors", count(one.fd_used)],
+      ["Loop lag", one.loop_lag_ms < 10 ? one.loop_lag_ms.toFixed(1) : count(one.loop_lag_ms), " ms"],
+      ["Processors", count(one.processors)],
+    ]} />
+    <div class="two">
+      <${Memory} node=${one} />
+      <${Card} title="Disk and descriptors" id="disk">
+        <div class="meters">
+          <${Meter} name="File descriptors" used=${one.fd_used} total=${one.fd_total} text=${`${count(one.fd_used)} of ${count(one.fd_total)}`} />
+          <${Meter} name="Connections" used=${one.sockets_used ?? 0} total=${one.sockets_total} text=${`${count(one.sockets_used ?? 0)} of ${count(one.sockets_total)}`} />
+        </div>
+        <${Facts} facts=${[
+          ["Disk free", bytes(one.disk_free)],
+          ["Publishers wait below", bytes(one.disk_free_limit)],
+          ["Written", `${bytes(one.io_write_bytes_details?.rate ?? 0)}/s, ${bytes(one.io_write_bytes ?? 0)} so far`],
+          ["Read", `${bytes(one.io_read_bytes_details?.rate ?? 0)}/s, ${bytes(one.io_read_bytes ?? 0)} so far`],
+          ["Data directory", html`<code>${one.db_dir}</code>`],
+        ]} />
+      <//>
+    </div>
+    <div class="two">
+      <${Churn} node=${one} />
+      <${Ports} listeners=${overview.data.listeners} />
+    </div>
+    <${Card} title="Process" id="process">
+      <${Facts} facts=${[
+        ["Process id", one.os_pid],
+        ["Runtime", overview.data.erlang_full_version],
+        ["Threads", `${count(one.proc_used)} of ${count(one.proc_total)}`],
+        ["Loop lag, the highest", `${one.loop_lag_highest_ms < 10 ? one.loop_lag_highest_ms.toFixed(1) : count(one.loop_lag_highest_ms)} ms`],
+        ["Exchange types", one.exchange_types.map((type) => type.name).join(", ")],
+        ["Authentication", one.auth_mechanisms.map((mechanism) => mechanism.name).join(", ")],
+        ["Clients see RabbitMQ", overview.data.rabbitmq_version],
+      ]} />
+    <//>
+  </div>`;
+}
+
+/** Where memory goes: each account that holds something. */
+function Memory({ node }) {
+  const parts = Object.entries(node.memory ?? {})
+    .filter(([name, part]) => typeof part === "number" && part > 0 && name !== "total")
+    .sort((a, b) => b[1] - a[1]);
+  const columns = [
+    { label: "Account", class: "whole", cell: ([name]) => ACCOUNTS[name] ?? name.replaceAll("_", " ") },
+    { label: "Memory", numeric: true, class: "amount", cell: ([, part]) => bytes(part) },
+    { label: "Part", numeric: true, class: "amount", cell: ([, part]) => `${((100 * part) / (node.mem_used || 1)).toFixed(1)} %` },
+  ];
+  return html`<${Card} title="Memory" id="memory">
+    <div class="meters"><${Meter} name="Used" used=${node.mem_used} total=${node.mem_limit} text=${`${bytes(node.mem_used)} of ${bytes(node.mem_limit)}`} /></div>
+    ${parts.length > 0 && html`<${Table} columns=${columns} rows=${parts} caption="Memory by account" rowKey=${([name]) => name} />`}
+  <//>`;
+}
+
+function Churn({ node }) {
+  const figure = (key) => html`${rate(node[`${key}_details`]?.rate ?? 0)}/s<div class="given">${count(node[key] ?? 0)} so far</div>`;
+  const columns = [
+    { label: "What", cell: ([label]) => label },
+    { label: "Come", numeric: true, class: "whole right", cell: ([, came, word]) => html`<span title=${word}>${figure(came)}</span>` },
+    { label: "Go", numeric: true, class: "whole right", cell: ([, , , went, word]) => html`<span title=${word}>${figure(went)}</span>` },
+  ];
+  return html`<${Card} title="Churn" id="churn"><${Table} columns=${columns} rows=${CHURN} caption="Churn" rowKey=${([label]) => label} /><//>`;
+}
+
+function Ports({ listeners }) {
+  const columns = [
+    { label: "Protocol", class: "whole", cell: (row) => PROTOCOLS[row.protocol] ?? row.protocol },
+    { label: "Address", class: "mid", cell: (row) => html`<code>${row.ip_address}</code>` },
+    { label: "Port", numeric: true, class: "n", cell: (row) => row.port },
+  ];
+  return html`<${Card} title="Ports" id="ports"><${Table} columns=${columns} rows=${listeners ?? []} caption="Ports" rowKey=${(row) => `${row.protocol}${row.port}`} /><//>`;
+}

@@ -1,0 +1,186 @@
+"""Users, virtual hosts, limits, policies and definitions: what one does on their pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.admin_ui.ui.site import PHONE, Site, Visit
+
+Visits = Callable[..., Visit]
+SUBMIT = "dialog button[type=submit]"
+
+
+def fill(one: Visit, button: str, **fields: str) -> None:
+    """Open an act, fill its fields and do it."""
+    one.page.click(button)
+    one.page.wait_for_selector("dialog.act")
+    for name, value in fields.items():
+        field = one.page.locator(f"dialog [name='{name.replace('_to', '-to')}']")
+        if field.evaluate("e => e.tagName") == "SELECT":
+            field.select_option(value)
+        else:
+            field.fill(value)
+    one.page.click(SUBMIT)
+
+
+def test_a_user_from_its_first_permission_to_its_end(calm: Site, visit: Visits) -> None:
+    one = visit(calm)
+    one.open("/ui/users")
+    one.page.wait_for_selector("td a:has-text('guest')")
+    fill(one, "button:has-text('Add a user')", name="ada", password="secret", again="other")
+    one.page.wait_for_selector("#field-again-error:has-text('differ')")
+    one.page.fill("input[name=again]", "secret")
+    one.page.fill("input[name=tags]", "management, policymaker")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("h1:has-text('ada')")
+    one.page.wait_for_selector(".none:has-text('can enter no virtual host')")
+    fill(one, "button:has-text('Give a permission')", configure="^ada(")
+    one.page.wait_for_selector("#field-configure-error:has-text('not a regular expression')")
+    one.expect_requests_to_fail("400")
+    one.page.fill("input[name=configure]", "^ada")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("section:has(#permissions) td:has-text('^ada')")
+    fill(one, "button:has-text('Limit routing keys')", write="^eu")
+    one.page.wait_for_selector("section:has(#topics) td:has-text('^eu')")
+    fill(one, "section:has(#limits) button:has-text('Set a limit')", value="x")
+    one.page.wait_for_selector("#field-value-error:has-text('whole number')")
+    one.page.fill("input[name=value]", "3")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("section:has(#limits) td:has-text('max-connections')")
+    fill(one, "button:has-text('Set the tags')", tags="management")
+    one.page.wait_for_selector(".pills:not(:has-text('policymaker'))")
+    # Its tags and permission are those that count for its own pages.
+    ada = visit(calm, log_in=False)
+    ada.log_in("ada", "secret")
+    ada.page.wait_for_selector("nav a:has-text('Policies')")
+    assert not ada.page.is_visible("nav a:has-text('Users')")
+    ada.open("/ui/queues")
+    fill(ada, "button:has-text('Declare a queue')", name="eve")
+    ada.page.wait_for_selector("#field-name-error:has-text('Access refused.')")
+    ada.expect_requests_to_fail("401")
+    ada.close()
+    fill(one, ".acts button:has-text('Delete')", confirm="ada")
+    one.page.wait_for_selector(".said:has-text('User ada is deleted.')")
+    one.page.wait_for_selector(".total:has-text('1 user')")
+
+
+def test_a_virtual_host_with_its_limit(calm: Site, visit: Visits) -> None:
+    one = visit(calm)
+    one.open("/ui/vhosts")
+    fill(one, "button:has-text('Add a virtual host')", name="..", description="Europe")
+    one.page.wait_for_selector("section:has(#permissions) td:has-text('guest')")
+    one.page.wait_for_selector("select option:text-is('..')", state="attached")  # in the side, too
+    fill(one, "section:has(#limits) button:has-text('Set a limit')", limit="max-queues", value="0")
+    one.page.wait_for_selector("section:has(#limits) td:has-text('max-queues')")
+    one.open("/ui/queues")
+    fill(one, "button:has-text('Declare a queue')", name="many", vhost="..")
+    one.page.wait_for_selector("#field-name-error:has-text('is reached')")
+    one.expect_requests_to_fail("400")
+    one.page.keyboard.press("Escape")
+    one.open("/ui/limits")
+    one.page.click("button[aria-label='Remove max-queues of ..']")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("p:has-text('No virtual host has a limit')")
+    one.open("/ui/vhosts")
+    one.page.click("td a:text-is('..')")
+    fill(one, ".acts button:has-text('Delete')", confirm="..")
+    one.page.wait_for_selector(".total:has-text('1 virtual host')")
+
+
+def test_a_policy_shows_what_it_matches_while_it_is_typed(calm: Site, visit: Visits) -> None:
+    with calm.connect() as connection:
+        channel = connection.channel()
+        for name in ("orders.eu", "orders.us", "audit"):
+            channel.queue_declare(name, exclusive=True)
+        one = visit(calm, size=PHONE)
+        one.open("/ui/policies")
+        one.page.click("button:has-text('Add a policy')")
+        one.page.fill("input[name=name]", "short")
+        one.page.fill("input[name=pattern]", "^orders.(")
+        one.page.wait_for_selector(".preview:has-text('should be regular expression')")
+        one.page.fill("input[name=pattern]", "^orders")
+        one.page.wait_for_selector(".preview p:has-text('2 queues match.')")
+        one.page.wait_for_selector(".preview p:has-text('No exchange matches.')")
+        assert one.axe() == []
+        one.page.click(SUBMIT)
+        one.page.wait_for_selector("#field-definition-error:has-text('no policy provided')")
+        one.expect_requests_to_fail("400")
+        one.page.click("button:has-text('Add a key')")
+        one.page.fill("[aria-label='Name of key 1']", "max-length")
+        one.page.fill("[aria-label='Value of key 1']", "5")
+        one.page.click(SUBMIT)
+        one.page.wait_for_selector("td:has-text('short')")
+        one.page.click("button:has-text('Add an operator policy')")
+        one.page.fill("input[name=pattern]", "^audit$")
+        one.page.wait_for_selector(".preview p:has-text('1 queue matches.')")
+        one.page.keyboard.press("Escape")
+        one.page.click("button[aria-label='Change policy short']")
+        one.page.fill("input[name=priority]", "7")
+        one.page.click(SUBMIT)
+        one.page.wait_for_selector("td:text-is('7')")
+        assert not one.overflows()
+        one.open("/ui/queues/%2F/orders.eu")
+        one.page.wait_for_selector("#settings >> xpath=../.. >> text=from policy")
+        one.open("/ui/policies")
+        fill(one, "button[aria-label='Delete policy short']", confirm="short")
+        one.page.wait_for_selector("h2:has-text('No policies')")
+
+
+def test_an_import_shows_what_it_would_do_and_what_was_left_out(calm: Site, visit: Visits) -> None:
+    with calm.connect() as connection:
+        connection.channel().queue_declare("there", durable=True)
+    one = visit(calm)
+    one.open("/ui/definitions")
+    with one.page.expect_download() as download:
+        one.page.click("a:has-text('Download the file')")
+    kept: Any = json.loads(download.value.path().read_text())
+    assert [queue["name"] for queue in kept["queues"]] == ["there"]
+
+    def choose(content: str) -> None:
+        file = {"name": "d.json", "mimeType": "application/json", "buffer": content.encode()}
+        one.page.set_input_files("input[type=file]", files=[file])
+
+    choose("{")
+    one.page.wait_for_selector("#file-error:has-text('not JSON')")
+    choose(json.dumps(kept))
+    one.page.wait_for_selector(".form-done:has-text('nothing new')")
+    kept["queues"][0]["durable"] = False
+    kept["queues"].append({**kept["queues"][0], "name": "new", "arguments": {"x-expires": 1 << 30}})
+    kept["exchanges"].append({**kept["queues"][1], "name": "odd", "type": "x-odd", "internal": False})
+    choose(json.dumps(kept))
+    one.page.wait_for_selector("tr:has-text('queues') td:nth-child(2):has-text('new')")
+    one.page.wait_for_selector("tr:has-text('queues') td:nth-child(4):has-text('there')")
+    assert one.axe() == []
+    one.page.click("button:text-is('Import')")
+    one.page.wait_for_selector(".import-note:has-text('1 item was left out')")
+    one.page.wait_for_selector("td:has-text(\"unknown exchange type 'x-odd'\")")
+    assert one.axe() == []
+    one.open("/ui/queues/%2F/new")
+    one.page.wait_for_selector(".arguments:has-text('x-expires')")
+
+
+def test_acts_from_the_palette(calm: Site, visit: Visits) -> None:
+    one = visit(calm)
+    one.page.wait_for_selector("h2:has-text('Queued messages')")
+    for text, title in (
+        ("publish", "Publish a message"),
+        ("add a pol", "Add a policy"),
+        ("add a user", "Add a user"),
+    ):
+        one.page.keyboard.press("Control+k")
+        one.page.keyboard.type(text)
+        one.page.wait_for_selector(f"li[aria-selected=true]:has-text('{title}')")
+        one.page.keyboard.press("Enter")
+        one.page.wait_for_selector(f"dialog.act h2:has-text('{title}')")
+        one.page.keyboard.press("Escape")
+        one.page.wait_for_selector("dialog", state="detached")
+    one.page.keyboard.press("g")
+    one.page.keyboard.press("n")
+    one.page.wait_for_selector("#ports")
+    one.page.keyboard.press("Control+k")
+    one.page.keyboard.type("definitions")
+    one.page.wait_for_selector("li[aria-selected=true]:has-text('Definitions')")
+    one.page.keyboard.press("Enter")
+    one.page.wait_for_selector("#import")
