@@ -14,16 +14,18 @@ Source: RabbitMQ, "Dead Letter Exchanges" and "At-Least-Once Dead Lettering".
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from amqp_router.protocol.errors import AMQPError, FieldError
 from amqp_router.protocol.flags import LOGGED
 from amqp_router.protocol.message import Extras, Message
 from persistence.log.sync.marks import log_id
 from persistence.memory import MemoryBudget
-from vhosts.exchanges.route import Route
+from vhosts.exchanges.route import Route, lasting
 from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
+from vhosts.exchanges.stale_routes import WIDE
 from vhosts.exchanges.walk import Walk
+from vhosts.long_lists import unwatched
 from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import Publisher
@@ -56,6 +58,7 @@ class Letter:
         "properties",
         "queue",
         "reason",
+        "sift",
         "stays",
         "walk",
     )
@@ -71,6 +74,8 @@ class Letter:
         self.args = b""
         self.properties = b""
         self.walk: Walk | None = None
+        #: Looks which of very many queues may have it.
+        self.sift: Sift | None = None
         #: An earlier process may have sent it already.
         self.is_old = False
         #: The message cannot be read: it stays in its log for the next start.
@@ -123,7 +128,7 @@ class DeadLetters:
                 break
             letter = letters[0]
             route = self._route(letter)
-            if letter.walk is not None:
+            if letter.walk is not None or letter.sift is not None:
                 break  # its route takes more than one turn to find
             letters.popleft()
             if route is None:
@@ -138,7 +143,9 @@ class DeadLetters:
         return not letters
 
     def _route(self, letter: Letter) -> Route | None:
-        """The route of a letter; None if it goes nowhere, or (``letter.walk``) is not known yet."""
+        """The route of a letter; None if it goes nowhere, or is not known yet (``walk`` and ``sift``)."""
+        if letter.sift is not None:
+            return self._sifted(letter, letter.sift)
         walk = letter.walk
         letter.walk = None
         if letter.made is None and not self._prepare(letter):
@@ -154,10 +161,18 @@ class DeadLetters:
             return None  # there is no such exchange
         if route is None:
             return None
-        refused = [target for target in route.queues if letter.death.is_cycle(target.name)]
-        if letter.is_old:
-            refused += [target for target in route.queues if _has_letter(target, letter.made)]
-        return _without(route, refused) if refused else route
+        return self._sifted(letter, Sift(route))
+
+    def _sifted(self, letter: Letter, sift: Sift) -> Route | None:
+        """The route with the queues that may have the letter; None if looking takes another turn."""
+        if not sift.go_on(letter):
+            letter.sift = sift
+            return None
+        letter.sift = None
+        route = sift.result()
+        if route is not sift.route:
+            self._table.stale.release(route.queues, route.durable_queues)
+        return route
 
     def _prepare(self, letter: Letter) -> bool:
         """Make what is published; False if that is not possible."""
@@ -246,24 +261,43 @@ def _has_letter(target: QueueHandle, made: Message | None) -> bool:
     )
 
 
-_KEPT_OF_A_ROUTE = (
-    "counters",
-    "inner",
-    "keepers",
-    "route",
-    "exchange",
-    "routing_key",
-    "entry",
-    "has_bcc",
-    "waits_for",
-)
+class Sift:
+    """A route without queues to which a letter would come again and again, or that have it already.
 
+    It looks at ``WIDE`` queues in a turn of the event loop.
+    """
 
-def _without(route: Route, refused: Sequence[QueueHandle]) -> Route:
-    """The route without queues to which the letter would come again and again, or that have it already."""
-    other = Route()
-    queues = [queue for queue in route.queues if queue not in refused]
-    other.lead_to(queues, [queue for queue in queues if queue.durable])
-    for name in _KEPT_OF_A_ROUTE:
-        setattr(other, name, getattr(route, name))
-    return other
+    __slots__ = ("_count", "_kept", "_kept_durable", "_queues", "route")
+
+    def __init__(self, route: Route) -> None:
+        #: Its cache may let go of the route between two turns.
+        self.route = route if len(route.queues) <= WIDE else lasting(route)
+        self._queues = route.queues
+        self._count = 0
+        self._kept: list[QueueHandle] = []
+        self._kept_durable: list[QueueHandle] = []
+        if len(self._queues) > WIDE:
+            unwatched(self._kept)
+            unwatched(self._kept_durable)
+
+    def go_on(self, letter: Letter) -> bool:
+        """Look at some; True at the end."""
+        end = min(self._count + WIDE, len(self._queues))
+        refused = letter.death.cycles()
+        for index in range(self._count, end):
+            queue = self._queues[index]
+            if queue.name in refused or (letter.is_old and _has_letter(queue, letter.made)):
+                continue
+            self._kept.append(queue)
+            if queue.durable:
+                self._kept_durable.append(queue)
+        self._count = end
+        return end == len(self._queues)
+
+    def result(self) -> Route:
+        """The route: the same one if every queue may have the letter."""
+        if len(self._kept) == self._count:
+            return self.route
+        other = lasting(self.route)
+        other.lead_to(self._kept, self._kept_durable)
+        return other

@@ -291,14 +291,14 @@ PLANTED = [
     Planted(
         "a cycle that nobody rejected goes on",
         "vhosts/queues/death.py",
-        '            if known.get("queue") == name:\n                return True\n',
-        "",
+        "                queues.add(name.decode(",
+        "                (name.decode(",
         DEAD,
     ),
     Planted(
         "a rejection does not break a cycle",
         "vhosts/queues/death.py",
-        '            if known.get("reason") == ("S", REJECTED.encode()):\n                return False\n',
+        '            if known.get("reason") == ("S", REJECTED.encode()):\n                break\n',
         "",
         DEAD,
     ),

@@ -254,6 +254,32 @@ def test_a_cycle_by_length_ends(node: SimNode) -> None:
     assert drained(queue) == ["2"]
 
 
+@pytest.mark.parametrize("count", [2, 10])
+def test_of_many_queues_only_that_of_the_cycle_is_left_out(
+    node: SimNode, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(dead_letters, "WIDE", 4)
+    seen: list[int] = []
+    go_on = dead_letters.Sift.go_on
+
+    def counted(sift: dead_letters.Sift, letter: dead_letters.Letter) -> bool:
+        before = sift._count
+        done = go_on(sift, letter)
+        seen.append(sift._count - before)
+        return done
+
+    monkeypatch.setattr(dead_letters.Sift, "go_on", counted)
+    node.vhost.declare_exchange("all", "fanout")
+    queue = declared(node, "src", max_length=1, dead_letter_exchange="all")
+    others = [declared(node, f"q{number}") for number in range(count - 1)]
+    for each in (queue, *others):
+        node.vhost.bind_queue(each.name, "all", "", {}, None)
+    publish(node, queue, made(b"1"), made(b"2"))
+    assert drained(queue) == ["2"]
+    assert [drained(each) for each in others] == [["1"]] * (count - 1)
+    assert seen == ([2] if count == 2 else [4, 4, 2])
+
+
 def test_a_retry_loop_with_rejections_goes_on(node: SimNode) -> None:
     work = declared(node, "work", dead_letter_exchange="", dead_letter_routing_key="retry")
     declared(node, "retry", message_ttl=60, dead_letter_exchange="", dead_letter_routing_key="work")

@@ -80,17 +80,18 @@ class Death:
             headers.pop("CC", None)
         self.properties["headers"] = headers
 
-    def is_cycle(self, queue: str) -> bool:
-        """Whether the message would come to ``queue`` again without anybody ever having rejected it."""
+    def cycles(self) -> set[str]:
+        """The queues to which the message would come again without anybody ever having rejected it."""
+        queues: set[str] = set()
         if self.reason == REJECTED:
-            return False
-        name = ("S", _octets(queue))
+            return queues
         for _, known in _deaths(self.properties["headers"]):
             if known.get("reason") == ("S", REJECTED.encode()):
-                return False
-            if known.get("queue") == name:
-                return True
-        return False
+                break
+            kind, name = known.get("queue", ("", b""))
+            if kind == "S":
+                queues.add(name.decode("utf-8", "surrogateescape"))
+        return queues
 
     def message(self, original: Message) -> Message:
         """The message with these properties, around the same body."""
