@@ -22,9 +22,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from admin_ui.middlewares import HEADERS
-from admin_ui.proxies import Proxies
 from amqp_router import logs
 from amqp_router.auth.throttle import network
+from amqp_router.sockets import Proxies
 
 #: Connections of one address that are not logged in or do not read. A browser opens six for a page.
 WEIGHT_MAX = 64

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from admin_ui.proxies import Proxies
 from amqp_router.broker import Broker
 from amqp_router.metrics import Metrics
 from amqp_router.parameters import GLOBAL
-from amqp_router.sockets import Certificates
+from amqp_router.sockets import Certificates, Proxies
 
 #: The global parameter that names the cluster.
 CLUSTER_NAME = "cluster_name"

@@ -26,7 +26,7 @@ from amqp_router.auth.users import Users, first_definitions
 from amqp_router.channel.states import ChannelState
 from amqp_router.cluster import NodeIdentity
 from amqp_router.connection.hangups import Hangups
-from amqp_router.connection.ports import ConnectionOptions
+from amqp_router.connection.ports import ConnectionOptions, Origin
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.transport import Transport
 from amqp_router.disconnecting import close_those, force
@@ -239,9 +239,9 @@ class Broker:
 
     # -- what connections need of it ----------------------------------------------------------------
 
-    def connection_factory(self) -> asyncio.BaseProtocol:
-        """The protocol of a connection just accepted."""
-        return Transport(self, self.registry, self._loop)
+    def connection_factory(self, origin: Origin | None = None) -> asyncio.BaseProtocol:
+        """The protocol of a connection just accepted; ``origin`` is what a proxy said of it."""
+        return Transport(self, self.registry, self._loop, origin)
 
     def account(self, change: int) -> None:
         """Count ``change`` more bytes that clients make the node hold."""
@@ -265,13 +265,15 @@ class Broker:
                         totals.add(channel.totals())
         return totals
 
-    def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
+    def login(self, mechanism: str, response: bytes, peer_host: str, *, is_relayed: bool = False) -> Any:
         """See ``connection.ports.Services``."""
-        return self.logins.login(mechanism, response, peer_host, is_loopback=peer_host.startswith(LOOPBACK))
+        is_loopback = peer_host.startswith(LOOPBACK) and not is_relayed
+        return self.logins.login(mechanism, response, peer_host, is_loopback=is_loopback)
 
-    def login_external(self, name: str, peer_host: str) -> Any:
+    def login_external(self, name: str, peer_host: str, *, is_relayed: bool = False) -> Any:
         """See ``connection.ports.Services``."""
-        return self.logins.login_external(name, peer_host, is_loopback=peer_host.startswith(LOOPBACK))
+        is_loopback = peer_host.startswith(LOOPBACK) and not is_relayed
+        return self.logins.login_external(name, peer_host, is_loopback=is_loopback)
 
     def authenticate(self, mechanism: str, response: bytes, peer_host: str) -> User:
         """As ``login``, for callers that slow down guessing themselves.

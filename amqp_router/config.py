@@ -125,6 +125,13 @@ class Settings(BaseSettings):
     )
     amqp_port: int = _listener(5672, "", "port for AMQP clients; 0 picks a free one", ge=0, le=65535)
 
+    proxy_protocol_from: str = _listener(
+        "",
+        "",
+        "proxies that begin each AMQP connection with a header of the PROXY protocol, versions 1 and 2: "
+        "addresses or networks, with commas; from these addresses it is required, from others refused",
+    )
+
     amqps_port: int = _tls(
         5671,
         "",
@@ -282,7 +289,7 @@ class Settings(BaseSettings):
         file = flags.pop(_FILE, {})
         return InitSettingsSource(settings_cls, flags), env_settings, InitSettingsSource(settings_cls, file)
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "proxy_protocol_from")
     @classmethod
     def _check_proxies(cls, value: str) -> str:
         for name in _names(value):
@@ -293,6 +300,11 @@ class Settings(BaseSettings):
     def proxies(self) -> tuple[str, ...]:
         """The trusted proxies, one by one."""
         return _names(self.trusted_proxies)
+
+    @property
+    def amqp_proxies(self) -> tuple[str, ...]:
+        """The proxies that speak the PROXY protocol, one by one."""
+        return _names(self.proxy_protocol_from)
 
     @property
     def node(self) -> str:

@@ -450,6 +450,7 @@ async def _serve(
         connections_max=connections_allowed(settings.connections_max, open_files - http_connections),
         amqps_port=settings.amqps_port,
         handshake_timeout_s=settings.handshake_timeout_s,
+        proxies=settings.amqp_proxies,
     )
     broker = Broker(settings, loop, logger, store_id=directory.store_id)
     server = Server(options, broker, logger, certificates["amqps"])

@@ -17,12 +17,14 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from amqp_router import logs
+from amqp_router.connection.ports import Origin
 from amqp_router.process import log_files
-from amqp_router.sockets import Certificates, Handshakes, TlsSocket
+from amqp_router.sockets import Certificates, Handshakes, Proxies, ProxyHeader, TlsSocket
 from persistence.errors import PASSING_ERRNOS
 
 #: Descriptors that connections leave to definitions, routing logs and listeners, besides those of the logs.
@@ -42,6 +44,13 @@ class ListenError(Exception):
     """An address cannot be listened on: the text is one line that names it, the reason and the way out."""
 
 
+class MakeProtocol(Protocol):
+    """Makes the protocol of a connection just accepted."""
+
+    def __call__(self, origin: Origin | None = None) -> asyncio.BaseProtocol:
+        """``origin`` is what a proxy said of the connection."""
+
+
 class Node(Protocol):
     """The broker as the listeners see it."""
 
@@ -55,8 +64,8 @@ class Node(Protocol):
     async def stop(self) -> None:
         """Close every connection with 320, flush, release all files."""
 
-    def connection_factory(self) -> asyncio.BaseProtocol:
-        """The protocol of a connection just accepted."""
+    def connection_factory(self, origin: Origin | None = None) -> asyncio.BaseProtocol:
+        """The protocol of a connection just accepted; ``origin`` is what a proxy said of it."""
 
     def account(self, change: int) -> None:
         """Count ``change`` more bytes that clients make the node hold."""
@@ -74,6 +83,8 @@ class ServerOptions:
     amqps_port: int = 0
     #: Seconds that a TLS handshake may take.
     handshake_timeout_s: float = 10.0
+    #: Proxies that begin each connection with a header of the PROXY protocol.
+    proxies: tuple[str, ...] = ()
 
 
 def connections_allowed(wish: int, open_files: int) -> int:
@@ -127,6 +138,8 @@ class Server:
                 self.close()
                 raise
         self._handshakes: Handshakes
+        self._headers: Handshakes
+        self._proxies = Proxies(options.proxies)
         self._seldom = logs.Seldom()
         self._loop: asyncio.AbstractEventLoop
         self._is_paused = False
@@ -155,7 +168,9 @@ class Server:
             ListenError: the port was taken in the meantime.
         """
         self._loop = asyncio.get_running_loop()
-        self._handshakes = Handshakes(self._loop, self._event, timeout_s=self._options.handshake_timeout_s)
+        timeout_s = self._options.handshake_timeout_s
+        self._handshakes = Handshakes(self._loop, self._event, timeout_s=timeout_s)
+        self._headers = Handshakes(self._loop, self._event, timeout_s=timeout_s, what="PROXY header")
         await self._node.start()
         for sock, flags in self._listeners():
             sock.setblocking(False)
@@ -218,14 +233,14 @@ class Server:
             for sock in self._tls_sockets:
                 self._loop.add_reader(sock, self._accept, sock, self._tls_protocol)
 
-    def _accept(self, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+    def _accept(self, sock: socket.socket, make: MakeProtocol) -> None:
         """Take clients off the kernel's queue.
 
         asyncio's own server calls accept a thousand times in a turn, and logs each that fails.
         """
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                client, _ = sock.accept()
+                client, address = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -235,6 +250,9 @@ class Server:
                 return
             self._is_paused = False
             client.setblocking(False)
+            protocol: Callable[[], asyncio.BaseProtocol] = make
+            if self._options.proxies and self._proxies.trust(address[0]):
+                protocol = partial(ProxyHeader, self._headers, make)
             task = self._loop.create_task(self._serve(client, protocol))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
@@ -260,20 +278,19 @@ class Server:
             raise
 
     def _is_full(self) -> bool:
-        open_count = self._node.connection_count + self._handshakes.count
+        open_count = self._node.connection_count + self._handshakes.count + self._headers.count
         return open_count >= self._options.connections_max
 
-    def _protocol(self) -> asyncio.BaseProtocol:
-        return Refusal(self.refused) if self._is_full() else self._node.connection_factory()
+    def _protocol(self, origin: Origin | None = None) -> asyncio.BaseProtocol:
+        return Refusal(self.refused) if self._is_full() else self._node.connection_factory(origin)
 
-    def _tls_protocol(self) -> asyncio.BaseProtocol:
+    def _tls_protocol(self, origin: Origin | None = None) -> asyncio.BaseProtocol:
         if self._is_full():
             return Refusal(self.refused)
         assert self._certificates is not None
         node = self._node
-        return TlsSocket(
-            self._certificates, self._handshakes, node.connection_factory, node.account, self._loop.time
-        )
+        make = partial(node.connection_factory, origin)
+        return TlsSocket(self._certificates, self._handshakes, make, node.account, self._loop.time, origin)
 
 
 def peer_text(peer: object) -> str:

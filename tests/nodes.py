@@ -222,13 +222,13 @@ class SimNode:
 
     # -- what connections need of it ------------------------------------------------------------------
 
-    def login(self, mechanism: str, response: bytes, peer_host: str) -> SimUser:
+    def login(self, mechanism: str, response: bytes, peer_host: str, *, is_relayed: bool = False) -> SimUser:
         credentials = MECHANISMS[mechanism](response)
         if credentials.username != "guest" or credentials.password != b"guest":
             raise LoginRefused("Login was refused")
         return SimUser("guest", self.permissions)
 
-    def login_external(self, name: str, peer_host: str) -> SimUser:
+    def login_external(self, name: str, peer_host: str, *, is_relayed: bool = False) -> SimUser:
         if name != "guest":
             raise LoginRefused("Login was refused using authentication mechanism EXTERNAL.")
         return SimUser(name, self.permissions)

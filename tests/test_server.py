@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from amqp_router.connection.ports import Origin
 from amqp_router.server import (
     ListenError,
     Server,
@@ -56,7 +57,7 @@ class CountingNode:
             transport.write(b"bye")
             transport.close()
 
-    def connection_factory(self) -> asyncio.BaseProtocol:
+    def connection_factory(self, origin: Origin | None = None) -> asyncio.BaseProtocol:
         return Connection(self)
 
     def account(self, change: int) -> None:

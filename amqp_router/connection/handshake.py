@@ -94,10 +94,12 @@ def _start_ok(machine: Negotiating, method: methods.ConnectionStartOk, following
         machine.refuse(f"unknown authentication mechanism '{mechanism}'", 0.0)
         return
     try:
+        node, relayed = machine.node, session.is_relayed
         if mechanism == EXTERNAL:
-            machine.shared.user = machine.node.login_external(session.certificate_user, session.host)
+            name = session.certificate_user
+            machine.shared.user = node.login_external(name, session.host, is_relayed=relayed)
         else:
-            machine.shared.user = machine.node.login(mechanism, method.response, session.host)
+            machine.shared.user = node.login(mechanism, method.response, session.host, is_relayed=relayed)
     except LoginRefused as error:
         reason = getattr(error, "reason", error.text)
         level = logging.WARNING if getattr(error, "is_news", True) else logging.DEBUG

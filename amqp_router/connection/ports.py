@@ -27,6 +27,14 @@ class ConnectionOptions:
     version: str = "0"
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a connection that a proxy passes on comes from, and the address that its client called."""
+
+    peer: tuple[str, int]
+    host: tuple[str, int]
+
+
 class TlsView(Protocol):
     """What the TLS of a connection has agreed on; an encrypted socket gives it as the extra info ``tls``."""
 
@@ -78,14 +86,16 @@ class Services(Protocol):
     def vhosts(self) -> Mapping[str, Any]:
         """The virtual hosts by name."""
 
-    def login(self, mechanism: str, response: bytes, peer_host: str) -> Any:
+    def login(self, mechanism: str, response: bytes, peer_host: str, *, is_relayed: bool = False) -> Any:
         """Authenticate ``response``; returns the user, whose ``enter(vhost)`` gives the permissions there.
+
+        A connection that a proxy passes on (``is_relayed``) is never one of this machine.
 
         Raises:
             LoginRefused: the login is wrong, or not allowed from ``peer_host``.
         """
 
-    def login_external(self, name: str, peer_host: str) -> Any:
+    def login_external(self, name: str, peer_host: str, *, is_relayed: bool = False) -> Any:
         """The user ``name``, whom a client's certificate names (empty: there is none).
 
         Raises:

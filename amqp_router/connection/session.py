@@ -27,12 +27,15 @@ class Session:
         "frame_max",
         "heartbeat_s",
         "host",
+        "is_relayed",
         "mechanism",
         "takes_external",
     )
 
     def __init__(self, host: str, *, frame_max: int, channel_max: int) -> None:
         self.host = host
+        #: Whether a proxy passes the connection on, which then is never one of this machine.
+        self.is_relayed = False
         #: Whether the client may log in with its certificate, and the user that this names; empty if none.
         self.takes_external = False
         self.certificate_user = ""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from amqp_router.connection import told
 from amqp_router.connection.heartbeats import Heartbeats
 from amqp_router.connection.machine import Machine
-from amqp_router.connection.ports import Services, TlsView
+from amqp_router.connection.ports import Origin, Services, TlsView
 from amqp_router.connection.reading import Reading
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.states import ConnectionState
@@ -50,11 +50,16 @@ class Transport(asyncio.Protocol):
     _heartbeats: Heartbeats
 
     def __init__(
-        self, node: Services, registry: ConnectionRegistry[Transport], loop: asyncio.AbstractEventLoop
+        self,
+        node: Services,
+        registry: ConnectionRegistry[Transport],
+        loop: asyncio.AbstractEventLoop,
+        origin: Origin | None = None,
     ) -> None:
         self._node = node
         self._registry = registry
         self._loop = loop
+        self._origin = origin
         self._machine: Machine | None = None
         #: Bytes of this connection that are counted in the node's account.
         self._held = 0
@@ -96,11 +101,16 @@ class Transport(asyncio.Protocol):
         self._socket = transport
         # Writing pauses as soon as the kernel takes no more. The rest waits in our output, not in asyncio's.
         transport.set_write_buffer_limits(high=0)
-        peer = transport.get_extra_info("peername") or ("?", 0)
-        host, port = self.peer_address = str(peer[0]), peer[1]
-        own = transport.get_extra_info("sockname") or ("?", 0)
-        self.host_address = str(own[0]), own[1]
+        if self._origin is not None:
+            self.peer_address, self.host_address = self._origin.peer, self._origin.host
+        else:
+            peer = transport.get_extra_info("peername") or ("?", 0)
+            self.peer_address = str(peer[0]), peer[1]
+            own = transport.get_extra_info("sockname") or ("?", 0)
+            self.host_address = str(own[0]), own[1]
+        host, port = self.peer_address
         machine = Machine(self._node, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host)
+        machine.session.is_relayed = self._origin is not None
         self._machine = machine
         self.writer = Writer(machine.output, transport)
         self._reading = Reading(self._node, machine, self._loop, transport, self._receive_more)

@@ -38,7 +38,10 @@ class Handshake(Protocol):
 
 
 class Handshakes:
-    """The handshakes of one listener, each of which has ``timeout_s`` seconds."""
+    """The handshakes of one listener, each of which has ``timeout_s`` seconds.
+
+    ``what`` names them in the log. Headers of the PROXY protocol are bounded in the same way.
+    """
 
     def __init__(
         self,
@@ -46,12 +49,14 @@ class Handshakes:
         event: Callable[..., None],
         *,
         timeout_s: float,
+        what: str = "TLS handshake",
         open_max: int = OPEN_MAX,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._loop = loop
         self._event = event
         self._timeout_s = timeout_s
+        self._what = what
         self._open_max = open_max
         self._clock = clock
         self._seldom = logs.Seldom()
@@ -66,12 +71,12 @@ class Handshakes:
 
     def came(self, handshake: Handshake) -> None:
         """A client has connected."""
-        timer = self._loop.call_later(self._timeout_s, handshake.refuse, "the TLS handshake timed out")
+        timer = self._loop.call_later(self._timeout_s, handshake.refuse, f"the {self._what} timed out")
         self._open.setdefault(network(handshake.host), {})[handshake] = timer
         self.count += 1
         if self.count > self._open_max:
             most = max(self._open.values(), key=len)
-            next(iter(most)).refuse("too many TLS handshakes in progress, most from this address")
+            next(iter(most)).refuse(f"too many connections in their {self._what}, most from this address")
 
     def gone(self, handshake: Handshake) -> None:
         """A handshake is finished, or its connection is closed; no error if that is known."""
@@ -89,7 +94,7 @@ class Handshakes:
         """Count a failed handshake, and tell the log."""
         self.failed_total += 1
         if self._seldom.due(network(host)):
-            self._event(logging.WARNING, "TLS handshake failed", peer=host, reason=reason)
+            self._event(logging.WARNING, f"{self._what} failed", peer=host, reason=reason)
 
     def ask(self, handshake: Handshake) -> None:
         """Call ``handshake.step()`` when it is its turn."""

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from amqp_router.connection.ports import Origin
 from amqp_router.sockets.certificates import Certificates
 from amqp_router.sockets.handshakes import Handshakes
 from amqp_router.sockets.x509 import common_names, distinguished_name, validity
@@ -62,8 +63,8 @@ class TlsFacts:
 class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
     """One encrypted connection.
 
-    ``make_protocol()`` is called when the handshake is finished. ``account(change)`` counts memory held, in
-    bytes."""
+    ``origin`` is what a proxy said of it. ``make_protocol()`` is called when the handshake is finished.
+    ``account(change)`` counts memory held, in bytes."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
         make_protocol: Callable[[], asyncio.BaseProtocol],
         account: Callable[[int], None],
         now: Callable[[], float],
+        origin: Origin | None = None,
     ) -> None:
         super().__init__()
         self._options = certificates.options
@@ -90,6 +92,7 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
         self._error: Exception | None = None
         #: What protocols ask for, besides what the kernel's socket says.
         self._facts: dict[str, Any] = {}
+        self._origin = origin
         self.host = "?"
 
     # -- the protocol of the kernel's socket ------------------------------------------------------------
@@ -98,7 +101,8 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
         """Begin the handshake."""
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
-        self.host = str((transport.get_extra_info("peername") or ("?",))[0])
+        peer = transport.get_extra_info("peername") if self._origin is None else self._origin.peer
+        self.host = str((peer or ("?",))[0])
         self._facts["accepted_at"] = self._now()
         self._account(HELD_BYTES)
         self._handshakes.came(self)
@@ -155,7 +159,7 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
 
     def step(self) -> None:
         """See ``Handshakes``."""
-        if self._socket.is_closing():
+        if self._socket.is_closing() or self._protocol is not None:
             return
         try:
             self._ssl.do_handshake()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from admin_ui.auth import REMEMBER_MAX, REMEMBER_S, TRUST_S, Verifier, is_local_name
-from admin_ui.proxies import Proxies
 from admin_ui.state import STATE
 from amqp_router.auth import LoginFailed, LoopbackOnly
 from amqp_router.auth.throttle import FREE, FREE_ADDRESS, TooManyFailures
+from amqp_router.sockets import Proxies
 from tests.admin_ui.world import World, basic
 
 USERS = ("alice", "bob", "carol", "dave", "guest")

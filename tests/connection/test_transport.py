@@ -187,7 +187,7 @@ def handshaking(node: SimNode) -> tuple[Transport, Socket]:
 class Refusing(SimNode):
     """Lets nobody in, and holds the answer back."""
 
-    def login(self, mechanism: str, response: bytes, peer_host: str) -> SimUser:
+    def login(self, mechanism: str, response: bytes, peer_host: str, *, is_relayed: bool = False) -> SimUser:
         failure = LoginFailed(mechanism, "wrong")
         failure.delay_s = 3.0
         raise failure

@@ -9,7 +9,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 #: name -> class id, method id, fields.
@@ -357,7 +357,10 @@ def decode_properties(payload: bytes) -> dict[str, Any]:
 
 
 class Wire:
-    """One connection. ``until`` says how far the handshake goes: connect, start, tune, open (the default)."""
+    """One connection. ``until`` says how far the handshake goes: connect, start, tune, open (the default).
+
+    ``before`` is sent first, from the address ``source``.
+    """
 
     def __init__(
         self,
@@ -374,6 +377,8 @@ class Wire:
         until: str = "open",
         receive_buffer: int = 0,
         tls: ssl.SSLContext | None = None,
+        source: str = "",
+        before: Sequence[bytes] = (),
     ) -> None:
         self.frame_max = frame_max
         self.buffer = bytearray()
@@ -381,8 +386,12 @@ class Wire:
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(10)
+        if source:
+            self.socket.bind((source, 0))
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in before:
+            self.socket.sendall(piece)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         if until == "connect":

@@ -1,8 +1,8 @@
-"""Proxies in front of the admin server, and the clients behind them.
+"""Proxies in front of the broker, and the clients behind them.
 
-A proxy names its client in the header ``X-Forwarded-For``. Everybody can send that header, so it is used only
-from addresses in the option ``trusted_proxies``. Of several addresses in it, the last one that is not such a
-proxy is the client.
+A proxy of HTTP names its client in the header ``X-Forwarded-For``. Everybody can send that header, so it is
+used only from addresses in the option ``trusted_proxies``. Of several addresses in it, the last one that is
+not such a proxy is the client.
 
 Source: MDN, X-Forwarded-For, "Selecting an IP address".
 """
