@@ -28,9 +28,10 @@ from vhosts.exchanges.walk import Walk
 from vhosts.long_lists import unwatched
 from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.death import Death
-from vhosts.queues.handle import QueueHandle, Run
+from vhosts.queues.handle import QueueHandle
 from vhosts.queues.local import LocalQueue
 
 # As plain integers, which are quicker.
@@ -82,7 +83,7 @@ class Letter:
         self.stays = False
 
 
-class DeadLetters:
+class DeadLetters(Listener):
     """``in_slices`` calls a step once per turn of the event loop until it returns True."""
 
     def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:

@@ -4,6 +4,8 @@ A crash undoes such a removal: the next start restores the queue, exchange or bi
 that was published meanwhile was routed without it and would then be missing in the queue. So the message is
 confirmed only when the removal is stored, and refused (basic.nack) if the store fails, whatever other queues
 it has reached. This concerns only publishes that the removed object could have routed.
+
+Compiled: see ``unstored.pxd``.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vhosts.queues.handle import Run
+from vhosts.publishing.ports import Run
 
 if TYPE_CHECKING:
     from vhosts.exchanges.exchange import Exchange
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 class Unstored:
     """The unstored removals of one virtual host, with the revisions of the definitions that store them."""
+
+    __slots__ = ("_all", "_exchanges", "_is_failing", "_queues", "_stored", "_waiting", "rev")
 
     def __init__(self) -> None:
         #: The last removal's revision; 0 if all are stored.
@@ -52,7 +56,8 @@ class Unstored:
             if exchange.alternate is not None:
                 rev = max(rev, self._exchanges.get(exchange.alternate, 0))
             if exchange.name == "":
-                rev = max([rev, *[self._queues.get(key, 0) for key in keys]])
+                for key in keys:
+                    rev = max(rev, self._queues.get(key, 0))
         return rev
 
     def hold(self, run: Run, rev: int) -> bool:

@@ -38,8 +38,8 @@ from persistence.errors import PersistenceError
 from vhosts.exchanges.router import publish_args
 from vhosts.publishing.checks import check_delivery_mode, check_properties, expiration_ms
 from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.handle import Run
 from vhosts.queues.queue import Queue
 
 #: Octets of a request that publishes.
@@ -64,7 +64,7 @@ NO_PROPERTIES = b"\x00\x00"
 # -- publish -----------------------------------------------------------------------------------------
 
 
-class Publish:
+class Publish(Listener):
     """One publish; the listener of its publisher (``vhosts.publishing.ports.Listener``)."""
 
     def __init__(self, broker: Broker) -> None:

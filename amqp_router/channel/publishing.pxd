@@ -9,7 +9,7 @@ from vhosts.exchanges.route cimport Route
 from vhosts.exchanges.router cimport RouteCache
 from vhosts.exchanges.walk cimport Walk
 from vhosts.publishing.publisher cimport Publisher
-from vhosts.queues.handle cimport Run
+from vhosts.publishing.ports cimport Flow, Listener, Run
 
 cdef unsigned char _PERSISTENT
 cdef unsigned char _MANDATORY_BIT
@@ -28,9 +28,8 @@ cdef unsigned int _NO_EXPIRY
 cdef unsigned int _SPECIAL
 
 
-cdef class Inflow:
+cdef class Inflow(Flow):
     cdef public long long unsynced
-    cdef public long long limit
     cdef public bint over
     cdef public object resume
     cpdef void add(self, long long size)
@@ -38,7 +37,7 @@ cdef class Inflow:
 
 
 @cython.final
-cdef class Publishing:
+cdef class Publishing(Listener):
     cdef public unsigned int number
     cdef public RouteCache cache
     cdef public Publisher publisher
@@ -61,8 +60,6 @@ cdef class Publishing:
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
     cdef int _answer(self, unsigned long long sequence, unsigned int outcome, long long size) except -1
     cpdef Py_ssize_t unroutable(self, Route route, Message message, unsigned int flags) except -1
-    cpdef published(self, unsigned long long number, unsigned int outcome, Message message)
-    cpdef void run_done(self, Run run)
     cdef bint _inspect(self, bytes args, bytes properties, ContentScan scan) except -1
     @cython.locals(out=Output, buf=Buf, text=bytes, size=Py_ssize_t)
     cdef void _return(self, Route route, Message message)

@@ -24,8 +24,8 @@ from vhosts.exchanges.router import RouteCache
 from vhosts.exchanges.walk import Walk
 from vhosts.publishing.checks import DIRECT_REPLY, check_delivery_mode, check_properties, expiration_ms
 from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.ports import Flow, Listener, Run
 from vhosts.publishing.publisher import MANDATORY, Publisher
-from vhosts.queues.handle import Run
 
 # C integers where compiled (see publishing.pxd).
 _PERSISTENT = PERSISTENT
@@ -47,19 +47,19 @@ _NO_PROPERTIES = b"\x00\x00"
 _DIRECT_REPLY_FIELD = b"%c%b" % (len(DIRECT_REPLY), DIRECT_REPLY.encode())
 
 
-class Inflow:
+class Inflow(Flow):
     """Body bytes of one connection that are published and not yet synced.
 
     Above ``limit`` the connection is not read; ``resume()`` is called when it is down to half.
     """
 
-    __slots__ = ("limit", "over", "resume", "unsynced")
+    __slots__ = ("over", "resume", "unsynced")
 
     def __init__(self) -> None:
+        super().__init__()
         self.unsynced = 0
-        self.limit = 0
         self.over = False
-        self.resume: Any = None
+        self.resume: Callable[[], None] | None = None
 
     def add(self, size: int) -> None:
         self.unsynced += size
@@ -81,7 +81,7 @@ class Transaction(Protocol):
         """Let ``message`` wait for the commit; returns the cost in enqueues."""
 
 
-class Publishing:
+class Publishing(Listener):
     """Publishes of one channel. It is the listener of its ``publisher``."""
 
     __slots__ = (

@@ -33,9 +33,9 @@ from amqp_router.protocol.message import Message
 from amqp_router.protocol.methods import Method, TxCommit, TxCommitOk
 from vhosts.exchanges.route import Route, lasting
 from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.publishing.spread import SPREAD_SLICE
-from vhosts.queues.handle import Run
 
 #: Publishes and settles of a commit per turn of the event loop, in enqueues.
 COMMIT_SLICE = 1024
@@ -182,7 +182,7 @@ class Transaction:
         self._size += size
 
 
-class Commit:
+class Commit(Listener):
     """A commit under way: the listener of its own publisher."""
 
     __slots__ = (

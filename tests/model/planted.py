@@ -36,7 +36,7 @@ PLANTED = [
     Planted(
         "a return is not recorded for the next start",
         QUEUE,
-        "            self.log.settle(message.offset, message.gap, _RETURN)\n",
+        "            log.settle(message.offset, message.gap, _RETURN)\n",
         "            pass\n",
     ),
     Planted(
@@ -66,8 +66,8 @@ PLANTED = [
     Planted(
         "the window that is dropped loses its first message",
         ORDER,
-        "            self.cursor = ring[self.ring_head].offset\n",
-        "            self.cursor = ring[self.ring_head].offset + 1\n",
+        "            self.cursor = self._window_start()\n",
+        "            self.cursor = self._window_start() + 1\n",
     ),
     Planted(
         "a purge takes what is unacknowledged",
@@ -124,7 +124,7 @@ PLANTED = [
     ),
     Planted(
         "a failed log's publishes are confirmed",
-        "vhosts/queues/handle.py",
+        "vhosts/publishing/ports.py",
         "        if failed:\n            self.failed = True\n",
         "",
     ),

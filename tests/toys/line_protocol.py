@@ -18,15 +18,15 @@ from persistence.memory import MemoryBudget
 from vhosts.exchanges.router import RouteCache
 from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.consumers import Consumer
-from vhosts.queues.handle import Run
 from vhosts.vhost import VirtualHost
 
 PERSISTENT = encode_properties({"delivery_mode": 2})
 
 
-class LineConnection:
+class LineConnection(Listener):
     """One client: ``receive`` takes its octets, ``write`` gets the answers."""
 
     def __init__(

@@ -9,6 +9,7 @@ from vhosts.counters cimport ExchangeCounters, RecentUnroutable
 from vhosts.exchanges.route cimport Route
 from vhosts.exchanges.walk cimport Walk
 from vhosts.queues.handle cimport QueueHandle
+from vhosts.unstored cimport Unstored
 
 cdef Py_ssize_t _ROUTES_MAX
 cdef Py_ssize_t _WIDTH_MAX
@@ -26,7 +27,7 @@ cdef class RoutingTable:
     cdef public dict exchanges
     cdef public object names
     cdef public RecentUnroutable unroutable
-    cdef public object unstored
+    cdef public Unstored unstored
     cdef public list filled
     cdef public object stale
     @cython.locals(filled=list, cache=RouteCache)

@@ -9,8 +9,9 @@ from vhosts.counters cimport ExchangeCounters
 from vhosts.exchanges.route cimport Route
 from vhosts.exchanges.router cimport RouteCache, RoutingTable
 from vhosts.exchanges.walk cimport Walk
-from vhosts.publishing.spread cimport Spread, refusal
-from vhosts.queues.handle cimport QueueHandle, Run
+from vhosts.publishing.spread cimport Spread, Spreader, refusal
+from vhosts.publishing.ports cimport Flow, Listener, Run
+from vhosts.queues.handle cimport QueueHandle
 
 cdef unsigned int _TAKEN
 cdef unsigned int _UNROUTABLE
@@ -35,12 +36,12 @@ cdef unsigned int _FRAME_PAYLOAD_MIN
 
 
 @cython.final
-cdef class Publisher:
+cdef class Publisher(Spreader):
     cdef public RoutingTable table
     cdef public RouteCache cache
     cdef public MemoryBudget account
-    cdef public object listener
-    cdef public object flow
+    cdef public Listener listener
+    cdef public Flow flow
     cdef public list open_runs
     cdef public Py_ssize_t units
     cdef public Run run
@@ -65,8 +66,6 @@ cdef class Publisher:
     cdef void _hold(self, Run run, Route route)
     @cython.locals(spread=Spread, run=Run, index=Py_ssize_t, queue=QueueHandle)
     cdef _spread(self, Route route, Message message, unsigned long long number, unsigned int flags, Py_ssize_t given, bint waits)
-    @cython.locals(message=Message, count=Py_ssize_t, run=Run, outcome="unsigned int")
-    cpdef spread_done(self, Spread spread)
 
 
 cdef _keep(list keepers, Message message)

@@ -27,9 +27,9 @@ from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
 from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.exchanges.walk import Walk
 from vhosts.publishing.outcome import Outcome
-from vhosts.publishing.ports import Flow, Listener
-from vhosts.publishing.spread import SPREAD_DURABLE, SPREAD_SLICE, SPREAD_WORK, Spread, refusal
-from vhosts.queues.handle import QueueHandle, Run
+from vhosts.publishing.ports import Flow, Listener, Run
+from vhosts.publishing.spread import SPREAD_DURABLE, SPREAD_SLICE, SPREAD_WORK, Spread, Spreader, refusal
+from vhosts.queues.handle import QueueHandle
 
 #: Flag of a publish: its publisher wants it back if it is unroutable.
 MANDATORY = 2
@@ -61,7 +61,7 @@ _HAS_HEADERS = 0x20
 _FRAME_PAYLOAD_MIN = 4088
 
 
-class Publisher:
+class Publisher(Spreader):
     """Publishes into one virtual host, for a channel, a request or a queue.
 
     ``cache`` finds the routes and checks the permissions. ``account`` has the work on disk that a publish
@@ -300,7 +300,7 @@ class Publisher:
         spread.result = self._result
         assert self.listener is not None
         spread.listener = self.listener
-        spread.done = self.spread_done
+        spread.publisher = self
         if waits:
             run = Run()
             run.listener = self.listener

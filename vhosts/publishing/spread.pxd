@@ -3,7 +3,9 @@ cimport cython
 from amqp_router.protocol.message cimport Message
 from persistence.memory cimport MemoryBudget
 from vhosts.exchanges.route cimport Route
-from vhosts.queues.handle cimport QueueHandle, Run
+from vhosts.publishing.ports cimport Listener, Run
+from vhosts.queues.handle cimport QueueHandle
+from vhosts.unstored cimport Unstored
 
 cdef Py_ssize_t _SPREAD_SLICE
 cdef Py_ssize_t _SPREAD_DURABLE
@@ -12,10 +14,14 @@ cdef unsigned int _REFUSED
 cdef unsigned int _FAILED
 
 
+cdef class Spreader:
+    cpdef spread_done(self, Spread spread)
+
+
 @cython.final
 cdef class Spread:
     cdef public MemoryBudget account
-    cdef public object unstored
+    cdef public Unstored unstored
     cdef public Route route
     cdef public list queues
     cdef public Message message
@@ -24,8 +30,8 @@ cdef class Spread:
     cdef public Py_ssize_t position
     cdef public unsigned int result
     cdef public Run run
-    cdef public object listener
-    cdef public object done
+    cdef public Listener listener
+    cdef public Spreader publisher
     @cython.locals(queues=list, end=Py_ssize_t, run=Run, index=Py_ssize_t, queue=QueueHandle, account=MemoryBudget)
     cpdef bint go_on(self) except -1
 

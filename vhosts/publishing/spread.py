@@ -5,14 +5,12 @@ Compiled: see ``spread.pxd``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from amqp_router.protocol.message import Message
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.route import Route
 from vhosts.publishing.outcome import Outcome
-from vhosts.publishing.ports import Listener
-from vhosts.queues.handle import QueueHandle, Run
+from vhosts.publishing.ports import Listener, Run
+from vhosts.queues.handle import QueueHandle
 from vhosts.unstored import Unstored
 
 #: Queues that get a message in one turn of the event loop; some two milliseconds.
@@ -30,6 +28,16 @@ _REFUSED = int(Outcome.REFUSED)
 _FAILED = int(Outcome.FAILED)
 
 
+class Spreader:
+    """Who has begun a spread (``publisher.Publisher``)."""
+
+    __slots__ = ()
+
+    def spread_done(self, spread: Spread) -> None:
+        """All queues have had their turn."""
+        raise AssertionError("whoever spreads must hear of the end")
+
+
 class Spread:
     """A message on its way to very many queues, or to many that write it to disk.
 
@@ -38,12 +46,12 @@ class Spread:
 
     __slots__ = (
         "account",
-        "done",
         "flags",
         "listener",
         "message",
         "number",
         "position",
+        "publisher",
         "queues",
         "result",
         "route",
@@ -70,7 +78,7 @@ class Spread:
         #: Hears of the outcome.
         self.listener: Listener
         #: Called when all queues have had their turn.
-        self.done: Callable[[Spread], None]
+        self.publisher: Spreader
 
     def go_on(self) -> bool:
         """A step of ``Listener.in_slices``: the next slice; True at the end."""
@@ -97,7 +105,7 @@ class Spread:
         self.position = index
         if index < len(queues):
             return False
-        self.done(self)
+        self.publisher.spread_done(self)
         return True
 
 

@@ -1,14 +1,6 @@
 from amqp_router.protocol.message cimport Message
-
-
-cdef class Run:
-    cdef public unsigned long long first
-    cdef public unsigned long long last
-    cdef public unsigned long long bytes
-    cdef public long remaining
-    cdef public bint failed
-    cdef public object listener
-    cpdef void settled(self, bint failed)
+from persistence.log.queue.queue_log cimport QueueLog
+from vhosts.publishing.ports cimport Run
 
 
 cdef class QueueHandle:
@@ -22,7 +14,7 @@ cdef class QueueHandle:
     cdef public str incarnation
     cdef public bint deleted
     cdef public unsigned long long definition_rev
-    cdef public object log
+    cdef public QueueLog log
     cdef public bint logs_all
     cdef public dict consumers
     cdef public long long unacked_count

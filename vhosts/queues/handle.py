@@ -10,34 +10,9 @@ from typing import Any
 
 from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
+from persistence.log.queue.queue_log import QueueLog
 from vhosts.policies import Definition, Effective
-
-
-class Run:
-    """Consecutive publishes of one channel that wait for the same logs.
-
-    The publishing channel fills ``first`` and ``last`` (publish sequence numbers; 0 without confirms) and
-    ``bytes`` (body bytes held unsynced), then hands the run to every durable queue of the route. When
-    ``remaining`` reaches 0, or a log fails, ``listener.run_done(run)`` is called once.
-    """
-
-    __slots__ = ("bytes", "failed", "first", "last", "listener", "remaining")
-
-    def __init__(self) -> None:
-        self.first = 0
-        self.last = 0
-        self.bytes = 0
-        self.remaining = 0
-        self.failed = False
-        self.listener: Any = None
-
-    def settled(self, failed: bool) -> None:
-        """One of the queues has made the run durable, or never will (``failed``)."""
-        if failed:
-            self.failed = True
-        self.remaining -= 1
-        if self.remaining == 0:
-            self.listener.run_done(self)
+from vhosts.publishing.ports import Run
 
 
 class QueueHandle:
@@ -74,7 +49,7 @@ class QueueHandle:
         self.deleted = False
         #: Revision of the definition this queue waits for; 0 once it is stored.
         self.definition_rev = 0
-        self.log: Any = None
+        self.log: QueueLog | None = None
         #: Whether the log gets every message, whatever its delivery mode: a quorum queue.
         self.logs_all = False
         #: What applies of the policies.

@@ -142,8 +142,9 @@ class MortalQueue(StandingQueue):
 
     def _gone(self, message: Message, kind: int) -> None:
         if message.flags & _LOGGED:
-            if not self.deleted:
-                self.log.settle(message.offset, message.gap, kind)
+            log = self.log
+            if not self.deleted and log is not None:
+                log.settle(message.offset, message.gap, kind)
         else:
             self.contents.release(message)
 
@@ -168,7 +169,9 @@ class MortalQueue(StandingQueue):
         """See that ``message``, which was delivered, has its content; False if it cannot be read."""
         try:
             if message.content is None:
-                message.take_content(self.log.read_one(message.offset))
+                log = self.log
+                assert log is not None  # nobody else drops contents
+                message.take_content(log.read_one(message.offset))
             elif message.flags & _SPILLED:
                 self.contents.take_back(message)
         except (OSError, PersistenceError):

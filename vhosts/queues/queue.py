@@ -17,7 +17,6 @@ when the log's high watermark has passed what they published.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
 from amqp_router.protocol.flags import (
@@ -31,6 +30,7 @@ from amqp_router.protocol.flags import (
 )
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
+from persistence.log.queue.queue_log import QueueLog
 from vhosts.queues.consumers import Consumer
 from vhosts.queues.death import REJECTED
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
@@ -97,7 +97,7 @@ class Queue(MortalQueue):
         self.redeliver_total = 0
         self.ack_total = 0
 
-    def attach(self, incarnation: str, log: Any = None, *, recovered: bool = False) -> None:
+    def attach(self, incarnation: str, log: QueueLog | None = None, *, recovered: bool = False) -> None:
         """Use ``log``, if the queue is durable; ``recovered``: with the messages found in it."""
         self.incarnation = incarnation
         self.log = log
@@ -330,7 +330,9 @@ class Queue(MortalQueue):
                 return
         if message.flags & _LOGGED:
             # The log records it, so that the mark survives a clean stop.
-            self.log.settle(message.offset, message.gap, _RETURN)
+            log = self.log
+            assert log is not None
+            log.settle(message.offset, message.gap, _RETURN)
         self.ready.put_back(message)
         if message.deadline_us != 0:
             self.expiry.is_timed = True

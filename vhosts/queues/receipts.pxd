@@ -1,4 +1,4 @@
-from vhosts.queues.handle cimport Run
+from vhosts.publishing.ports cimport Run
 
 
 cdef class Receipts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from vhosts.queues.handle import Run
+from vhosts.publishing.ports import Run
 
 
 class Receipts:

@@ -5,7 +5,8 @@ from persistence.log.queue.queue_log cimport QueueLog
 from persistence.memory cimport MemoryBudget
 from vhosts.queues.contents cimport Contents
 from vhosts.queues.dispatch cimport Dispatch
-from vhosts.queues.handle cimport QueueHandle, Run
+from vhosts.publishing.ports cimport Run
+from vhosts.queues.handle cimport QueueHandle
 from vhosts.queues.ready.order cimport ReadyOrder
 from vhosts.queues.receipts cimport Receipts
 

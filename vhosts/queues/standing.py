@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.tick import Tick
 from persistence.errors import is_passing
+from persistence.log.queue.queue_log import QueueLog
 from persistence.memory import MemoryBudget
+from vhosts.publishing.ports import Run
 from vhosts.queues.contents import Contents
 from vhosts.queues.dispatch import Dispatch
-from vhosts.queues.handle import QueueHandle, Run
+from vhosts.queues.handle import QueueHandle
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.receipts import Receipts
 from vhosts.queues.services import QueueServices
@@ -69,7 +69,7 @@ class StandingQueue(QueueHandle):
         self.receipts.wait(run)
         self.tick.wake()
 
-    def on_high_watermark(self, log: Any) -> None:
+    def on_high_watermark(self, log: QueueLog) -> None:
         """Answer the publishers below the log's high watermark, which has risen.
 
         Nobody is answered before the queue's own definition is committed. After a crash the queue would not
@@ -93,7 +93,7 @@ class StandingQueue(QueueHandle):
             self.refusing = f"its definition cannot be stored: {error}"
             self._refuse_waiting()
 
-    def on_log_failed(self, log: Any, error: Exception) -> None:
+    def on_log_failed(self, log: QueueLog, error: Exception) -> None:
         """The log cannot be read or written: nack publishers, cancel consumers, and answer with the reason
         from now on.
 
@@ -107,7 +107,7 @@ class StandingQueue(QueueHandle):
         else:
             self._fail(f"its log failed: {error}")
 
-    def on_log_resumed(self, log: Any) -> None:
+    def on_log_resumed(self, log: QueueLog | None) -> None:
         """The log takes messages again."""
         if not self.error and not self.definition_rev:
             self.refusing = ""

@@ -14,12 +14,12 @@ from tests.nodes import PERSISTENT, TRANSIENT, SimNode
 from vhosts.exchanges.router import RouteCache
 from vhosts.exchanges.walk import LOOKS_MAX
 from vhosts.publishing.outcome import Outcome
+from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.consumers import Consumer
-from vhosts.queues.handle import Run
 
 
-class Mover:
+class Mover(Listener):
     """Publishes for the broker itself, and keeps what it hears."""
 
     def __init__(self, node: SimNode) -> None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
 
 from amqp_router.protocol.flags import LOGGED, REDELIVERED, SPILLED
 from amqp_router.protocol.message import Message
@@ -71,7 +70,7 @@ class FifoOrder(ReadyOrder):
         #: The offset after the last message given to the page log.
         self.paged_end = 0
         #: Messages in ring order; None where there is no message.
-        self.ring: list[Any] = [None] * 16
+        self.ring: list[Message | None] = [None] * 16
         self.ring_head = 0
         self.ring_count = 0
         self.ring_bytes = 0
@@ -159,9 +158,11 @@ class FifoOrder(ReadyOrder):
         self.body_bytes += message.body_size
 
     def recovered(self) -> None:
-        self.backlog = self.count = self.log.state.live
-        self.cursor = self.uncounted_from = self.log.start
-        self.uncounted_to = self.log.end
+        log = self.log
+        assert log is not None
+        self.backlog = self.count = log.state.live
+        self.cursor = self.uncounted_from = log.start
+        self.uncounted_to = log.end
 
     # -- taking ---------------------------------------------------------------------------------------
 
@@ -179,7 +180,8 @@ class FifoOrder(ReadyOrder):
                 return None
         ring = self.ring
         head = self.ring_head
-        message: Message = ring[head]
+        message = ring[head]
+        assert message is not None
         ring[head] = None
         self.ring_head = (head + 1) & (len(ring) - 1)
         self.ring_count -= 1
@@ -203,8 +205,7 @@ class FifoOrder(ReadyOrder):
             self._load(_PEEKED_MESSAGES if eager else 1)
             if self.ring_count == 0:
                 return None
-        message: Message = self.ring[self.ring_head]
-        return message
+        return self.ring[self.ring_head]
 
     def _pop_requeued(self) -> Message | None:
         message = self.requeued[0][1]
@@ -232,8 +233,10 @@ class FifoOrder(ReadyOrder):
         """Read the content of a returned message again, and of those after it, which will be delivered
         next.
         """
+        log = self.log
+        assert log is not None  # nobody else drops contents
         try:
-            messages, _ = self.log.read(offset, self.log.end, min(256, len(self.requeued)), 1 << 18)
+            messages, _ = log.read(offset, log.end, min(256, len(self.requeued)), 1 << 18)
         except (OSError, PersistenceError) as error:
             self.trouble = Trouble(f"its log failed: {error}", error)
             return None
@@ -297,10 +300,11 @@ class FifoOrder(ReadyOrder):
         ring = self.ring
         mask = len(ring) - 1
         for index in range(self.ring_count):
-            if not ring[(self.ring_head + index) & mask].flags & _LOGGED:
+            message = ring[(self.ring_head + index) & mask]
+            if message is not None and not message.flags & _LOGGED:
                 return
         if self.ring_count > 0:
-            self.cursor = ring[self.ring_head].offset
+            self.cursor = self._window_start()
             self.backlog += self.ring_count
             self._clear_ring()
 
@@ -324,7 +328,8 @@ class FifoOrder(ReadyOrder):
         return returned
 
     def _window_start(self) -> int:
-        return self.ring[self.ring_head].offset if self.ring_count > 0 else self.cursor
+        first = self.ring[self.ring_head]
+        return first.offset if first is not None else self.cursor
 
     def _drop_pager(self) -> None:
         assert self.pager is not None
@@ -346,9 +351,10 @@ class FifoOrder(ReadyOrder):
     def count_bytes(self) -> bool:
         # What was delivered since is below the window; it was never counted.
         start = max(self.uncounted_from, self._window_start())
-        if start < self.uncounted_to:
+        log = self.log
+        if start < self.uncounted_to and log is not None:
             try:
-                messages, reached = self.log.read(start, self.uncounted_to, _COUNTED_MESSAGES, 1 << 18)
+                messages, reached = log.read(start, self.uncounted_to, _COUNTED_MESSAGES, 1 << 18)
             except (OSError, PersistenceError):
                 return True  # whoever takes the messages hears of it
             self.body_bytes += sum([message.body_size for message in messages])

@@ -1,19 +1,25 @@
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.tick cimport Tick
+from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues.contents cimport Contents
+
+
+cdef class Trouble:
+    cdef public str reason
+    cdef public BaseException error
 
 
 cdef class ReadyOrder:
     cdef public Contents contents
     cdef public Tick tick
-    cdef public object log
+    cdef public QueueLog log
     cdef public object open_pager
     cdef public long long count
     cdef public long long body_bytes
     cdef public bint wanted
     cdef public long returning
     cdef public long long return_left
-    cdef public object trouble
+    cdef public Trouble trouble
     cpdef bint push(self, Message message, bint logged) except -1
     cpdef Message pop(self)
     cpdef Message peek(self, bint eager)

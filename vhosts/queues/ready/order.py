@@ -11,23 +11,29 @@ which the queue looks at only then: the way of a message has no handler of excep
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
 from persistence.log.queue.page_log import PageLog
+from persistence.log.queue.queue_log import QueueLog
 from vhosts.queues.contents import Contents
 
 #: A message and its offset, or None in its place when it is settled.
 Dropped: TypeAlias = tuple[int, Message] | None
 
 
-class Trouble(NamedTuple):
-    """Why an order cannot give or take a message."""
+class Trouble:
+    """Why an order cannot give or take a message.
 
-    reason: str
-    #: The error of the disk; None if the order itself is broken.
-    error: Exception | None = None
+    ``error`` is the error of the disk; None if the order itself is broken.
+    """
+
+    __slots__ = ("error", "reason")
+
+    def __init__(self, reason: str, error: Exception | None = None) -> None:
+        self.reason = reason
+        self.error = error
 
 
 class ReadyOrder:
@@ -55,7 +61,7 @@ class ReadyOrder:
         #: Has the time.
         self.tick: Tick
         #: The queue's log, or None.
-        self.log: Any = None
+        self.log: QueueLog | None = None
         #: Makes the page log of a queue that outgrows the node's budget.
         self.open_pager: Callable[[], PageLog]
         #: Messages ready. The subclass keeps it and the next one.

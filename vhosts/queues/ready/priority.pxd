@@ -1,6 +1,8 @@
 cimport cython
+from cpython.array cimport array
 
 from amqp_router.protocol.message cimport Message
+from persistence.log.queue.queue_log cimport QueueLog
 from persistence.memory cimport MemoryBudget
 from vhosts.queues.ready.order cimport ReadyOrder
 
@@ -13,7 +15,7 @@ cdef Py_ssize_t _SPENT_MAX
 
 
 cdef class Level:
-    cdef public object offsets
+    cdef public array offsets
     cdef public Py_ssize_t spent
     cdef public list returned
     cdef bint is_empty(self)
@@ -35,6 +37,7 @@ cdef class PriorityOrder(ReadyOrder):
     cdef _hold(self, Message message)
     @cython.locals(level=Level, message=Message)
     cpdef Message pop(self)
-    @cython.locals(level=Level, message=Message, found=Message)
+    @cython.locals(level=Level, message=Message, found=Message, log=QueueLog)
     cpdef Message peek(self, bint eager)
+    @cython.locals(log=QueueLog)
     cdef bint _recall(self, Message message) except -1

@@ -108,6 +108,7 @@ class PriorityOrder(ReadyOrder):
 
     def recovered(self) -> None:
         log = self.log
+        assert log is not None
         offset = log.start
         while offset < log.end:
             messages, offset = log.read(offset, log.end, RECOVERED_TOGETHER, 1 << 20)
@@ -166,8 +167,10 @@ class PriorityOrder(ReadyOrder):
         offset = level.offsets[level.spent]
         found = self._held.get(offset)
         if found is None:
+            log = self.log
+            assert log is not None  # only it has messages that are not held
             try:
-                found = self.log.read_one(offset)
+                found = log.read_one(offset)
             except (OSError, PersistenceError) as error:
                 self.trouble = Trouble(f"its log failed: {error}", error)
                 return None
@@ -180,7 +183,9 @@ class PriorityOrder(ReadyOrder):
         """
         try:
             if message.content is None:
-                message.take_content(self.log.read_one(message.offset))
+                log = self.log
+                assert log is not None  # nobody else drops contents
+                message.take_content(log.read_one(message.offset))
             elif message.flags & _SPILLED:
                 self.contents.take_back(message)
         except (OSError, PersistenceError) as error:
