@@ -6,6 +6,7 @@ from typing import Protocol
 
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
+from persistence.log.queue.queue_log import QueueLog
 from vhosts.ports import Host
 from vhosts.queues.settings import QueueSettings
 
@@ -23,19 +24,11 @@ class NamedQueue(Protocol):
         """Try again to read waiting messages."""
 
 
-class LetterLog(Protocol):
-    """What dead letters ask of the log of the queue that they come from."""
-
-    #: Its partition.
-    number: int
-    redelivered_floor: int
-
-
 class LocalQueue(NamedQueue, Protocol):
     """What timers, dead letters and the node's services call."""
 
     incarnation: str
-    log: LetterLog | None
+    log: QueueLog | None
     tick: Tick
     settings: QueueSettings
 
