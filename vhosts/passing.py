@@ -7,7 +7,7 @@ message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from amqp_router.protocol.errors import AMQPError
 from amqp_router.protocol.message import Message
@@ -17,19 +17,20 @@ from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
 from vhosts.exchanges.walk import Walk
 from vhosts.ports import InSlices
+from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.handle import QueueHandle, Run
+from vhosts.queues.handle import QueueHandle
 
 #: Units passed on in one turn, each an enqueue; about a millisecond.
 SLICE = 1024
 
 
-class Passing:
+class Passing(Listener):
     """Passes messages on in one virtual host, to one destination after the other."""
 
     def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:
         self.account = account
-        self.in_slices = in_slices
+        self._in_slices = in_slices
         self._table = table
         self._cache = RouteCache(table, None, account)
         self._publisher = Publisher(table, self._cache, account, self)
@@ -94,6 +95,10 @@ class Passing:
 
     def published(self, number: int, outcome: int, message: Message) -> None:
         """See ``vhosts.publishing.ports.Listener``; nobody waits."""
+
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """See ``vhosts.publishing.ports.Listener``."""
+        self._in_slices(step)
 
     def run_done(self, run: Run) -> None:
         """See ``vhosts.publishing.ports.Listener``; nobody waits."""
