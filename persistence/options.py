@@ -20,7 +20,7 @@ class LogOptions:
     #: Such a round has at most this many logs.
     quick_logs_max: int = 16
     #: A round makes the directories and files of at most this many new logs; others wait for the next rounds.
-    new_logs_per_round: int = 4
+    new_logs_per_round: int = 16
     #: The names of so many new logs in one round are made durable by one sync of their file system.
     sync_names_min: int = 4
     #: Largest number of logs in one round: each is sealed on the event loop, and the next round waits for

@@ -82,6 +82,9 @@ def recover(
         )
         if is_journal_whole and not journal:
             is_synced = is_synced or is_marked(folded, mark)
+        # Neither of them speaks of a file without batches: the process may have ended before the sync of its
+        # name, or, if it is the first one, of the log's directories.
+        is_synced = is_synced and active.size > 0
         log.writer.resume(active, active.size, synced=is_synced)
     if not is_synced:
         # After a kill the page cache still shows bytes that were never synced. From here on they count as

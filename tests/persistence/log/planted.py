@@ -166,6 +166,13 @@ PLANTED = [
         "            submission.batches = batches.tail.all()[1:]\n",
     ),
     Planted(
+        "the name of an empty segment that a killed process left counts as durable",
+        LOG + "queue/recovery.py",
+        "        is_synced = is_synced and active.size > 0\n",
+        "",
+        test="tests/persistence/log/sync/test_writer.py",
+    ),
+    Planted(
         "a log that goes on keeps the segments that the failed attempt has begun",
         LOG + "sync/writer.py",
         "            self._remove_after(segment, batches)\n",

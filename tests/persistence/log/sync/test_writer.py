@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -11,8 +13,8 @@ from persistence.log.sync.log_sync import LogSync
 from persistence.log.sync.writer import State
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
-from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import ManualClock, ManualWorker, Node, fill
+from tests.persistence.log.simdisk import PowerLoss, SimDisk
+from tests.persistence.log.support import ManualClock, ManualWorker, Node, bodies, fill
 
 
 def nodes(count: int, options: LogOptions | None = None) -> tuple[Node, SimDisk, list[QueueLog]]:
@@ -162,3 +164,51 @@ def test_plan_that_fails_in_the_middle_goes_log_by_log(failing: str) -> None:
     assert all(log.failed is not None and log.durable == before[0] for log in logs if log not in fine)
     # A log's own fault is not the journal's.
     assert node.sync.committer.journal.broken == (failing == "journal")
+
+
+def killed_at(disk: SimDisk, steps: int, act: Callable[[], None]) -> bool:
+    """Whether the process ends after so many operations of ``act``; what it wrote stays in the page cache."""
+    disk.steps_left = steps
+    is_killed = False
+    try:
+        act()
+    except PowerLoss:
+        is_killed = True
+    disk.steps_left = -1
+    disk.forget_files()
+    return is_killed
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_names_seen_after_a_kill_are_not_taken_for_durable(is_first: bool) -> None:
+    """A process dies at any point of making a file, the next one goes on in it, and then the power fails."""
+    options = LogOptions(segment_bytes_max=4000, batch_bytes_max=1000)
+    for steps in range(100):
+        disk = SimDisk()
+        disk.make_directory("d")
+        disk.sync_directory("")
+        node = Node(disk, options)
+        node.catalog.quarantine_unknown([])
+        log = node.catalog.create("a", "/", "q", {})
+        if not is_first:
+            fill(log, 5, 600)
+            node.settle()
+        node.catalog.stop()
+        node = Node(disk, options)
+        log = node.catalog.open("a", "/", "q", {})
+        node.catalog.quarantine_unknown(["a"])
+        fill(log, 1 if is_first else 5, 600)
+        is_killed = killed_at(disk, steps, node.settle)
+        node = Node(disk, options)
+        log = node.catalog.open("a", "/", "q", {})
+        node.catalog.quarantine_unknown(["a"])
+        fill(log, 1)
+        node.settle()
+        assert log.durable == log.end
+        wanted = bodies(log)
+        assert wanted
+        disk.power_loss(Random(steps))
+        assert bodies(Node(disk, options).catalog.open("a", "/", "q", {})) == wanted, steps
+        if not is_killed:
+            return
+    raise AssertionError("the round has more steps")
