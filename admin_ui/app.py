@@ -9,13 +9,14 @@ import logging
 
 from aiohttp import web
 
-from admin_ui import endpoints, live, previews, prometheus, sessions, ui
+from admin_ui import endpoints, environment, live, previews, prometheus, sessions, ui
 from admin_ui.api import ENDPOINTS, OBJECTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
 from admin_ui.connections import Doors
 from admin_ui.listener import Encryption, Listener
 from admin_ui.live.attention import ATTENTION, Attention
+from admin_ui.local_login import LOCAL_LOGIN, LocalLogin
 from admin_ui.middlewares import add_headers, errors
 from admin_ui.state import STATE, AdminOptions, State
 from amqp_router.broker import Broker
@@ -45,7 +46,7 @@ class Admin:
         Raises:
             ListenError: one cannot be used.
         """
-        main = scrape = None
+        main = scrape = self._local_login = None
         if options.serves:
             main = Listener(options.bind, options.port, FLAGS, options.http_connections_max)
         if options.metrics_port:
@@ -70,7 +71,10 @@ class Admin:
             encryption = None
             if options.certificates is not None:
                 encryption = Encryption(options.certificates, options.handshake_timeout_s, broker)
-            main.serve(make_app(state, attention), Doors(state.proxies, broker.event), encryption)
+            self._local_login = LocalLogin(state)
+            app = make_app(state, attention)
+            app[LOCAL_LOGIN] = self._local_login
+            main.serve(app, Doors(state.proxies, broker.event), encryption)
         if scrape is not None:
             scrape.serve(prometheus.make_app(state, attention), Doors(state.proxies, broker.event))
         self._state = state
@@ -103,9 +107,13 @@ class Admin:
                 for each in self._listeners[done + 1 :]:
                     each.close()
                 raise
+        if self._local_login is not None:
+            self._local_login.write("https" if self._state.options.certificates is not None else "http")
 
     async def stop(self) -> None:
         """Finish the running requests and close the listeners."""
+        if self._local_login is not None:
+            self._local_login.remove()
         for listener in self._listeners:
             await listener.stop()
 
@@ -118,7 +126,7 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
-    endpoints.add_routes(app, [*previews.ENDPOINTS, *OBJECTS], endpoints.PAGES)
+    endpoints.add_routes(app, [*previews.ENDPOINTS, *OBJECTS, *environment.ENDPOINTS], endpoints.PAGES)
     for part in (sessions, live, prometheus, ui):
         part.add_routes(app)
     add_index(app, ENDPOINTS)

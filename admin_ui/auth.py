@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from aiohttp import hdrs, web
 
 from admin_ui.connections import Connection
+from admin_ui.local_login import LOCAL_LOGIN
 from admin_ui.replies import CHALLENGE, ApiError, login_failed, not_authorised
 from admin_ui.state import STATE, State
 from amqp_router.auth import (
@@ -216,6 +217,12 @@ async def _identity(request: web.Request) -> Identity:
             return identity
         raise ApiError(401, headers={"WWW-Authenticate": CHALLENGE} if challenges(request) else {})
     scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        local = request.app.get(LOCAL_LOGIN)
+        owner = local.find(value.strip()) if local is not None else None
+        if owner is None:
+            raise login_failed(challenge=challenges(request))
+        return Identity(owner)
     if scheme.lower() != "basic":
         raise login_failed(challenge=challenges(request))
     try:

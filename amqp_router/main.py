@@ -24,6 +24,7 @@ from amqp_router import (
     compiled,
     config,
     config_text,
+    ctl,
     log_adopt,
     log_command,
     log_inspect,
@@ -65,6 +66,7 @@ examples:
   amqp-router serve --amqp-port 0 --admin-port 0 --metrics-port 0 --ready-file /tmp/ready.json
   amqp-router serve --config /etc/amqp-router.toml --log-format json
   amqp-router options                            every option with type, default and meaning
+  amqp-router ctl doctor                         what needs attention on the broker of ./data
   amqp-router log inspect                        what each log of ./data holds
   amqp-router log verify --data-dir /var/lib/amqp-router
                                                  check every byte of the logs
@@ -271,6 +273,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_salvage(log_commands)
     _add_adopt(log_commands)
     analytics.add_commands(commands)
+    ctl.add_commands(commands, _Parser, parser)
     return parser
 
 

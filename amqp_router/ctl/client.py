@@ -1,0 +1,171 @@
+"""Calls of the HTTP API, with a user's password or with the file that a running broker keeps for its owner.
+
+The file ``ctl.json`` in the data directory has the broker's address and a random token. Only the owner of the
+data directory can read it, and its token may do everything. So a first password can be set wherever the
+broker listens.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+#: The file in the data directory.
+FILE = "ctl.json"
+#: Seconds that an answer may take.
+TIMEOUT_S = 60.0
+FAILED, USAGE, UNAVAILABLE = 1, 2, 3
+
+
+class CtlError(Exception):
+    """A verb did not work; the text is one line, ``code`` the exit code."""
+
+    def __init__(self, text: str, code: int = FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the broker is, and the value of the header Authorization."""
+
+    url: str
+    authorization: str
+    #: Whether the broker must show a certificate that is trusted. Its own file names an address of this machine,
+    #: which certificates seldom have.
+    verifies: bool = True
+
+
+def by_file(data_dir: Path) -> Access:
+    """Access to the broker that runs on ``data_dir``.
+
+    Raises:
+        CtlError: none does, or the file belongs to somebody else.
+    """
+    path = data_dir / FILE
+    try:
+        found = json.loads(path.read_text())
+        return Access(str(found["url"]), f"Bearer {found['token']}", verifies=False)
+    except FileNotFoundError:
+        text = f"{path}: no broker with an admin port runs on this data directory"
+        raise CtlError(f"{text}; name it with --data-dir, or the broker with --url", UNAVAILABLE) from None
+    except PermissionError:
+        text = f"{path}: only its owner may read it"
+        raise CtlError(f"{text}; become that user, or log in with --url and --user", UNAVAILABLE) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CtlError(f"{path}: cannot be read ({error})", UNAVAILABLE) from None
+
+
+def by_password(url: str, user: str, password: str) -> Access:
+    """Access as a user."""
+    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return Access(url, f"Basic {credentials}")
+
+
+class Client:
+    """Calls one broker."""
+
+    def __init__(self, access: Access, cafile: Path | None = None) -> None:
+        """Raises:
+        CtlError: the URL is not one.
+        """
+        parts = urlsplit(access.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise CtlError(f"--url: {access.url!r} is not like http://127.0.0.1:15672", USAGE)
+        self._access = access
+        self._cafile = cafile
+        self._base = parts.path.rstrip("/")
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 15672)
+        except ValueError as error:
+            raise CtlError(f"--url: {error}", USAGE) from None
+        if parts.scheme == "https":
+            try:
+                context = ssl.create_default_context(cafile=cafile)
+                if not access.verifies and cafile is None:
+                    context.check_hostname = False
+                    context.verify_mode = ssl.CERT_NONE
+            except OSError as error:
+                raise CtlError(f"--cacert: {cafile} cannot be used ({error})", USAGE) from None
+            self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                parts.hostname, port, timeout=TIMEOUT_S, context=context
+            )
+        else:
+            self._connection = http.client.HTTPConnection(parts.hostname, port, timeout=TIMEOUT_S)
+
+    @property
+    def url(self) -> str:
+        """The broker's address."""
+        return self._access.url
+
+    def with_access(self, access: Access) -> Client:
+        """The same broker, as somebody else."""
+        return Client(access, self._cafile)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The JSON of the answer; None without one. ``path`` begins with ``/api`` or ``/admin``.
+
+        Raises:
+            CtlError: the broker refuses, or cannot be reached.
+        """
+        target = self._base + path + (f"?{urlencode(query)}" if query else "")
+        data = None if body is None else json.dumps(body).encode()
+        sent = {"Authorization": self._access.authorization, "Accept": "application/json", **(headers or {})}
+        if data is not None:
+            sent["Content-Type"] = "application/json"
+        try:
+            self._connection.request(method, target, data, sent)
+            reply = self._connection.getresponse()
+            content = reply.read()
+        except (OSError, http.client.HTTPException) as error:
+            where = self._access.url
+            raise CtlError(
+                f"{where} cannot be reached ({error or type(error).__name__})", UNAVAILABLE
+            ) from None
+        if reply.status >= 300:
+            raise CtlError(_reason(reply.status, content))
+        try:
+            return json.loads(content) if content else None
+        except ValueError:
+            raise CtlError(
+                f"{self._access.url}{path}: the answer is not JSON; is that the admin port?"
+            ) from None
+
+    def get(self, path: str, **query: str) -> Any:
+        """As ``call`` with GET."""
+        return self.call("GET", path, query=query)
+
+
+def _reason(status: int, content: bytes) -> str:
+    try:
+        found = json.loads(content)
+        reason = found["reason"]
+    except (ValueError, KeyError, TypeError):
+        reason = ""
+    if not isinstance(reason, str):
+        reason = " ".join(map(str, reason)) if isinstance(reason, list) else json.dumps(reason)
+    if status == 401 and not reason:
+        reason = "a login is needed"
+    if status == 404 and reason in ("", "Not Found"):
+        reason = "there is no such object"
+    return f"{reason or 'refused'} ({status})"
+
+
+def part(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="", errors="surrogateescape")

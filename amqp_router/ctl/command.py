@@ -1,0 +1,118 @@
+"""``amqp-router ctl``: the command line of the verbs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from amqp_router.ctl import passwords
+from amqp_router.ctl.client import USAGE, Client, CtlError, by_file, by_password
+from amqp_router.ctl.completion import SHELLS, script
+from amqp_router.ctl.output import FORMATS
+from amqp_router.ctl.verb import Verb
+from amqp_router.ctl.verbs import VERBS
+
+DESCRIPTION = """\
+Look at a running broker and change it, over its HTTP API. On the machine and as the user of the broker,
+`--data-dir` is enough: the broker keeps a file there that only its owner can read. Otherwise name its address
+with --url, and a user with --user.
+"""
+EXAMPLES = """\
+examples:
+  amqp-router ctl status                          the broker whose data is in ./data
+  amqp-router ctl change_password guest --data-dir /var/lib/amqp-router
+  amqp-router ctl list_queues name messages --vhost shop --format csv
+  amqp-router ctl list_users --url http://broker:15672 --user admin --password-file secret
+  amqp-router ctl doctor --quiet || mail -s 'broker' ops@example.com < /dev/null
+  amqp-router ctl completion bash > /etc/bash_completion.d/amqp-router
+
+exit codes: 0 done; 1 the broker refuses, or `doctor` found something; 2 a wrong command line; 3 no broker
+"""
+
+
+def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser], root: Any) -> None:
+    """Add ``ctl`` to the commands of ``amqp-router``, whose parser is ``root``."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = commands.add_parser(
+        "ctl",
+        help="look at a running broker and change it (users, queues, policies, ...)",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    verbs = parser.add_subparsers(
+        title="commands", metavar="command", parser_class=parser_class, required=True
+    )
+    for verb in VERBS.values():
+        sub_parser = verbs.add_parser(
+            verb.name,
+            help=verb.help,
+            description=f"{verb.help[0].upper()}{verb.help[1:]}.",
+            epilog="\n  ".join(["examples:", *verb.examples]),
+            formatter_class=raw,
+            allow_abbrev=False,
+        )
+        for each in verb.arguments:
+            sub_parser.add_argument(*each.names, **each.options)
+        _add_access(sub_parser)
+        sub_parser.set_defaults(run=partial(run, verb))
+    completion = verbs.add_parser("completion", help="print the completion of a shell: bash, zsh or fish")
+    completion.add_argument("shell", choices=SHELLS, help="the shell")
+    completion.set_defaults(run=lambda args: print(script(args.shell, root)) or 0)
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("broker and output")
+    group.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        default=Path("data"),
+        help="its data directory (default: data)",
+    )
+    group.add_argument("--url", metavar="URL", help="its admin port, like http://127.0.0.1:15672")
+    group.add_argument("--user", metavar="NAME", dest="login", help="log in as this user (with --url)")
+    group.add_argument(
+        "--password-file",
+        type=Path,
+        metavar="FILE",
+        help="its first line is the password; - is standard input (default: ask)",
+    )
+    group.add_argument("--cacert", type=Path, metavar="FILE", help="certificates to trust for https")
+    group.add_argument(
+        "--format", choices=FORMATS, default="table", help="form of the output (default: table)"
+    )
+    group.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def run(verb: Verb, args: argparse.Namespace) -> int:
+    """Run one verb; returns the exit code."""
+    try:
+        client = Client(_access(args), args.cacert)
+        if not args.quiet:
+            return verb.run(client, args)
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            return verb.run(client, args)
+    except CtlError as error:
+        print(f"amqp-router: {verb.name}: {error}", file=sys.stderr)
+        return error.code
+
+
+def _access(args: argparse.Namespace) -> Any:
+    if args.url is None:
+        if args.login is not None or args.password_file is not None:
+            raise CtlError("--user and --password-file need --url", USAGE)
+        return by_file(args.data_dir)
+    if args.login is None:
+        raise CtlError("--url needs --user", USAGE)
+    if args.password_file is not None:
+        password = passwords.from_file(args.password_file)
+    else:
+        password = passwords.asked(f"Password of {args.login}")
+    return by_password(args.url, args.login, password)

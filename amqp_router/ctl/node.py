@@ -1,0 +1,223 @@
+"""The verbs about the node: status, options, definitions, connections, and what needs attention."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from amqp_router.ctl.client import USAGE, Client, CtlError, part
+from amqp_router.ctl.output import pairs_text, rows_text, show, text
+from amqp_router.ctl.verb import Verb, argument
+
+#: A sentence for each kind of finding of the pages' "Needs attention".
+SENTENCES = {
+    "failed": "queue {name} in {vhost} cannot be used: {reason}",
+    "disk": "the disk is almost full: {free} bytes free",
+    "memory": "the process uses {used} of {total} bytes of the machine's memory",
+    "files": "{used} of {total} file descriptors are open",
+    "filling": "the disk will be full in {seconds} s at the present rate: {free} bytes free",
+    "stuck": "the consumers of queue {name} in {vhost} hold {unacked} messages and do nothing; "
+    "{ready} are ready",
+    "growing": "queue {name} in {vhost} grows by {per_minute} messages a minute; {ready} are ready, "
+    "{consumers} consumers",
+    "unroutable": "messages in {vhost} reach no queue: {rate:.2f} per second",
+    "no_consumers": "nobody consumes queue {name} in {vhost}; {ready} messages are ready",
+    "blocked": "connection {name} ({client}) of user {user} is held back: it publishes faster than the disk "
+    "takes it",
+}
+NOTHING = "Nothing needs attention."
+FINDINGS = 1
+
+
+class _Given(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def sentence(finding: dict[str, Any]) -> str:
+    """What a finding says. One of a kind that a newer broker has is shown as it is."""
+    form = SENTENCES.get(finding["kind"])
+    if form is None:
+        return text(finding)
+    shown = {name: text(value) if isinstance(value, str) else value for name, value in finding.items()}
+    said = form.format_map(_Given(shown))
+    if "since" in finding:
+        since = datetime.datetime.fromtimestamp(finding["since"] / 1000, datetime.UTC)
+        said += f" (since {since:%Y-%m-%d %H:%M:%S}Z{' or longer' if finding.get('longer') else ''})"
+    return said
+
+
+def doctor(client: Client, args: argparse.Namespace) -> int:
+    """Say what needs attention; 1 if anything does."""
+    found = client.get("/admin/v1/attention")
+    rows = [{**each, "finding": sentence(each)} for each in found["findings"]]
+    for name in _alarms(client.get("/api/nodes")[0]):
+        rows.insert(0, {"kind": "alarm", "finding": f"alarm {name}: publishers wait"})
+    if args.format == "json":
+        show(json.dumps(rows, indent=1, ensure_ascii=False))
+    elif rows or args.format == "csv":
+        show(rows_text(rows, ("kind", "finding"), args.format))
+    else:
+        show(NOTHING)
+    if len(found["findings"]) < found["total"]:
+        print(f"{found['total'] - len(found['findings'])} more are not shown", file=sys.stderr)
+    return FINDINGS if rows else 0
+
+
+def _alarms(node: dict[str, Any]) -> list[str]:
+    return [name for name, key in (("memory", "mem_alarm"), ("disk", "disk_free_alarm")) if node[key]]
+
+
+def status(client: Client, args: argparse.Namespace) -> int:
+    """Versions, totals and resources of the node."""
+    overview, node = client.get("/api/overview"), client.get("/api/nodes")[0]
+    totals, queued = overview["object_totals"], overview["queue_totals"]
+    found = {
+        "node": node["name"],
+        "cluster_name": overview["cluster_name"],
+        "version": overview["product_version"],
+        "runtime": overview["erlang_full_version"],
+        "pid": node["os_pid"],
+        "uptime_s": node["uptime"] // 1000,
+        "data_dir": node["db_dir"],
+        "listeners": [
+            f"{each['protocol']} {each['ip_address']}:{each['port']}" for each in overview["listeners"]
+        ],
+        "alarms": _alarms(node),
+        "connections": totals["connections"],
+        "channels": totals["channels"],
+        "queues": totals["queues"],
+        "exchanges": totals["exchanges"],
+        "consumers": totals["consumers"],
+        "messages_ready": queued["messages_ready"],
+        "messages_unacknowledged": queued["messages_unacknowledged"],
+        "mem_used": node["mem_used"],
+        "mem_limit": node["mem_limit"],
+        "disk_free": node["disk_free"],
+        "disk_free_limit": node["disk_free_limit"],
+        "fd_used": node["fd_used"],
+        "fd_total": node["fd_total"],
+        "loop_lag_ms": node["loop_lag_ms"],
+    }
+    show(pairs_text(found, args.format))
+    return 0
+
+
+def environment(client: Client, args: argparse.Namespace) -> int:
+    """The options that the broker runs with."""
+    show(pairs_text(client.get("/admin/v1/environment"), args.format))
+    return 0
+
+
+def close_connection(client: Client, args: argparse.Namespace) -> int:
+    """Close a connection."""
+    client.call("DELETE", f"/api/connections/{part(args.name)}", headers={"X-Reason": args.reason})
+    return 0
+
+
+def close_user_connections(client: Client, args: argparse.Namespace) -> int:
+    """Close all connections of a user."""
+    client.call("DELETE", f"/api/connections/username/{part(args.user)}", headers={"X-Reason": args.reason})
+    return 0
+
+
+def export_definitions(client: Client, args: argparse.Namespace) -> int:
+    """Write the definitions to a file."""
+    path = "/api/definitions" if args.vhost is None else f"/api/definitions/{part(args.vhost)}"
+    shown = json.dumps(client.get(path), indent=1, ensure_ascii=False)
+    if str(args.file) == "-":
+        show(shown)
+        return 0
+    try:
+        # It has the hashes of passwords.
+        with open(os.open(args.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(shown + "\n")
+    except OSError as error:
+        raise CtlError(f"{args.file}: cannot be written ({error.strerror})", USAGE) from None
+    return 0
+
+
+def import_definitions(client: Client, args: argparse.Namespace) -> int:
+    """Import a file of definitions; says what this broker left out."""
+    path = "/api/definitions" if args.vhost is None else f"/api/definitions/{part(args.vhost)}"
+    try:
+        found = json.loads(sys.stdin.read() if str(args.file) == "-" else args.file.read_text())
+    except OSError as error:
+        raise CtlError(f"{args.file}: cannot be read ({error.strerror})", USAGE) from None
+    except ValueError as error:
+        raise CtlError(f"{args.file}: is not JSON ({error})", USAGE) from None
+    answer = client.call("POST", path, found, query={"strict": "true"} if args.strict else None)
+    for each in (answer or {}).get("left_out", ()):
+        print(f"left out: {text(each)}", file=sys.stderr)
+    return 0
+
+
+_FILE = argument("file", metavar="FILE", type=Path, help="the file; - for standard output or input")
+_OF_VHOST = argument("-p", "--vhost", metavar="NAME", help="only of this virtual host (default: all)")
+_REASON = argument(
+    "reason", metavar="REASON", nargs="?", default="Closed via management plugin", help="text for the client"
+)
+
+VERBS = (
+    Verb(
+        "status",
+        "versions, totals and resources",
+        status,
+        (),
+        ("amqp-router ctl status", "amqp-router ctl status --format json | jq .uptime_s"),
+    ),
+    Verb(
+        "environment",
+        "the options that the broker runs with",
+        environment,
+        (),
+        ("amqp-router ctl environment",),
+    ),
+    Verb(
+        "doctor",
+        'what the pages list under "Needs attention", and alarms; exit code 1 if there is anything',
+        doctor,
+        (),
+        (
+            "amqp-router ctl doctor",
+            "*/5 * * * *  amqp-router ctl doctor --data-dir /var/lib/amqp-router --quiet || ...   (cron)",
+        ),
+    ),
+    Verb(
+        "close_connection",
+        "close a connection; its client gets 320 with the reason",
+        close_connection,
+        (argument("name", metavar="CONNECTION", help="its name, as in list_connections"), _REASON),
+        ("amqp-router ctl close_connection '127.0.0.1:40000 -> 127.0.0.1:5672' maintenance",),
+    ),
+    Verb(
+        "close_all_user_connections",
+        "close all connections of a user",
+        close_user_connections,
+        (argument("user", metavar="USER", help="name of the user"), _REASON),
+        ("amqp-router ctl close_all_user_connections alice maintenance",),
+    ),
+    Verb(
+        "export_definitions",
+        "write users, virtual hosts, permissions, policies, exchanges, queues and bindings to a file",
+        export_definitions,
+        (_FILE, _OF_VHOST),
+        ("amqp-router ctl export_definitions definitions.json",),
+    ),
+    Verb(
+        "import_definitions",
+        "import a file of definitions, also RabbitMQ's; what exists stays",
+        import_definitions,
+        (
+            _FILE,
+            _OF_VHOST,
+            argument("--strict", action="store_true", help="refuse what this broker does not have"),
+        ),
+        ("amqp-router ctl import_definitions definitions.json",),
+    ),
+)

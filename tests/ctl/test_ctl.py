@@ -1,0 +1,284 @@
+"""``amqp-router ctl`` against a running broker."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import stat
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from admin_ui.live.attention import ORDER
+from amqp_router.ctl.completion import SHELLS, script
+from amqp_router.ctl.node import SENTENCES
+from amqp_router.ctl.verbs import VERBS
+from amqp_router.main import _parser, main
+from tests.brokers import RouterProcess
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterProcess]:
+    found = RouterProcess(tmp_path_factory.mktemp("ctl"))
+    found.start()
+    yield found
+    found.stop()
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def ctl(broker: RouterProcess, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a verb; returns the output, parsed if it is JSON. ``code`` is the exit code that is expected."""
+
+    def run(*words: str, code: int = 0) -> Any:
+        assert main(["ctl", *words, "--data-dir", str(broker.data_dir)]) == code, capsys.readouterr()
+        out, err = capsys.readouterr()
+        if code and not out:
+            return err
+        return json.loads(out) if "json" in words else out
+
+    return run
+
+
+def login(broker: RouterProcess, user: str, password: str, vhost: str = "/") -> None:
+    credentials = pika.PlainCredentials(user, password)
+    parameters = pika.ConnectionParameters("127.0.0.1", broker.port, vhost, credentials)
+    pika.BlockingConnection(parameters).close()
+
+
+def test_the_file_is_its_owners_alone(broker: RouterProcess) -> None:
+    file = broker.data_dir / "ctl.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    token = json.loads(file.read_text())["token"]
+    request = urllib.request.Request(f"http://127.0.0.1:{broker.admin_port}/api/users")
+    for given in (f"{token}x", token[:-1], "", "\u00e9"):
+        request.add_header("Authorization", f"Bearer {given}")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(request)
+    request.add_header("Authorization", f"Bearer {token}")
+    urllib.request.urlopen(request).close()
+
+
+def test_users(ctl: Run, broker: RouterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("first\n"))
+    ctl("add_user", "alice")
+    assert "exists" in ctl("add_user", "alice", "again", code=1)
+    with pytest.raises(pika.exceptions.ProbableAccessDeniedError):
+        login(broker, "alice", "first")
+    ctl("set_permissions", "alice", "^a", ".*", ".*")
+    login(broker, "alice", "first")
+    ctl("set_user_tags", "alice", "monitoring", "ops")
+    ctl("change_password", "alice", "second")
+    ctl("authenticate_user", "alice", "second")
+    assert "Login failed" in ctl("authenticate_user", "alice", "first", code=1)
+    users = {row["user"]: row for row in ctl("list_users", "--format", "json")}
+    assert users["alice"]["tags"] == ["monitoring", "ops"]
+    assert ctl("list_permissions", "--format", "csv").splitlines()[:2] == [
+        "user,configure,write,read",
+        "alice,^a,.*,.*",
+    ]
+    assert "alice" not in ctl("list_user_permissions", "alice", "vhost", "read")
+    ctl("set_topic_permissions", "alice", "amq.topic", "^eu", ".*")
+    assert "amq.topic" in ctl("list_topic_permissions")
+    ctl("clear_topic_permissions", "alice")
+    ctl("set_user_limits", "alice", '{"max-connections": 0}')
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        login(broker, "alice", "second")
+    ctl("clear_user_limits", "alice")
+    login(broker, "alice", "second")
+    ctl("clear_permissions", "alice")
+    ctl("clear_password", "alice")
+    ctl("authenticate_user", "alice", "second", code=1)
+    ctl("delete_user", "alice")
+    assert "there is no such object (404)" in ctl("delete_user", "alice", code=1)
+
+
+def test_objects_and_messages(ctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctl("add_vhost", "shop", "--description", "orders")
+    assert "exists" in ctl("add_vhost", "shop", code=1)
+    shop = ("--vhost", "shop")
+    ctl("declare_queue", "orders", "--arguments", '{"x-max-length": 100}', *shop)
+    ctl("declare_exchange", "events", "--type", "topic", *shop)
+    ctl("declare_binding", "events", "orders", "--routing-key", "order.#", *shop)
+    ctl("publish", "hello", "--exchange", "events", "--routing-key", "order.new", *shop)
+    assert "reached no queue" in ctl("publish", "x", "--exchange", "events", *shop, code=1)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\x00")))
+    ctl("publish", "--routing-key", "orders", *shop)
+    assert ctl("list_queues", "name", "messages", *shop) == "name    messages\norders  2\n"
+    first, second = ctl("get", "orders", "--count", "5", "--format", "json", *shop)
+    assert (first["payload"], first["properties"]) == ("hello", {"delivery_mode": 2})
+    assert second["payload_encoding"] == "base64"
+    ctl("purge_queue", "orders", *shop)
+    assert ctl("list_queues", "messages", *shop, "--format", "json") == [{"messages": 0}]
+    assert ctl("list_exchanges", "name", "type", *shop, "--format", "csv").splitlines()[-1] == "events,topic"
+    rows = ctl("list_bindings", *shop, "--format", "json")
+    assert [row["routing_key"] for row in rows] == ["orders", "order.#"]
+    ctl("set_policy", "limited", "^orders", '{"max-length": 5}', "--apply-to", "queues", *shop)
+    assert ctl("list_queues", "policy", *shop, "--format", "json") == [{"policy": "limited"}]
+    assert "limited" in ctl("list_policies", *shop)
+    ctl("clear_policy", "limited", *shop)
+    ctl("set_operator_policy", "all", ".*", '{"max-length": 9}', *shop)
+    assert "all" in ctl("list_operator_policies", *shop)
+    ctl("clear_operator_policy", "all", *shop)
+    ctl("set_vhost_limits", '{"max-queues": 1}', *shop)
+    assert ctl("list_vhost_limits", "--format", "json") == [{"vhost": "shop", "value": {"max-queues": 1}}]
+    ctl("declare_queue", "more", *shop, code=1)
+    ctl("clear_vhost_limits", *shop)
+    ctl("delete_binding", "events", "orders", "--routing-key", "order.#", *shop)
+    assert "no such binding" in ctl("delete_binding", "events", "orders", *shop, code=1)
+    ctl("delete_queue", "orders", "--if-empty", *shop)
+    ctl("delete_exchange", "events", *shop)
+    ctl("delete_vhost", "shop")
+    assert "shop" not in ctl("list_vhosts")
+
+
+def test_connections(ctl: Run, broker: RouterProcess) -> None:
+    parameters = pika.ConnectionParameters(
+        "127.0.0.1", broker.port, client_properties={"connection_name": "me"}
+    )
+    connection = pika.BlockingConnection(parameters)
+    channel = connection.channel()
+    channel.queue_declare("q", exclusive=True)
+    channel.basic_consume("q", lambda *_: None, consumer_tag="tag")
+    [row] = ctl("list_connections", "name", "client", "state", "--format", "json")
+    assert (row["client"], row["state"]) == ("me", "running")
+    assert len(ctl("list_channels", "--format", "json")) == 1
+    [consumer] = ctl("list_consumers", "--format", "json")
+    assert (consumer["queue_name"], consumer["consumer_tag"]) == ("q", "tag")
+    ctl("close_connection", row["name"], "maintenance")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
+        connection.process_data_events(5)
+    other = pika.BlockingConnection(parameters)
+    ctl("close_all_user_connections", "guest", "all out")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="all out"):
+        other.process_data_events(5)
+
+
+def test_the_node(ctl: Run, broker: RouterProcess, tmp_path: Path) -> None:
+    status = ctl("status", "--format", "json")
+    assert status["pid"] == str(broker.pid)
+    assert status["alarms"] == []
+    options = ctl("environment", "--format", "json")
+    assert options["data_dir"] == str(broker.data_dir)
+    ctl("declare_queue", "kept")
+    file = tmp_path / "definitions.json"
+    ctl("export_definitions", str(file))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    ctl("delete_queue", "kept")
+    ctl("import_definitions", str(file))
+    assert "kept" in ctl("list_queues", "name")
+    assert "is not JSON" in ctl("import_definitions", __file__, code=2)
+
+
+def test_doctor(ctl: Run) -> None:
+    ctl("declare_queue", "left")
+    ctl("publish", "x", "--routing-key", "left")
+    for _ in range(100):  # it looks every few seconds
+        if main(["ctl", "doctor", "--quiet", *_dir(ctl)]) == 1:
+            break
+    found = ctl("doctor", "--format", "json", code=1)
+    assert {"kind": "no_consumers", "name": "left", "ready": 1}.items() <= found[-1].items()
+    assert ctl("doctor", code=1).splitlines()[-1].startswith("no_consumers  nobody consumes queue left in /")
+    assert SENTENCES.keys() == set(ORDER)
+
+
+def _dir(ctl: Run) -> list[str]:
+    return ["--data-dir", str(ctl.__closure__[0].cell_contents.data_dir)]
+
+
+def test_as_a_user(broker: RouterProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    password = tmp_path / "password"
+    password.write_text("guest\n")
+    url = f"http://127.0.0.1:{broker.admin_port}"
+    access = ["--url", url, "--user", "guest", "--password-file", str(password)]
+    assert main(["ctl", "list_vhosts", *access]) == 0
+    assert capsys.readouterr().out == "name\n/\n"
+    password.write_text("wrong\n")
+    assert main(["ctl", "list_vhosts", *access]) == 1
+    assert "Login failed (401)" in capsys.readouterr().err
+    assert main(["ctl", "list_vhosts", "--url", "http://127.0.0.1:1", *access[2:]]) == 3
+    assert main(["ctl", "list_vhosts", "--url", url]) == 2
+    assert main(["ctl", "list_vhosts", "--data-dir", str(tmp_path)]) == 3
+    assert "no broker with an admin port runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("list_queus", "did you mean list_queues?"),
+        ("list_queues nam", "unknown column: nam; did you mean name?"),
+        ("list_queues --vhots /", "did you mean --vhost?"),
+        ("declare_queue q --arguments []", "is not a JSON object"),
+        ("set_policy p x {", "is not JSON"),
+        ("get q --count 0", "is not above 0"),
+    ],
+)
+def test_wrong_command_lines(
+    broker: RouterProcess, capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    try:
+        code = main(["ctl", *line.split(), "--data-dir", str(broker.data_dir)])
+    except SystemExit as left:
+        code = int(str(left.code))
+    assert (code, said in capsys.readouterr().err) == (2, True)
+
+
+def test_every_example_is_a_command_line() -> None:
+    for verb in VERBS.values():
+        assert verb.examples, verb.name
+        for example in verb.examples:
+            words = shlex.split(
+                example.partition("||")[0].partition("|")[0].partition("<")[0].removeprefix("*/5 * * * *")
+            )
+            assert words[:3] == ["amqp-router", "ctl", verb.name]
+            _parser().parse_args(words[1:])
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_all(shell: str) -> None:
+    found = script(shell, _parser())
+    for word in (*VERBS, "serve", "amqp-port" if shell == "fish" else "--amqp-port", "messages_ready"):
+        assert word in found
+
+
+def test_bash_completes(tmp_path: Path) -> None:
+    file = tmp_path / "completion"
+    file.write_text(script("bash", _parser()))
+
+    def complete(*words: str) -> set[str]:
+        line = " ".join(map(shlex.quote, words))
+        text = f". {file}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _amqp_router"
+        text += '; echo "${COMPREPLY[@]}"'
+        return set(
+            subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True).stdout.split()
+        )
+
+    assert complete("amqp-router", "ct") == {"ctl"}
+    assert complete("amqp-router", "ctl", "list_q") == {"list_queues"}
+    assert complete("amqp-router", "ctl", "list_queues", "--vhost", "/", "messages_r") == {
+        "messages_ready",
+        "messages_ram",
+    }
+    assert complete("amqp-router", "serve", "--amqp") == {"--amqp-port"}
+
+
+def test_csv_quotes(ctl: Run) -> None:
+    ctl("declare_queue", 'a,"b')
+    rows = list(csv.reader(io.StringIO(ctl("list_queues", "name", "--format", "csv"))))
+    assert ['a,"b'] in rows
+
+
+def test_as_a_process(broker: RouterProcess) -> None:
+    command = [sys.executable, "-m", "amqp_router", "ctl", "list_vhosts", "--data-dir", str(broker.data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "name\n/\n")
