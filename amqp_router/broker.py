@@ -22,7 +22,7 @@ from amqp_router.admission import Admission
 from amqp_router.auth.backends import Authenticator, AuthOptions, User
 from amqp_router.auth.guard import Guard
 from amqp_router.auth.mechanisms import MECHANISMS
-from amqp_router.auth.users import Users, first_definitions
+from amqp_router.auth.users import FirstStart, Users, first_definitions
 from amqp_router.channel.states import ChannelState
 from amqp_router.cluster import NodeIdentity
 from amqp_router.connection.hangups import Hangups
@@ -64,8 +64,16 @@ class Broker:
     mechanisms = " ".join(MECHANISMS)
 
     def __init__(
-        self, settings: Any, loop: asyncio.AbstractEventLoop, logger: logging.Logger, *, store_id: str = ""
+        self,
+        settings: Any,
+        loop: asyncio.AbstractEventLoop,
+        logger: logging.Logger,
+        *,
+        store_id: str = "",
+        first: FirstStart | None = None,
     ) -> None:
+        #: What a start on an empty data directory makes.
+        self._first = first or FirstStart()
         self.settings = settings
         self.logger = logger
         self._loop = loop
@@ -186,7 +194,7 @@ class Broker:
         snapshot = definitions.snapshot()
         if snapshot.rev == 0:
             storage.refuse_logs_of_others(definitions.path)
-            snapshot = first_definitions(os.urandom)
+            snapshot = first_definitions(os.urandom, self._first)
             definitions.submit([Put(row) for row in snapshot.rows()])
         refuse_misplaced(
             storage.disk, storage.data_dir, storage.catalog, snapshot.queues, definitions.was_put

@@ -81,6 +81,7 @@ def option(section: str, default: Any, unit: str, meaning: str, **limits: Any) -
 
 
 _node = partial(option, "Node")
+_first = partial(option, "First start")
 _listener = partial(option, "Listener")
 _tls = partial(option, "TLS for AMQP")
 _admin = partial(option, "Admin")
@@ -118,6 +119,25 @@ class Settings(BaseSettings):
     )
     open_files: int = _node(
         65536, "files", "file descriptors to ask the system for; the log says how many it granted", ge=256
+    )
+
+    default_user: str = _first(
+        "guest",
+        "",
+        "administrator that a start on an empty data directory makes; any but guest needs a password",
+        min_length=1,
+        max_length=255,
+    )
+    default_password_file: Path | None = _first(
+        None, "", "file whose first line is the password of default_user; without it guest's is guest"
+    )
+    default_vhost: str = _first(
+        "/", "", "virtual host that a start on an empty data directory makes", min_length=1, max_length=255
+    )
+    definitions: Path | None = _first(
+        None,
+        "",
+        "file of definitions, also of RabbitMQ, that every start imports before clients are served",
     )
 
     bind: str = _listener(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import textwrap
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
@@ -94,6 +96,35 @@ environment, the environment over the file. For `amqp_port`:
 
 Sizes in bytes may be written with a unit: `64MiB` (in TOML as text: `"64MiB"`). An unknown option, or a
 value that does not fit, ends the start with one line that names it and exit code 2."""
+
+
+def sample_toml() -> str:
+    """A TOML file with every option at its default, commented out."""
+    lines = [
+        "# Options of amqp-router, with their defaults. Made by `amqp-router options --toml`.",
+        "# amqp-router serve --config FILE",
+    ]
+    last = ""
+    for section, name, info in options():
+        if section != last:
+            lines += ["", f"# -- {section} --"]
+            last = section
+        lines += textwrap.wrap(
+            f"{info.description} ({type_name(info)})", 108, initial_indent="# ", subsequent_indent="# "
+        )
+        lines.append(f"#{name} = {_toml(info)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(info: FieldInfo) -> str:
+    """The default as TOML has it; an empty text if there is none."""
+    value = info.default
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        shown = default_text(info)
+        return f'"{shown.replace(" ", "")}"' if " " in shown else repr(value)
+    return json.dumps("" if value is None else str(value))
 
 
 def markdown() -> str:

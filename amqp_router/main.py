@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from amqp_router import (
     compiled,
@@ -33,6 +33,7 @@ from amqp_router import (
     process,
     tls_settings,
 )
+from amqp_router.auth.users import FirstStart
 from amqp_router.datadir import DataDirectory, DataDirError
 from amqp_router.log_text import LogDirectoryError
 from amqp_router.outlet import descriptor
@@ -50,6 +51,9 @@ from amqp_router.sockets import Certificates
 from amqp_router.version import VERSION
 from persistence.errors import PersistenceError
 from spark_analytics import cli as analytics
+
+if TYPE_CHECKING:
+    from amqp_router.broker import Broker
 
 OK, FAILED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = {
@@ -223,6 +227,9 @@ def _parser() -> argparse.ArgumentParser:
     options_parser.add_argument(
         "--markdown", action="store_true", help="print the text of docs/configuration.md"
     )
+    options_parser.add_argument(
+        "--toml", action="store_true", help="print a configuration file with every option commented out"
+    )
     options_parser.set_defaults(run=list_options)
 
     log_help = "look into the logs of a data directory; only adopt changes anything, the definitions"
@@ -334,6 +341,9 @@ def list_options(args: argparse.Namespace) -> int:
     """Print every option."""
     if args.markdown:
         print(config_text.markdown(), end="")
+        return OK
+    if args.toml:
+        print(config_text.sample_toml(), end="")
         return OK
     last = ""
     for section, name, info in config_text.options():
@@ -455,7 +465,7 @@ async def _serve(
         handshake_timeout_s=settings.handshake_timeout_s,
         proxies=settings.amqp_proxies,
     )
-    broker = Broker(settings, loop, logger, store_id=directory.store_id)
+    broker = Broker(settings, loop, logger, store_id=directory.store_id, first=_first(settings))
     server = Server(options, broker, logger, certificates["amqps"])
     lag, collector = process.LoopLag(loop, logger), process.Collector(loop)
     metrics = Metrics(broker, loop, lag)
@@ -493,13 +503,16 @@ async def _serve(
 
     with signals(loop, stop=on_stop, reload=reload):
         try:
-            await server.start()
+            await server.start(partial(_import_definitions, broker, settings.definitions))
         except PersistenceError as error:  # its text names the file and the way out
             raise DataDirError(str(error)) from error
         except OSError as error:  # full, read-only, broken
             raise DataDirError(
                 f"data directory {directory.path}: {error}; repair that and start again"
             ) from error
+        except config.ConfigError:  # definitions that cannot be imported
+            await server.stop()
+            raise
         if admin is not None:
             metrics.start()
             try:
@@ -546,6 +559,44 @@ async def _serve(
         await server.stop()
     logs.event(logger, logging.INFO, "stopped")
     return OK
+
+
+def _first(settings: config.Settings) -> FirstStart:
+    """What a start on an empty data directory makes.
+
+    Raises:
+        ConfigError: the password is missing, or its file cannot be read.
+    """
+    path, user = settings.default_password_file, settings.default_user
+    if path is None:
+        if user != FirstStart.user:
+            raise config.ConfigError(
+                f"default_user: {user!r} needs a password; name its file with default_password_file"
+            )
+        return FirstStart(vhost=settings.default_vhost)
+    try:
+        password = path.read_bytes().partition(b"\n")[0].rstrip(b"\r")
+    except OSError as error:
+        raise config.ConfigError(f"default_password_file: {path} cannot be read ({error.strerror})") from None
+    if not password:
+        raise config.ConfigError(f"default_password_file: {path} begins with an empty line")
+    return FirstStart(user, password, settings.default_vhost)
+
+
+async def _import_definitions(broker: Broker, path: Path | None) -> None:
+    """Import the file of the option ``definitions``.
+
+    Raises:
+        ConfigError: it cannot be imported.
+    """
+    if path is None:
+        return
+    from admin_ui import definitions_file  # noqa: PLC0415
+
+    try:
+        await definitions_file.load(broker, path)
+    except definitions_file.DefinitionsError as error:
+        raise config.ConfigError(str(error)) from None
 
 
 def _show(text: str) -> None:

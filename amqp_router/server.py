@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -110,6 +110,10 @@ class Refusal(asyncio.Protocol):
         transport.abort()
 
 
+async def _nothing() -> None:
+    """Nothing to prepare."""
+
+
 class Server:
     """The AMQP listeners of one broker; with ``certificates``, one of them speaks TLS.
 
@@ -161,8 +165,8 @@ class Server:
         host, port = self._tls_sockets[0].getsockname()[:2]
         return host, port
 
-    async def start(self) -> None:
-        """Start the broker, then accept.
+    async def start(self, prepare: Callable[[], Awaitable[None]] = _nothing) -> None:
+        """Start the broker, run ``prepare``, then accept.
 
         Raises:
             ListenError: the port was taken in the meantime.
@@ -172,6 +176,7 @@ class Server:
         self._handshakes = Handshakes(self._loop, self._event, timeout_s=timeout_s)
         self._headers = Handshakes(self._loop, self._event, timeout_s=timeout_s, what="PROXY header")
         await self._node.start()
+        await prepare()
         for sock, flags in self._listeners():
             sock.setblocking(False)
             try:

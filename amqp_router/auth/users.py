@@ -8,7 +8,7 @@ is old.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from amqp_router.auth.passwords import (
@@ -261,14 +261,24 @@ class Users:
         self.on_change()
 
 
-def first_definitions(random_bytes: RandomBytes) -> Snapshot:
-    """What a new broker starts with: the virtual host ``/``, and the user guest who may do all there."""
-    password_hash = hash_password(DEFAULT_PASSWORD, random_bytes(SALT_SIZE))
+@dataclass(frozen=True)
+class FirstStart:
+    """What a start on an empty data directory makes: an administrator and a virtual host."""
+
+    user: str = DEFAULT_USER
+    password: bytes = field(default=DEFAULT_PASSWORD, repr=False)
+    vhost: str = DEFAULT_VHOST
+
+
+def first_definitions(random_bytes: RandomBytes, first: FirstStart | None = None) -> Snapshot:
+    """What a new broker starts with: a virtual host, and a user who may do all there."""
+    first = first or FirstStart()
+    password_hash = hash_password(first.password, random_bytes(SALT_SIZE))
     return Snapshot(
         rev=0,
-        vhosts=[VhostRow(DEFAULT_VHOST)],
-        users=[UserRow(DEFAULT_USER, password_hash, DEFAULT_ALGORITHM, (ADMINISTRATOR,))],
-        permissions=[PermissionRow(DEFAULT_USER, DEFAULT_VHOST, ".*", ".*", ".*")],
+        vhosts=[VhostRow(first.vhost)],
+        users=[UserRow(first.user, password_hash, DEFAULT_ALGORITHM, (ADMINISTRATOR,))],
+        permissions=[PermissionRow(first.user, first.vhost, ".*", ".*", ".*")],
     )
 
 
