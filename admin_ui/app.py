@@ -9,7 +9,7 @@ import logging
 
 from aiohttp import web
 
-from admin_ui import endpoints, environment, live, previews, prometheus, sessions, ui
+from admin_ui import cli, endpoints, environment, live, previews, prometheus, sessions, ui
 from admin_ui.api import ENDPOINTS, OBJECTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
@@ -127,7 +127,7 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
     endpoints.add_routes(app, [*previews.ENDPOINTS, *OBJECTS, *environment.ENDPOINTS], endpoints.PAGES)
-    for part in (sessions, live, prometheus, ui):
+    for part in (sessions, live, prometheus, cli, ui):
         part.add_routes(app)
     add_index(app, ENDPOINTS)
     return app

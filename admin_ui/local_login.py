@@ -36,6 +36,10 @@ class OwnerBackend:
         """See ``Backend``."""
         return "not a user"
 
+    def known(self, name: str) -> tuple[str, ...] | str:
+        """See ``Backend``."""
+        return "not a user"
+
     def permissions(self, user: str, vhost: str) -> Permissions:
         """See ``Backend``."""
         row = PermissionRow(user, vhost, EVERYTHING, EVERYTHING, EVERYTHING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from admin_ui.auth import ADMINISTRATOR, MANAGEMENT, POLICYMAKER
+from admin_ui.auth import ADMINISTRATOR, POLICYMAKER
 from admin_ui.documents import policies
 from admin_ui.endpoints import Call, Endpoint, Rows
 from admin_ui.replies import Done, not_found
@@ -76,6 +76,6 @@ def endpoints(
 
 
 ENDPOINTS = [
-    *endpoints("/policies", POLICY, MANAGEMENT, POLICYMAKER),
+    *endpoints("/policies", POLICY, POLICYMAKER, POLICYMAKER),
     *endpoints("/operator-policies", OPERATOR_POLICY, ADMINISTRATOR, ADMINISTRATOR),
 ]

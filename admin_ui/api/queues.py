@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from admin_ui.auth import ADMINISTRATOR
 from admin_ui.documents import queues
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
@@ -20,6 +21,7 @@ from admin_ui.writing import (
     flag,
     new_name,
     read_object,
+    required,
     text,
 )
 from amqp_router.metrics import QUEUE
@@ -134,11 +136,21 @@ def _existing(call: Call) -> str:
     return name
 
 
+async def act(call: Call) -> Done:
+    """Start or stop the synchronisation of mirrors, of which a queue here has none."""
+    _existing(call)
+    content = await read_object(call)
+    required(content, "action")
+    if content["action"] not in ("sync", "cancel_sync"):
+        raise bad_request(["unknown", content["action"]])
+    return Done(204)
+
+
 ENDPOINTS = [
     Endpoint("/queues", every),
     # Flower does not escape the virtual host "/", so its part of the path is empty.
     Endpoint("/queues/{vhost:[^/]*}", of_vhost),
     Endpoint("/queues/{vhost}/{queue}", one, put=declare, delete=delete),
     Endpoint("/queues/{vhost}/{queue}/contents", delete=purge),
-    Endpoint("/queues/{vhost}/{queue}/actions"),
+    Endpoint("/queues/{vhost}/{queue}/actions", post=act, write_tags=ADMINISTRATOR),
 ]

@@ -11,8 +11,11 @@ from aiohttp import web
 from admin_ui.auth import ADMINISTRATOR, MONITORING
 from admin_ui.documents import node, overview
 from admin_ui.documents.stats import Stats
-from admin_ui.endpoints import Call, Endpoint, Rows
-from admin_ui.replies import not_found
+from admin_ui.endpoints import Call, Endpoint, Rows, administered
+from admin_ui.replies import Done, bad_request, not_found
+from admin_ui.state import CLUSTER_NAME
+from admin_ui.writing import change, read_object, required, text
+from amqp_router.auth import Count
 
 INDEX = "/api/index.html"
 
@@ -25,6 +28,74 @@ def whoami(call: Call) -> dict[str, Any]:
 def cluster_name(call: Call) -> dict[str, Any]:
     """The name of the cluster."""
     return {"name": call.state.cluster_name}
+
+
+async def name_cluster(call: Call) -> Done:
+    """Set the name of the cluster."""
+    content = await read_object(call)
+    required(content, "name")
+    name = text(content, "name")
+    if not name:
+        raise bad_request("the name is empty")
+    parameters = call.state.broker.parameters
+    await change(call, lambda: (None, parameters.put_global(CLUSTER_NAME, name)))
+    return Done(204)
+
+
+def attempts(call: Call) -> list[dict[str, Any]]:
+    """Logins of a node by protocol."""
+    _check_node(call)
+    found = call.state.broker.logins.attempts.by_protocol
+    return [{"protocol": protocol, **_counted(count)} for protocol, count in found.items()]
+
+
+def attempts_by_source(call: Call) -> list[dict[str, Any]]:
+    """Logins of a node by the client's address."""
+    _check_node(call)
+    found = call.state.broker.logins.attempts.by_source
+    return [
+        {"remote_address": address, "username": "", "protocol": protocol, **_counted(count)}
+        for (address, protocol), count in found.items()
+    ]
+
+
+def _counted(count: Count) -> dict[str, int]:
+    return {
+        "auth_attempts": count.succeeded + count.failed,
+        "auth_attempts_failed": count.failed,
+        "auth_attempts_succeeded": count.succeeded,
+    }
+
+
+def forget_attempts(call: Call) -> Done:
+    """Count the logins of a node anew."""
+    _check_node(call)
+    call.state.broker.logins.attempts.forget()
+    return Done(204)
+
+
+def reset(call: Call) -> Done:
+    """Forget the histories of all objects. Counters go on."""
+    call.state.metrics.reset()
+    return Done(204)
+
+
+def reset_node(call: Call) -> Done:
+    """Forget the histories of a node's objects."""
+    _check_node(call)
+    return reset(call)
+
+
+def rebalance(call: Call) -> Done:
+    """Spread the leaders of queues over the nodes. A single node has them all."""
+    return Done(204)
+
+
+def enable_feature(call: Call) -> Done:
+    """Enable a feature flag; those there are always are."""
+    if call.part("name") not in node.FEATURES:
+        raise bad_request("unsupported")
+    return Done(204)
 
 
 def auth(call: Call) -> dict[str, Any]:
@@ -63,6 +134,15 @@ def node_memory(call: Call) -> dict[str, Any]:
     return {"memory": node.memory(call.state)}
 
 
+def node_memory_relative(call: Call) -> dict[str, Any]:
+    """The memory of a node, by use, in hundredths of all of it."""
+    _check_node(call)
+    found = node.memory(call.state)
+    whole = max(1, found["total"]["rss"])
+    parts = {name: -(-found[name] * 100 // whole) for name in node.MEMORY_PARTS}
+    return {"memory": {"total": 100, **parts}}
+
+
 def extensions(call: Call) -> list[Any]:
     """Plug-ins of RabbitMQ's pages; these pages have none."""
     return []
@@ -75,19 +155,28 @@ def feature_flags(call: Call) -> Rows:
 
 ENDPOINTS = [
     Endpoint("/overview", overview.document),
-    Endpoint("/cluster-name", cluster_name),
+    Endpoint("/cluster-name", cluster_name, put=name_cluster, write_tags=ADMINISTRATOR),
     Endpoint("/whoami", whoami),
     Endpoint("/auth", auth, None),
     Endpoint("/login"),
     Endpoint("/nodes", nodes, MONITORING),
     Endpoint("/nodes/{node}", one_node, MONITORING),
     Endpoint("/nodes/{node}/memory", node_memory, MONITORING),
+    Endpoint("/nodes/{node}/memory/relative", node_memory_relative, MONITORING),
     Endpoint("/extensions", extensions),
     Endpoint("/feature-flags", feature_flags, ADMINISTRATOR),
-    Endpoint("/feature-flags/{name}/enable", tags=ADMINISTRATOR),
-    Endpoint("/rebalance/queues", tags=ADMINISTRATOR),
-    Endpoint("/reset", tags=ADMINISTRATOR),
-    Endpoint("/reset/{node}", tags=ADMINISTRATOR),
+    administered("/feature-flags/{name}/enable", put=enable_feature),
+    administered("/rebalance/queues", post=rebalance),
+    administered("/reset", delete=reset),
+    administered("/reset/{node}", delete=reset_node),
+    Endpoint("/auth/attempts/{node}", attempts, MONITORING, delete=forget_attempts, write_tags=MONITORING),
+    Endpoint(
+        "/auth/attempts/{node}/source",
+        attempts_by_source,
+        MONITORING,
+        delete=forget_attempts,
+        write_tags=MONITORING,
+    ),
 ]
 
 

@@ -5,7 +5,7 @@ guesses, ``users`` is the broker's own directory with ``passwords`` as RabbitMQ 
 gives the verdict on a single operation.
 """
 
-from amqp_router.auth.attempts import AMQP, HTTP, Attempts
+from amqp_router.auth.attempts import AMQP, HTTP, Attempts, Count
 from amqp_router.auth.backends import (
     BACKENDS,
     Authenticator,
@@ -33,6 +33,7 @@ __all__ = [
     "AuthOptions",
     "Authenticator",
     "Backend",
+    "Count",
     "Credentials",
     "Guard",
     "Kind",

@@ -38,8 +38,8 @@ class Access:
 
     url: str
     authorization: str
-    #: Whether the broker must show a certificate that is trusted. Its own file names an address of this machine,
-    #: which certificates seldom have.
+    #: Whether the broker must show a certificate that is trusted. Its own file names an address of this
+    #: machine, which certificates seldom have.
     verifies: bool = True
 
 

@@ -62,6 +62,12 @@ class History:
             self.last = row
         self.seen = tick
 
+    def begin_anew(self) -> None:
+        """Forget all rows but the newest."""
+        self.first = self.seen
+        self.previous = self.last
+        self.rings = None
+
     def keep(self, policy: Policy) -> int:
         """Begin to keep rows; returns the bytes that takes. All slots hold what was true until now."""
         self.rings = [array("q", self.last) * (reach // interval + 1) for interval, reach in policy]

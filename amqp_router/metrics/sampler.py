@@ -98,6 +98,7 @@ class Metrics:
         #: Seconds between the newest tick and the one before.
         self.elapsed_s = float(INTERVAL_S)
         self._sampled_at = 0.0
+        self._is_reset = False
         #: Bytes of the histories of single objects.
         self.history_bytes = 0
         #: Wall clock at the start, less the loop's: ticks do not go back when the system's clock is set.
@@ -184,6 +185,10 @@ class Metrics:
             pass  # whole at once: nobody is served yet
         self._sampled_at = now
 
+    def reset(self) -> None:
+        """Forget all samples; histories begin anew with the next one. Counters stay."""
+        self._is_reset = True
+
     def stop(self) -> None:
         """Sample no more."""
         if self._timer is not None:
@@ -225,6 +230,9 @@ class Metrics:
 
     def _sample(self, tick: int) -> Iterator[None]:
         broker = self._broker
+        if self._is_reset:
+            self._is_reset = False
+            yield from self._forget_samples()
         transports = list(broker.registry)
         self._record_node(
             tick, self.node, self.usage.read(len(transports), self.lag.last_s), first=not self.tick
@@ -244,6 +252,17 @@ class Metrics:
         overview = (*total, registry.opened_total, registry.closed_total)
         self._record_node(tick, self.overview, overview, first=not self.tick)
         self.tick = tick
+
+    def _forget_samples(self) -> Iterator[None]:
+        for history in (self.overview, self.node):
+            history.begin_anew()
+            history.keep(GLOBAL)
+        histories = unwatched(list(self._histories.values()))
+        for count, history in enumerate(histories):
+            self.history_bytes -= history.bytes_kept()
+            history.begin_anew()
+            if count % SLICE_OBJECTS == SLICE_OBJECTS - 1:
+                yield
 
     def _record_node(self, tick: int, history: History, row: Row, *, first: bool) -> None:
         if first:

@@ -269,7 +269,7 @@ def test_bash_completes(tmp_path: Path) -> None:
         "messages_ready",
         "messages_ram",
     }
-    assert complete("amqp-router", "serve", "--amqp") == {"--amqp-port"}
+    assert complete("amqp-router", "serve", "--amqp-") == {"--amqp-port"}
 
 
 def test_csv_quotes(ctl: Run) -> None:
