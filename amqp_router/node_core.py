@@ -102,6 +102,7 @@ class NodeCore:
             in_slices=self.in_slices,
             generate_name=self.generate_name,
             event=ports.event,
+            node=identity.name,
         )
         users.on_change = self.virtual_hosts.forget_routes
         #: Who leads which queue. This and what follows is there after ``start``.

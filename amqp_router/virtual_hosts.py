@@ -37,6 +37,7 @@ from persistence.log.routing.logs import RoutingLogs
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.route_names import RouteNames
 from vhosts.exchanges.router import RouteCache
+from vhosts.firehose import Firehose
 from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
 from vhosts.vhost import VirtualHost
 
@@ -56,6 +57,7 @@ class VirtualHosts:
         in_slices: InSlices,
         generate_name: Callable[[str], str],
         event: Callable[..., None],
+        node: str,
     ) -> None:
         self.by_name: dict[str, VirtualHost] = {}
         #: Makes their queues; set before anything is loaded.
@@ -71,6 +73,8 @@ class VirtualHosts:
         self._in_slices = in_slices
         self._generate_name = generate_name
         self._event = event
+        #: Name of the node.
+        self._node = node
         #: By user and virtual host.
         self._caches: dict[tuple[str, str], RouteCache] = {}
 
@@ -107,13 +111,23 @@ class VirtualHosts:
             in_slices=self._in_slices,
             account=self._budget,
         )
-        vhost.row = row
         self.by_name[row.name] = vhost
+        self._describe(vhost, row)
         self._commits.vhosts.append(vhost)
         routing = self.routing.open(row.name) if self.routing is not None else None
         if routing is not None:
             vhost.table.names = RouteNames(routing)
         return vhost
+
+    def _describe(self, vhost: VirtualHost, row: VhostRow) -> None:
+        """``row`` is what is stored of ``vhost`` from now on."""
+        vhost.row = row
+        taps = vhost.table.taps
+        if bool(taps) is not row.tracing:
+            taps[:] = [self._firehose(vhost)] if row.tracing else []
+
+    def _firehose(self, vhost: VirtualHost) -> Firehose:
+        return Firehose(vhost.table, self._budget, self._in_slices, self._node)
 
     def _enter_parameter(self, vhost: VirtualHost | None, row: ParameterRow) -> None:
         try:
@@ -135,7 +149,7 @@ class VirtualHosts:
         row = replace(VhostRow(name) if known is None else known.row, **metadata)
         if known is not None:
             rev = self._submit([Put(row)])
-            known.row = row
+            self._describe(known, row)
             return rev
         grants = [PermissionRow(creator, name, ".*", ".*", ".*")] if creator in self._users.users else []
         rev = self._submit([Put(row), *map(Put, grants)])
@@ -169,7 +183,7 @@ class VirtualHosts:
             some = list(run)
             for change in some:
                 if isinstance(change, Put) and isinstance(change.row, VhostRow):
-                    (self.by_name.get(name) or self._enter(change.row)).row = change.row
+                    self._describe(self.by_name.get(name) or self._enter(change.row), change.row)
             vhost = self.by_name.get(name)
             if vhost is not None or name == GLOBAL:
                 for change in some:

@@ -35,7 +35,8 @@ from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, body_start, build_message
 from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties
 from persistence.errors import PersistenceError
-from vhosts.exchanges.router import publish_args
+from vhosts.exchanges.router import RouteCache, publish_args
+from vhosts.exchanges.taps import Actor, Tap
 from vhosts.publishing.checks import check_delivery_mode, check_properties, expiration_ms
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
@@ -142,10 +143,32 @@ def _send(
         cache.resolve(publish_args(exchange, routing_key), NO_PROPERTIES)
         raise
     publisher = Publisher(who.vhost.table, cache, broker.budget, listener)
+    if who.vhost.table.taps:
+        _tell_taps(call, who, cache, exchange, routing_key, message)
     outcome = publisher.send(exchange, routing_key, message, 1)
     if outcome != Outcome.LATER:
         listener.published(1, outcome, message)
     publisher.close_run()
+
+
+def _tell_taps(
+    call: Call, who: Caller, cache: RouteCache, exchange: str, routing_key: str, message: Message
+) -> None:
+    """Let those hear of a publish who hear of every one, unless its route takes more than one turn to find.
+
+    Raises:
+        AMQPError: it cannot be published.
+    """
+    args = publish_args(exchange, routing_key)
+    message.route = args[2 : len(args) - 1]
+    route = cache.find(args) or cache.resolve(args, message.properties())
+    if route is not None:
+        for tap in list(who.vhost.table.taps):
+            tap.on_publish(route, message, _actor(call))
+
+
+def _actor(call: Call) -> Actor:
+    return Actor(f"{call.request.remote} -> HTTP API", 1, call.identity.user.name)
 
 
 @contextlib.contextmanager
@@ -300,6 +323,7 @@ async def get(call: Call) -> list[dict[str, Any]]:
     taken = Taken(queue, requeue=requeue, reject=reject)
     account = call.state.broker.budget
     reading = Reading(taken, count, truncate, is_text=content["encoding"] == "auto")
+    reading.taps, reading.actor = who.vhost.table.taps, _actor(call)
     try:
         while not reading.is_done:
             before = reading.size
@@ -348,6 +372,9 @@ class Reading:
         #: Octets of payload read so far.
         self.size = 0
         self.is_done = count == 0
+        #: Those who hear of every delivery, and to whom these go.
+        self.taps: list[Tap] = []
+        self.actor = Actor("", 1, "")
         self._taken = taken
         self._count = count
         self._truncate = truncate
@@ -368,6 +395,8 @@ class Reading:
                 self._taken.queue.check_available()
                 self.is_done = True
                 return
+            for tap in list(self.taps):
+                tap.on_delivery(self._taken.queue.name, message, self.actor)
             self._show(message)
             self._taken.let_go(message)
             if len(self.documents) == self._count or self.size >= GET_BYTES_MAX:

@@ -32,6 +32,7 @@ from amqp_router.protocol.errors import (
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from vhosts.counters import MessageTotals
+from vhosts.exchanges.taps import Actor
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.consumers import Credit
 from vhosts.queues.handle import QueueHandle
@@ -95,6 +96,7 @@ class Channel:
         self.delivery.body_payload_max = connection.frame_max - 8
         self.delivery.out = self.out
         self.delivery.listener = self
+        self.delivery.table = self.vhost.table
 
         self.publishing = Publishing()
         self.publishing.number = number
@@ -112,6 +114,10 @@ class Channel:
             connection.open_runs,
         )
         self.vhost.counters.channel_created += 1
+
+    def actor(self) -> Actor:
+        """Who publishes here and is delivered to."""
+        return Actor(self.connection.name, self.number, self.connection.user.name)
 
     # -- methods ------------------------------------------------------------------------------------
 

@@ -196,6 +196,8 @@ def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
     shown = counted(message) if queue.logs_all else message
     out.answer(shown, channel.number, delivery.body_payload_max)
     out.touch()
+    if delivery.table.taps:
+        delivery.tell_taps(name, message)
     if not method.no_ack:
         if message.flags & LOGGED:
             message.content = None

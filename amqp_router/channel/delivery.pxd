@@ -3,6 +3,7 @@ cimport cython
 from amqp_router.channel.older cimport OlderDeliveries
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
+from vhosts.exchanges.router cimport RoutingTable
 from vhosts.queues.consumers cimport Consumer, Credit
 from vhosts.queues.queue cimport Queue
 
@@ -26,6 +27,7 @@ cdef class Delivery:
     cdef public unsigned int number
     cdef public Py_ssize_t body_payload_max
     cdef public Output out
+    cdef public RoutingTable table
     cdef public object listener
     cdef public list messages
     cdef public list owners
@@ -41,6 +43,7 @@ cdef class Delivery:
     cdef public unsigned long long get_empty_total
     cdef public unsigned long long redeliver_total
     cdef public unsigned long long ack_total
+    cpdef tell_taps(self, str queue, Message message)
     @cython.locals(tag="unsigned long long", size=Py_ssize_t, index=Py_ssize_t)
     cpdef unsigned long long add(self, Message message, ChannelConsumer owner) except? 0
     @cython.locals(tag="unsigned long long")

@@ -24,6 +24,7 @@ from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
+from vhosts.exchanges.router import RoutingTable
 from vhosts.queues.consumers import Consumer, Credit
 from vhosts.queues.queue import Queue
 
@@ -39,6 +40,9 @@ RETURN_UNITS = 4
 #: Places of the largest ring, and tags that leave a full one together; powers of two.
 RING_PLACES_MAX = 65536
 BLOCK_TAGS = 4096
+
+
+_NO_TABLE = RoutingTable()
 
 
 class ChannelConsumer(Consumer):
@@ -81,6 +85,8 @@ class ChannelConsumer(Consumer):
         out.content(message, delivery.number, delivery.body_payload_max)
         if not out.dirty or out.buf.size > 1048576:
             out.touch()
+        if len(delivery.table.taps) > 0:
+            delivery.tell_taps(self.queue.name, message)
 
     def cancelled(self) -> None:
         self.delivery.on_cancelled(self)
@@ -108,6 +114,7 @@ class Delivery:
         "owners",
         "redeliver_total",
         "returning",
+        "table",
     )
 
     def __init__(self) -> None:
@@ -118,6 +125,8 @@ class Delivery:
         #: The channel. It is told of consumers that the queue cancelled, of returned credit, and of work that
         #: is too much for one turn.
         self.listener: Any
+        #: The virtual host's routing table, which knows who hears of deliveries.
+        self.table = _NO_TABLE
         self.messages: list[Any] = [None] * 16
         self.owners: list[Any] = [None] * 16
         self.base = 1
@@ -136,6 +145,11 @@ class Delivery:
         self.get_empty_total = 0
         self.redeliver_total = 0
         self.ack_total = 0
+
+    def tell_taps(self, queue: str, message: Message) -> None:
+        """Let those hear who hear of every delivery."""
+        for tap in list(self.table.taps):
+            tap.on_delivery(queue, message, self.listener.actor())
 
     def add(self, message: Message, owner: ChannelConsumer) -> int:
         """Give the next tag to ``message``; returns the tag."""

@@ -48,6 +48,8 @@ class User(Protocol):
 class Connection(Protocol):
     """The connection of a channel: what all its channels share. It is also the owner of exclusive queues."""
 
+    #: ``peer -> server``, as the HTTP API has it.
+    name: str
     tick: Tick
     output: Output
     commits: Commits

@@ -60,6 +60,7 @@ cdef class Publishing(Listener):
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
     cdef int _answer(self, unsigned long long sequence, unsigned int outcome, long long size) except -1
     cpdef Py_ssize_t unroutable(self, Route route, Message message, unsigned int flags) except -1
+    cdef Py_ssize_t _tell_taps(self, Route route, Message message) except -1
     cdef bint _inspect(self, bytes args, bytes properties, ContentScan scan) except -1
     @cython.locals(out=Output, buf=Buf, text=bytes, size=Py_ssize_t)
     cdef void _return(self, Route route, Message message)

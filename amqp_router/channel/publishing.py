@@ -179,6 +179,8 @@ class Publishing(Listener):
             _address(message, self.reply_to)
         size = message.body_size
         flags = _MANDATORY if args[len(args) - 1] & _MANDATORY_BIT else 0
+        if len(publisher.table.taps) > 0:
+            units += self._tell_taps(route, message)
         if self.transaction is not None:
             return units + int(self.transaction.publish(route, message, flags))
         self.publish_total += 1
@@ -223,6 +225,13 @@ class Publishing(Listener):
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``vhosts.publishing.ports.Listener``. The client's later frames wait."""
         self.listener.in_slices(step)
+
+    def _tell_taps(self, route: Route, message: Message) -> int:
+        """Let those hear who hear of every publish; returns the cost."""
+        publisher = self.publisher
+        for tap in list(publisher.table.taps):
+            tap.on_publish(route, message, self.listener.actor())
+        return publisher.account.take_work()
 
     def _inspect(self, args: bytes, properties: bytes, scan: ContentScan) -> bool:
         """Check the properties that the broker uses; True if the message has CC or BCC."""

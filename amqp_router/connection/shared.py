@@ -40,6 +40,7 @@ class Shared:
         "held_cancels",
         "inflow",
         "intake",
+        "name",
         "open_runs",
         "output",
         "permissions",
@@ -53,6 +54,8 @@ class Shared:
     )
 
     def __init__(self, node: Services, session: Session, frames: Input, work: Slices) -> None:
+        #: Set by whoever has the socket.
+        self.name = ""
         self.session = session
         self.frames = frames
         self.work = work

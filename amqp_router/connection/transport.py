@@ -109,7 +109,8 @@ class Transport(asyncio.Protocol):
             own = transport.get_extra_info("sockname") or ("?", 0)
             self.host_address = str(own[0]), own[1]
         host, port = self.peer_address
-        machine = Machine(self._node, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", host)
+        machine = Machine(self._node, _shown(host, port), host)
+        machine.shared.name = f"{machine.peer} -> {_shown(*self.host_address)}"
         machine.session.is_relayed = self._origin is not None
         self._machine = machine
         self.writer = Writer(machine.output, transport)
@@ -331,3 +332,7 @@ class Transport(asyncio.Protocol):
         self._registry.opened(self)
         told.opened(self._node, machine)
         self._heartbeats.start(machine.session.heartbeat_s)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -418,3 +418,33 @@ async def test_consumers_come_first(shop: World) -> None:
         assert await received.get() == b"for the consumer"
     finally:
         await connection.close()
+
+
+async def test_the_firehose_hears_of_both(shop: World) -> None:
+    """Switched on over HTTP; AMQP clients that are connected already are heard, too."""
+    connection = await shop.connect("shop")
+    channel = await connection.channel()
+    copies = await channel.declare_queue("copies")
+    await copies.bind("amq.rabbitmq.trace", "#")
+    await channel.declare_queue("q")
+    body = '{"tracing": true}'
+    assert (await shop.call("PUT", "/api/vhosts/shop", body=body)).status == 204
+    await channel.default_exchange.publish(aio_pika.Message(b"1"), "q")
+    await publish(shop, "q", "2")
+    await get(shop, "q", count=1)
+    found = []
+    async with copies.iterator(no_ack=True) as messages:
+        async for message in messages:
+            found.append((message.routing_key, message.body, message.headers))
+            if len(found) == 3:
+                break
+    names = [each["name"] for each in await shop.get("/connections")]
+    assert [each[:2] for each in found] == [("publish.", b"1"), ("publish.", b"2"), ("deliver.q", b"1")]
+    assert found[0][2]["connection"] in names
+    assert found[1][2]["connection"].endswith(" -> HTTP API")
+    assert [each[2]["user"] for each in found] == ["guest"] * 3
+    body = '{"tracing": false}'
+    assert (await shop.call("PUT", "/api/vhosts/shop", body=body)).status == 204
+    await publish(shop, "q", "3")
+    await connection.close()
+    assert [each["payload"] for each in await taken(shop, "copies")] == []

@@ -29,6 +29,7 @@ cdef class RoutingTable:
     cdef public RecentUnroutable unroutable
     cdef public Unstored unstored
     cdef public list filled
+    cdef public list taps
     cdef public object stale
     @cython.locals(filled=list, cache=RouteCache)
     cpdef changed(self)

@@ -27,6 +27,7 @@ from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.sender_selected import further_keys
 from vhosts.exchanges.stale_routes import StaleRoutes
+from vhosts.exchanges.taps import Tap
 from vhosts.exchanges.walk import Walk
 from vhosts.long_lists import unwatched
 from vhosts.publishing.spread import SPREAD_SLICE
@@ -67,6 +68,7 @@ class RoutingTable:
         "generation",
         "names",
         "stale",
+        "taps",
         "unroutable",
         "unstored",
         "vhost",
@@ -88,6 +90,8 @@ class RoutingTable:
         #: The caches that hold routes of this generation.
         self.filled: list[RouteCache] = []
         self.stale = StaleRoutes()
+        #: Those who hear of every publish and delivery; mostly nobody.
+        self.taps: list[Tap] = []
 
     def changed(self) -> None:
         """Exchanges, bindings or permissions have changed: no cached route is valid any more."""
