@@ -38,8 +38,11 @@ def test_start(connect: Connect) -> None:
         "authentication_failure_close",
     ):
         assert capabilities[name] is True
-    for name in ("product", "version"):
-        assert start.fields["properties"][name]
+    properties = start.fields["properties"]
+    # Clients choose their ways by these two: kombu sets a limit for running consumers only with RabbitMQ.
+    assert (properties["product"], properties["version"]) == ("RabbitMQ", "3.10.8")
+    assert properties["platform"]
+    assert properties["information"]
 
 
 @pytest.mark.parametrize(
