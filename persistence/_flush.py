@@ -16,7 +16,12 @@ from queue import SimpleQueue
 
 from .plan import Plan
 
-_sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
+
+def _sync(fd: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
 
 
 def write_and_sync(
