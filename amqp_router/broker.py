@@ -91,9 +91,7 @@ class Broker:
             unsynced_bytes_max=settings.unsynced_bytes_max,
             output_bytes_max=settings.output_bytes_max,
             product=settings.product,
-            version=settings.product_version,
-            platform=settings.platform or _platform(),
-            information=settings.information or "Licensed under the Apache License 2.0",
+            version=VERSION,
         )
         self.budget = MemoryBudget(settings.memory_budget, memory_limit(settings.memory_limit))
         ports = self._ports()
@@ -346,9 +344,9 @@ class Broker:
             "cluster_name": ("S", self.settings.node.encode()),
             "product": ("S", options.product.encode()),
             "version": ("S", options.version.encode()),
-            "platform": ("S", options.platform.encode()),
+            "platform": ("S", f"Python {sys.version_info.major}.{sys.version_info.minor}".encode()),
             "copyright": ("S", b"The amqp-router authors"),
-            "information": ("S", options.information.encode()),
+            "information": ("S", b"Licensed under the Apache License 2.0"),
         }
 
     def _alarm_changed(self, name: str, is_on: bool) -> None:
@@ -364,10 +362,6 @@ class Broker:
     def unexpected(self, where: str, error: BaseException) -> None:
         """A fault of ours, with its traceback."""
         self.logger.error("unexpected error in %s", where, exc_info=error)
-
-
-def _platform() -> str:
-    return f"amqp-router {VERSION}, Python {sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _log_options(settings: Any) -> LogOptions:

@@ -17,6 +17,7 @@ from persistence.errors import PersistenceError
 from persistence.memory import MemoryBudget
 from vhosts.ports import Host, InSlices
 from vhosts.queues.contents import Contents
+from vhosts.queues.delayed import PREFIX, DelayQueue
 from vhosts.queues.local import LocalQueue, NamedQueue
 from vhosts.queues.queue import Queue
 from vhosts.queues.services import QueueServices
@@ -83,7 +84,9 @@ class QueueMaker:
         incarnation: str,
     ) -> Queue:
         """See ``vhosts.ports.QueueFactory``."""
-        queue = Queue(self._services)
+        is_delayed = name.startswith(PREFIX)
+        queue = DelayQueue(self._services) if is_delayed else Queue(self._services)
+        queue.internal = is_delayed
         queue.vhost = vhost
         queue.name = name
         queue.durable = durable

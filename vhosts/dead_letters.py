@@ -21,8 +21,9 @@ from amqp_router.protocol.flags import LOGGED
 from amqp_router.protocol.message import Extras, Message
 from persistence.log.sync.marks import log_id
 from persistence.memory import MemoryBudget
+from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.route import Route, lasting
-from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
+from vhosts.exchanges.router import RouteCache, RoutingTable, may_select, publish_args
 from vhosts.exchanges.stale_routes import WIDE
 from vhosts.exchanges.walk import Walk
 from vhosts.long_lists import unwatched
@@ -31,6 +32,7 @@ from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.death import Death
+from vhosts.queues.delayed import released, routing_key_of
 from vhosts.queues.handle import QueueHandle
 from vhosts.queues.local import LocalQueue
 
@@ -71,7 +73,8 @@ class Letter:
         self.reason = reason
         #: What is published; None until its turn comes.
         self.made: Message | None = None
-        self.death: Death
+        #: What it says of its death; None if it is no dead letter but a delayed message that is due.
+        self.death: Death | None = None
         self.args = b""
         self.properties = b""
         self.walk: Walk | None = None
@@ -95,6 +98,7 @@ class DeadLetters(Listener):
         #: Letters whose targets are not safe yet, by the number of their publish.
         self._unsafe: dict[int, Letter] = {}
         self._next_number = 1
+        self._uncounted = ExchangeCounters()
         self._is_sending = False
         #: Queues that have more letters than there is room for.
         self._queues: dict[LocalQueue, None] = {}
@@ -153,7 +157,7 @@ class DeadLetters(Listener):
             return None
         try:
             route = None
-            if not letter.death.has_further_keys():
+            if not _has_further_keys(letter):
                 route = self._cache.find(letter.args)
             if route is None:
                 route = self._cache.resolve(letter.args, letter.properties, walk)
@@ -186,6 +190,10 @@ class DeadLetters(Listener):
             letter.stays = True
             return False
         try:
+            if settings.is_delayed:
+                letter.made = released(message)
+                letter.args = publish_args(exchange, routing_key_of(message))
+                return self._note_source(letter)
             death = letter.death = Death(message, queue.name, letter.reason)
             key = settings.dead_letter_routing_key
             death.note(queue.tick.now_us // 1_000_000, keeps_keys=key is None)
@@ -196,6 +204,12 @@ class DeadLetters(Listener):
             key = death.routing_key.decode("utf-8", "surrogateescape")
         letter.args = publish_args(exchange, key)
         letter.made.route = letter.args[2 : len(letter.args) - 1]
+        return self._note_source(letter)
+
+    def _note_source(self, letter: Letter) -> bool:
+        """Let the letter say which message of which log it was. Returns True."""
+        queue, message = letter.queue, letter.message
+        assert letter.made is not None
         if message.flags & LOGGED and queue.log is not None:
             extras = letter.made.extras = Extras()
             extras.source = log_id(queue.incarnation)
@@ -211,6 +225,9 @@ class DeadLetters(Listener):
         letter.made = None
         if letter.message.flags & LOGGED:
             letter.message.content = None
+        if letter.death is None:  # it was counted when it was published
+            route = lasting(route)
+            route.counters = self._uncounted
         outcome = self._publisher.publish(route, made, number, 0)
         if outcome & _UNFINISHED:
             self._next_number = number + 1
@@ -252,6 +269,13 @@ class DeadLetters(Listener):
         self._in_slices(step)
 
 
+def _has_further_keys(letter: Letter) -> bool:
+    """Whether it may have CC or BCC."""
+    if letter.death is not None:
+        return letter.death.has_further_keys()
+    return may_select(letter.properties)
+
+
 def _has_letter(target: QueueHandle, made: Message | None) -> bool:
     """Whether ``target`` has the letter from before a crash, after which its queue sends it again."""
     return (
@@ -284,7 +308,7 @@ class Sift:
     def go_on(self, letter: Letter) -> bool:
         """Look at some; True at the end."""
         end = min(self._count + WIDE, len(self._queues))
-        refused = letter.death.cycles()
+        refused = letter.death.cycles() if letter.death is not None else frozenset()
         for index in range(self._count, end):
             queue = self._queues[index]
             if queue.name in refused or (letter.is_old and _has_letter(queue, letter.made)):

@@ -52,9 +52,7 @@ class ReplyQueues:
         )
         topology.account.kept += QUEUE_BYTES
         topology.reply_queues[name] = queue
-        route = default_route(queue, topology.exchanges[""].counters)
-        route.is_reply = True
-        topology.table.default_routes[name.encode()] = route
+        topology.table.default_routes[name.encode()] = default_route(queue, topology.exchanges[""].counters)
         return queue
 
     def close(self, queue: QueueHandle) -> None:

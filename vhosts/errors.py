@@ -52,6 +52,11 @@ def internal_exchange(name: str, vhost: str) -> AccessRefused:
     return AccessRefused(f"cannot publish to internal {described('exchange', name, vhost)}")
 
 
+def internal_queue(name: str, vhost: str) -> AccessRefused:
+    """403: the queue belongs to an exchange."""
+    return AccessRefused(f"{described('queue', name, vhost)} is internal")
+
+
 def locked_queue(name: str, vhost: str) -> ResourceLocked:
     """405: the queue is exclusive to another connection, or ``exclusive`` differs from the declaration."""
     return ResourceLocked(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from amqp_router.protocol.errors import AMQPError
 from amqp_router.protocol.message import Message
@@ -25,12 +26,24 @@ from vhosts.queues.handle import QueueHandle
 SLICE = 1024
 
 
+class DelayQueues(Protocol):
+    """See ``vhosts.delays.Delays``."""
+
+    def queue_of(self, exchange: Exchange) -> QueueHandle:
+        """Its queue, which is made if there is none."""
+
+    def drop_queue_of(self, exchange: Exchange) -> None:
+        """``exchange`` is deleted."""
+
+
 class Passing(Listener):
     """Passes messages on in one virtual host, to one destination after the other."""
 
     def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:
         self.account = account
         self._in_slices = in_slices
+        #: Set before any exchange enters that needs it.
+        self.delays: DelayQueues | None = None
         self._table = table
         self._cache = RouteCache(table, None, account)
         self._publisher = Publisher(table, self._cache, account, self)
@@ -40,6 +53,16 @@ class Passing(Listener):
         self._searching: Message | None = None
         self._walk: Walk | None = None
         self._is_going_on = False
+
+    def delay_queue(self, exchange: Exchange) -> QueueHandle:
+        """See ``vhosts.exchanges.exchange.Surroundings``."""
+        assert self.delays is not None
+        return self.delays.queue_of(exchange)
+
+    def drop_delay_queue(self, exchange: Exchange) -> None:
+        """See ``vhosts.exchanges.exchange.Surroundings``."""
+        assert self.delays is not None
+        self.delays.drop_queue_of(exchange)
 
     def pass_on(self, destination: End, messages: Sequence[Message]) -> None:
         """See ``vhosts.exchanges.exchange.Surroundings``."""

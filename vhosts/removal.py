@@ -185,6 +185,8 @@ class Removals:
         rev = self._submit([*changes, *rows])
         for each in gone:
             self._agenda += self._forget(each, rev)
+            if isinstance(each, Exchange):
+                each.leave()
         return rev
 
     def _forget(self, end: End, rev: int) -> list[Entries[End, Pair]]:

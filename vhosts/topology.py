@@ -16,7 +16,7 @@ from amqp_router.protocol.kept_table import Arguments, footprint
 from persistence.memory import MemoryBudget
 from vhosts import arguments as args
 from vhosts.bindings import Bindings
-from vhosts.errors import default_exchange_refused, locked_queue, no_memory, not_found
+from vhosts.errors import default_exchange_refused, internal_queue, locked_queue, no_memory, not_found
 from vhosts.exchanges.default import DefaultExchange
 from vhosts.exchanges.exchange import Binding, End, Exchange
 from vhosts.exchanges.route import default_route
@@ -125,7 +125,11 @@ class Topology:
         return queue
 
     def check_lock(self, queue: QueueHandle, owner: object) -> None:
-        """Raise ResourceLocked if ``queue`` is exclusive to another connection than ``owner`` (405)."""
+        """Raise ResourceLocked if ``queue`` is exclusive to another connection than ``owner`` (405), and
+        AccessRefused if it is internal (403).
+        """
+        if queue.internal:
+            raise internal_queue(queue.name, self.name)
         if queue.exclusive_owner is not None and queue.exclusive_owner is not owner:
             raise locked_queue(queue.name, self.name)
 
@@ -134,6 +138,8 @@ class Topology:
         self.account.kept += _queue_bytes(queue)
         self.queues[queue.name] = queue
         self.on_entered(queue)
+        if queue.internal:
+            return
         self.table.default_routes[_octets(queue.name)] = default_route(queue, self.exchanges[""].counters)
         if queue.exclusive_owner is not None:
             owned = self.owned.setdefault(queue.exclusive_owner, {})
@@ -144,6 +150,8 @@ class Topology:
         """Remove ``queue``. Its bindings go another way (``vhosts.removal``)."""
         del self.queues[queue.name]
         self.account.kept -= _queue_bytes(queue)
+        if queue.internal:
+            return
         self.table.default_routes.pop(_octets(queue.name)).let_go()  # a channel may remember it
         if queue.exclusive_owner is not None:
             owned = self.owned[queue.exclusive_owner]

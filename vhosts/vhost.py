@@ -30,6 +30,7 @@ from vhosts import arguments as args
 from vhosts.binder import Binder
 from vhosts.counters import Counters
 from vhosts.dead_letters import DeadLetters
+from vhosts.delays import Delays
 from vhosts.direct_reply import ReplyQueues
 from vhosts.errors import (
     default_exchange_refused,
@@ -84,6 +85,7 @@ class VirtualHost:
         self._removals = Removals(
             self.table, self.bindings, in_slices=in_slices, submit=self._submitter.submit
         )
+        self._delays = topology.passing.delays = Delays(topology, make_queue, self._submitter, self)
         self._binder = Binder(topology, self._removals, self._submitter)
         self._follower = Follower(topology, self._removals, make_queue, self)
         #: Its policies, and who obeys them.
@@ -149,7 +151,9 @@ class VirtualHost:
         Raises:
             LoadError: an exchange has a type that is not registered.
         """
-        return self._follower.load(exchanges, queues, bindings)
+        lost = self._follower.load(exchanges, queues, bindings)
+        self._delays.drop_orphans()
+        return lost
 
     def apply(self, changes: Sequence[Change], rev: int) -> None:
         """Change memory as ``changes`` tell, which another node has made or which are read from the store.

@@ -416,7 +416,7 @@ class Reading:
             with contextlib.suppress(UnicodeDecodeError):
                 shown = payload.decode()
                 encoding = "string"
-        exchange, routing_key = _names(message.route)
+        exchange, routing_key = names_of(message.route)
         delivered_message = counted(message) if self._taken.queue.logs_all else message
         self.documents.append(
             {
@@ -425,14 +425,14 @@ class Reading:
                 "exchange": exchange,
                 "routing_key": routing_key,
                 "message_count": self._taken.queue.message_count(),
-                "properties": _properties_document(delivered_message.properties()),
+                "properties": properties_document(delivered_message.properties()),
                 "payload": base64.b64encode(payload).decode() if shown is None else shown,
                 "payload_encoding": encoding,
             }
         )
 
 
-def _properties_document(properties: bytes) -> Any:
+def properties_document(properties: bytes) -> Any:
     """Decoded properties; an empty list if there are none, as in RabbitMQ."""
     found = decode_properties(properties)
     if "headers" in found:
@@ -440,7 +440,7 @@ def _properties_document(properties: bytes) -> Any:
     return found or []
 
 
-def _names(route: bytes) -> tuple[str, str]:
+def names_of(route: bytes) -> tuple[str, str]:
     """Exchange and routing key of two short strings."""
     key_at = 1 + route[0]
     return (

@@ -29,7 +29,7 @@ def document(state: State) -> Sections:
     return {
         "rabbit_version": node.RABBITMQ_VERSION,
         "rabbitmq_version": node.RABBITMQ_VERSION,
-        "product_name": "amqp-router",
+        "product_name": broker.options.product,
         "product_version": VERSION,
         "users": [vhosts.user(row) for row in users.users.values()],
         "vhosts": [vhosts.defined(vhost.row) for vhost in found],
@@ -77,7 +77,7 @@ def _without_vhost(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _queues(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:
     for queue in passing(vhost.queues.values()):
-        if queue.exclusive_owner is None:
+        if queue.exclusive_owner is None and not queue.internal:
             yield {
                 "name": queue.name,
                 **where,

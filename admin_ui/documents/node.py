@@ -97,6 +97,7 @@ DESCRIPTIONS = {
     "headers": "matches header table",
     "topic": "matches key words",
     "x-consistent-hash": "one destination, by the hash of a key, header or property",
+    "x-delayed-message": "routes as another type, after a delay",
     "x-modulus-hash": "one destination, by the hash of the key",
     "x-random": "one destination, at random",
     "x-recent-history": "copies to all, and the last messages to new bindings",

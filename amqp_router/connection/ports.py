@@ -23,10 +23,8 @@ class ConnectionOptions:
     message_bytes_max: int = 128 << 20
     unsynced_bytes_max: int = 2 << 20
     output_bytes_max: int = 4 << 20
-    product: str = "RabbitMQ"
-    version: str = "3.10.8"
-    platform: str = "amqp-router"
-    information: str = ""
+    product: str = "amqp-router"
+    version: str = "0"
 
 
 @dataclass(frozen=True, slots=True)

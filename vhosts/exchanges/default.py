@@ -33,4 +33,8 @@ class DefaultExchange(Exchange):
     def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``. The bindings exist only in the answer."""
         found = [self._queues.get(key) or self._reply_queues.get(key) for key in message.keys]
-        return [Binding(self, queue, queue.name, {}) for queue in found if queue is not None]
+        return [
+            Binding(self, queue, queue.name, {})
+            for queue in found
+            if queue is not None and not queue.internal
+        ]

@@ -70,6 +70,17 @@ class Surroundings(Protocol):
     def account(self) -> MemoryBudget:
         """The node's account of memory."""
 
+    def delay_queue(self, exchange: Exchange) -> QueueHandle:
+        """The internal queue of the delayed-message exchange; made if there is none.
+
+        Raises:
+            InternalError: the definition store refuses (541).
+            PreconditionFailed: the definitions take too much memory (406).
+        """
+
+    def drop_delay_queue(self, exchange: Exchange) -> None:
+        """Remove that queue, as the exchange is gone."""
+
     def pass_on(self, destination: End, messages: Sequence[Message]) -> None:
         """Give copies of ``messages`` to a queue, or to the queues of an exchange, as a binding would.
 
@@ -98,7 +109,9 @@ class Exchange:
     #: BY_KEY, BY_HEADERS or NOT_REPEATABLE: what ``route`` looks at, apart from the bindings.
     decided_by: ClassVar[int] = NOT_REPEATABLE
     #: ``keep`` is called with every message that comes here. Only for types that are ``NOT_REPEATABLE``.
-    keeps: ClassVar[bool] = False
+    keeps = False
+    #: It keeps the arguments of its bindings decoded.
+    decodes_arguments = False
 
     def __init__(
         self,
@@ -149,6 +162,9 @@ class Exchange:
 
     def enter(self, surroundings: Surroundings) -> None:
         """It belongs to a virtual host from now on."""
+
+    def leave(self) -> None:
+        """It is deleted here; not called if another node has deleted it."""
 
     def keep(self, message: Message) -> None:
         """``message`` has come here and its route is found; called before the queues get it.
@@ -222,11 +238,9 @@ class Binding:
         )
 
     def memory_bytes(self) -> int:
-        """Bytes of memory of the binding and of the exchange's entry for it. A headers exchange keeps the
-        arguments decoded.
-        """
+        """Bytes of memory of the binding and of the exchange's entry for it."""
         size = BINDING_BYTES + 2 * len(self.routing_key)
-        if self.source.decided_by == BY_HEADERS:
+        if self.source.decodes_arguments:
             return size + DECODED_BYTES * len(self.encoded)
         return size + footprint(self.arguments)
 

@@ -27,6 +27,7 @@ class HeadersExchange(Exchange):
     """Keeps its bindings in an index by the header values that they require."""
 
     decided_by = BY_HEADERS
+    decodes_arguments = True
 
     def __init__(self, name: str, type_name: str, **options: Unpack[ExchangeOptions]) -> None:
         super().__init__(name, type_name, **options)

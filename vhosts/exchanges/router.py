@@ -280,7 +280,8 @@ class RouteCache:
         route.routing_key = key
         route.route = args[2 : len(args) - 1]
         route.mandatory = flags & _MANDATORY != 0
-        route.has_bcc = walk.has_bcc
+        # A message that is delayed keeps the header for the time when it is due.
+        route.has_bcc = walk.has_bcc and not (route.single is not None and route.single.internal)
         route.generation = walk.generation
         if table.unstored.rev:
             route.waits_for = walk.waits_for()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amqp_router.protocol.errors import CommandInvalid
 from vhosts.exchanges.consistent_hash import ConsistentHashExchange
+from vhosts.exchanges.delayed import DelayedExchange
 from vhosts.exchanges.direct import DirectExchange
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.fanout import FanoutExchange
@@ -19,10 +20,13 @@ EXCHANGE_TYPES: dict[str, type[Exchange]] = {
     "headers": HeadersExchange,
     "topic": TopicExchange,
     "x-consistent-hash": ConsistentHashExchange,
+    "x-delayed-message": DelayedExchange,
     "x-modulus-hash": ModulusHashExchange,
     "x-random": RandomExchange,
     "x-recent-history": RecentHistoryExchange,
 }
+
+DelayedExchange.types = EXCHANGE_TYPES
 
 #: Exchanges that every virtual host has beside the default exchange: name, type, internal.
 SYSTEM_EXCHANGES: tuple[tuple[str, str, bool], ...] = (

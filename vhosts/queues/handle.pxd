@@ -12,6 +12,7 @@ cdef class QueueHandle:
     cdef public bint auto_delete
     cdef public object arguments
     cdef public str incarnation
+    cdef public bint internal
     cdef public bint deleted
     cdef public unsigned long long definition_rev
     cdef public QueueLog log

@@ -27,6 +27,7 @@ class QueueHandle:
         "durable",
         "exclusive_owner",
         "incarnation",
+        "internal",
         "log",
         "logs_all",
         "name",
@@ -46,6 +47,8 @@ class QueueHandle:
         self.arguments: Arguments = {}
         #: Id of this incarnation. A queue that is deleted and declared again has another one.
         self.incarnation = ""
+        #: Only the broker uses it, for an exchange; clients see it and may not touch it.
+        self.internal = False
         self.deleted = False
         #: Revision of the definition this queue waits for; 0 once it is stored.
         self.definition_rev = 0

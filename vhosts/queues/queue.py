@@ -38,7 +38,7 @@ from vhosts.queues.mortal import MortalQueue
 from vhosts.queues.ready.choice import new_order
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.services import QueueServices
-from vhosts.queues.settings import NO_SETTINGS, effective_settings
+from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
 
 #: Cost of a redelivery in units of ``Queue.pump``. It is higher because each one is found and read alone.
 REDELIVERY_UNITS = 3
@@ -101,7 +101,7 @@ class Queue(MortalQueue):
         """Use ``log``, if the queue is durable; ``recovered``: with the messages found in it."""
         self.incarnation = incarnation
         self.log = log
-        settings = effective_settings(self.arguments)
+        settings = self.own_settings()
         self.dispatch.is_single = settings.single_active_consumer
         self.logs_all = settings.is_quorum
         self.use_order(new_order(settings, self.services.discard))
@@ -114,6 +114,10 @@ class Queue(MortalQueue):
                     self.expiry.is_timed = True
                     self.touch()
         self.apply_settings(settings)
+
+    def own_settings(self) -> QueueSettings:
+        """What its arguments say."""
+        return effective_settings(self.arguments)
 
     def use_order(self, order: ReadyOrder) -> None:
         """Deliver in ``order`` from now on; the queue must be empty."""

@@ -63,6 +63,8 @@ class QueueSettings:
     is_quorum: bool = False
     #: How often a message of a quorum queue may come back to it.
     delivery_limit: int | None = None
+    #: It is the internal queue of a delayed-message exchange; neither arguments nor policies say so.
+    is_delayed: bool = False
 
 
 #: Of a queue without arguments and policies.

@@ -1,0 +1,484 @@
+"""x-delayed-message: messages wait until they are due. docs/exchanges.md has the contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_router.protocol import errors
+from amqp_router.protocol import methods as m
+from amqp_router.protocol.fields import Field, decode_table, encode_plain
+from amqp_router.protocol.properties import decode_properties, encode_properties
+from persistence.errors import PersistenceError
+from tests.nodes import Client, SimNode
+from vhosts.exchanges.delayed import DELAY_MAX, delay_ms, without_delay
+from vhosts.queues.delayed import PREFIX, DelayQueue
+from vhosts.queues.ready.due import ENTRY_BYTES
+
+QUEUE = PREFIX + "x"
+
+
+def typed(values: dict[str, Any]) -> Any:
+    return decode_table(encode_plain(values), 0)[0]
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(SimNode()).open(1)
+
+
+def declare(client: Client, kind: str = "direct", *, durable: bool = True, **arguments: Any) -> None:
+    table = typed({"x-delayed-type": kind, **arguments})
+    client.send(m.ExchangeDeclare("x", "x-delayed-message", durable=durable, arguments=table))
+    client.node.settle()
+    (received,) = client.take()
+    assert isinstance(received.method, m.ExchangeDeclareOk)
+
+
+def bound(client: Client, key: str = "k", queue: str = "q", *, durable: bool = True) -> None:
+    client.send(m.QueueDeclare(queue, durable=durable), m.QueueBind(queue, "x", key))
+    client.node.settle()
+    client.take()
+
+
+def publish(
+    client: Client, body: bytes, delay: Any = None, key: str = "k", exchange: str = "x", **properties: Any
+) -> None:
+    headers = dict(properties.pop("headers", {}))
+    if delay is not None:
+        headers["x-delay"] = delay if isinstance(delay, tuple) else ("I", delay)
+    if headers:
+        properties["headers"] = headers
+    client.publish(body, key, exchange, encode_properties({"delivery_mode": 2, **properties}))
+    client.node.settle()
+
+
+def ready(client: Client, queue: str = "q") -> int:
+    return client.node.queue(queue).message_count()
+
+
+def waiting(client: Client) -> int:
+    queue = client.node.vhost.queues.get(QUEUE)
+    return 0 if queue is None else queue.message_count()
+
+
+def pass_time(client: Client, seconds: float) -> None:
+    client.node.sleep(seconds)
+    client.node.settle()
+
+
+def taken(client: Client, queue: str = "q") -> list[tuple[bytes, dict[str, Any]]]:
+    client.take()
+    found = []
+    while True:
+        client.send(m.BasicGet(queue, no_ack=True))
+        client.node.quiet()
+        (received,) = client.take()
+        if isinstance(received.method, m.BasicGetEmpty):
+            return found
+        assert isinstance(received.method, m.BasicGetOk)
+        assert not received.method.redelivered
+        found.append((received.body, decode_properties(received.properties)))
+
+
+# -- waiting -----------------------------------------------------------------------------------------
+
+
+def test_messages_come_when_they_are_due(client: Client) -> None:
+    declare(client)
+    bound(client)
+    publish(client, b"late", 5000)
+    publish(client, b"soon", 1000)
+    publish(client, b"now")
+    assert (waiting(client), ready(client)) == (2, 1)
+    pass_time(client, 0.9)
+    assert ready(client) == 1
+    pass_time(client, 0.2)
+    assert (waiting(client), ready(client)) == (1, 2)
+    pass_time(client, 3.8)
+    assert ready(client) == 2
+    pass_time(client, 0.2)
+    assert (waiting(client), ready(client)) == (0, 3)
+    assert [body for body, _ in taken(client)] == [b"now", b"soon", b"late"]
+    assert not client.node.faults
+
+
+def test_a_delivered_message_shows_its_delay_negated(client: Client) -> None:
+    declare(client)
+    bound(client)
+    publish(client, b"1", 1000, headers={"h": ("I", 7)}, message_id="m", priority=3)
+    pass_time(client, 1.1)
+    ((body, properties),) = taken(client)
+    assert body == b"1"
+    assert properties["headers"] == {"h": ("I", 7), "x-delay": ("I", -1000)}
+    assert (properties["message_id"], properties["priority"]) == ("m", 3)
+
+
+def test_equal_due_times_keep_their_order(client: Client) -> None:
+    declare(client)
+    bound(client)
+    for number in range(100):
+        publish(client, b"%d" % number, 1000)
+    pass_time(client, 2)
+    assert [body for body, _ in taken(client)] == [b"%d" % number for number in range(100)]
+
+
+def test_routed_as_at_the_time_when_it_is_due(client: Client) -> None:
+    declare(client, "topic")
+    bound(client, "a.*", "before")
+    publish(client, b"1", 1000, "a.b")
+    client.send(m.QueueUnbind("before", "x", "a.*"))
+    bound(client, "#.b", "after")
+    pass_time(client, 2)
+    assert (ready(client, "before"), ready(client, "after")) == (0, 1)
+
+
+@pytest.mark.parametrize("kind", ["fanout", "headers", "x-random", "x-modulus-hash", "x-recent-history"])
+def test_other_types(client: Client, kind: str) -> None:
+    declare(client, kind)
+    bound(client, "1")
+    publish(client, b"1", 1000)
+    assert ready(client) == 0
+    pass_time(client, 2)
+    assert ready(client) == 1
+    if kind == "x-recent-history":
+        bound(client, "2", "r")
+        assert ready(client, "r") == 1
+
+
+def test_keys_of_cc_and_bcc_count_when_it_is_due(client: Client) -> None:
+    declare(client)
+    for queue in ("to", "cc", "bcc"):
+        bound(client, queue, queue)
+    keys = {name: ("A", [("S", name.lower().encode())]) for name in ("CC", "BCC")}
+    publish(client, b"1", 1000, "to", headers=keys)
+    pass_time(client, 2)
+    for queue in ("to", "cc", "bcc"):
+        ((_, properties),) = taken(client, queue)
+        assert properties["headers"] == {"CC": keys["CC"], "x-delay": ("I", -1000)}
+
+
+def test_between_exchanges(client: Client) -> None:
+    """A copy that another exchange passes on waits; what the consumer sees is the first exchange."""
+    declare(client, "fanout")
+    bound(client)
+    client.send(m.ExchangeBind("x", "amq.fanout", ""))
+    bound(client, "", "at once")
+    client.send(m.QueueUnbind("at once", "x", ""), m.QueueBind("at once", "amq.fanout", ""))
+    client.node.settle()
+    publish(client, b"1", 1000, "some key", "amq.fanout")
+    assert (ready(client), ready(client, "at once")) == (0, 1)
+    pass_time(client, 2)
+    client.take()
+    got = client.call(m.BasicGet("q", no_ack=True), m.BasicGetOk)
+    assert (got.exchange, got.routing_key) == ("amq.fanout", "some key")
+
+
+def test_alternate_exchange_when_it_is_due(client: Client) -> None:
+    declare(client, **{"alternate-exchange": "amq.fanout"})
+    client.send(m.QueueDeclare("spare"), m.QueueBind("spare", "amq.fanout", ""))
+    client.node.settle()
+    client.take()
+    publish(client, b"1", 1000)
+    assert ready(client, "spare") == 0
+    pass_time(client, 2)
+    assert ready(client, "spare") == 1
+
+
+def test_time_to_live_begins_when_it_is_due(client: Client) -> None:
+    declare(client)
+    bound(client)
+    publish(client, b"1", 5000, expiration="1000")
+    pass_time(client, 5.5)
+    assert ready(client) == 1
+    pass_time(client, 1)
+    assert ready(client) == 0
+
+
+def test_confirmed_when_it_is_stored_and_never_returned(client: Client) -> None:
+    declare(client)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    properties = encode_properties({"delivery_mode": 2, "headers": {"x-delay": ("I", 1000)}})
+    client.publish(b"1", "nobody", "x", properties, mandatory=True)
+    client.node.quiet()
+    assert client.take() == []
+    client.node.settle()
+    (received,) = client.take()
+    assert isinstance(received.method, m.BasicAck)
+    pass_time(client, 2)
+    assert client.take() == []
+    assert waiting(client) == 0
+
+
+def test_counted_once(client: Client) -> None:
+    declare(client)
+    bound(client)
+    publish(client, b"1", 1000)
+    pass_time(client, 2)
+    counters = client.node.vhost.exchanges["x"].counters
+    assert (counters.publish_in, counters.publish_out) == (1, 1)
+
+
+# -- header and arguments ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "delay"),
+    [
+        (("I", 1), 1),
+        (("b", 100), 100),
+        (("l", DELAY_MAX), DELAY_MAX),
+        (("l", DELAY_MAX + 1), 0),
+        (("I", 0), 0),
+        (("I", -5), 0),
+        (("S", b"250"), 250),
+        (("S", b"-250"), 0),
+        (("d", 1.9), 1),
+        (("d", float("inf")), 0),
+        (("d", float("nan")), 0),
+        (("D", (1, 25)), 2),
+        (("t", True), 0),
+        (("V", None), 0),
+        (("x", b"5"), 0),
+    ],
+)
+def test_values_of_the_header(field: Field, delay: int) -> None:
+    headers = {"x-delay": field}
+    assert delay_ms(headers) == delay
+    if delay:
+        assert delay_ms(without_delay(headers)) == 0
+        assert without_delay(headers)["x-delay"][1] == -delay
+
+
+def test_a_text_that_is_no_number(client: Client) -> None:
+    declare(client)
+    publish(client, b"1", ("S", b"soon"))
+    close = client.closed_with(errors.PreconditionFailed)
+    assert close.reply_text == "PRECONDITION_FAILED - invalid x-delay 'soon': no_integer"
+
+
+@pytest.mark.parametrize("value", [None, 1, "x-delayed-message"])
+def test_wrong_types(client: Client, value: Any) -> None:
+    table = typed({} if value is None else {"x-delayed-type": value})
+    client.send(m.ExchangeDeclare("x", "x-delayed-message", arguments=table))
+    close = client.closed_with(errors.PreconditionFailed)
+    wanted = "Invalid argument, 'x-delayed-type' must be an existing exchange type"
+    assert close.reply_text == f"PRECONDITION_FAILED - {wanted}"
+
+
+def test_an_unknown_type(client: Client) -> None:
+    client.send(m.ExchangeDeclare("x", "x-delayed-message", arguments=typed({"x-delayed-type": "nope"})))
+    assert client.closed_with(errors.CommandInvalid).reply_text.endswith("unknown exchange type 'nope'")
+
+
+def test_arguments_of_the_inner_type_are_checked(client: Client) -> None:
+    declare(client, "x-consistent-hash")
+    client.send(m.QueueDeclare("q"), m.QueueBind("q", "x", "no weight"))
+    client.node.settle()
+    assert "must be an integer" in client.closed_with(errors.PreconditionFailed).reply_text
+
+
+# -- the internal queue ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        m.QueueDeclare(QUEUE, passive=True),
+        m.QueueDelete(QUEUE),
+        m.QueuePurge(QUEUE),
+        m.BasicConsume(QUEUE, "tag"),
+        m.BasicGet(QUEUE),
+        m.QueueBind(QUEUE, "amq.fanout", ""),
+    ],
+)
+def test_clients_may_not_touch_the_queue(client: Client, method: m.Method) -> None:
+    declare(client)
+    publish(client, b"1", 1000)
+    client.send(method)
+    close = client.closed_with(errors.AccessRefused)
+    assert close.reply_text == f"ACCESS_REFUSED - queue '{QUEUE}' in vhost '/' is internal"
+
+
+def test_nobody_publishes_to_it_by_name(client: Client) -> None:
+    declare(client)
+    publish(client, b"1", 1000)
+    publish(client, b"2", key=QUEUE, exchange="")
+    publish(client, b"3", key="nobody", exchange="", headers={"CC": ("A", [("S", QUEUE.encode())])})
+    assert waiting(client) == 1
+
+
+def test_policies_do_not_shorten_the_delay(client: Client) -> None:
+    declare(client)
+    bound(client)
+    publish(client, b"1", 5000)
+    client.node.vhost.queues[QUEUE].obey({"message-ttl": 10, "max-length": 0, "expires": 10})
+    publish(client, b"2", 5000)
+    pass_time(client, 1)
+    assert waiting(client) == 2
+    pass_time(client, 5)
+    assert ready(client) == 2
+
+
+def test_it_goes_with_its_exchange(client: Client) -> None:
+    node = client.node
+    kept = node.budget.kept
+    declare(client)
+    publish(client, b"1", 1000)
+    client.send(m.ExchangeDelete("x"))
+    node.settle()
+    assert QUEUE not in node.vhost.queues
+    assert not node.definitions.of_kind("queue")
+    assert node.budget.kept == kept
+    client.take()
+    declare(client)
+    assert waiting(client) == 0
+
+
+def test_a_queue_whose_exchange_is_gone_goes_at_the_start(client: Client) -> None:
+    node = client.node
+    declare(client)
+    publish(client, b"1", 1000)
+    del node.definitions.rows["exchange", ("/", "x")]
+    client.drop()
+    node.settle()
+    again = SimNode(node.disk, node.definitions, boot=2)
+    again.settle()
+    assert QUEUE not in again.vhost.queues
+    assert not again.definitions.of_kind("queue")
+
+
+def test_the_store_refuses_the_queue(client: Client) -> None:
+    declare(client)
+    client.node.fail_definitions(PersistenceError("no"))
+    client.publish(b"1", "k", "x", encode_properties({"headers": {"x-delay": ("I", 1000)}}))
+    client.node.quiet()
+    assert QUEUE not in client.node.vhost.queues
+
+
+# -- restarts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_the_due_time_survives_a_restart(clean: bool) -> None:
+    node = SimNode()
+    client = Client(node).open(1)
+    declare(client)
+    bound(client)
+    publish(client, b"late", 50_000)
+    publish(client, b"soon", 10_000)
+    publish(client, b"transient", 10_000, delivery_mode=1)
+    client.drop()
+    node.settle()
+    node.sleep(5)
+    if clean:
+        node.stop()
+    again = SimNode(node.disk, node.definitions, boot=2, clock=node.clock)
+    client = Client(again).open(1)
+    assert waiting(client) == 2
+    pass_time(client, 4)
+    assert ready(client) == 0
+    pass_time(client, 2)
+    assert [body for body, _ in taken(client)] == [b"soon"]
+    pass_time(client, 50)
+    assert [body for body, _ in taken(client)] == [b"late"]
+
+
+def test_what_was_due_meanwhile_comes_at_the_start() -> None:
+    node = SimNode()
+    client = Client(node).open(1)
+    declare(client)
+    bound(client)
+    for number in range(50):
+        publish(client, b"%d" % number, 1000)
+    node.clock.advance(100)
+    again = SimNode(node.disk, node.definitions, boot=2, clock=node.clock)
+    client = Client(again).open(1)
+    pass_time(client, 0.01)
+    assert (waiting(client), ready(client)) == (0, 50)
+
+
+def test_a_crash_between_release_and_settle_releases_once() -> None:
+    """The target has it on disk, the internal queue's log does not know yet."""
+    node = SimNode()
+    client = Client(node).open(1)
+    declare(client)
+    bound(client)
+    publish(client, b"1", 1000)
+    node.sleep(1.1)
+    node.sync_once()
+    before = node.queue("q").message_count()
+    again = SimNode(node.disk, node.definitions, boot=2, clock=node.clock)
+    client = Client(again).open(1)
+    pass_time(client, 1)
+    assert before == 1
+    assert (waiting(client), ready(client)) == (0, 1)
+
+
+# -- bounds ------------------------------------------------------------------------------------------
+
+
+def test_very_many_due_at_once_go_in_slices(client: Client) -> None:
+    declare(client, "fanout", durable=False)
+    bound(client, durable=False)
+    headers = {"x-delay": ("I", 1000)}
+    for _ in range(5000):
+        client.publish(b"1", "k", "x", encode_properties({"headers": headers}))
+    client.node.quiet()
+    assert waiting(client) == 5000
+    node = client.node
+    timers = node.clock.advance(2)
+    node.tick.now_us = node.clock.wall_us()
+    for timer in timers:
+        node.enter(timer.go_off)
+    most = 0
+    while waiting(client) or node.ready:
+        before = ready(client)
+        node.turn()
+        most = max(most, ready(client) - before)
+    assert ready(client) == 5000
+    assert 0 < most <= 64
+
+
+def test_memory_of_due_times_is_counted_and_bounded() -> None:
+    client = Client(SimNode(memory_limit=1 << 20)).open(1)
+    declare(client)
+    budget = client.node.budget
+    publish(client, b"1", 1000)
+    before = budget.kept
+    publish(client, b"1", 1000)
+    assert budget.kept - before == ENTRY_BYTES
+    budget.kept += (1 << 18) - budget.kept  # nothing is left
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    publish(client, b"2", 1000)
+    (received,) = client.take()
+    assert isinstance(received.method, m.BasicNack)
+    assert waiting(client) == 2
+
+
+def test_one_can_be_cancelled(client: Client) -> None:
+    node = client.node
+    declare(client)
+    bound(client)
+    for number in range(5):
+        publish(client, b"%d" % number, 1000 * (5 - number))
+    queue = node.vhost.queues[QUEUE]
+    assert isinstance(queue, DelayQueue)
+    first = list(queue.order.first(3))
+    assert [message.body() for each in first if (message := queue.order.read(each.offset))] == [
+        b"4",
+        b"3",
+        b"2",
+    ]
+    assert queue.cancel(first[0])
+    assert not queue.cancel(first[0])
+    assert queue.cancel(first[2])
+    pass_time(client, 0.5)
+    assert waiting(client) == 3
+    client.drop()
+    node.settle()
+    again = SimNode(node.disk, node.definitions, boot=2, clock=node.clock)
+    client = Client(again).open(1)
+    pass_time(client, 10)
+    assert [body for body, _ in taken(client)] == [b"3", b"1", b"0"]

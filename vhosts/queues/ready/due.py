@@ -1,0 +1,181 @@
+"""Messages in the order of their due times.
+
+Of each message there are its due time and offset, ``ENTRY_BYTES`` octets, which count as memory that clients
+keep. Contents are in the log, or for transient messages in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from amqp_router.protocol.flags import LOGGED, SPILLED
+from amqp_router.protocol.message import Message
+from persistence.errors import PersistenceError
+from vhosts.queues.contents import OVERHEAD
+from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble
+
+#: Memory of a message apart from its content.
+ENTRY_BYTES = 60
+#: Messages read together at a start.
+RECOVERED_TOGETHER = 1024
+
+_OFFSET_BITS = 64
+_OFFSETS = (1 << _OFFSET_BITS) - 1
+
+
+class Delayed(NamedTuple):
+    """A message by its place: when it is due, in µs of the wall clock, and its offset."""
+
+    due_us: int
+    offset: int
+
+
+class DueOrder(ReadyOrder):
+    """A message has its due time in ``extras``; ``peek`` and ``pop`` give it as ``deadline_us``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Due time and offset as one number each.
+        self._heap: list[int] = []
+        #: Those of them that were removed, until their time comes.
+        self._removed: set[int] = set()
+        #: Transient messages, by offset.
+        self._held: dict[int, Message] = {}
+        self._held_bytes = 0
+
+    def has_room(self) -> bool:
+        """Whether the node's memory has room for one more."""
+        return self.contents.budget.has_room_to_keep(ENTRY_BYTES)
+
+    # -- adding ---------------------------------------------------------------------------------------
+
+    def push(self, message: Message, logged: bool) -> bool:
+        self._enter(message)
+        if not logged:
+            size = message.size() + OVERHEAD
+            self._held[message.offset] = message
+            self._held_bytes += size
+            self.contents.budget.used += size
+            self.contents.put_aside(message)
+        return True
+
+    def put_back(self, message: Message) -> None:
+        raise AssertionError("nobody returns a delayed message")
+
+    def recovered(self) -> None:
+        log = self.log
+        assert log is not None
+        offset = log.start
+        while offset < log.end:
+            messages, offset = log.read(offset, log.end, RECOVERED_TOGETHER, 1 << 20)
+            for message in messages:
+                self._enter(message)
+
+    def _enter(self, message: Message) -> None:
+        due_us = 0 if message.extras is None else message.extras.due_us
+        heappush(self._heap, due_us << _OFFSET_BITS | message.offset)
+        self.count += 1
+        self.body_bytes += message.body_size
+        self.contents.budget.kept += ENTRY_BYTES
+
+    # -- taking ---------------------------------------------------------------------------------------
+
+    def peek(self, eager: bool) -> Message | None:
+        self._skip_removed()
+        if not self._heap:
+            return None
+        entry = self._heap[0]
+        message = Message()
+        message.offset = entry & _OFFSETS
+        message.flags = LOGGED
+        message.deadline_us = entry >> _OFFSET_BITS
+        return message
+
+    def _skip_removed(self) -> None:
+        while self._heap and self._heap[0] in self._removed:
+            self._removed.remove(heappop(self._heap))
+            self.contents.budget.kept -= ENTRY_BYTES
+
+    def pop(self) -> Message | None:
+        self._skip_removed()
+        if not self._heap:
+            return None
+        message = self.read(self._heap[0] & _OFFSETS)
+        if message is not None:
+            heappop(self._heap)
+            self.contents.budget.kept -= ENTRY_BYTES
+            self._left(message)
+        return message
+
+    def read(self, offset: int) -> Message | None:
+        """The message at ``offset``, with its content, which stays; None in ``trouble``."""
+        held = self._held.get(offset)
+        try:
+            if held is None:
+                assert self.log is not None
+                return self.log.read_one(offset)
+            if held.flags & SPILLED:
+                self.contents.take_back(held)
+        except (OSError, PersistenceError) as error:
+            self.trouble = Trouble(f"its log failed: {error}", error)
+            return None
+        return held
+
+    def remove(self, delayed: Delayed) -> Message | None:
+        """Take the message out; None if it is not here. With a million messages it takes some 10 ms."""
+        entry = delayed.due_us << _OFFSET_BITS | delayed.offset
+        if entry in self._removed or entry not in self._heap:
+            return None
+        message = self.read(delayed.offset)
+        if message is not None:
+            self._removed.add(entry)
+            self._left(message)
+        return message
+
+    def _left(self, message: Message) -> None:
+        self.count -= 1
+        self.body_bytes -= message.body_size
+        if self._held.pop(message.offset, None) is not None:
+            self._held_bytes -= message.size() + OVERHEAD
+
+    # -- dropping -------------------------------------------------------------------------------------
+
+    def drop_all(self, settle: bool) -> list[Dropped]:
+        held, self._held = self._held, {}
+        removed = self._removed
+        offsets = [entry & _OFFSETS for entry in self._heap if entry not in removed] if settle else held
+        self.contents.budget.kept -= ENTRY_BYTES * len(self._heap)
+        self._heap, self._removed = [], set()
+        self._held_bytes = self.count = self.body_bytes = 0
+        return [(offset, held.get(offset) or _logged_message(offset)) for offset in sorted(offsets)]
+
+    # -- looking --------------------------------------------------------------------------------------
+
+    def first(self, count: int) -> Iterator[Delayed]:
+        """The ``count`` messages that are due first, in that order."""
+        heap = self._heap
+        # Entries of the heap that may be next, with their places: those of entries seen, at first the root.
+        near = [(heap[0], 0)] if heap else []
+        while near and count > 0:
+            entry, place = heappop(near)
+            for below in range(2 * place + 1, min(2 * place + 3, len(heap))):
+                heappush(near, (heap[below], below))
+            if entry not in self._removed:
+                count -= 1
+                yield Delayed(entry >> _OFFSET_BITS, entry & _OFFSETS)
+
+    def in_memory(self) -> int:
+        return len(self._held)
+
+    def memory_bytes(self) -> int:
+        return self._held_bytes
+
+
+def _logged_message(offset: int) -> Message:
+    """A message of the log of which nothing but its offset is in memory."""
+    message = Message()
+    message.offset = offset
+    message.flags = LOGGED
+    return message
