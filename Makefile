@@ -65,6 +65,7 @@ check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
 	@$(PY) tools/import_cycles.py
+	@$(PY) tools/cimports.py
 	@$(PY) tools/loose_types.py
 	@$(MAKE) --no-print-directory test
 

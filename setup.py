@@ -60,7 +60,6 @@ COMPILED = [
     "vhosts.publishing.ports",
     "vhosts.unstored",
     "vhosts.queues.handle",
-    "vhosts.queues.consumers",
     "vhosts.queues.contents",
     "vhosts.queues.dispatch",
     "vhosts.queues.expiry",

@@ -7,14 +7,14 @@ from typing import Any
 
 from amqp_router.protocol.errors import InternalError
 from persistence.log.queue.catalog import Catalog
-from vhosts.queues.queue import Queue
+from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
 
 
 class LogRemoval:
     """Waits for a queue's row to be gone before its log goes."""
 
-    def __init__(self, queue: Queue, catalog: Catalog) -> None:
+    def __init__(self, queue: QueueHandle, catalog: Catalog) -> None:
         self._queue = queue
         self._catalog = catalog
 
@@ -33,7 +33,7 @@ class Commits:
         #: They hear of what is stored.
         self.vhosts: list[VirtualHost] = []
         #: Durable queues whose definition is not stored yet.
-        self._unstored: list[Queue] = []
+        self._unstored: list[QueueHandle] = []
         self._waiting: deque[tuple[int, Any]] = deque()
 
     def wait(self, rev: int, waiter: Any) -> None:
@@ -46,11 +46,11 @@ class Commits:
             raise InternalError(str(self.failed))
         self._waiting.append((rev, waiter))
 
-    def queue_declared(self, queue: Queue) -> None:
+    def queue_declared(self, queue: QueueHandle) -> None:
         """``queue`` is durable, and its ``definition_rev`` is about to be set."""
         self._unstored.append(queue)
 
-    def queue_deleted(self, queue: Queue, rev: int, catalog: Catalog) -> None:
+    def queue_deleted(self, queue: QueueHandle, rev: int, catalog: Catalog) -> None:
         """The log of ``queue`` goes once ``rev`` is stored."""
         self.after(rev, LogRemoval(queue, catalog))
 

@@ -41,7 +41,7 @@ from vhosts.publishing.checks import check_delivery_mode, check_properties, expi
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.queue import Queue
+from vhosts.queues.handle import QueueHandle
 
 #: Octets of a request that publishes.
 PUBLISH_BYTES_MAX = 16 << 20
@@ -254,7 +254,7 @@ def _message(properties: dict[str, Any], body: bytes) -> Message:
 class Taken:
     """Messages that were taken from a queue, and what becomes of them."""
 
-    def __init__(self, queue: Queue, *, requeue: bool, reject: bool) -> None:
+    def __init__(self, queue: QueueHandle, *, requeue: bool, reject: bool) -> None:
         self.queue = queue
         self.requeue = requeue
         self.is_acknowledged = not requeue and not reject
@@ -344,7 +344,7 @@ async def get(call: Call) -> list[dict[str, Any]]:
     return reading.documents
 
 
-def _readable(who: Caller, name: str) -> Queue:
+def _readable(who: Caller, name: str) -> QueueHandle:
     """The queue ``name``, which the caller may read.
 
     Raises:
@@ -360,7 +360,6 @@ def _readable(who: Caller, name: str) -> Queue:
         raise ApiError(404, "not_found", error.reply_text) from None
     except AMQPError as error:
         raise _amqp_fault(error) from None
-    assert isinstance(queue, Queue)
     return queue
 
 

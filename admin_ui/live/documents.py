@@ -19,6 +19,7 @@ from admin_ui.live.attention import Attention, Finding, shown, visible_to
 from admin_ui.live.rows import state_of
 from admin_ui.query import NO_SPANS, Query
 from admin_ui.state import STATE, State
+from amqp_router.channel.delivery import ChannelConsumer
 from amqp_router.metrics import EXCHANGE, INTERVAL_S, NODE
 from vhosts.vhost import VirtualHost
 
@@ -132,6 +133,7 @@ def _queue(state: State, request: web.Request, identity: Identity, about: str, a
         return {"gone": True}
     clients = {}
     for consumer in queue.consumers:
+        assert isinstance(consumer, ChannelConsumer)
         machine = consumer.delivery.listener.connection
         clients[connections.machine_name(machine)] = connections.machine_says(machine, "connection_name")
     return {

@@ -34,9 +34,7 @@ from amqp_router.protocol.output import Output
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.taps import Actor
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.consumers import Credit
-from vhosts.queues.handle import QueueHandle
-from vhosts.queues.queue import Queue
+from vhosts.queues.handle import Credit, QueueHandle
 
 #: Messages or consumers that a closed channel gives back per turn of the event loop.
 RELEASE_SLICE = RETURN_SLICE
@@ -82,7 +80,7 @@ class Channel:
         #: Deliveries that the channel as a whole may still get (basic.qos global).
         self.shared = Credit()
         self.consumers: dict[str, ChannelConsumer] = {}
-        self.getters: dict[Queue, ChannelConsumer] = {}
+        self.getters: dict[QueueHandle, ChannelConsumer] = {}
         #: Index of the consumer whose queue delivered first when the channel last got credit back.
         self.first_served = 0
         self.content = ContentAssembler(connection.intake)

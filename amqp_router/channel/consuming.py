@@ -6,7 +6,6 @@ Source: AMQP 0-9-1, class basic; RabbitMQ, "Consumer Prefetch".
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
 
 from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix, getter
@@ -20,8 +19,7 @@ from amqp_router.protocol.flags import ACK, LOGGED, REDELIVERED, REJECT, RETURN
 from amqp_router.protocol.kept_table import Arguments, keep
 from amqp_router.protocol.output import ANSWER_SHIFT
 from vhosts.publishing.checks import DIRECT_REPLY
-from vhosts.queues.consumers import UNLIMITED
-from vhosts.queues.queue import Queue
+from vhosts.queues.handle import UNLIMITED, QueueHandle
 
 #: Deliveries that a new consumer gets before the next turn of the event loop.
 FIRST_DELIVERIES = 1024
@@ -89,7 +87,7 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     channel.consumers[tag] = consumer
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
     # As in RabbitMQ, it gets its messages before the next consumer is started.
-    queue.pump(FIRST_DELIVERIES)
+    queue.deliver_due(FIRST_DELIVERIES)
 
 
 def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
@@ -104,7 +102,7 @@ def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> 
         raise PreconditionFailed("reply consumer already set")
     if not method.no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
-    queue = cast(Queue, channel.vhost.replies.open(channel.connection))
+    queue = channel.vhost.replies.open(channel.connection)
     consumer = ChannelConsumer()
     consumer.tag = tag
     consumer.no_ack = True
@@ -119,9 +117,9 @@ def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> 
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
 
 
-def _find_queue(channel: ConsumingChannel, name: str) -> Queue:
+def _find_queue(channel: ConsumingChannel, name: str) -> QueueHandle:
     # Every queue of this node is a local one.
-    return cast(Queue, channel.vhost.find_queue(name, channel.connection))
+    return channel.vhost.find_queue(name, channel.connection)
 
 
 def _bounded(priority: int) -> int:

@@ -4,8 +4,7 @@ from amqp_router.channel.older cimport OlderDeliveries
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
 from vhosts.exchanges.router cimport RoutingTable
-from vhosts.queues.consumers cimport Consumer, Credit
-from vhosts.queues.queue cimport Queue
+from vhosts.queues.handle cimport Consumer, Credit, QueueHandle
 
 cdef unsigned char _REDELIVERED
 cdef int _ACK
@@ -65,7 +64,7 @@ cdef class Delivery:
     cdef long long _settle_range(self, unsigned long long last, int kind) except -1
     @cython.locals(index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef void _settle_one(self, unsigned long long tag, int kind)
-    @cython.locals(queue=Queue)
+    @cython.locals(queue=QueueHandle)
     cdef void _settle_taken(self, Message message, ChannelConsumer owner, int kind)
     cdef void _give_back(self, ChannelConsumer owner)
     @cython.locals(mask=Py_ssize_t, base="unsigned long long")
@@ -76,8 +75,8 @@ cdef class Delivery:
     cdef long long _requeue_up_to(self, unsigned long long last, long long limit, bint is_slice) except -1
     @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit, bint is_slice) except -1
-    @cython.locals(queue=Queue)
+    @cython.locals(queue=QueueHandle)
     cdef void _requeue_taken(self, Message message, ChannelConsumer owner, bint is_slice)
-    @cython.locals(done="long long", left="long long", queue=Queue)
+    @cython.locals(done="long long", left="long long", queue=QueueHandle)
     cpdef long long requeue_some(self, unsigned long long last, long long limit) except -1
     cpdef void on_cancelled(self, ChannelConsumer consumer)

@@ -25,8 +25,7 @@ from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
 from vhosts.exchanges.router import RoutingTable
-from vhosts.queues.consumers import Consumer, Credit
-from vhosts.queues.queue import Queue
+from vhosts.queues.handle import Consumer, Credit, QueueHandle
 
 # C integers where compiled (see delivery.pxd).
 _REDELIVERED = REDELIVERED
@@ -136,7 +135,7 @@ class Delivery:
         #: Deliveries not settled, in the ring and in ``older``.
         self.outstanding = 0
         #: Queues that get messages back in slices and have not got all of them.
-        self.returning: dict[Queue, None] = {}
+        self.returning: dict[QueueHandle, None] = {}
         #: With and without acknowledgement, to consumers and by basic.get.
         self.deliver_total = 0
         self.deliver_no_ack_total = 0
@@ -294,10 +293,7 @@ class Delivery:
         if kind == _ACK:
             self.ack_total += 1
         self._give_back(owner)
-        queue = owner.queue
-        queue.settle(message, kind)
-        if not queue.dirty and len(queue.consumers) > 0:
-            queue.touch()
+        owner.queue.settle(message, kind)
 
     def _give_back(self, owner: ChannelConsumer) -> None:
         owner.unacked -= 1
@@ -405,7 +401,7 @@ def consumer_prefix(number: int, tag: str) -> bytes:
     return b"\x01%b\x00\x00\x00\x00\x00\x3c\x00\x3c%c%b" % (number.to_bytes(2, "big"), len(name), name)
 
 
-def getter(queue: Queue, delivery: Delivery) -> ChannelConsumer:
+def getter(queue: QueueHandle, delivery: Delivery) -> ChannelConsumer:
     """The owner of messages taken by ``basic.get``. No limit applies to it."""
     owner = ChannelConsumer()
     owner.queue = queue

@@ -20,8 +20,7 @@ from typing import Any
 from amqp_router.channel.declaring import queue_named
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
-from vhosts.queues.handle import QueueHandle
-from vhosts.queues.queue import REDELIVERY_UNITS
+from vhosts.queues.handle import REDELIVERY_UNITS, QueueHandle
 
 #: Deliveries per turn of the loop that a method waits for.
 DUE_SLICE = 512

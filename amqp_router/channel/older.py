@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from amqp_router.protocol.message import Message
-from vhosts.queues.consumers import Consumer
+from vhosts.queues.handle import Consumer
 
 #: A block with at least as many places for each outstanding delivery moves together.
 _SPARSE = 4

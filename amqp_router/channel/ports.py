@@ -16,8 +16,7 @@ from amqp_router.protocol.tick import Tick
 from vhosts.exchanges.router import RouteCache
 from vhosts.ports import Permissions
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.consumers import Credit
-from vhosts.queues.queue import Queue
+from vhosts.queues.handle import Credit, QueueHandle
 from vhosts.vhost import VirtualHost
 
 
@@ -115,7 +114,7 @@ class ConsumingChannel(DeclaringChannel, Protocol):
     #: Deliveries that the channel as a whole may still get (basic.qos global).
     shared: Credit
     consumers: dict[str, ChannelConsumer]
-    getters: dict[Queue, ChannelConsumer]
+    getters: dict[QueueHandle, ChannelConsumer]
     delivery: Delivery
     publishing: Publishing
 

@@ -18,8 +18,8 @@ from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.output import Output
 from tests.nodes import Received, decode
 from tests.vhosts.queues.local import message, new_tick, transient_queue
-from vhosts.queues.consumers import UNLIMITED, Credit
-from vhosts.queues.queue import REDELIVERY_UNITS, Queue
+from vhosts.queues.handle import REDELIVERY_UNITS, UNLIMITED, Credit
+from vhosts.queues.queue import Queue
 
 
 class Listener:

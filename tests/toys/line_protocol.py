@@ -20,7 +20,7 @@ from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.consumers import Consumer
+from vhosts.queues.handle import Consumer
 from vhosts.vhost import VirtualHost
 
 PERSISTENT = encode_properties({"delivery_mode": 2})

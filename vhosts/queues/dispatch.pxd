@@ -1,6 +1,6 @@
 cimport cython
 
-from vhosts.queues.consumers cimport Consumer
+from vhosts.queues.handle cimport Consumer
 
 
 cdef class Dispatch:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vhosts.queues.consumers import Consumer
+from vhosts.queues.handle import Consumer
 
 #: Consumers that hear in one turn of the loop that their queue is gone; some 2.5 µs each.
 CANCEL_SLICE = 500

@@ -1,6 +1,34 @@
 from amqp_router.protocol.message cimport Message
+from amqp_router.protocol.output cimport Output
 from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.publishing.ports cimport Run
+
+
+cdef class Credit:
+    cdef public long long limit
+    cdef public long long available
+    cpdef void change(self, long long limit)
+    cpdef void stop(self)
+
+
+cdef class Consumer:
+    cdef public str tag
+    cdef public bint no_ack
+    cdef public bint exclusive
+    cdef public long long priority
+    cdef public object arguments
+    cdef public QueueHandle queue
+    cdef public long long credit
+    cdef public Credit shared
+    cdef public Output output
+    cdef public long long unacked
+    cdef public Consumer following
+    cdef public Consumer previous
+    cdef public bint parked
+    cpdef bint ready(self) except -1
+    cpdef void wake(self)
+    cpdef void deliver(self, Message message)
+    cpdef void cancelled(self)
 
 
 cdef class QueueHandle:
@@ -26,3 +54,10 @@ cdef class QueueHandle:
     cpdef bint has_new(self)
     cpdef bint is_returning(self)
     cpdef void settle(self, Message message, int kind)
+    cpdef void touch(self)
+    cpdef void wake(self, Consumer consumer)
+    cpdef Message get(self, bint no_ack)
+    cpdef void requeue(self, Message message)
+    cpdef void begin_return(self)
+    cpdef void end_return(self)
+    cpdef put_aside(self, Message message)

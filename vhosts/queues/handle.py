@@ -1,7 +1,11 @@
-"""The interface between a channel and a queue.
+"""The two sides of a queue's port: ``QueueHandle``, which others call, and ``Consumer``, which it calls.
 
-A channel publishes, settles, requeues and asks through this class and never touches the inside of a queue. It
-is answered through ``Consumer.deliver`` and ``Run``. ``Queue`` is the implementation for a local queue.
+A channel publishes, consumes, settles, requeues and asks through ``QueueHandle`` and never touches the inside
+of a queue. It is answered through ``Consumer.deliver``, ``Consumer.cancelled`` and ``Run``. ``Queue`` is the
+implementation for a local queue; only the composition root knows it.
+
+A delivery is known to its channel by a tag, and to its queue by the offset of its message
+(``amqp_router.channel.delivery`` maps one to the other).
 """
 
 from __future__ import annotations
@@ -10,9 +14,102 @@ from typing import Any
 
 from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
+from amqp_router.protocol.output import Output
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.policies import Definition, Effective
 from vhosts.publishing.ports import Run
+
+#: Cost of a redelivery in units of ``deliver_due``, of which another delivery costs one. It is higher because
+#: each one is found and read alone.
+REDELIVERY_UNITS = 3
+#: Credit of a consumer without a prefetch limit.
+UNLIMITED = 1 << 40
+
+
+class Credit:
+    """Number of deliveries that a channel may still get; its consumers share it (``basic.qos`` global).
+
+    Unsettled deliveries are counted also while there is no limit, so that a limit can be set without counting
+    them.
+    """
+
+    __slots__ = ("available", "limit")
+
+    def __init__(self) -> None:
+        #: 0 is no limit.
+        self.limit = 0
+        #: Negative if the limit was lowered below the number of unsettled deliveries.
+        self.available = UNLIMITED
+
+    def change(self, limit: int) -> None:
+        """Set another limit of unsettled deliveries; 0 lifts it."""
+        self.available += (limit or UNLIMITED) - (self.limit or UNLIMITED)
+        self.limit = limit
+
+    def stop(self) -> None:
+        """Stop all deliveries to the channel for good, whatever is settled later."""
+        self.available -= 2 * UNLIMITED
+
+
+class Consumer:
+    """One ``basic.consume`` on one queue."""
+
+    __slots__ = (
+        "arguments",
+        "credit",
+        "exclusive",
+        "following",
+        "no_ack",
+        "output",
+        "parked",
+        "previous",
+        "priority",
+        "queue",
+        "shared",
+        "tag",
+        "unacked",
+    )
+
+    def __init__(self) -> None:
+        self.tag = ""
+        self.no_ack = False
+        self.exclusive = False
+        #: One of a higher priority gets messages first.
+        self.priority = 0
+        self.arguments: Arguments = {}
+        self.queue: QueueHandle
+        #: Deliveries that this consumer may still get by its own prefetch limit.
+        self.credit = UNLIMITED
+        #: Deliveries that the channel may still get.
+        self.shared = Credit()
+        #: Output for its deliveries; while it is full, nothing is delivered.
+        self.output: Output
+        #: Number of unsettled deliveries.
+        self.unacked = 0
+        #: Its neighbours in the queue's ring of consumers whose turn may come.
+        self.following: Consumer | None = None
+        self.previous: Consumer | None = None
+        #: Whether the queue took it out of the ring because it was not ready when its turn came.
+        self.parked = False
+
+    def ready(self) -> bool:
+        """Whether the consumer may get a message now."""
+        # A consumer without acknowledgements uses up no credit, but waits for the channel's, as in RabbitMQ.
+        if self.output.full or self.shared.available <= 0:
+            return False
+        return self.no_ack or self.credit > 0
+
+    def wake(self) -> None:
+        """Tell the queue that the consumer may be ready again. Call this whenever an obstacle has gone."""
+        self.queue.wake(self)
+
+    def deliver(self, message: Message) -> None:
+        """Take one message and use up credit for it."""
+        raise AssertionError("a consumer must say how it delivers")
+
+    def cancelled(self) -> None:
+        """The queue is deleted or failed, and has removed the consumer."""
+        raise AssertionError("a consumer must hear of its end")
 
 
 class QueueHandle:
@@ -58,7 +155,7 @@ class QueueHandle:
         #: What applies of the policies.
         self.policy: Effective | None = None
         #: Consumers in the order of their registration.
-        self.consumers: dict[Any, None] = {}
+        self.consumers: dict[Consumer, None] = {}
         self.unacked_count = 0
 
     def publish(self, message: Message) -> bool:
@@ -97,13 +194,67 @@ class QueueHandle:
         """Whether messages were published that its consumers have not been offered yet."""
         return False
 
-    def is_returning(self) -> bool:
-        """Whether messages come back in slices (``Queue.begin_return``) and newer ones wait for them."""
-        return False
+    def touch(self) -> None:
+        """See at the end of this turn what can be delivered."""
+        raise AssertionError("a queue must have a turn")
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Start delivering to ``consumer``, as far as its credit goes.
+
+        Raises:
+            AccessRefused: it is exclusive and another consumer exists, or the existing one is exclusive
+                (403).
+            PreconditionFailed: the log has failed (406).
+        """
+        raise AssertionError("a queue must take consumers")
+
+    def remove_consumer(self, consumer: Consumer) -> bool:
+        """Remove ``consumer``; True if it was the last one."""
+        raise AssertionError("a queue must let consumers go")
+
+    def wake(self, consumer: Consumer) -> None:
+        """``consumer`` may be ready again: it has credit, or room in its output."""
+        raise AssertionError("a queue must take consumers")
+
+    def get(self, no_ack: bool) -> Message | None:
+        """Take one message for ``basic.get``; None when nothing is ready."""
+        raise AssertionError("a queue must give its messages")
 
     def settle(self, message: Message, kind: int) -> None:
         """Settle a delivered message: it was acknowledged, or rejected without requeue."""
         raise AssertionError("a queue must take acknowledgements")
+
+    def requeue(self, message: Message) -> None:
+        """Return a delivered message to its place and mark it as redelivered."""
+        raise AssertionError("a queue must take its messages back")
+
+    def begin_return(self) -> None:
+        """Messages come back in slices from now on; ``end_return`` must follow."""
+        raise AssertionError("a queue must take its messages back")
+
+    def end_return(self) -> None:
+        """All of them are back."""
+        raise AssertionError("a queue must take its messages back")
+
+    def is_returning(self) -> bool:
+        """Whether messages come back in slices (``begin_return``) and newer ones wait for them."""
+        return False
+
+    def put_aside(self, message: Message) -> None:
+        """Move the content of a delivered transient message to disk if memory is short."""
+
+    def recall(self, message: Message) -> bool:
+        """See that ``message``, which was delivered, has its content; False if it cannot be read."""
+        raise AssertionError("a queue must give its messages")
+
+    def definition_stored(self) -> None:
+        """The queue's definition is committed."""
+
+    def definition_failed(self, error: Exception) -> None:
+        """The queue's definition cannot be stored for now: nack the publishers that wait for it."""
+
+    def removal_stored(self) -> None:
+        """No start will bring the queue back."""
 
     def message_count(self) -> int:
         """Messages ready for delivery."""

@@ -3,7 +3,7 @@ cimport cython
 from amqp_router.protocol.message cimport Message
 from persistence.memory cimport MemoryBudget
 from persistence.log.queue.queue_log cimport QueueLog
-from vhosts.queues.consumers cimport Consumer
+from vhosts.queues.handle cimport Consumer
 from vhosts.queues.dispatch cimport Dispatch
 from vhosts.queues.mortal cimport MortalQueue
 from vhosts.queues.ready.order cimport ReadyOrder

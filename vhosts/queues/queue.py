@@ -31,8 +31,8 @@ from amqp_router.protocol.flags import (
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
-from vhosts.queues.consumers import Consumer
 from vhosts.queues.death import REJECTED
+from vhosts.queues.handle import REDELIVERY_UNITS, Consumer
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
 from vhosts.queues.mortal import MortalQueue
 from vhosts.queues.ready.choice import new_order
@@ -40,8 +40,6 @@ from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.services import QueueServices
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
 
-#: Cost of a redelivery in units of ``Queue.pump``. It is higher because each one is found and read alone.
-REDELIVERY_UNITS = 3
 PARKED_PER_UNIT = 16
 #: Deliveries before a message that is to be delivered at once or not at all.
 AT_ONCE_UNITS = 4096
@@ -311,6 +309,8 @@ class Queue(MortalQueue):
     def settle(self, message: Message, kind: int) -> None:
         """Settle a delivered message; ``kind`` as in a SETTLES record."""
         self.unacked_count -= 1
+        if not self.dirty and len(self.consumers) > 0:
+            self.touch()
         if kind == _ACK:
             self.ack_total += 1
         elif self.buries:

@@ -16,7 +16,7 @@ from vhosts.exchanges.walk import LOOKS_MAX
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.consumers import Consumer
+from vhosts.queues.handle import Consumer
 
 
 class Mover(Listener):

@@ -12,9 +12,9 @@ from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
 from persistence.memory import MemoryBudget
-from vhosts.queues.consumers import UNLIMITED, Consumer
 from vhosts.queues.contents import Contents
-from vhosts.queues.queue import REDELIVERY_UNITS, Queue
+from vhosts.queues.handle import REDELIVERY_UNITS, UNLIMITED, Consumer
+from vhosts.queues.queue import Queue
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.services import QueueServices
 

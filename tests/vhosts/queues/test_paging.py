@@ -15,7 +15,8 @@ from tests.nodes import SimNode
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import Sink, drained, message, numbers, order, text_of
 from vhosts.queues.contents import SPILL_UNITS
-from vhosts.queues.queue import REDELIVERY_UNITS, Queue
+from vhosts.queues.handle import REDELIVERY_UNITS
+from vhosts.queues.queue import Queue
 
 OPTIONS = LogOptions(batch_bytes_max=600, segment_bytes_max=3000, read_bytes=500)
 
