@@ -166,8 +166,8 @@ class Walk:
             return
         if source is not self.exchange:
             self.inner.append((source.counters, self._match_count))
-        if self._match_count > 0 or source.alternate is None:
-            return
+        if self._match_count > 0 or not source.alternate:
+            return  # the default exchange is nobody's alternate, as in RabbitMQ
         alternate = self._table.exchanges.get(source.alternate)
         if alternate is not None and alternate not in self._seen:
             self._seen[alternate] = None

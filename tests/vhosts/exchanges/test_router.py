@@ -293,12 +293,10 @@ def test_alternate_exchange_is_for_no_binding_at_all(house: House) -> None:
     assert house.queues("x", "k") == []
 
 
-def test_default_exchange_as_alternate_sees_queues_come_and_go(house: House) -> None:
-    house.exchange("x", "direct", alternate="")
-    assert house.queues("x", "q") == []
+def test_default_exchange_is_no_alternate(house: House) -> None:
+    """Measured on RabbitMQ 3.10.8: a queue of that name gets nothing."""
     house.queue("q")
-    assert house.queues("x", "q") == ["q"]
-    house.vhost.delete_queue("q", owner=OWNER)
+    house.exchange("x", "direct", alternate="")
     assert house.queues("x", "q") == []
 
 
@@ -510,7 +508,7 @@ class Model:
             else:
                 self.visit(name, keys, headers, seen, found)
         alternate = self.exchanges[exchange][1]
-        if not taken and alternate is not None:
+        if not taken and alternate:
             self.visit(alternate, keys, headers, seen, found)
 
     def route(self, exchange: str, key: str, headers: dict[str, Any] | None) -> set[str]:
