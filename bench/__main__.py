@@ -16,7 +16,9 @@ from typing import Any
 
 from bench import backlog
 from bench.loadgen import BUILD, DEFAULT, LoadGenerator, NoLoadGenerator
-from tests.brokers import Broker, RabbitProcess, RouterProcess
+from bench.tunnel import Tunnel
+from tests.brokers import Broker, RabbitProcess, RouterProcess, free_port
+from tests.sockets.authority import Authority
 
 BACKLOG = "backlog"
 #: Scenarios of our own: a load far below what the broker can do, as in ordinary life.
@@ -27,6 +29,8 @@ STEADY = {
 }
 #: What ``--routing`` compares in.
 ROUTING = ["a16", "b1k", "d-fanout10", "e-topic1000-q10", *STEADY]
+#: What ``--tls`` compares in.
+TLS = ["a1k", "b1k"]
 #: Scenarios of the load generator that need what is not there yet.
 LEFT_OUT = ("b1k-quorum", "b1k-quorum-sync")
 Row = dict[str, Any]
@@ -41,6 +45,11 @@ def main() -> int:
         "--routing",
         action="store_true",
         help="what the routing log costs: our broker with and without it, taking turns, in those scenarios",
+    )
+    parser.add_argument(
+        "--tls",
+        action="store_true",
+        help="each broker with TLS as well, through a tunnel that speaks it, in those scenarios",
     )
     parser.add_argument(
         "--against", type=Path, metavar="DIR", help="also an earlier checkout, compiled there, taking turns"
@@ -66,10 +75,18 @@ def main() -> int:
     unknown = set(args.scenario) - set(names)
     if unknown:
         parser.error(f"no scenario {', '.join(sorted(unknown))}; --list names them")
-    chosen = args.scenario or (ROUTING if args.routing else names)
+    chosen = args.scenario or (ROUTING if args.routing else TLS if args.tls else names)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        brokers: list[Broker] = [RouterProcess(directory / "router", uncompiled=args.uncompiled)]
+        encrypted = Encrypted(directory / "certificates") if args.tls else None
+        router = RouterProcess(
+            directory / "router",
+            uncompiled=args.uncompiled,
+            options=encrypted.options() if encrypted else [],
+        )
+        brokers: list[Broker] = [router]
+        if encrypted:
+            brokers.append(encrypted.tunnel_to_router(router))
         if args.routing:
             without = RouterProcess(
                 directory / "without", uncompiled=args.uncompiled, options=["--routing-log", "false"]
@@ -81,7 +98,10 @@ def main() -> int:
             earlier.name = "earlier"
             brokers.append(earlier)
         if args.rabbitmq:
-            brokers.append(RabbitProcess(directory / "rabbitmq"))
+            rabbit = RabbitProcess(directory / "rabbitmq", settings=encrypted.settings() if encrypted else "")
+            brokers.append(rabbit)
+            if encrypted:
+                brokers.append(encrypted.tunnel_to_rabbit(rabbit))
         for broker in brokers:
             broker.start()
             stack.callback(broker.stop)
@@ -97,6 +117,38 @@ def main() -> int:
     if args.out:
         args.out.write_text(table)
     return 1 if any(row["problem"] for row in rows) else 0
+
+
+class Encrypted:
+    """Certificates for brokers that speak TLS, and the tunnels to them."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = Authority(directory)
+        self._certificate, self._key = authority.make("server", "/CN=localhost")
+        self._ca = authority.certificate
+        self._rabbit_port = free_port()
+
+    def options(self) -> list[str]:
+        """Options of our broker."""
+        files = ["--amqps-certificate", str(self._certificate), "--amqps-key", str(self._key)]
+        return ["--amqps-port", "0", *files]
+
+    def settings(self) -> str:
+        """Lines for RabbitMQ's configuration file."""
+        return (
+            f"listeners.ssl.default = 127.0.0.1:{self._rabbit_port}\n"
+            f"ssl_options.cacertfile = {self._ca}\n"
+            f"ssl_options.certfile = {self._certificate}\n"
+            f"ssl_options.keyfile = {self._key}\n"
+        )
+
+    def tunnel_to_router(self, broker: RouterProcess) -> Tunnel:
+        """A tunnel to our broker, which has chosen its port when it has started."""
+        return Tunnel(broker, lambda: json.loads(broker.ready_file.read_text())["amqps"]["port"], self._ca)
+
+    def tunnel_to_rabbit(self, broker: RabbitProcess) -> Tunnel:
+        """A tunnel to RabbitMQ."""
+        return Tunnel(broker, lambda: self._rabbit_port, self._ca)
 
 
 def measure(

@@ -170,13 +170,17 @@ class RouterProcess:
 
 
 class RabbitProcess:
-    """A throw-away RabbitMQ node of Debian's package, on free ports, with its own home, data and logs."""
+    """A throw-away RabbitMQ node of Debian's package, on free ports, with its own home, data and logs.
+
+    ``settings`` are further lines of its configuration file.
+    """
 
     name = "rabbitmq"
     host = "127.0.0.1"
 
-    def __init__(self, directory: Path, *, start_seconds: float = 90) -> None:
+    def __init__(self, directory: Path, *, settings: str = "", start_seconds: float = 90) -> None:
         self.directory = directory
+        self.settings = settings
         self.pid_file = directory / "pid"
         self.log_file = directory / "rabbitmq.log"
         self.port = free_port()
@@ -210,7 +214,9 @@ class RabbitProcess:
         (self.directory / "home").mkdir(parents=True, exist_ok=True)
         (self.directory / "environment").touch()
         (self.directory / "enabled_plugins").write_text("[].\n")
-        (self.directory / "rabbitmq.conf").write_text("vm_memory_high_watermark.relative = 0.5\n")
+        (self.directory / "rabbitmq.conf").write_text(
+            f"vm_memory_high_watermark.relative = 0.5\n{self.settings}"
+        )
         self.pid_file.unlink(missing_ok=True)
         seen = self.log().count("Starting broker... completed")
         with self.log_file.open("ab") as log:
