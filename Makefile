@@ -54,10 +54,10 @@ $(VENV)/test-needs: tools/test_needs.sh $(VENV)/installed-test
 
 test: compile $(VENV)/installed-test $(VENV)/test-needs ## every test; those of compiled modules from source too
 	@if [ -z "$(ARGS)" ] && $(PY) -c 'from amqp_router import compiled as c; raise SystemExit(not c.build.whole)'; then \
-	    echo "First the tests of compiled modules, run from source:" && \
-	    AMQP_ROUTER_UNCOMPILED=1 $(PY) -m pytest -q $(BOTH_WAYS) && \
-	    echo "Now every test, compiled:"; \
-	fi && $(PY) -m pytest $(ARGS)
+	    sh tools/test_both_ways.sh $(PY) $(BOTH_WAYS); \
+	else \
+	    $(PY) -m pytest $(ARGS); \
+	fi
 
 check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
 	@$(VENV)/bin/ruff format --check .

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from amqp_router import compiled
@@ -23,7 +26,24 @@ settings.load_profile("no clock")
 # Brokers of several tests at a time would want the same port.
 os.environ.setdefault("AMQP_ROUTER_METRICS_PORT", "0")
 
+# Where the tests from source say how they ended; not for tests that run tests.
+_BESIDE = os.environ.pop("AMQP_ROUTER_TESTS_BESIDE", None)
+
 
 def pytest_report_header() -> str:
     """Say at the top of a run which build is tested."""
     return f"amqp-router: {compiled.build.summary()}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what came of the tests from source that ran beside these (``tools/test_both_ways.sh``)."""
+    if _BESIDE is None:
+        return
+    folder = Path(_BESIDE)
+    while not (folder / "status").exists():
+        time.sleep(0.1)
+    failed = (folder / "status").read_text().strip() != "0"
+    output = (folder / "output").read_text(errors="replace").splitlines()
+    terminalreporter.section("tests of compiled modules, from source")
+    for line in output if failed else output[-1:]:
+        terminalreporter.line(line)
