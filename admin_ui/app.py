@@ -9,11 +9,12 @@ import logging
 
 from aiohttp import web
 
-from admin_ui import cli, delayed, endpoints, environment, live, previews, prometheus, sessions, ui
+from admin_ui import cli, delayed, endpoints, environment, incidents, live, previews, prometheus, sessions, ui
 from admin_ui.api import ENDPOINTS, OBJECTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
 from admin_ui.connections import Doors
+from admin_ui.incidents import RECORDER, Recorder
 from admin_ui.listener import Encryption, Listener
 from admin_ui.live.attention import ATTENTION, Attention
 from admin_ui.local_login import LOCAL_LOGIN, LocalLogin
@@ -67,6 +68,7 @@ class Admin:
             scrape.address if scrape is not None else None,
         )
         attention = Attention(state)
+        self._recorder = Recorder(state, attention)
         if main is not None:
             encryption = None
             if options.certificates is not None:
@@ -74,6 +76,7 @@ class Admin:
             self._local_login = LocalLogin(state)
             app = make_app(state, attention)
             app[LOCAL_LOGIN] = self._local_login
+            app[RECORDER] = self._recorder
             main.serve(app, Doors(state.proxies, broker.event), encryption)
         if scrape is not None:
             scrape.serve(prometheus.make_app(state, attention), Doors(state.proxies, broker.event))
@@ -107,6 +110,7 @@ class Admin:
                 for each in self._listeners[done + 1 :]:
                     each.close()
                 raise
+        self._recorder.start()
         if self._local_login is not None:
             self._local_login.write("https" if self._state.options.certificates is not None else "http")
 
@@ -114,6 +118,7 @@ class Admin:
         """Finish the running requests and close the listeners."""
         if self._local_login is not None:
             self._local_login.remove()
+        await self._recorder.stop()
         for listener in self._listeners:
             await listener.stop()
 
@@ -127,7 +132,9 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
     endpoints.add_routes(
-        app, [*previews.ENDPOINTS, *delayed.ENDPOINTS, *OBJECTS, *environment.ENDPOINTS], endpoints.PAGES
+        app,
+        [*previews.ENDPOINTS, *delayed.ENDPOINTS, *OBJECTS, *environment.ENDPOINTS, *incidents.ENDPOINTS],
+        endpoints.PAGES,
     )
     for part in (sessions, live, prometheus, cli, ui):
         part.add_routes(app)

@@ -91,7 +91,9 @@ class Broker:
             unsynced_bytes_max=settings.unsynced_bytes_max,
             output_bytes_max=settings.output_bytes_max,
             product=settings.product,
-            version=VERSION,
+            version=settings.product_version,
+            platform=settings.platform or _platform(),
+            information=settings.information or "Licensed under the Apache License 2.0",
         )
         self.budget = MemoryBudget(settings.memory_budget, memory_limit(settings.memory_limit))
         ports = self._ports()
@@ -344,9 +346,9 @@ class Broker:
             "cluster_name": ("S", self.settings.node.encode()),
             "product": ("S", options.product.encode()),
             "version": ("S", options.version.encode()),
-            "platform": ("S", f"Python {sys.version_info.major}.{sys.version_info.minor}".encode()),
+            "platform": ("S", options.platform.encode()),
             "copyright": ("S", b"The amqp-router authors"),
-            "information": ("S", b"Licensed under the Apache License 2.0"),
+            "information": ("S", options.information.encode()),
         }
 
     def _alarm_changed(self, name: str, is_on: bool) -> None:
@@ -362,6 +364,10 @@ class Broker:
     def unexpected(self, where: str, error: BaseException) -> None:
         """A fault of ours, with its traceback."""
         self.logger.error("unexpected error in %s", where, exc_info=error)
+
+
+def _platform() -> str:
+    return f"amqp-router {VERSION}, Python {sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _log_options(settings: Any) -> LogOptions:

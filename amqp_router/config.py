@@ -245,11 +245,13 @@ class Settings(BaseSettings):
     )
     guest_loopback_only: bool = _connection(True, "", "let the user guest log in from this machine only")
     product: str = _connection(
-        "amqp-router",
-        "",
-        "product name that clients see; set RabbitMQ for clients that insist on it",
-        min_length=1,
+        "RabbitMQ", "", "product name that clients see; kombu and Celery stall with any other", min_length=1
     )
+    product_version: str = _connection(
+        "3.10.8", "", "version that clients see, of the product whose ways they are to use", min_length=1
+    )
+    platform: str = _connection("", "", "platform that clients see; empty: this broker and its version")
+    information: str = _connection("", "", "text that clients see beside the platform; empty: the licence")
 
     message_bytes_max: Bytes = _message(
         128 * MIB, "bytes", "largest message body; a larger one closes the channel (311)", ge=1

@@ -231,7 +231,14 @@ def test_group_reads_logs_and_no_secrets(tmp_path: Path) -> None:
     connection.close()
     closed = {path.name for path in broker.data_dir.rglob("*") if not path.stat().st_mode & 0o040}
     assert {"definitions.sqlite", "lock"} <= closed
-    secrets = {"definitions.sqlite", "definitions.sqlite-wal", "definitions.sqlite-shm", "lock", "ctl.json"}
+    secrets = {
+        "definitions.sqlite",
+        "definitions.sqlite-wal",
+        "definitions.sqlite-shm",
+        "lock",
+        "ctl.json",
+        "incidents.json",
+    }
     assert closed <= secrets | {"reserve"}  # which holds nothing
     for path in [broker.data_dir, *broker.data_dir.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o027 == 0, path

@@ -22,8 +22,9 @@ from vhosts.queues.settings import queue_type
 #: Returns what is wrong with an argument, as RabbitMQ prints it, or "".
 Check = Callable[[Field, Arguments], str]
 
-#: Longest time to live or expiry, in milliseconds.
-EXPIRY_MS_MAX = 0xFFFF_FFFF
+#: Longest time to live or expiry, in milliseconds: ten years. A record of the log has room for 49.7 days, so
+#: a message that is read back from there expires no later than that.
+EXPIRY_MS_MAX = 315_360_000_000
 PRIORITY_MAX = 255
 
 _INTEGER_TAGS = frozenset("bBsuIilL")

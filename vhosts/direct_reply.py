@@ -52,7 +52,9 @@ class ReplyQueues:
         )
         topology.account.kept += QUEUE_BYTES
         topology.reply_queues[name] = queue
-        topology.table.default_routes[name.encode()] = default_route(queue, topology.exchanges[""].counters)
+        route = default_route(queue, topology.exchanges[""].counters)
+        route.is_reply = True
+        topology.table.default_routes[name.encode()] = route
         return queue
 
     def close(self, queue: QueueHandle) -> None:

@@ -29,7 +29,7 @@ def document(state: State) -> Sections:
     return {
         "rabbit_version": node.RABBITMQ_VERSION,
         "rabbitmq_version": node.RABBITMQ_VERSION,
-        "product_name": broker.options.product,
+        "product_name": "amqp-router",
         "product_version": VERSION,
         "users": [vhosts.user(row) for row in users.users.values()],
         "vhosts": [vhosts.defined(vhost.row) for vhost in found],

@@ -54,7 +54,7 @@ def document(call: Call) -> dict[str, Any]:
         },
         "exchange_types": node.exchange_types(),
         "product_version": VERSION,
-        "product_name": broker.options.product,
+        "product_name": "amqp-router",
         "rabbitmq_version": node.RABBITMQ_VERSION,
         "cluster_name": state.cluster_name,
         # There is no Erlang here, so this names our runtime.

@@ -236,6 +236,14 @@ def growth(history: History | None) -> int:
     return known[-1] - known[0]
 
 
+def change_in_a_minute(history: History | None) -> int:
+    """How many messages more than a minute ago are ready, or than at the start if that is younger."""
+    if history is None or history.rings is None:
+        return 0
+    before = history.at(max(history.first, history.seen - MINUTE), _READY, BASIC)
+    return history.value(_READY) - (before or 0)
+
+
 def is_growing(history: History | None, grown: int) -> bool:
     """Whether growth by ``grown`` messages in a minute is worth reporting."""
     if history is None or grown < GROWTH_MIN:

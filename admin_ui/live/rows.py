@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from admin_ui.documents import connections, queues
-from admin_ui.live.attention import growth, is_stuck
+from admin_ui.live.attention import change_in_a_minute, growth, is_stuck
 from admin_ui.replies import dumps
 from admin_ui.state import State
 from amqp_router.metrics import CONNECTION, EXCHANGE, INTERVAL_S, QUEUE, History
@@ -84,6 +84,10 @@ QUEUE_COLUMNS = (
     "exclusive",
     "auto_delete",
     "growth",
+    "minute",
+    "bytes",
+    "length_max",
+    "bytes_max",
 )
 EXCHANGE_COLUMNS = (
     "key",
@@ -135,6 +139,22 @@ def state_of(queue: Any, history: History | None) -> str:
     return "idle" if idle else "running"
 
 
+def length_limits(queue: Any) -> tuple[int | None, int | None]:
+    """The limits of a queue, of ready messages and of the octets of their bodies; None where it has none."""
+    return queue.settings.max_length, queue.settings.max_length_bytes
+
+
+def ready_bytes(queue: Any) -> int | None:
+    """The octets of the bodies of the ready messages. None if they are not known: those that recovery found
+    are not read to be counted, unless a limit needs it.
+    """
+    ready = queue.ready
+    if not ready.count:
+        return 0
+    is_counted = not getattr(ready, "uncounted_to", 0)
+    return int(ready.body_bytes) if is_counted else None
+
+
 def queue_rows(state: State) -> Iterator[Row]:
     """Every queue."""
     metrics = state.metrics
@@ -159,6 +179,9 @@ def queue_rows(state: State) -> Iterator[Row]:
                 brief["exclusive"],
                 brief["auto_delete"],
                 growth(history),
+                change_in_a_minute(history),
+                ready_bytes(queue),
+                *length_limits(queue),
             )
 
 

@@ -16,6 +16,7 @@ from admin_ui.live.attention import ATTENTION, visible_to
 from admin_ui.live.documents import KINDS
 from admin_ui.live.hub import Hub, Viewer
 from admin_ui.live.rows import LISTS
+from admin_ui.live.waiting import Since, waits_since
 from admin_ui.live.work import Work
 from admin_ui.replies import ApiError, bad_request, dumps
 from admin_ui.state import STATE
@@ -117,22 +118,27 @@ async def _attention(request: web.Request) -> web.Response:
 
 
 async def _sparklines(request: web.Request) -> web.Response:
-    """Messages in each of the queues named in the body, oldest first; null for unknown times."""
+    """Of each of the queues named in the body: its messages, oldest first, null for unknown times; and since
+    when its oldest ready message waits (``waiting.Since``), null if that is not known.
+    """
     identity = await authenticate(request)
     identity.require(MANAGEMENT)
     state = request.app[STATE]
     columns = QUEUE.fields["messages"]
     series: list[list[int | None] | None] = []
+    waiting: list[Since | None] = []
     for vhost, name in await _read_names(request):
         found = state.broker.vhosts.get(vhost) if identity.sees(vhost) else None
-        history = state.metrics.history(found.queues.get(name)) if found is not None else None
+        queue = found.queues.get(name) if found is not None else None
+        history = state.metrics.history(queue)
+        waiting.append(None if queue is None else waits_since(queue, history))
         if history is None:
             series.append(None)
             continue
         samples = state.metrics.samples(history, columns, SPARKLINE, BASIC)
         values: list[int | None] = [None] * (SPARKLINE.age_s // SPARKLINE.step_s + 1 - len(samples))
         series.append(values + [value for value, _ in reversed(samples)])
-    return web.Response(body=dumps({"series": series}), content_type="application/json")
+    return web.Response(body=dumps({"series": series, "waiting": waiting}), content_type="application/json")
 
 
 async def _read_names(request: web.Request) -> list[tuple[str, str]]:

@@ -192,6 +192,9 @@ class Publishing(Listener):
         units += publisher.units
         if outcome & _UNROUTABLE:
             units += self.unroutable(route, message, flags)
+        elif flags and route.is_reply:
+            # RabbitMQ sends back a mandatory reply also if it has found the requester (until 4.1).
+            units += self.unroutable(route, message, flags)
         if not outcome & _LATER:
             self._answer(sequence, outcome, size)
         return units

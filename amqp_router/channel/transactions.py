@@ -255,7 +255,8 @@ class Commit(Listener):
         number = self._next
         self._next += 1
         outcome = publisher.publish(route, message, number, flags)
-        if outcome & Outcome.UNROUTABLE and not self._channel.connection.stopped:
+        is_returned = outcome & Outcome.UNROUTABLE or (flags and route.is_reply)
+        if is_returned and not self._channel.connection.stopped:
             publisher.units += publishing.unroutable(route, message, flags)
         if outcome & Outcome.LATER:
             self._waits += 1

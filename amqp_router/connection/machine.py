@@ -33,6 +33,8 @@ from amqp_router.protocol.input import MORE, PUBLISH, TOO_LARGE, Input
 
 #: Enqueues and settles one chunk may cause before the loop gets its turn; about a millisecond.
 CHUNK_UNITS = 2048
+#: Errors that a client is told of in any state; they are none of its own.
+_ALWAYS_TOLD = (errors.ConnectionForced, errors.LoginRefused, errors.InternalError)
 #: Seconds that a client has to close the socket after the answer to its connection.close. If we closed it
 #: while the client still reads or writes, the client would see a lost connection.
 GOODBYE_S = 5.0
@@ -211,7 +213,7 @@ class Machine:
                 self.session.frame_max
             )  # 8 octets more than agreed: some clients do not count the envelope
             if size <= frame_max:
-                self.refuse(f"a frame of {size} bytes before login", 0.0)
+                self.refuse(f"a frame of {size} bytes before login", handshake.SILENT_DELAY_S)
                 return
             reason = errors.frame_too_large(size, frame_max - 8)
         else:
@@ -276,6 +278,9 @@ class Machine:
         ``class_id`` and ``method_id`` are those of the method that caused it; 0 is none.
         """
         if self.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
+            return
+        if self.state in handshake.SILENT and not isinstance(error, _ALWAYS_TOLD):
+            self.refuse(error.reply_text, handshake.SILENT_DELAY_S)
             return
         class_id = error.class_id or class_id
         method_id = error.method_id or method_id

@@ -23,8 +23,10 @@ class ConnectionOptions:
     message_bytes_max: int = 128 << 20
     unsynced_bytes_max: int = 2 << 20
     output_bytes_max: int = 4 << 20
-    product: str = "amqp-router"
-    version: str = "0"
+    product: str = "RabbitMQ"
+    version: str = "3.10.8"
+    platform: str = "amqp-router"
+    information: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,25 @@ def doctor(client: Client, args: argparse.Namespace) -> int:
     return FINDINGS if rows else 0
 
 
+def list_incidents(client: Client, args: argparse.Namespace) -> int:
+    """When what needed attention began and ended."""
+    rows = [
+        {
+            **each,
+            "finding": sentence(each),
+            "began": _time(each["began"]),
+            "ended": _time(each["ended"]) if each["ended"] is not None else "",
+        }
+        for each in client.get("/admin/v1/incidents")
+    ]
+    show(rows_text(rows, ("began", "ended", "kind", "finding"), args.format))
+    return 0
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def _alarms(node: dict[str, Any]) -> list[str]:
     return [name for name, key in (("memory", "mem_alarm"), ("disk", "disk_free_alarm")) if node[key]]
 
@@ -187,6 +206,13 @@ VERBS = (
             "amqp-router ctl doctor",
             "*/5 * * * *  amqp-router ctl doctor --data-dir /var/lib/amqp-router --quiet || ...   (cron)",
         ),
+    ),
+    Verb(
+        "list_incidents",
+        "when what needed attention began and ended, also before the last restart",
+        list_incidents,
+        (),
+        ("amqp-router ctl list_incidents --format csv",),
     ),
     Verb(
         "close_connection",

@@ -33,6 +33,20 @@ def test_request_and_reply(connect: Callable[..., Wire], wire: Wire, name: str) 
     assert (reply.name, reply.exchange, reply.routing_key) == ("basic.deliver", "", reply_to)
     assert (reply.tag, reply.delivery_tag, reply.redelivered, reply.body) == ("r", 2, False, b"rep")
     assert reply.properties == {"correlation_id": "1"}
+    # A mandatory reply finds the requester, and comes back as well.
+    other.open_channel(2, confirm=True)
+    for channel, size in ((1, 3), (2, 2_000_000)):
+        other.publish(channel, "", reply_to, b"r" * size, mandatory=True)
+        returned = other.receive()
+        assert (returned.name, returned.code, returned.routing_key) == ("basic.return", 312, reply_to)
+        assert returned.body == wire.receive().body == b"r" * size
+    assert other.receive().name == "basic.ack"
+    other.open_channel(3)
+    other.ok(3, "tx.select")
+    other.publish(3, "", reply_to, b"tx", mandatory=True)
+    other.send(3, "tx.commit")
+    assert [other.receive().name for _ in range(2)] == ["basic.return", "tx.commit-ok"]
+    assert wire.receive().body == b"tx"
     wire.ok(1, "queue.delete", queue=name)
     wire.ok(1, "channel.close", code=200)
     other.publish(1, "", reply_to, b"rep", mandatory=True)

@@ -38,8 +38,11 @@ def test_start(connect: Connect) -> None:
         "authentication_failure_close",
     ):
         assert capabilities[name] is True
-    for name in ("product", "version"):
-        assert start.fields["properties"][name]
+    properties = start.fields["properties"]
+    # Clients choose their ways by these two: kombu sets a limit for running consumers only with RabbitMQ.
+    assert (properties["product"], properties["version"]) == ("RabbitMQ", "3.10.8")
+    assert properties["platform"]
+    assert properties["information"]
 
 
 @pytest.mark.parametrize(
@@ -60,16 +63,44 @@ def start_ok(connection: Wire, **fields: Any) -> None:
     connection.send(0, "connection.start-ok", **fields)
 
 
-def test_unknown_mechanism_is_closed_without_a_frame(connect: Connect) -> None:
-    connection = connect(until="start")
-    start_ok(connection, mechanism="NOPE")
-    assert connection.receive().name in GONE
+#: What may go wrong before a client has logged in, and before it has agreed: nobody is told what it was.
+BEFORE_LOGIN: dict[str, Callable[[Wire], None]] = {
+    "unknown mechanism": lambda wire: start_ok(wire, mechanism="NOPE"),
+    "more than 4096 bytes": lambda wire: start_ok(wire, properties={"a": "x" * 5000}),
+    "malformed PLAIN": lambda wire: start_ok(wire, response="x"),
+    "malformed AMQPLAIN": lambda wire: start_ok(wire, mechanism="AMQPLAIN", response="x"),
+    "undecodable": lambda wire: wire.frame(1, 0, b"\0\x0a\0\x0b\0\0\0\x05\x01aZ"),
+    "no end of a frame": lambda wire: wire.send_bytes(b"\x01\0\0\0\0\0\x04abcd\0"),
+    "connection.open": lambda wire: wire.send(0, "connection.open", vhost="/"),
+    "connection.update-secret": lambda wire: wire.send(0, "connection.update-secret", secret="x"),
+    "channel.open": lambda wire: wire.send(1, "channel.open"),
+    "a body": lambda wire: wire.frame(3, 1, b"x"),
+}
 
 
-def test_start_ok_above_4096_bytes_is_closed_without_a_frame(connect: Connect) -> None:
-    connection = connect(until="start")
-    start_ok(connection, properties={"a": "x" * 5000})
-    assert connection.receive().name in GONE
+@pytest.mark.parametrize("capable", [True, False])
+def test_mistakes_before_the_tuning_end_in_a_late_silent_close(connect: Connect, capable: bool) -> None:
+    """Measured: after three seconds, without a frame, whatever the client can take."""
+    capabilities = {"authentication_failure_close": capable}
+    clients = {name: connect(until="start") for name in BEFORE_LOGIN}
+    tuning = connect(until="start")
+    start_ok(tuning, properties={"capabilities": capabilities})
+    assert tuning.receive().name == "connection.tune"
+    clients["connection.open at tuning"] = tuning
+    started = time.monotonic()
+    for name, client in clients.items():
+        BEFORE_LOGIN[name.removesuffix(" at tuning")](client)
+    for client in clients.values():
+        assert client.receive().name in GONE
+    assert 2 < time.monotonic() - started < 9
+
+
+@pytest.mark.ours_only
+@pytest.mark.parametrize("until", ["start", "tune"])
+def test_a_client_that_gives_up_its_handshake_gets_its_answer(connect: Connect, until: str) -> None:
+    """RabbitMQ lets it wait: for three seconds, or until the client closes the socket."""
+    connection = connect(until=until)
+    assert connection.call(0, "connection.close", code=200).name == "connection.close-ok"
 
 
 def test_any_locale_is_accepted(connect: Connect) -> None:
@@ -94,7 +125,7 @@ def test_login_refused_without_the_capability_is_a_late_silent_close(connect: Co
     started = time.monotonic()
     start_ok(connection, response="\0guest\0bad")
     assert connection.receive().name in GONE
-    assert 0.5 < time.monotonic() - started < 5
+    assert 2 < time.monotonic() - started < 9
 
 
 def test_tune(connect: Connect) -> None:

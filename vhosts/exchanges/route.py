@@ -23,6 +23,7 @@ class Route:
         "generation",
         "has_bcc",
         "inner",
+        "is_reply",
         "keepers",
         "logs_all",
         "mandatory",
@@ -39,6 +40,8 @@ class Route:
         #: The queue, if there is exactly one.
         self.single: QueueHandle | None = None
         self.durable_queues: list[QueueHandle] = []
+        #: It leads to the replies of direct reply-to.
+        self.is_reply = False
         #: One of them logs every message, whatever its delivery mode.
         self.logs_all = False
         #: Counters of the exchange published to.
@@ -100,6 +103,7 @@ def lasting(route: Route) -> Route:
     copy.entry = route.entry
     copy.mandatory = route.mandatory
     copy.has_bcc = route.has_bcc
+    copy.is_reply = route.is_reply
     copy.waits_for = route.waits_for
     return copy
 

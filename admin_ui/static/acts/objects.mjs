@@ -170,6 +170,54 @@ export function deleteQueue({ vhost, name, messages, consumers }) {
   };
 }
 
+/** The same act on several queues, one after the other; says which it failed for. */
+async function each(queues, path, said, done) {
+  const failed = [];
+  for (const { vhost, name } of queues) {
+    try {
+      await act("DELETE", path(vhost, name));
+    } catch (error) {
+      failed.push(`${name}: ${error.message}`);
+    }
+  }
+  if (failed.length) throw new Error(`${failed.length} of ${queues.length} failed. ${failed.slice(0, 5).join("; ")}`);
+  done();
+  return { said };
+}
+
+/** What has to be typed before an act on several queues: how many they are. */
+function confirmMany(queues) {
+  const words = plural(queues.length, "queue");
+  return { name: "confirm", label: `Type “${words}” to go on`, check: (typed) => (typed.trim() === words ? "" : `Type “${words}”.`) };
+}
+
+const listed = (queues) => html`<ul class="matched">${queues.slice(0, 12).map((one) => html`<li key=${one.key}><code>${one.name}</code><span>${plural(one.ready, "ready message")}</span></li>`)}${queues.length > 12 && html`<li>and ${queues.length - 12} more</li>`}</ul>`;
+
+export function purgeMany({ queues, done }) {
+  return {
+    title: `Purge ${plural(queues.length, "queue")}`,
+    text: html`These lose all ready messages: ${listed(queues)}`,
+    submit: "Purge",
+    danger: true,
+    fields: [confirmMany(queues)],
+    act: () => each(queues, (vhost, name) => `${documentPath("queues", vhost, name)}/contents`, `${plural(queues.length, "queue")} purged.`, done),
+  };
+}
+
+export function deleteMany({ queues, done }) {
+  return {
+    title: `Delete ${plural(queues.length, "queue")}`,
+    text: html`These go, with all their messages: ${listed(queues)}`,
+    submit: "Delete",
+    danger: true,
+    fields: [confirmMany(queues), { name: "empty", label: "Only those that are empty", kind: "check" }, { name: "unused", label: "Only those that nobody consumes", kind: "check" }],
+    act: ({ empty, unused }) => {
+      const only_ = [empty && "if-empty=true", unused && "if-unused=true"].filter(Boolean).join("&");
+      return each(queues, (vhost, name) => documentPath("queues", vhost, name) + (only_ && `?${only_}`), `${plural(queues.length, "queue")} deleted.`, done);
+    },
+  };
+}
+
 export function deleteExchange({ vhost, name, bindings }) {
   return {
     title: "Delete the exchange",

@@ -43,8 +43,8 @@ export function Logo() {
 }
 
 /** A button that opens the dialog of an act (lib/dialogs.mjs). */
-export function Act({ act, what, danger, children, label, fresh }) {
-  return html`<button type="button" class=${`button ${danger ? "danger-text" : ""}`} aria-label=${label} data-new=${fresh}
+export function Act({ act, what, danger, small, children, label, fresh }) {
+  return html`<button type="button" class=${`button ${danger ? "danger-text" : ""} ${small ? "small" : ""}`} aria-label=${label} data-new=${fresh}
     aria-haspopup="dialog" onClick=${() => ask(act, what)}>${children}</button>`;
 }
 

@@ -77,7 +77,7 @@ export function FormDialog({ spec }) {
   };
   return html`<${Frame} title=${spec.title} wide=${spec.wide}>
     <form class="form" ref=${form} onSubmit=${submit} novalidate>
-      ${spec.text && html`<p class="form-text">${spec.text}</p>`}
+      ${spec.text && html`<div class="form-text">${spec.text}</div>`}
       ${fields.map((one, index) => html`<${Field} key=${one.name} field=${one} value=${value(one)} first=${index === 0}
         error=${error.field === one.name ? error.text : ""} onChange=${(changed) => change(one.name, changed)} />`)}
       ${error.text && !fields.some((one) => one.name === error.field) && html`<p class="problem" role="alert"><${Icon} name="alert" />${error.text}</p>`}

@@ -1,6 +1,7 @@
 // A list page: query box, sortable columns, paging, all of it in the address; the rows are live.
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.mjs";
 import { Empty, Icon, Loading } from "./bits.mjs";
+import { ask } from "../lib/dialogs.mjs";
 import { count, plural } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
 import { param, setParams } from "../lib/location.mjs";
@@ -12,9 +13,12 @@ const PAGE = 50;
  * `columns`: [{id, label, title?, get?: row => value, cell: row => content, numeric?, class?}], a column
  * without `get` cannot be sorted by; `rows` (with a `key`; null while they load) instead of the topic of a live list;
  * with `everywhere` the chosen virtual host does not narrow it; `fields` as `compile` takes them; `examples` are queries that a click tries;
- * `onVisible` hears of the rows on the page; `acts` are buttons beside the filter.
+ * `onVisible` hears of the rows on the page; `acts` are buttons beside the filter;
+ * `choice` is the name under which the chosen columns are kept, those with `off` are not shown at first; `selection` is
+ * {chosen: Set of keys, set, may?: row => boolean, bar: rows => content}. A column's `total: rows => content` stands below it.
  */
-export function ListPage({ topic = null, rows: given, everywhere, noun, nouns = `${noun}s`, columns, fields, examples, empty, onVisible, initialSort, acts }) {
+export function ListPage({ topic = null, rows: given, everywhere, noun, nouns = `${noun}s`, columns: every, fields, examples, empty, onVisible, initialSort, acts, choice, selection }) {
+  const { columns, choose } = useColumns(choice, every);
   const live = useTopic(topic);
   const list = useMemo(() => (topic ? live : given && { rows: given }), [topic, live, given]);
   const vhost = param("vhost");
@@ -62,6 +66,8 @@ export function ListPage({ topic = null, rows: given, everywhere, noun, nouns = 
   const sorted = useMemo(() => sortRows(matching, column.get, descending), [matching, column, descending]);
   const { page, pages, start, rows } = pageOf(sorted, Number(param("page", "1")), PAGE);
 
+  const selectable = selection ? matching.filter((row) => selection.may?.(row) ?? true) : [];
+  const chosen = selectable.filter((row) => selection.chosen.has(row.key));
   const keys = rows.map((row) => row.key).join("\n");
   useEffect(() => onVisible?.(rows), [keys]);
 
@@ -76,7 +82,7 @@ export function ListPage({ topic = null, rows: given, everywhere, noun, nouns = 
           onInput=${(event) => search(event.target.value)} onKeyDown=${entered} />
       </label>
       <p class="total num" role="status">${list ? total(matching.length, here.length, noun, nouns) : ""}</p>
-      ${acts}
+      ${(choose || acts) && html`<div class="toolbar-acts">${choose && html`<button type="button" class="button" aria-haspopup="dialog" onClick=${choose}>Columns</button>`}${acts}</div>`}
     </div>
     <div class="query-help" id="query-help">
       ${errors.length
@@ -91,18 +97,60 @@ export function ListPage({ topic = null, rows: given, everywhere, noun, nouns = 
         ? html`<${Empty} title=${`No ${noun} matches`}>
             <p>${plural(here.length, noun, nouns)} in all. ${" "}<button type="button" class="link" onClick=${() => search("")}>Clear the filter</button></p>
           <//>`
-        : html`<div class="table-box" ref=${table}>
+        : html`${chosen.length > 0 && html`<div class="bulk" role="region" aria-label="Selected">${selection.bar(chosen)}</div>`}
+          <div class="table-box" ref=${table}>
             <table class="table">
-              <thead><tr>${columns.map((one) => html`<${Head} key=${one.id} column=${one} active=${one === column} descending=${descending} />`)}</tr></thead>
+              <thead><tr>${selection && html`<th scope="col" class="check-column"><input type="checkbox" aria-label=${`Select all ${nouns} that match`}
+                checked=${chosen.length > 0 && chosen.length === selectable.length} disabled=${!selectable.length}
+                onChange=${(event) => selection.set(new Set(event.target.checked ? selectable.map((row) => row.key) : []))} /></th>`}${columns.map((one) => html`<${Head} key=${one.id} column=${one} active=${one === column} descending=${descending} />`)}</tr></thead>
               <tbody>${rows.map(
                 (row) => html`<tr key=${row.key}>
+                  ${selection && html`<td class="check-column">${(selection.may?.(row) ?? true) && html`<input type="checkbox" aria-label=${`Select ${row.name}`}
+                    checked=${selection.chosen.has(row.key)} onChange=${() => selection.set(toggled(selection.chosen, row.key))} />`}</td>`}
                   ${columns.map((one) => html`<td key=${one.id} class=${classes(one)}>${one.cell(row)}</td>`)}
                 </tr>`,
               )}</tbody>
+              ${columns.some((one) => one.total) && matching.length > 1 && html`<tfoot><tr>
+                ${selection && html`<td class="check-column"></td>`}
+                ${columns.map((one) => html`<td key=${one.id} class=${classes(one)}>${one.total?.(matching)}</td>`)}
+              </tr></tfoot>`}
             </table>
           </div>
           <${Pager} page=${page} pages=${pages} start=${start} shown=${rows.length} all=${sorted.length} />`}
   </div>`;
+}
+
+function toggled(set, key) {
+  const next = new Set(set);
+  if (!next.delete(key)) next.add(key);
+  return next;
+}
+
+/** The columns of a list that somebody has chosen in this browser; the first one always is. */
+function useColumns(name, every) {
+  const stored = () => {
+    try {
+      return name ? JSON.parse(localStorage.getItem(name)) : null;
+    } catch {
+      return null;
+    }
+  };
+  const [kept, setKept] = useState(stored);
+  const usual = every.filter((one) => !one.off).map((one) => one.id);
+  const shown = Array.isArray(kept) ? kept : usual;
+  const change = (ids) => {
+    const list = every.map((one) => one.id).filter((id) => ids.has(id));
+    setKept(list);
+    try {
+      localStorage.setItem(name, JSON.stringify(list));
+    } catch {
+      // not kept, then
+    }
+  };
+  return {
+    columns: every.filter((one, index) => index === 0 || shown.includes(one.id)),
+    choose: name && (() => ask("columns.choose", { columns: every.slice(1), shown, onChange: change })),
+  };
 }
 
 function total(matching, all, noun, nouns) {
@@ -127,7 +175,7 @@ function Head({ column, active, descending }) {
 function Pager({ page, pages, start, shown, all }) {
   if (pages < 2) return null;
   const turn = (to) => setParams({ page: to === 1 ? "" : String(to) }, { replace: false });
-  return html`<nav class="pager" aria-label="Pages">
+  return html`<nav class="pager" aria-label="Pages of the list">
     <span class="num">${count(start + 1)}–${count(start + shown)} of ${count(all)}</span>
     <button type="button" aria-label="Page before" disabled=${page === 1} onClick=${() => turn(page - 1)}><${Icon} name="left" /></button>
     <span class="num">${page} / ${pages}</span>

@@ -4,6 +4,7 @@ import { useEffect, useState } from "./html.mjs";
 const MODULES = {
   objects: () => import("../acts/objects.mjs"),
   admin: () => import("../acts/admin.mjs"),
+  columns: () => import("../components/choose.mjs"),
   messages: () => import("../acts/messages.mjs"),
 };
 

@@ -151,3 +151,17 @@ export function sparkPath(values, width, height, inset = 1.5) {
 function round(value) {
   return Math.round(value * 10) / 10;
 }
+
+/**
+ * Seconds until a queue reaches one of its limits at the growth of the last minute: 0 if it has, Infinity if it does not
+ * grow or has none. The bytes of a message are taken to stay as they are on average.
+ */
+export function timeToFull({ ready, bytes, minute, length_max: length, bytes_max: octets }) {
+  const left = [];
+  if (length !== null) left.push(length - ready);
+  if (octets !== null && ready > 0 && bytes) left.push(Math.floor(((octets - bytes) / bytes) * ready));
+  if (!left.length) return Infinity;
+  const room = Math.min(...left);
+  if (room <= 0) return 0;
+  return minute > 0 ? Math.round((room / minute) * 60) : Infinity;
+}

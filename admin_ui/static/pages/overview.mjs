@@ -1,12 +1,13 @@
 import { html, useMemo } from "../lib/html.mjs";
-import { Card, Empty, Facts, firstSteps, Icon, Loading, Meter, Pill, Snippet, Spark } from "../components/bits.mjs";
+import { Attention } from "../components/attention.mjs";
+import { Card, Empty, Facts, firstSteps, Loading, Meter, Pill, Snippet, Spark } from "../components/bits.mjs";
 import { Chart } from "../components/chart.mjs";
 import { ALL, RangePicker, SHORT, useRange, usePoints } from "../components/ranges.mjs";
 import { useGet } from "../lib/api.mjs";
 import { bytes, count, duration, plural, rate, signed } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
 import { href, param } from "../lib/location.mjs";
-import { connectionPath, documentPath, listPath, queuePath, segment } from "../lib/routes.mjs";
+import { documentPath, listPath, segment } from "../lib/routes.mjs";
 import { growth, levelsOf, padded, ratesOf } from "../lib/series.mjs";
 
 const LEVELS = ["messages_ready", "messages_unacknowledged"];
@@ -66,6 +67,7 @@ export function Overview({ me }) {
   const overview = event.overview;
   const quiet = me.vhosts.length > 0 && event.queues === 0 && event.connections === 0 && !overview.message_stats?.publish;
   return html`<div class="overview">
+    ${!quiet && html`<${Attention} event=${event} me=${me} />`}
     <${Tiles} event=${event} overview=${overview} points=${points} history=${history} />
     ${quiet && html`<${Welcome} port=${me.amqp_port} />`}
     <div class="overview-grid">
@@ -78,7 +80,6 @@ export function Overview({ me }) {
         ${range !== "live" && html`<p class="note">Times before the broker started are empty. Drag to zoom, double-click to go back.</p>`}
       </div>
       <div class="aside">
-        <${Attention} event=${event} />
         <${Node} node=${event.node} me=${me} />
       </div>
     </div>
@@ -127,81 +128,6 @@ function Welcome({ port }) {
     </div>
     <${Snippet} text=${firstSteps(port)} label="A first program with pika" />
   </section>`;
-}
-
-/** "for 14 min", "for more than 1 h"; nothing if nobody knows. */
-function lasting(one, at) {
-  if (!one.since) return "";
-  return ` for ${one.longer ? "more than " : ""}${duration(Math.max(1000, at - one.since))}`;
-}
-
-/** Where a list shows all findings of a kind. */
-const LISTS = {
-  failed: ["queues", { q: "state:crashed" }, "queue that cannot be served"],
-  stuck: ["queues", { q: "state:stuck", sort: "-ready" }, "stuck queue"],
-  growing: ["queues", { q: "growth:>=100", sort: "-growth" }, "growing queue"],
-  no_consumers: ["queues", { q: "ready:>0 consumers:0", sort: "-ready" }, "queue without consumers"],
-  unroutable: ["exchanges", { q: "unroutable:>0", sort: "-unroutable" }, "virtual host with unroutable messages"],
-  blocked: ["connections", { q: "state:flow" }, "connection that waits"],
-};
-
-const WORDS = {
-  stuck: (one, at) => ({
-    title: one.name,
-    text: `${one.client || one.connection} holds ${count(one.held)} unacked, nothing acked${lasting(one, at)}; ${count(one.ready)} ready`,
-    path: queuePath(one.vhost, one.name),
-  }),
-  filling: (one) => ({ title: "Disk", text: `full in ${duration(one.seconds * 1000)} at this rate, ${bytes(one.free)} free` }),
-  growing: (one, at) => ({
-    title: one.name,
-    text: `grows${lasting(one, at)}: ${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready${one.consumers ? "" : ", nobody consumes"}`,
-    path: queuePath(one.vhost, one.name),
-  }),
-  no_consumers: (one, at) => ({
-    title: one.name,
-    text: `${count(one.ready)} ready, nobody consumes${lasting(one, at)}`,
-    path: queuePath(one.vhost, one.name),
-  }),
-  failed: (one) => ({ title: one.name, text: one.reason, path: queuePath(one.vhost, one.name) }),
-  unroutable: (one, at) => ({
-    title: "Unroutable messages",
-    text: `${rate(one.rate)}/s match no binding${one.vhost === "/" ? "" : ` in ${one.vhost}`}${lasting(one, at)}`,
-    path: listPath("exchanges"),
-    params: LISTS.unroutable[1],
-  }),
-  blocked: (one) => ({
-    title: one.client || one.name,
-    text: "publishes faster than the disk writes, and has to wait",
-    path: connectionPath(one.name),
-  }),
-  memory: (one) => ({ title: "Memory", text: `${bytes(one.used)} of ${bytes(one.total)} in use` }),
-  disk: (one) => ({ title: "Disk", text: `${bytes(one.free)} free` }),
-  files: (one) => ({ title: "File descriptors", text: `${count(one.used)} of ${count(one.total)} in use` }),
-};
-
-function Attention({ event }) {
-  const found = event.attention;
-  const more = Object.entries(event.attention_more);
-  return html`<${Card} title="Needs attention" id="attention" extra=${found.length > 0 && html`<${Pill} kind="warn">${event.attention_total}<//>`}>
-    ${!found.length
-      ? html`<p class="all-well"><${Icon} name="check" />Nothing grows, waits or fails.</p>`
-      : html`<ul class="attention">${found.map((one) => {
-          const { title, text, path, params } = WORDS[one.kind](one, event.at);
-          const serious = ["failed", "memory", "disk", "files", "filling", "stuck"].includes(one.kind);
-          const body = html`<${Icon} name="alert" /><span class="name" title=${title}>${title}</span><span class="why num">${text}</span>`;
-          return html`<li key=${one.kind + (one.vhost ?? "") + (one.name ?? "")} class=${serious ? "bad" : "warn"}>
-            ${path ? html`<a href=${href(path, params)}>${body}</a>` : html`<div>${body}</div>`}</li>`;
-        })}</ul>
-        ${more.length > 0 && html`<p class="note">And ${more.map(([kind, number], index) => {
-          const [list, params, noun] = LISTS[kind];
-          return html`${index ? ", " : ""}<a key=${kind} href=${href(listPath(list), params)}>${count(number)} more ${number === 1 ? noun : plurals(noun)}</a>`;
-        })}</p>`}`}
-  <//>`;
-}
-
-/** The plural of a noun with words behind it: "queues without consumers". */
-function plurals(noun) {
-  return noun.replace(/^(virtual host|stuck queue|growing queue|queue|connection)/, "$1s");
 }
 
 function Node({ node, me }) {

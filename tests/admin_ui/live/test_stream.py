@@ -13,6 +13,7 @@ from aiohttp import ClientResponse
 from yarl import URL
 
 from admin_ui.live.stream import HUB, SPARKLINES_MAX, STREAMS_MAX, TOPICS_MAX
+from amqp_router.metrics import INTERVAL_S
 from tests.admin_ui.world import World, basic
 
 
@@ -278,6 +279,56 @@ async def test_sparklines(shop: World) -> None:
     assert emails[0] is None
     assert emails[-1] == 0
     assert others == [None, None, None]
+    assert reply.json["waiting"] == [None, None, None, None]
+
+
+async def test_since_when_the_oldest_message_waits(shop: World) -> None:
+    queue, prioritised = (
+        shop.broker.vhosts["shop"].declare_queue(name, durable=False, arguments=arguments)[0]
+        for name, arguments in (("fifo", {}), ("priorities", {"x-max-priority": ("l", 3)}))
+    )
+
+    async def waits_since(*, ticks: int) -> tuple[int, bool] | None:
+        for _ in range(ticks):
+            shop.sample()
+        body = json.dumps({"queues": [["shop", "fifo"], ["shop", "priorities"]]})
+        found = (await shop.call("POST", "/admin/v1/sparklines", "alice", body=body)).json["waiting"]
+        assert found[1] is None
+        if found[0] is None:
+            return None
+        now = shop.metrics.history(queue).seen * INTERVAL_S
+        return now - found[0][0] // 1000, found[0][1]
+
+    async def publish(count: int) -> None:
+        payload = {"routing_key": "fifo", "properties": {}, "payload": "x", "payload_encoding": "string"}
+        for _ in range(count):
+            path = "/api/exchanges/shop/amq.default/publish"
+            assert (await shop.call("POST", path, "alice", body=json.dumps(payload))).json == {"routed": True}
+
+    async def take(count: int) -> None:
+        content = {"count": count, "ackmode": "ack_requeue_false", "encoding": "auto"}
+        reply = await shop.call("POST", "/api/queues/shop/fifo/get", "alice", body=json.dumps(content))
+        assert len(reply.json) == count
+
+    assert prioritised.settings.max_priority == 3
+    assert await waits_since(ticks=2) is None
+    await publish(2)
+    assert await waits_since(ticks=3) == (10, False)
+    await publish(1)
+    assert await waits_since(ticks=3) == (25, False)
+    await take(2)
+    assert await waits_since(ticks=1) == (15, False)
+    await take(1)
+    assert await waits_since(ticks=1) is None
+    await publish(1)
+    found = await waits_since(ticks=15 * 12)  # by the ring of minutes: up to a minute less
+    assert found is not None
+    assert 14 * 60 - 5 <= found[0] <= 15 * 60 - 5
+    assert not found[1]
+    await publish(1)  # an object that does not change for an hour is forgotten
+    found = await waits_since(ticks=55 * 12)
+    assert found is not None
+    assert found[1]  # further back than the history
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"queues": [1]}', '{"queues": 3}', "\xff"])

@@ -232,3 +232,65 @@ def test_those_who_watch_see_no_buttons(calm: Site, visit: Visits) -> None:
         one.page.click("td a")
         one.page.wait_for_selector("#client")
         assert one.page.locator("main .button").count() == 0
+
+
+def test_many_queues_at_once_and_the_columns_that_one_wants(calm: Site, visit: Visits) -> None:
+    with calm.connect() as connection:
+        channel = connection.channel()
+        for number in range(60):
+            channel.queue_declare(f"many-{number}", arguments={"x-max-length": 10})
+            channel.basic_publish("", f"many-{number}", b"12345")
+        one = visit(calm)
+        one.open("/ui/queues?q=name~many")
+        one.page.wait_for_selector("tfoot td:has-text('All 60 queues')")
+        one.page.wait_for_selector("tfoot td:text-is('300 B')")
+        one.page.click("button:text-is('Columns')")
+        one.page.check("dialog label:has-text('Full in') input")
+        one.page.uncheck("dialog label:has-text('Unacked') input")
+        assert one.axe() == []
+        one.page.keyboard.press("Escape")
+        one.page.wait_for_selector("td:has-text('does not grow')")
+        one.page.reload()
+        one.page.wait_for_selector("th:has-text('Full in')")
+        assert not one.page.is_visible("th:has-text('Unacked')")
+        one.page.check("[aria-label='Select all queues that match']")
+        one.page.wait_for_selector(".bulk:has-text('60 queues selected')")
+        assert one.axe() == []
+        one.page.click(".bulk button:has-text('Purge')")
+        one.page.fill("input[name=confirm]", "60")
+        one.page.click("dialog button[type=submit]")
+        one.page.wait_for_selector("#field-confirm-error:has-text('Type “60 queues”.')")
+        one.page.fill("input[name=confirm]", "60 queues")
+        one.page.click("dialog button[type=submit]")
+        one.page.wait_for_selector(".said:has-text('60 queues purged.')")
+        one.page.wait_for_selector("tfoot td:text-is('0 B')")
+        one.page.check("[aria-label='Select many-0']")
+        one.page.check("[aria-label='Select many-1']")
+        channel.basic_publish("", "many-1", b"x")
+        connection.process_data_events(0)
+        one.page.click(".bulk button:has-text('Delete')")
+        one.page.fill("input[name=confirm]", "2 queues")
+        one.page.check("dialog label:has-text('that are empty') input")
+        one.page.click("dialog button[type=submit]")
+        one.page.wait_for_selector("#field-confirm-error:has-text('1 of 2 failed')")
+        one.expect_requests_to_fail("400")
+        one.page.keyboard.press("Escape")
+        one.page.wait_for_selector("tfoot td:has-text('All 59 queues')")
+        for number in range(1, 60):
+            channel.queue_delete(f"many-{number}")
+
+
+def test_what_needs_attention_is_mended_where_it_is_said(calm: Site, visit: Visits) -> None:
+    with calm.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("waits", auto_delete=True)
+        channel.basic_publish("", "waits", b"x")
+        one = visit(calm)
+        one.page.wait_for_selector(".attention p:has-text('waits has 1 ready message and nobody consumes')")
+        assert one.axe() == []
+        first = one.page.evaluate("document.querySelector('main section').innerText")
+        assert first.startswith("Needs attention")
+        one.page.click(".attention button:has-text('Purge')")
+        one.page.fill("input[name=confirm]", "waits")
+        one.page.click("dialog button[type=submit]")
+        one.page.wait_for_selector(".all-well:has-text('Nothing needs attention')")

@@ -204,7 +204,7 @@ def test_filter_sort_and_range_stand_in_the_address(site: Site, visit: Visits) -
     one.page.wait_for_selector(".total:has-text('2 of ')")
     assert unquote(one.path()) == "/ui/queues?sort=-ready&q=name~kennedy"
     one.page.wait_for_selector("th[aria-sort=descending]:has-text('Ready')")
-    first = "tbody tr:first-child td:first-child"
+    first = "tbody tr:first-child td.first"
     assert one.page.text_content(first).strip() == "flights.kennedy-2"
     one.page.reload()
     one.page.wait_for_selector(first)

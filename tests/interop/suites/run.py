@@ -35,6 +35,7 @@ class Client(NamedTuple):
     requirements: tuple[str, ...]
     script: str
     options: tuple[str, ...] = ()
+    script_options: tuple[str, ...] = ()
     #: A program that must be there already; without it the client is left out.
     program: str = ""
     #: Whether it needs the HTTP API, which RabbitMQ is started without.
@@ -43,7 +44,7 @@ class Client(NamedTuple):
 
 CELERY = ("celery==5.7.0", "kombu==5.7.0")
 KOMBU = ("kombu==5.7.0", "amqp==5.4.2")
-AS_RABBITMQ = ("--product", "RabbitMQ")
+AS_ITSELF = ("--product", "amqp-router")
 CLIENTS = [
     Client("pika", ("pika==1.3.2",), "check_pika.py"),
     Client("aio-pika", ("aio-pika==10.2.1",), "check_aio_pika.py"),
@@ -51,10 +52,10 @@ CLIENTS = [
     Client("amqpstorm", ("AMQPStorm==3.1.4",), "check_amqpstorm.py"),
     Client("py-amqp", ("amqp==5.4.2",), "check_py_amqp.py"),
     Client("kombu", KOMBU, "check_kombu.py"),
-    # kombu, and so Celery, asks for prefetch differently of a product called RabbitMQ.
-    Client("kombu, product RabbitMQ", KOMBU, "check_kombu.py", AS_RABBITMQ),
+    # kombu asks for prefetch differently of a product that is not called RabbitMQ.
+    Client("kombu, product amqp-router", KOMBU, "check_kombu.py", AS_ITSELF),
     Client("celery", CELERY, "check_celery.py"),
-    Client("celery, product RabbitMQ", CELERY, "check_celery.py", AS_RABBITMQ),
+    Client("celery, quorum queues", CELERY, "check_celery.py", script_options=("quorum",)),
     Client("flower", ("flower==2.2.0", *CELERY), "check_flower.py", admin=True),
     Client("rabbitpy", ("rabbitpy==3.0.2",), "check_rabbitpy.py"),
     Client("amqp-tools (C)", (), "check_amqp_tools.py", program="amqp-publish"),
@@ -103,6 +104,7 @@ def check(client: Client, broker: Broker) -> Row:
         broker.host,
         str(broker.port),
         str(getattr(broker, "admin_port", 0)),
+        *client.script_options,
     ]
     passed, problems, ended = 0, [], ""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:

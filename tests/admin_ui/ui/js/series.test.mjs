@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { timeToFull } from "../../../../admin_ui/static/lib/series.mjs";
 import { test } from "node:test";
 import { aligned, follow, growth, levelsOf, padded, perSecond, ratesOf, Ring, sparkPath } from "../../../../admin_ui/static/lib/series.mjs";
 
@@ -70,4 +71,14 @@ test("sparklines", () => {
   const gap = sparkPath([null, 2, 4, null, 4, 0], 100, 24);
   assert.equal(gap.line, "M20 12L40 1.5M80 1.5L100 22.5");
   assert.equal(gap.area, "M20 12L40 1.5L40 24L20 24ZM80 1.5L100 22.5L100 24L80 24Z");
+});
+
+test("when a queue is full", () => {
+  const queue = { ready: 400, bytes: 4000, minute: 60, length_max: null, bytes_max: null };
+  assert.equal(timeToFull(queue), Infinity);
+  assert.equal(timeToFull({ ...queue, length_max: 1000 }), 600);
+  assert.equal(timeToFull({ ...queue, length_max: 1000, minute: -5 }), Infinity);
+  assert.equal(timeToFull({ ...queue, length_max: 400, minute: 0 }), 0);
+  assert.equal(timeToFull({ ...queue, length_max: 1000, bytes_max: 5000 }), 100);
+  assert.equal(timeToFull({ ...queue, bytes: null, bytes_max: 5000 }), Infinity);
 });

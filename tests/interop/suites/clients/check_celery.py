@@ -5,17 +5,30 @@ Celery's own queues for results and remote control carry expiry times.
 
 from __future__ import annotations
 
+import sys
+
 import celery
 import kombu
 from celery.contrib.testing.worker import start_worker
 from checks import HOST, PORT, check, fresh, main, raises, wait
 
 QUEUE = fresh("celery")
+#: Tasks that wait for their time, as many as fill the first limit of a worker many times over.
+WAITING = 200
 app = celery.Celery("interop", broker=f"pyamqp://guest:guest@{HOST}:{PORT}//", backend="rpc://")
 app.conf.update(
     task_default_queue=QUEUE,
     broker_connection_retry_on_startup=True,
 )
+IS_QUORUM = sys.argv[4:] == ["quorum"]
+if IS_QUORUM:
+    # Celery then lets tasks wait for their time in queues of the broker, which needs a topic exchange.
+    app.conf.update(
+        task_default_queue_type="quorum",
+        task_default_exchange=fresh("tasks"),
+        task_default_exchange_type="topic",
+        task_default_routing_key=QUEUE,
+    )
 attempts: list[int] = []
 
 
@@ -28,7 +41,7 @@ def add(x: int, y: int) -> int:
 def retried(self: celery.Task) -> int:
     attempts.append(1)
     if len(attempts) < 3:
-        raise self.retry(countdown=0.1)
+        raise self.retry(countdown=1 if IS_QUORUM else 0.1)
     return len(attempts)
 
 
@@ -62,6 +75,15 @@ def a_task_is_retried() -> None:
 @check
 def a_task_is_delayed() -> None:
     assert add.apply_async((1, 1), countdown=1).get(timeout=15) == 2
+
+
+@check
+def tasks_with_a_time_let_others_pass() -> None:
+    """The worker raises its limit for each task that it keeps until its time has come."""
+    waiting = [add.apply_async((number, 1), countdown=60) for number in range(WAITING)]
+    assert add.delay(40, 2).get(timeout=15) == 42
+    assert not any(result.ready() for result in waiting)
+    app.control.revoke([result.id for result in waiting])
 
 
 @check
