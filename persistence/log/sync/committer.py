@@ -62,16 +62,15 @@ class Committer:
         options = self._options
         if not 0 < len(submissions) <= options.quick_logs_max:
             return None
-        left = options.quick_bytes_max
+        size = 0
         for submission in submissions:
             if submission.checkpoint is not None or not submission.batches or submission.again:
                 return None
-            if not submission.writer.is_open(submission.batches):
+            more = submission.writer.open_bytes(submission.batches)
+            size += more
+            if more < 0 or size > options.quick_bytes_max:
                 return None
-            left -= sum([batch.length for batch in submission.batches])
-        if left < 0:
-            return None
-        by_journal = self._may_journal(submissions)
+        by_journal = self._may_journal(len(submissions), size)
         if not (self.journal.is_open if by_journal else len(submissions) == 1):
             return None
         writes = [submission.writer.plan(submission.batches) for submission in submissions]
@@ -84,7 +83,10 @@ class Committer:
         if work.plan is not None:
             self.journal.give_up(work.plan)
         ready = self._ready(work.submissions)
-        if not self._may_journal(ready) or not self._by_journal(ready):
+        size = sum([batch.length for submission in ready for batch in submission.batches])
+        # The journal would lack what a log that begins again wrote before and could not sync.
+        again = any(submission.again for submission in ready)
+        if again or not self._may_journal(len(ready), size) or not self._by_journal(ready):
             self._directly(ready)
         for submission in work.submissions:
             if submission.checkpoint is not None and submission.error is None:
@@ -141,19 +143,12 @@ class Committer:
         if len(new) >= self._options.sync_names_min and self.together.is_available:
             self.together.sync(new)
 
-    def _may_journal(self, submissions: Sequence[Submission]) -> bool:
-        """Which of the two ways a round takes: through the journal, or directly."""
+    def _may_journal(self, logs: int, size: int) -> bool:
+        """Which of the two ways a round of so many bytes takes: through the journal, or directly."""
         options = self._options
-        if len(submissions) <= options.journal_logs_min or self.journal.broken:
+        if logs <= options.journal_logs_min or self.journal.broken:
             return False
-        size = 0
-        for submission in submissions:
-            if submission.again:
-                # The journal would lack what this log wrote before and could not sync.
-                return False
-            for batch in submission.batches:
-                size += batch.length
-        return size <= options.journal_log_bytes_max * len(submissions)
+        return size <= options.journal_log_bytes_max * logs
 
     def _by_journal(self, ready: Sequence[Submission]) -> bool:
         """Write all logs and the journal, and sync the journal alone; False if that has failed.

@@ -70,7 +70,7 @@ class State(Enum):
 class PartitionWriter:
     """Writes batches where the event loop placed them; a ``plan.Target``, whose file is the active segment.
 
-    Only the worker thread uses it, except for plans that need no name and no file (``is_open``). After a
+    Only the worker thread uses it, except for plans that need no name and no file (``open_bytes``). After a
     write or sync has failed, ``failed`` has the error, and every later call raises it. After a passing error
     ``rewind`` begins again.
 
@@ -184,15 +184,23 @@ class PartitionWriter:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def is_open(self, batches: Sequence[Batch]) -> bool:
-        """Whether ``plan`` neither makes nor opens a file, and all pieces are ``bytes``.
+    def open_bytes(self, batches: Sequence[Batch]) -> int:
+        """Bytes of ``batches``, if ``plan`` neither makes nor opens a file for them, and all pieces are
+        ``bytes``; otherwise -1.
 
         Then it may be called on the event loop, while the worker is idle, and the flusher may carry it out.
         """
         segment = self._segment
-        if self.state is State.NEW or self.failed is not None or self._path not in self._files:
-            return False
-        return all(batch.segment is segment and batch.message is None for batch in batches)
+        if self._unsynced_names or self._description is not None or self.failed is not None:
+            return -1
+        if self._path not in self._files:
+            return -1
+        size = 0
+        for batch in batches:
+            if batch.segment is not segment or batch.message is not None:
+                return -1
+            size += batch.length
+        return size
 
     def make_ready(self, batches: Sequence[Batch]) -> None:
         """Make the names that the first of ``batches`` needs; ``sync_names`` is to follow, then ``plan``."""
