@@ -7,32 +7,27 @@ import { visible } from "./lib/format.mjs";
 import { go, param, takeClicks, useRoute } from "./lib/location.mjs";
 import { ALL_PAGES, allowed } from "./lib/pages.mjs";
 import { BASE, safeNext } from "./lib/routes.mjs";
-import { Connection } from "./pages/connection.mjs";
-import { Connections } from "./pages/connections.mjs";
-import { Exchange } from "./pages/exchange.mjs";
-import { Exchanges } from "./pages/exchanges.mjs";
 import { Login } from "./pages/login.mjs";
 import { Overview } from "./pages/overview.mjs";
-import { Queue } from "./pages/queue.mjs";
 import { Queues } from "./pages/queues.mjs";
 
 const PAGES = {
   overview: Overview,
   queues: Queues,
-  queue: Queue,
-  exchanges: Exchanges,
-  exchange: Exchange,
-  connections: Connections,
-  connection: Connection,
   missing: Missing,
 };
 /** Pages that load when the first is opened. */
 const LATER = {
   channels: () => import("./pages/channels.mjs").then((found) => found.Channels),
+  connection: () => import("./pages/connection.mjs").then((found) => found.Connection),
+  connections: () => import("./pages/connections.mjs").then((found) => found.Connections),
   definitions: () => import("./pages/definitions.mjs").then((found) => found.Definitions),
+  exchange: () => import("./pages/exchange.mjs").then((found) => found.Exchange),
+  exchanges: () => import("./pages/exchanges.mjs").then((found) => found.Exchanges),
   limits: () => import("./pages/limits.mjs").then((found) => found.LimitsPage),
   node: () => import("./pages/node.mjs").then((found) => found.NodePage),
   policies: () => import("./pages/policies.mjs").then((found) => found.Policies),
+  queue: () => import("./pages/queue.mjs").then((found) => found.Queue),
   user: () => import("./pages/user.mjs").then((found) => found.User),
   users: () => import("./pages/users.mjs").then((found) => found.Users),
   vhost: () => import("./pages/vhost.mjs").then((found) => found.Vhost),
@@ -49,13 +44,15 @@ function Forbidden() {
   return html`<${Empty} title="This page is not for your user"><p>An administrator can give the user another tag. <a href=${`${BASE}/`}>Go to the overview</a></p><//>`;
 }
 
+const loaded = new Map();
+
 /** A page of `LATER`. */
 function Later({ page, ...props }) {
-  const [Page, setPage] = useState(null);
+  const [Page, setPage] = useState(() => loaded.get(page));
   const [error, setError] = useState(null);
   useEffect(() => {
-    LATER[page]().then((found) => setPage(() => found), setError);
-  }, [page]);
+    if (!Page) LATER[page]().then((found) => (loaded.set(page, found), setPage(() => found)), setError);
+  }, []);
   if (error) return html`<${Empty} title="The page could not be loaded"><p>${error.message}</p><//>`;
   return Page ? html`<${Page} ...${props} />` : html`<${Loading} rows=${10} />`;
 }

@@ -38,12 +38,12 @@ const WORDS = {
     [close(one, one.connection)],
   ],
   growing: (one, at) => [
-    html`Queue ${queue(one)}${inVhost(one)} grows${lasting(one, at)}: ${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready, ${one.consumers ? `${plural(one.consumers, "consumer")} ${one.consumers === 1 ? "is" : "are"} too slow` : "nobody consumes"}.`,
+    html`Queue ${queue(one)}${inVhost(one)} ${one.since ? `has grown${lasting(one, at)}` : "grows"}: ${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready, ${one.consumers ? `${plural(one.consumers, "consumer")} ${one.consumers === 1 ? "is" : "are"} too slow` : "nobody consumes"}.`,
     [purge(one)],
   ],
-  no_consumers: (one, at) => [html`Queue ${queue(one)}${inVhost(one)} has ${plural(one.ready, "ready message")} and nobody consumes${lasting(one, at)}.`, [look(one), purge(one)]],
+  no_consumers: (one, at) => [html`Queue ${queue(one)}${inVhost(one)} has ${plural(one.ready, "ready message")} and nobody ${one.since ? `has consumed${lasting(one, at)}` : "consumes"}.`, [look(one), purge(one)]],
   unroutable: (one, at) => [
-    html`<a href=${href(listPath("exchanges"), LISTS.unroutable[1])}>Unroutable messages</a>${inVhost(one)}: ${rate(one.rate)}/s match no binding and are lost${lasting(one, at)}.`,
+    html`<a href=${href(listPath("exchanges"), LISTS.unroutable[1])}>Unroutable messages</a>${inVhost(one)}: ${rate(one.rate)}/s ${one.since ? `have matched no binding${lasting(one, at)}` : "match no binding"} and are lost.`,
     [list("See the exchanges", LISTS.unroutable)],
   ],
   blocked: (one) => [html`<a class="name" href=${href(connectionPath(one.name))}>${one.client || one.name}</a> publishes faster than the disk writes, and has to wait.`, [close(one, one.name)]],
