@@ -1,0 +1,136 @@
+"""Queues with a largest length, and priorities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.oracle.conftest import Asker
+
+
+def outcomes(asker: Asker, count: int) -> dict[int, str]:
+    """What became of ``count`` publishes, by sequence number; the order of receipts is open."""
+    found: dict[int, str] = {}
+    below = 1
+    while len(found) < count:
+        receipt = asker.wire.receive()
+        tags = [receipt.delivery_tag]
+        if receipt.multiple:
+            tags = [tag for tag in range(below, receipt.delivery_tag + 1) if tag not in found]
+        found.update(dict.fromkeys(tags, receipt.name.partition(".")[2]))
+    return found
+
+
+@pytest.fixture
+def confirming(asker: Asker) -> Asker:
+    asker.wire.ok(1, "confirm.select")
+    return asker
+
+
+def test_drop_head_confirms_everything(confirming: Asker) -> None:
+    queue = confirming.queue("q", x_max_length=2)
+    for body in "0123":
+        confirming.wire.publish(1, "", queue, body)
+    assert outcomes(confirming, 4) == dict.fromkeys(range(1, 5), "ack")
+    assert confirming.bodies(queue) == ["2", "3"]
+
+
+def test_reject_publish(confirming: Asker) -> None:
+    queue = confirming.queue("q", x_max_length=2, x_overflow="reject-publish")
+    for body in "0123":
+        confirming.wire.publish(1, "", queue, body, mandatory=True)
+    assert outcomes(confirming, 4) == {1: "ack", 2: "ack", 3: "nack", 4: "nack"}
+    assert confirming.bodies(queue) == ["0", "1"]
+
+
+def test_reject_publish_dlx(confirming: Asker) -> None:
+    letters = confirming.queue("dead")
+    queue = confirming.queue(
+        "q",
+        x_max_length=1,
+        x_overflow="reject-publish-dlx",
+        x_dead_letter_exchange="",
+        x_dead_letter_routing_key=letters,
+    )
+    for body in "012":
+        confirming.wire.publish(1, "", queue, body)
+    assert outcomes(confirming, 3) == {1: "ack", 2: "nack", 3: "nack"}
+    assert confirming.bodies(queue) == ["0"]
+    found = confirming.wire.get_all(letters)
+    assert [(each.body, each.properties["headers"]["x-death"][0]["reason"]) for each in found] == [
+        (b"1", "maxlen"),
+        (b"2", "maxlen"),
+    ]
+
+
+def test_length_in_bytes(asker: Asker) -> None:
+    queue = asker.queue("q", x_max_length_bytes=10)
+    for number in range(4):
+        asker.wire.publish(1, "", queue, f"{number}234")
+    assert asker.bodies(queue) == ["2234", "3234"]
+
+
+def test_length_0(confirming: Asker) -> None:
+    """Nothing waits, but a consumer that is ready gets it."""
+    queue = confirming.queue("q", x_max_length=0)
+    confirming.wire.publish(1, "", queue, "lost")
+    assert outcomes(confirming, 1) == {1: "ack"}
+    confirming.await_ready(queue, 0)
+    confirming.wire.ok(1, "basic.consume", queue=queue, no_ack=True)
+    confirming.wire.publish(1, "", queue, "taken")
+    assert {confirming.wire.receive().name for _ in range(2)} == {"basic.deliver", "basic.ack"}
+
+
+def test_unacked_messages_do_not_count_until_they_return(asker: Asker) -> None:
+    queue = asker.queue("q", x_max_length=2)
+    for body in "01":
+        asker.wire.publish(1, "", queue, body)
+    for _ in range(2):
+        assert asker.wire.get(queue, no_ack=False) is not None
+    for body in "234":
+        asker.wire.publish(1, "", queue, body)
+    asker.await_ready(queue, 2)
+    asker.wire.send(1, "basic.nack", delivery_tag=0, multiple=True, requeue=True)
+    assert asker.bodies(queue) == ["3", "4"]
+
+
+def test_one_full_queue_of_two(confirming: Asker) -> None:
+    """The publisher gets a nack, and the other queue keeps its copy."""
+    full = confirming.queue("full", x_max_length=0, x_overflow="reject-publish")
+    other, exchange = confirming.queue("other"), confirming.of("x")
+    confirming.wire.ok(1, "exchange.declare", exchange=exchange, type="fanout", auto_delete=True)
+    for queue in (full, other):
+        confirming.wire.ok(1, "queue.bind", queue=queue, exchange=exchange)
+    confirming.wire.publish(1, exchange, "", "x")
+    assert outcomes(confirming, 1) == {1: "nack"}
+    assert confirming.bodies(other) == ["x"]
+
+
+def test_priorities(asker: Asker) -> None:
+    """Capped at the queue's, none is 0, in order within one; the property stays as it was sent."""
+    queue = asker.queue("q", x_max_priority=5)
+    given: list[tuple[str, int | None]] = [
+        ("a", 1), ("b", 5), ("c", 9), ("d", None), ("e", 0), ("f", 5), ("g", 1),
+    ]  # fmt: skip
+    for body, priority in given:
+        more: dict[str, Any] = {} if priority is None else {"priority": priority}
+        asker.wire.publish(1, "", queue, body, **more)
+    found = [(each.body.decode(), each.properties.get("priority")) for each in asker.wire.get_all(queue)]
+    assert found == [("b", 5), ("c", 9), ("f", 5), ("a", 1), ("g", 1), ("d", None), ("e", 0)]
+
+
+def test_a_return_keeps_its_place_within_its_priority(asker: Asker) -> None:
+    queue = asker.queue("q", x_max_priority=5)
+    for body, priority in (("x", 5), ("y", 5), ("z", 1)):
+        asker.wire.publish(1, "", queue, body, priority=priority)
+    asker.reject(queue, requeue=True)
+    assert asker.bodies(queue) == ["x", "y", "z"]
+
+
+def test_a_full_priority_queue_drops_its_highest(asker: Asker) -> None:
+    """Its head, which is the most important message: RabbitMQ does so, too."""
+    queue = asker.queue("q", x_max_priority=5, x_max_length=2)
+    for body, priority in (("a", 1), ("b", 5), ("c", 1)):
+        asker.wire.publish(1, "", queue, body, priority=priority)
+    assert asker.bodies(queue) == ["a", "c"]

@@ -1,0 +1,67 @@
+"""Messages and queues that expire."""
+
+from __future__ import annotations
+
+import time
+
+from tests.oracle.conftest import Asker
+
+
+def test_expired_messages_are_gone(asker: Asker) -> None:
+    queue = asker.queue("t", x_message_ttl=60)
+    asker.wire.publish(1, "", queue, "a")
+    time.sleep(0.2)
+    assert asker.wire.get(queue) is None
+    asker.await_ready(queue, 0)
+
+
+def test_only_the_head_expires(asker: Asker) -> None:
+    """A short life behind a long one still counts, and is dropped when it is the head."""
+    queue = asker.queue("t")
+    asker.wire.publish(1, "", queue, "long", expiration="60000")
+    asker.wire.publish(1, "", queue, "short", expiration="50")
+    time.sleep(0.2)
+    asker.await_ready(queue, 2)
+    assert asker.bodies(queue) == ["long"]
+
+
+def test_expiration_0_is_now_or_never(asker: Asker) -> None:
+    queue = asker.queue("t")
+    asker.wire.publish(1, "", queue, "lost", expiration="0")
+    assert asker.wire.get(queue) is None
+    asker.wire.ok(1, "basic.consume", queue=queue, no_ack=True)
+    asker.wire.publish(1, "", queue, "taken", expiration="0")
+    assert asker.wire.receive().body == b"taken"
+
+
+def test_a_life_ends_while_the_message_is_unacked(asker: Asker) -> None:
+    queue = asker.queue("t", x_message_ttl=500)
+    asker.wire.publish(1, "", queue, "a")
+    found = asker.wire.get(queue, no_ack=False)
+    assert found is not None
+    time.sleep(0.7)
+    asker.wire.send(1, "basic.reject", delivery_tag=found.delivery_tag, requeue=True)
+    assert asker.wire.get(queue) is None
+
+
+def test_the_shorter_life_counts(asker: Asker) -> None:
+    queue = asker.queue("t", x_message_ttl=60_000)
+    asker.wire.publish(1, "", queue, "a", expiration="50")
+    time.sleep(0.2)
+    assert asker.wire.get(queue) is None
+
+
+def test_what_renews_a_queue_that_expires(asker: Asker) -> None:
+    """Declaring it, also passively, and basic.get."""
+    arguments = {"x-expires": 1500}
+    queue = asker.of("t")
+    asker.wire.ok(1, "queue.declare", queue=queue, arguments=arguments)
+    for renew in ("declare", "get", "passive"):
+        time.sleep(0.6)
+        if renew == "get":
+            asker.wire.ok(1, "basic.get", queue=queue)
+        else:
+            asker.wire.ok(1, "queue.declare", queue=queue, passive=renew == "passive", arguments=arguments)
+    time.sleep(2.2)
+    reply = asker.wire.call(1, "queue.declare", queue=queue, passive=True)
+    assert (reply.code, reply.text) == (404, f"NOT_FOUND - no queue '{queue}' in vhost '/'")
