@@ -14,7 +14,7 @@ BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhos
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 
-.PHONY: help install compile run test check analytics demo recompute million chaos fuzz soak interop bench clean
+.PHONY: help install compile run test check analytics demo recompute million chaos fuzz soak contract interop bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -84,6 +84,9 @@ fuzz: compile $(VENV)/installed-test ## broken AMQP, HTTP and files, a minute ea
 
 soak: compile $(VENV)/installed-test ## every load that could starve the others, with a probe beside it; or ARGS='--minutes 30'
 	@$(PY) -m tests.faults.soak $(ARGS)
+
+contract: compile $(VENV)/installed-contract ## invented requests to every path of the HTTP API: no server error (Schemathesis)
+	@$(PY) -m tests.admin_ui.contract $(ARGS)
 
 recompute: compile $(VENV)/installed-test $(VENV)/test-needs ## the demo's figures three ways: data set, Spark, a plain decoder
 	@$(PY) -m tests.demo.recompute $(ARGS)

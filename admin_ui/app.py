@@ -9,7 +9,19 @@ import logging
 
 from aiohttp import web
 
-from admin_ui import cli, delayed, endpoints, environment, incidents, live, previews, prometheus, sessions, ui
+from admin_ui import (
+    cli,
+    delayed,
+    endpoints,
+    environment,
+    incidents,
+    live,
+    openapi,
+    previews,
+    prometheus,
+    sessions,
+    ui,
+)
 from admin_ui.api import ENDPOINTS, OBJECTS
 from admin_ui.api.whole import add_index
 from admin_ui.auth import VERIFIER, Verifier
@@ -131,11 +143,8 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
-    endpoints.add_routes(
-        app,
-        [*previews.ENDPOINTS, *delayed.ENDPOINTS, *OBJECTS, *environment.ENDPOINTS, *incidents.ENDPOINTS],
-        endpoints.PAGES,
-    )
+    ours = [*previews.ENDPOINTS, *delayed.ENDPOINTS, *environment.ENDPOINTS, *incidents.ENDPOINTS]
+    endpoints.add_routes(app, [*ours, openapi.endpoint(ours), *OBJECTS], endpoints.PAGES)
     for part in (sessions, live, prometheus, cli, ui):
         part.add_routes(app)
     add_index(app, ENDPOINTS)

@@ -32,7 +32,7 @@ from aiohttp import hdrs, web
 
 from admin_ui.connections import Connection
 from admin_ui.local_login import LOCAL_LOGIN
-from admin_ui.replies import CHALLENGE, ApiError, login_failed, not_authorised
+from admin_ui.replies import CHALLENGE, ApiError, bad_request, login_failed, not_authorised
 from admin_ui.state import STATE, State
 from amqp_router.auth import (
     DEFAULT_USER,
@@ -215,7 +215,8 @@ async def _identity(request: web.Request) -> Identity:
         identity = await session(request) if session is not None else None
         if identity is not None:
             return identity
-        raise ApiError(401, headers={"WWW-Authenticate": CHALLENGE} if challenges(request) else {})
+        headers = {"WWW-Authenticate": CHALLENGE} if challenges(request) else {}
+        raise ApiError(401, "not_authorized", "Login required", headers=headers)
     scheme, _, value = header.partition(" ")
     if scheme.lower() == "bearer":
         local = request.app.get(LOCAL_LOGIN)
@@ -228,12 +229,12 @@ async def _identity(request: web.Request) -> Identity:
     try:
         credentials = base64.b64decode(value.strip(), validate=True)
     except binascii.Error:
-        raise ApiError(400) from None
+        raise bad_request("malformed Authorization header") from None
     except ValueError:  # not even ASCII
         raise login_failed(challenge=challenges(request)) from None
     name, colon, password = credentials.partition(b":")
     if not colon:
-        raise ApiError(400)
+        raise bad_request("malformed Authorization header")
     return login(request, name, password)
 
 

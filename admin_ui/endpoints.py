@@ -186,7 +186,7 @@ def _check_accept(accept: str | None) -> None:
         kind = part.partition(";")[0].strip().lower()
         if kind in ("application/json", "application/*", "*/*", "*"):
             return
-    raise ApiError(406)
+    raise ApiError(406, "not_acceptable", "only application/json is served here")
 
 
 async def reply(call: Call, result: Any) -> web.StreamResponse:

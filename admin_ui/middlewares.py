@@ -55,7 +55,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ApiError as error:
         return _refusal(error)
     except web.HTTPNotFound as error:
-        if not request.path.startswith("/api/"):
+        if not request.path.startswith(("/api/", "/admin/")):
             raise
         if request.method == "OPTIONS":
             return web.Response(headers={"Allow": READS})

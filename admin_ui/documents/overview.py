@@ -77,11 +77,11 @@ def document(call: Call) -> dict[str, Any]:
     }
     rows = metrics.now()
     row: tuple[int, ...] = tuple(map(sum, zip(*[rows[vhost] for vhost in vhosts], strict=True)))
+    row = row or (0,) * VHOST.width  # without any virtual host
     history, kind, policy = metrics.combined(vhosts), VHOST, BASIC
     if len(vhosts) == len(broker.vhosts):
         row = (*row, broker.registry.opened_total, broker.registry.closed_total)
         history, kind, policy = metrics.overview, OVERVIEW, GLOBAL
-    row = row or (0,) * kind.width
 
     def put(key: str, names: Sequence[str], span_name: str) -> None:
         values = {name: sum([row[column] for column in kind.fields[name]]) for name in names}

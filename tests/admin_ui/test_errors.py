@@ -14,6 +14,7 @@ from admin_ui.api import whole
 from admin_ui.middlewares import HEADERS
 from tests.admin_ui.world import World, basic
 
+MALFORMED = {"error": "bad_request", "reason": "malformed Authorization header"}
 REPLAYS: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("replays.json").read_text())
 
 
@@ -33,8 +34,7 @@ async def test_recorded_reply(shop: World, pair: dict[str, Any]) -> None:
     elif pair["status"] == 405:
         assert reply.json["error"] == "method_not_allowed"  # RabbitMQ's is empty, which looks like success
     elif pair["status"] >= 400:
-        assert reply.body == b""
-        assert "content-type" not in reply.headers
+        assert reply.json.keys() == {"error", "reason"}  # RabbitMQ's is empty
 
 
 @pytest.mark.parametrize("call", REPLAYS["rabbitmqadmin"], ids=lambda call: call["path"])
@@ -47,8 +47,8 @@ async def test_call_of_rabbitmqadmin(shop: World, call: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("header", "status", "body"),
     [
-        ("Basic !!!", 400, None),
-        ("Basic " + "bm9jb2xvbg==", 400, None),
+        ("Basic !!!", 400, MALFORMED),
+        ("Basic " + "bm9jb2xvbg==", 400, MALFORMED),
         ("Bearer abc", 401, {"error": "not_authorized", "reason": "Login failed"}),
         (basic("nobody", "x"), 401, {"error": "not_authorized", "reason": "Login failed"}),
         (basic("guest", ""), 401, {"error": "not_authorized", "reason": "Login failed"}),
@@ -79,7 +79,7 @@ async def test_accept(node: World, accept: str, status: int) -> None:
     reply = await node.call("GET", "/api/overview", Accept=accept)
     assert reply.status == status
     if status == 406:
-        assert reply.body == b""
+        assert reply.json["error"] == "not_acceptable"
 
 
 async def test_method_is_looked_at_before_the_login(node: World) -> None:

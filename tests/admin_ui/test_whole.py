@@ -78,6 +78,15 @@ async def test_reset(node: World) -> None:
     assert (await node.call("DELETE", "/api/reset/nosuch")).status == 404
 
 
+async def test_a_node_without_virtual_hosts(node: World) -> None:
+    node.broker.virtual_hosts.delete("/")
+    found = await node.get("/overview")
+    assert found["object_totals"]["queues"] == found["queue_totals"]["messages"] == 0
+    assert found["churn_rates"]["connection_created"] == 0
+    assert await node.get("/queues") == []
+    assert (await node.call("GET", "/metrics")).status == 200
+
+
 async def test_memory_in_hundredths(node: World) -> None:
     found = (await node.get(f"/nodes/{NODE}/memory/relative"))["memory"]
     assert found.keys() == {"total", *MEMORY_PARTS}
