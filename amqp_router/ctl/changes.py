@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from amqp_router.ctl import passwords
-from amqp_router.ctl.client import USAGE, Client, CtlError, by_password, part
+from amqp_router.ctl.client import USAGE, Client, CtlError, part
 from amqp_router.ctl.verb import VHOST, Argument, Verb, argument
 
 USER = argument("user", metavar="USER", help="name of the user")
@@ -64,7 +64,7 @@ def clear_password(client: Client, args: argparse.Namespace) -> int:
 def authenticate_user(client: Client, args: argparse.Namespace) -> int:
     """Try a user's password."""
     password = args.new_password or passwords.asked(f"Password of {args.user}")
-    client.with_access(by_password(client.url, args.user, password)).get("/api/whoami")
+    client.as_user(args.user, password).get("/api/whoami")
     return 0
 
 

@@ -12,7 +12,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -105,8 +105,9 @@ class Client:
         """The broker's address."""
         return self._access.url
 
-    def with_access(self, access: Access) -> Client:
-        """The same broker, as somebody else."""
+    def as_user(self, user: str, password: str) -> Client:
+        """The same broker, as a user."""
+        access = replace(by_password(self.url, user, password), verifies=self._access.verifies)
         return Client(access, self._cafile)
 
     def call(
@@ -132,6 +133,9 @@ class Client:
             self._connection.request(method, target, data, sent)
             reply = self._connection.getresponse()
             content = reply.read()
+        except ssl.SSLCertVerificationError as error:
+            text = f"{self._access.url}: its certificate is not trusted ({error.verify_message})"
+            raise CtlError(f"{text}; --cacert names certificates to trust", UNAVAILABLE) from None
         except (OSError, http.client.HTTPException) as error:
             where = self._access.url
             raise CtlError(

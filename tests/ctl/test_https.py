@@ -1,0 +1,50 @@
+"""``amqp-router ctl`` with an admin port that speaks TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from amqp_router.main import main
+from tests.brokers import RouterProcess
+from tests.sockets.authority import Authority
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("ca"))
+    made.make("server", "/CN=localhost")
+    return made
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterProcess]:
+    files = authority.directory
+    options = ["--admin-certificate", str(files / "server.pem"), "--admin-key", str(files / "server.key")]
+    process = RouterProcess(tmp_path_factory.mktemp("broker"), options=options)
+    process.start()
+    yield process
+    process.stop()
+
+
+def test_the_owner_needs_no_certificate(broker: RouterProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    access = ["--data-dir", str(broker.data_dir)]
+    assert main(["ctl", "list_vhosts", *access]) == 0
+    assert capsys.readouterr().out == "name\n/\n"
+    assert main(["ctl", "authenticate_user", "guest", "guest", *access]) == 0
+    assert main(["ctl", "authenticate_user", "guest", "wrong", *access]) == 1
+
+
+def test_a_user_trusts_only_what_is_named(
+    broker: RouterProcess, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("guest\n")
+    access = ["--url", f"https://localhost:{broker.admin_port}", "--user", "guest"]
+    access += ["--password-file", str(password)]
+    assert main(["ctl", "list_vhosts", *access]) == 3
+    assert "its certificate is not trusted" in capsys.readouterr().err
+    assert main(["ctl", "list_vhosts", *access, "--cacert", str(authority.directory / "ca.pem")]) == 0
+    assert main(["ctl", "list_vhosts", *access, "--cacert", str(password)]) == 2
