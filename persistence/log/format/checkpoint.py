@@ -33,7 +33,11 @@ _CHUNKS = Struct("<QI")
 _CHUNK = Struct("<QI")
 #: Number of a field, 0, its bytes.
 _FIELD = Struct("<HHI")
-_SOURCES = 1
+_SOURCES, _GENERATION, _HISTORY = 1, 2, 3
+#: Generation, flags, 0.
+_TRUNCATIONS = Struct("<QII")
+_IS_CUT, _AWAITS_SNAPSHOT = 1, 2
+_U64 = Struct("<Q")
 
 
 @dataclass(slots=True)
@@ -62,6 +66,13 @@ class LogState:
     last_us: int = 0
     segments: list[SegmentState] = field(default_factory=list)
     settles: SettleState = field(default_factory=SettleState)
+    #: How often it was truncated, and whether what lies behind the recovery point is still to be cut.
+    generation: int = 0
+    is_cut: bool = False
+    #: Its settles are not known: another node's snapshot must take the place of this state.
+    awaits_snapshot: bool = False
+    #: Every batch from this offset on is in the log, settles too; below it some may be cleaned away.
+    history_start: int = 0
     #: Which dead letters it has taken lately (``sources``).
     sources: Runs = field(default_factory=dict)
 
@@ -96,12 +107,29 @@ def pack_log(state: LogState) -> bytes:
         parts.append(bits)
     count, returns = settles.pack_returns()
     parts += [_U32.pack(count), returns]
-    fields = [(_SOURCES, pack_sources(state.sources, state.last_us))]
+    flags = (_IS_CUT if state.is_cut else 0) | (_AWAITS_SNAPSHOT if state.awaits_snapshot else 0)
+    fields = [
+        (_SOURCES, pack_sources(state.sources, state.last_us)),
+        (_GENERATION, _TRUNCATIONS.pack(state.generation, flags, 0) if state.generation or flags else b""),
+        (_HISTORY, _U64.pack(state.history_start) if state.history_start else b""),
+    ]
     used = [(number, value) for number, value in fields if value]
     parts.append(_U32.pack(len(used)))
     for number, value in used:
         parts += [_FIELD.pack(number, 0, len(value)), value]
     return b"".join(parts)
+
+
+def unpack_log(data: bytes) -> LogState:
+    """The state in one log's part of a checkpoint, made by ``pack_log``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return _unpack_log(_Reader(data), _VERSION)
+    except StructError as error:
+        raise ValueError(f"not the state of a log: {error}") from None
 
 
 def pack_file(parts: list[bytes], *, clean: bool, now_us: int) -> bytes:
@@ -180,13 +208,26 @@ def _unpack_log(reader: _Reader, version: int) -> LogState:
         for offset in range(first, first + number):
             settles.set_returned(offset, returned)
     settles.live = settles.unsettled_in(settles.settled_below, state.recovery_offset)
-    for _ in range(reader.take(_U32)[0] if version else 0):
+    if version == 0:
+        state.history_start = state.recovery_offset  # it did not say what was cleaned away
+        return state
+    for _ in range(reader.take(_U32)[0]):
         number, _, size = reader.take(_FIELD)
-        value = reader.bytes(size)
-        if number != _SOURCES:
-            raise ValueError(f"field {number} is not known")
-        state.sources = unpack_sources(value)
+        _unpack_field(state, number, reader.bytes(size))
     return state
+
+
+def _unpack_field(state: LogState, number: int, value: bytes) -> None:
+    if number == _SOURCES:
+        state.sources = unpack_sources(value)
+    elif number == _GENERATION:
+        state.generation, flags, _ = _TRUNCATIONS.unpack(value)
+        state.is_cut = bool(flags & _IS_CUT)
+        state.awaits_snapshot = bool(flags & _AWAITS_SNAPSHOT)
+    elif number == _HISTORY:
+        (state.history_start,) = _U64.unpack(value)
+    else:
+        raise ValueError(f"field {number} is not known")
 
 
 def read_checkpoint(disk: Disk, path: str) -> tuple[bool, list[LogState]]:
@@ -223,10 +264,18 @@ def newest(node: LogState | None, own: LogState | None) -> LogState | None:
 def _age(state: LogState) -> tuple[int, ...]:
     """A sort key that rises from each state of a log to the next.
 
-    Two states may have the same end but different segments: an idle log begins a new segment, and segments
-    without live messages are removed. The older state would name files that are gone.
+    A truncation sets the end back, but raises the generation. Two states may have the same end but different
+    segments: an idle log begins a new segment, and segments without live messages are removed. The older
+    state would name files that are gone.
     """
-    return (state.epoch, state.recovery_offset, state.recovery_segment, state.start, -len(state.segments))
+    return (
+        state.generation,
+        state.epoch,
+        state.recovery_offset,
+        state.recovery_segment,
+        state.start,
+        -len(state.segments),
+    )
 
 
 def write_checkpoint(disk: Disk, path: str, parts: list[bytes], *, clean: bool, now_us: int) -> None:

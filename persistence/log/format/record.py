@@ -10,6 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from amqp_router.protocol.flags import ACK, RETURN
 from amqp_router.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ MESSAGE_SIZE, SETTLE_SIZE = 32, 24
 SETTLE = Struct("<QIBBHII")
 
 
-EPOCH_START, PURGE, CHECKPOINT = 1, 2, 3
+EPOCH_START, PURGE, CHECKPOINT, HOLE = 1, 2, 3, 4
 _CONTROL = Struct("<HHI")
 _EPOCH_START = Struct("<II16s")
 _PURGE = Struct("<QII")
@@ -229,6 +230,11 @@ def checkpoint_note(start: int, settled_below: int) -> bytes:
     return _CONTROL.pack(CHECKPOINT, 0, 16) + _TWO_OFFSETS.pack(start, settled_below)
 
 
+def hole(first: int, end: int) -> bytes:
+    """Payload of a HOLE."""
+    return _CONTROL.pack(HOLE, 0, 16) + _TWO_OFFSETS.pack(first, end)
+
+
 class Control(NamedTuple):
     """A CONTROL record as read; fields of other types are empty."""
 
@@ -254,6 +260,15 @@ def parse_control(payload: bytes) -> Control:
         kept = [_RUN.unpack_from(payload, first + i * _RUN.size)[:2] for i in range(count)]
         return Control(kind, 0, up_to, kept)
     return Control(kind, 0, 0, [])
+
+
+def check_settles(payload: bytes, record_size: int, count: int) -> None:
+    """Raises ``ValueError`` if these are not ``count`` SETTLES records of known kinds."""
+    if record_size < SETTLE_SIZE or len(payload) < record_size * count:
+        raise ValueError("a settle record is too short")
+    for _, _, kind, _ in iterate_settles(payload, record_size, count):
+        if not ACK <= kind <= RETURN:
+            raise ValueError(f"settle kind {kind} is not known")
 
 
 def iterate_settles(payload: bytes, record_size: int, count: int) -> Iterator[tuple[int, int, int, int]]:

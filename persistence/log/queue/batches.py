@@ -190,6 +190,31 @@ class Batches:
         if self._runs.count:
             self._place_settles()
 
+    def copied(self, batch: Batch) -> None:
+        """Place a batch of another node, which begins at ``end``; the caller folds it into ``state``.
+
+        Places that were reserved before it get a batch of their own, as a batch from elsewhere has none for
+        them.
+        """
+        if self.end > self.next_base:
+            note = checkpoint_note(0, self.state.settled_below)
+            self._place(control_batch(note, self.next_base, self.end - 1, self.last_us, self.epoch))
+        self._place(batch)
+        self.end = batch.last + 1
+        self._gap = 0
+
+    def follow(self) -> None:
+        """Write no epochs: they come with another node's batches."""
+        self.epoch = self.last_epoch()
+        self._epoch_pending = False
+
+    def lead(self, epoch: int) -> None:
+        """Begin ``epoch``, which is above all others, with its own batch."""
+        self.close_all()
+        self._previous_epoch = self.last_epoch()
+        self.epoch = epoch
+        self._start_epoch(self.last_us)
+
     # -- settles --------------------------------------------------------------------------------------
 
     def settle(self, offset: int, gap: int, kind: int) -> bool:
@@ -270,6 +295,7 @@ class Batches:
         self.epochs = state.epochs
         self.last_us = state.last_us
         self.sources = state.sources
+        self.generation = max(self.generation, state.generation)
         self._previous_epoch = self.last_epoch()
         self.epoch = max(state.epoch, self._previous_epoch) + 1
         self._epoch_pending = True

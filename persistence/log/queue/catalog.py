@@ -17,7 +17,7 @@ from ...files import Disk, FileCache, join
 from ...memory import MemoryBudget
 from ...options import LogOptions
 from ...worker import ThreadWorker, Worker
-from ..format.checkpoint import LogState
+from ..format.checkpoint import LogState, pack_log
 from ..format.identity import DESCRIPTION, DESCRIPTION_VERSION, Owners, salt_of
 from ..sync.committer import DELETED_SUFFIX
 from ..sync.log_sync import LogSync
@@ -32,7 +32,7 @@ from .queue_log import QueueLog
 from .recovery import recover
 from .report import Report
 from .spill import Spill
-from .truncation import truncate
+from .truncation import newest_checkpoint, truncate
 
 logger = logging.getLogger(__name__)
 #: Least and most memory for the batches of all page logs together.
@@ -342,10 +342,20 @@ class Catalog:
         healthy = [log for log in self.logs.values() if log.failed is None]
         written = [log.partition.active for log in healthy if log.writer.is_made]
         indexes = [index for segment in written if (index := segment.pack_index())]
-        self.sync.stop([log.pack_state() for log in healthy], indexes)
+        self.sync.stop([part for log in healthy if (part := self._last_state(log))], indexes)
         self._readers.close()
         self._page_files.close()
         self._janitor.stop()
+
+    def _last_state(self, log: QueueLog) -> bytes:
+        """A log's part of the checkpoint of a clean stop; empty if the log never had one.
+
+        What lies above the high watermark may still be cut, so the next start must fold it again.
+        """
+        if not log.mirrored or log.high_watermark >= log.end:
+            return log.pack_state()
+        state = newest_checkpoint(log, self._disk, self._data_dir)
+        return b"" if state is None else pack_log(state)
 
 
 def _tell_cut(report: Report) -> None:

@@ -74,6 +74,8 @@ class Cleaner:
             return False
         if self._batches:
             self._batches[-1].last = self.segment.end - 1
+        # The checkpoint says so, too, before the new file is there.
+        self.log.history_start = max(self.log.history_start, self.segment.end)
         self._checkpoint = self.log.request_checkpoint()
         return True
 

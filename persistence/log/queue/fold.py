@@ -14,6 +14,7 @@ from ..format.record import (
     CHECKPOINT,
     CONTROL,
     EPOCH_START,
+    HOLE,
     MESSAGE_SIZE,
     MESSAGES,
     PURGE,
@@ -70,7 +71,7 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
             state.epochs.append((control.epoch, header.base))
         elif control.type == PURGE:
             settles.purge(control.up_to, control.kept)
-        elif control.type != CHECKPOINT:
+        elif control.type not in (CHECKPOINT, HOLE):
             raise ValueError(f"control type {control.type} is not known")
     else:
         raise ValueError(f"batch kind {header.kind} is not known in the log of a queue")

@@ -11,7 +11,7 @@ from amqp_router.protocol.flags import LOGGED, PERSISTENT, RECORDED, REDELIVERED
 from amqp_router.protocol.message import Message
 
 from ...errors import CorruptLog, LogFailed, is_passing
-from ..format.record import Batch
+from ..format.record import Batch, parse_header
 from ..format.settles import SettleState
 from .partition import Cursor, Partition
 
@@ -201,9 +201,20 @@ class LogReader:
                 cursor.large = _as_read(batch.message)
             else:
                 cursor.large = None
-                cursor.view.open_pieces(batch)
+                if len(batch.pieces) > 1:
+                    cursor.view.open_pieces(batch)
+                else:
+                    self._open_copied(cursor, batch)
         except (OSError, CorruptLog) as error:
             raise _unreadable(log, error) from error
+
+    def _open_copied(self, cursor: Cursor, batch: Batch) -> None:
+        """Read a batch of another node, whose payload is one piece."""
+        salt = self._open_log().partition.salt
+        data = b"".join([batch.pack_header(_U32_MAX, salt), *batch.pieces])
+        header = parse_header(data, 0, salt)
+        assert header is not None
+        cursor.view.open_data(data, 0, header)
 
     def _open_log(self) -> ReadLog:
         if self._log is None:

@@ -144,9 +144,11 @@ class Partition:
             segment.live = self.gone.count_kept(state, segment.base, segment.end)
         return bool([segment for segment in self._closed() if self.gone.is_gone(segment)])
 
-    def remove_gone(self) -> list[Segment]:
-        """Remove closed segments that need not be kept from the list; their files will be deleted."""
-        removed = [s for s in self._closed() if self.gone.is_gone(s)]
+    def remove_gone(self, below: int) -> list[Segment]:
+        """Remove closed segments that need not be kept and end at ``below`` or before from the list; their
+        files will be deleted.
+        """
+        removed = [s for s in self._closed() if self.gone.is_gone(s) and s.end <= below]
         for segment in removed:
             self.remove(segment)
         return removed

@@ -15,6 +15,14 @@ cdef class QueueLog:
     cdef public unsigned long long end
     cdef public unsigned long long high_watermark
     cdef public unsigned long long redelivered_floor
+    cdef public unsigned long long stored_watermark
+    cdef public unsigned long long history_start
+    cdef public unsigned long long cleaned_at
+    cdef unsigned long long _known_history
+    cdef public bint mirrored
+    cdef public bint awaits_snapshot
+    cdef public list held
+    cdef unsigned long long _checkpoint_end
     cdef public bint passing
     cdef public bint deleted
     cdef public bint dirty

@@ -25,6 +25,7 @@ from ..sync.log_sync import LogSync
 from ..sync.round import Submission
 from ..sync.writer import PartitionWriter
 from .batches import Batches
+from .held import Held, hold, reached
 from .log_reader import LogReader
 from .partition import Partition
 
@@ -79,6 +80,17 @@ class QueueLog:
         self.durable = 0
         self.end = 0
         self.high_watermark = 0
+        #: Other nodes have copies: the high watermark is set by whoever knows how far those reach, and
+        #: checkpoints wait for it.
+        self.mirrored = False
+        #: What the last process knew of the high watermark.
+        self.stored_watermark = 0
+        #: Every batch from here on is there; below it settles may be cleaned away.
+        self.history_start = 0
+        #: A state from before this offset has messages that were removed since.
+        self.cleaned_at = 0
+        #: Its settles are not known until it gets another node's snapshot.
+        self.awaits_snapshot = False
         #: Unsettled messages below this offset may have been delivered before.
         self.redelivered_floor = 0
         self.failed: Exception | None = None
@@ -89,6 +101,10 @@ class QueueLog:
         self.dirty = False
         self.settles_dirty = False
         self.checkpoints = Checkpoints()
+        self.held: list[Held] = []
+        # The offset of the checkpoint that the sync has.
+        self._checkpoint_end = 0
+        self._known_history = 0
         self.batches = Batches(partition, self.checkpoints, options, boot_id)
         self.state = self.batches.state
         self.reader = LogReader(self, self.batches.tail)
@@ -131,7 +147,7 @@ class QueueLog:
         """Give a transient message the next offset. Nothing is written for it."""
         if self.batches.reserve(message):
             self.batches.note(self.start)
-            self._mark_dirty()
+            self.mark_dirty()
         self.end = self.batches.end
 
     def settle(self, offset: int, gap: int, kind: int) -> None:
@@ -158,9 +174,10 @@ class QueueLog:
             raise LogFailed(str(self.failed))
         self.batches.purge(first, end)
         self.end = self.batches.end
-        self._mark_dirty()
+        self.mark_dirty()
 
-    def _mark_dirty(self) -> None:
+    def mark_dirty(self) -> None:
+        """Let the next round take what is there."""
         if not self.dirty:
             self.dirty = True
             self._sync.commit(self)
@@ -203,13 +220,35 @@ class QueueLog:
         elif self.failed is None:
             submission.batches = closed
             if self.checkpoints.is_due:
-                partition = self.partition
-                removed = partition.remove_gone()
-                submission.checkpoint_number, submission.removed = self.checkpoints.take(removed)
-                self.start = max(self.start, partition.segments[0].base)
-                submission.checkpoint = self.pack_state()
-                submission.index = partition.active.pack_index()
+                self._make_checkpoint()
+            if self.held:
+                self._submit_checkpoint(submission)
         return submission
+
+    def _make_checkpoint(self) -> None:
+        partition = self.partition
+        if self.mirrored:
+            partition.recount(self.state)  # a follower does not count what its batches settle
+        # A follower that has all below the high watermark finds all that it lacks.
+        below = self.high_watermark if self.mirrored else self.end
+        removed = [] if self.awaits_snapshot else partition.remove_gone(below)
+        for segment in removed:
+            self.history_start = max(self.history_start, segment.end)
+        if self.history_start != self._known_history:
+            self._known_history = self.history_start
+            self.cleaned_at = self.batches.next_base
+        number, removed = self.checkpoints.take(removed)
+        self.start = max(self.start, partition.segments[0].base)
+        state, index = self.pack_state(), partition.active.pack_index()
+        hold(self.held, Held(number, self.batches.next_base, state, removed, index))
+
+    def _submit_checkpoint(self, submission: Submission) -> None:
+        limit = self.high_watermark if self.mirrored and not self.awaits_snapshot else self.end
+        held = reached(self.held, limit)
+        if held is not None:
+            submission.checkpoint_number, self._checkpoint_end = held.number, held.end
+            submission.checkpoint, submission.removed = held.state, held.removed
+            submission.index = held.index_file
 
     def resume(self) -> None:
         """The attempt has succeeded: continue as before the error."""
@@ -219,13 +258,13 @@ class QueueLog:
             self.settles_dirty = True
             self._sync.commit_settles(self)
         if self.checkpoints.is_due or self.batches.has_messages:
-            self._mark_dirty()
+            self.mark_dirty()
         if self.listener is not None:
             self.listener.on_log_resumed(self)
 
     def checkpoint_written(self, number: int, offset: int) -> None:
-        """A round's checkpoint is durable."""
-        self.checkpoints.written(number, offset)
+        """A round's checkpoint is durable; it may be of less than the round's batches."""
+        self.checkpoints.written(number, self._checkpoint_end)
         self._caretaker.on_checkpoint(self)
 
     def request_checkpoint(self) -> int:
@@ -233,11 +272,14 @@ class QueueLog:
         ``checkpoints.durable``.
         """
         self.checkpoints.is_due = True
-        self._mark_dirty()
+        self.mark_dirty()
         return self.checkpoints.next
 
-    def pack_state(self) -> bytes:
-        """This log's part of a checkpoint. Everything must be sealed."""
+    def pack_state(self, *, is_cut: bool = False) -> bytes:
+        """This log's part of a checkpoint. Everything must be sealed.
+
+        ``is_cut``: what lies behind the end is to be cut by the start, if that is not done before.
+        """
         self.state.advance(self.end)
         active = self.partition.active
         state = LogState(self.incarnation, self.number)
@@ -245,7 +287,11 @@ class QueueLog:
         state.recovery_offset = self.batches.next_base
         state.recovery_segment = active.base
         state.recovery_position = active.size
-        state.high_watermark = self.batches.next_base
+        state.high_watermark = min(self.high_watermark, self.batches.next_base)
+        state.generation = self.batches.generation
+        state.is_cut = is_cut
+        state.awaits_snapshot = self.awaits_snapshot
+        state.history_start = self.history_start
         state.epoch = self.batches.epoch
         state.epochs = self.batches.epochs
         state.redelivered_floor = self.redelivered_floor
@@ -274,12 +320,15 @@ class QueueLog:
             return
         self.batches.tail.written(end)
         self.durable = end
-        self.advance_high_watermark(end)
+        if not self.mirrored:
+            self.advance_high_watermark(end)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let confirms and outside readers go up to ``offset``. A single node calls it with ``durable``."""
         if offset > self.high_watermark:
             self.high_watermark = offset
+            if self.held and self.held[0].end <= offset:
+                self.mark_dirty()
             if self.listener is not None:
                 self.listener.on_high_watermark(self)
 
@@ -332,7 +381,7 @@ class QueueLog:
     def close_batch(self, offset: int) -> None:
         """Close the open batch if it holds ``offset``, so that it can be read."""
         if self.batches.close(offset):
-            self._mark_dirty()
+            self.mark_dirty()
 
     def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int) -> list[bytes]:
         """Whole batches from the one that holds ``from_offset`` on that end below ``limit_offset``.
@@ -344,7 +393,7 @@ class QueueLog:
         """
         self.seal()
         if self.batches.has_closed:
-            self._mark_dirty()
+            self.mark_dirty()
         first, end = max(from_offset, self.start), self.batches.next_base
         return self.reader.read_raw(first, max_bytes, limit_offset, end)
 
@@ -355,9 +404,15 @@ class QueueLog:
         epoch.
         """
         self.batches.begin(state)
+        self.held = []
         self.state = self.batches.state
         self.start = state.start
-        self.end = self.durable = self.high_watermark = self.batches.end
+        self.history_start = self._known_history = state.history_start
+        self.cleaned_at = 0
+        self.awaits_snapshot = state.awaits_snapshot
+        self.end = self.durable = self.batches.end
+        self.stored_watermark = max(state.high_watermark, self.checkpoints.offset)
+        self.high_watermark = min(self.high_watermark, self.end) if self.mirrored else self.end
         self.redelivered_floor = self.end if unclean else state.redelivered_floor
 
     def delete(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ...errors import CorruptLog
 from ...files import Disk, join
-from ..format.checkpoint import LogState
+from ..format.checkpoint import FILE_NAME, LogState, write_checkpoint
 from ..format.index import SparseIndex
 from ..format.record import HEADER_SIZE, MESSAGES, Batch, BatchHeader
 from ..format.scanner import Scanner, check_tail, records_of, recover_segment
@@ -68,13 +68,13 @@ def recover(
     if not trusted:
         _scan(partition, disk, state, folded, bases, report, limit)
     if limit is None:
-        check_complete(partition, state, folded, journal, mark, report)
+        check_complete(partition, state, folded, () if folded.is_cut else journal, mark, report)
         cut_tail(disk, directory, folded, report)
     if not partition.segments:
         partition.roll(folded.recovery_offset)
     active = partition.active
     is_synced = True
-    if bases and bases[-1] == active.base:
+    if active.base in bases:
         # A checkpoint is written after the sync of what it covers.
         is_synced = state is not None and (state.recovery_segment, state.recovery_position) == (
             active.base,
@@ -91,7 +91,8 @@ def recover(
         # durable. If a sync had failed before the kill, their pages would be marked as clean, and another
         # sync would skip them. Therefore they are written again.
         _rewrite(disk, active, report.synced_position)
-    report.replayed_batches = _replay(log, folded, journal, state.epoch if state is not None else 0)
+    if not folded.is_cut:
+        report.replayed_batches = _replay(log, folded, journal, state.epoch if state is not None else 0)
     if not is_synced:
         log.writer.make()
     for segment in partition.segments:
@@ -99,12 +100,21 @@ def recover(
     log.checkpoints.offset = state.recovery_offset if state is not None else 0
     report.last_us = folded.last_us
     log.begin(folded, unclean=not trusted and limit is None)
+    if folded.is_cut and limit is None:
+        # It is cut now, and what is written from here on is not to be cut.
+        log.writer.sync()
+        # A copy has batches of the epoch that it has, not of the one that begins here.
+        epoch, log.epoch = log.epoch, folded.epoch
+        parts = [log.pack_state()]
+        log.epoch = epoch
+        write_checkpoint(disk, join(directory, FILE_NAME), parts, clean=False, now_us=folded.last_us)
     return report
 
 
 def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[int]:
     """Base offsets of the segment files. Leftovers of interrupted work are removed."""
-    bases = []
+    bases: list[int] = []
+    cut: list[str] = []
     known = {segment.base for segment in state.segments} if state is not None else set()
     names = disk.list(directory)
     for name in names:
@@ -116,13 +126,24 @@ def _segment_bases(disk: Disk, directory: str, state: LogState | None) -> list[i
             if state is not None and base < state.recovery_segment and base not in known:
                 # The checkpoint had decided its removal, which did not reach the disk.
                 disk.unlink(path)
+            elif state is not None and state.is_cut and _is_behind(base, state):
+                cut.append(path)
             else:
                 bases.append(base)
+    for path in sorted(cut, reverse=True):
+        disk.unlink(path)
+    if cut:
+        disk.sync_directory(directory)
     there = set(bases)
     for name in names:
         if name.endswith(INDEX_SUFFIX) and base_of(name.removesuffix(INDEX_SUFFIX) + SUFFIX) not in there:
             disk.unlink(join(directory, name))
     return bases
+
+
+def _is_behind(base: int, state: LogState) -> bool:
+    """Whether the segment lies completely behind the recovery point."""
+    return base > state.recovery_segment or (base == state.recovery_segment and not state.recovery_position)
 
 
 def _size_of(disk: Disk, path: str) -> int:
@@ -213,11 +234,12 @@ class _Folding:
         self._segment = segment
         self._limit = limit
         self._epoch = epoch
+        self._is_cut = folded.is_cut and limit is None
         #: Whether it stopped at a batch of an earlier epoch than the checkpoint's.
         self.is_leftover = False
 
     def take(self, header: BatchHeader, payload: memoryview) -> bool:
-        if header.epoch < self._epoch:
+        if header.epoch < self._epoch or self._is_cut:
             self.is_leftover = True
             return False
         if self._limit is not None and header.last >= self._limit:
@@ -252,6 +274,8 @@ def _scan_segment(
         report.scanned_bytes += scan.position - first
         if scan.position == scan.size:
             return True
+        if folded.is_cut:
+            folding.is_leftover = limit is None
         if limit is None and not folding.is_leftover:
             check_tail(scan, segment, partition.foreign, is_last=is_last)
     finally:
@@ -275,7 +299,10 @@ def _rewrite(disk: Disk, segment: Segment, position: int) -> None:
 
 
 def _replay(log: QueueLog, folded: LogState, journal: Sequence[JournalEntry], epoch: int) -> int:
-    """Append the batches of the commit journal above the log's end that no truncation has cut."""
+    """Append the batches of the commit journal above the log's end that no truncation has cut.
+
+    Before a truncation the journal is emptied, so if that was not finished all of them are cut.
+    """
     batches = []
     for header, data, _ in journal:
         end = folded.recovery_offset

@@ -106,6 +106,17 @@ class Committer:
         work.failures = self._failures
         self._failures = []
 
+    def empty_journal(self) -> None:
+        """Sync all logs that have batches in the journal, and remove it, durably.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self.journal.retire()
+        for writer, error in self.journal.drain(None):
+            self._failed(writer, error)
+        self.disk.sync_directory(self._data_dir)
+
     def _ready(self, submissions: Sequence[Submission]) -> list[Submission]:
         """Make and sync the names that are missing; returns those submissions that have something to write,
         with their ``write``.

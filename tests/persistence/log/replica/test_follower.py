@@ -1,0 +1,211 @@
+"""What a follower takes and refuses, and the toy's first seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp_router.protocol.flags import ACK
+from persistence.log.format.checkpoint import LogState, newest, pack_log, unpack_log
+from persistence.log.format.record import parse_header
+from persistence.log.queue.held import Held, hold, reached
+from persistence.log.queue.truncation import truncate_later
+from persistence.log.replica.copying import NotCopied
+from persistence.log.replica.epochs import common_end, epoch_at
+from persistence.log.replica.follower import Follower
+from persistence.log.replica.leader import is_valid, snapshot
+from tests.persistence.log.replica.toy import walk
+from tests.persistence.log.support import Node, bodies, fill, message, unsettled
+
+EVERYTHING = 1 << 62
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_follower_has_what_the_leader_has(seed: int) -> None:
+    walk(seed)
+
+
+def pair() -> tuple[Node, Follower, Node, Follower]:
+    """A leader in epoch 1 with three messages, of which one is settled, and a follower without any."""
+    nodes = Node(), Node()
+    leader, follower = [Follower(node.catalog.create("a", "/", "q", {})) for node in nodes]
+    leader.lead(1)
+    fill(leader.log, 3)
+    leader.log.settle(2, 0, ACK)
+    nodes[0].settle()
+    return nodes[0], leader, nodes[1], follower
+
+
+def copy(leader: Follower, follower: Follower) -> None:
+    for data in leader.log.read_raw(follower.log.end, EVERYTHING, EVERYTHING):
+        follower.append_raw(data)
+
+
+def test_the_follower_is_durable_and_its_watermark_is_the_leaders() -> None:
+    _, leader, node, follower = pair()
+    copy(leader, follower)
+    node.settle()
+    log = follower.log
+    assert (log.end, log.durable, log.high_watermark) == (leader.log.end, leader.log.end, 0)
+    log.advance_high_watermark(3)
+    log.request_checkpoint()
+    node.settle()
+    assert log.checkpoints.durable == 0  # it waits for the high watermark
+    log.advance_high_watermark(log.durable)
+    node.settle()
+    assert (log.checkpoints.durable, log.checkpoints.offset) == (1, log.end)
+    again = Follower(Node(node.disk).catalog.open("a")).log
+    assert (again.high_watermark, unsettled(again)) == (log.end, [1, 3])
+    assert bodies(again) == bodies(leader.log)
+
+
+def test_what_does_not_follow_is_refused() -> None:
+    _, leader, _, follower = pair()
+    first, second, *_ = leader.log.read_raw(0, EVERYTHING, EVERYTHING)
+    other = Node().catalog.create("b", "/", "q", {})
+    fill(other, 1)
+    damaged = second[:-1] + bytes([second[-1] ^ 1])
+    follower.log.batches.end = 1
+    with pytest.raises(NotCopied, match="epoch 1 where epoch 0 goes on"):
+        follower.append_raw(second)
+    follower.log.batches.end = 0
+    for data, text in (
+        (second, "offset 1 where 0 follows"),
+        (first[:-1], "one whole batch"),
+        (b"", "one whole batch"),
+        (other.read_raw(0, EVERYTHING, EVERYTHING)[0], "batch of this log"),
+        (damaged, "checksum of the payload"),
+    ):
+        with pytest.raises(NotCopied, match=text):
+            follower.append_raw(data)
+    assert follower.log.end == 0
+    follower.append_raw(first)
+    with pytest.raises(NotCopied, match="offset 0 where 1 follows"):
+        follower.append_raw(first)
+    follower.lead(2)
+    with pytest.raises(NotCopied, match="epoch 1 after one of epoch 2"):
+        follower.append_raw(second)
+    with pytest.raises(NotCopied, match="not above"):
+        follower.lead(2)
+
+
+def test_reserved_places_get_a_batch_before_a_copied_one() -> None:
+    """A leader that is deposed has given places to transient messages; no batch of its own has them."""
+    _, leader, _, follower = pair()
+    copy(leader, follower)
+    log = follower.log
+    made = message(b"t")
+    made.flags = 0
+    log.reserve(made)
+    base = log.batches.next_base
+    leader.log.reserve(message(b"t"))
+    leader.log.batches.next_base += 1  # as if another leader had begun its batch behind the place
+    leader.log.append(message(b"new"), 5)
+    (data,) = leader.log.read_raw(log.batches.end, EVERYTHING, EVERYTHING)
+    follower.append_raw(data)
+    found = [parse_header(each, 0, log.partition.salt) for each in log.read_raw(base, EVERYTHING, EVERYTHING)]
+    assert [(each.kind, each.base, each.last) for each in found if each] == [
+        (3, base, base),
+        (1, base + 1, base + 1),
+    ]
+    assert unsettled(log) == [1, 3, base + 1]
+
+
+def test_a_snapshot_where_settles_are_cleaned_away() -> None:
+    """A follower of the bare batches would keep what the leader has settled long ago."""
+    node, leader, other, follower = pair()
+    log = leader.log
+    offsets = fill(log, 40, 200)
+    node.settle()
+    log.advance_high_watermark(log.durable)
+    for offset in [1, 3, *offsets[:30]]:
+        log.settle(offset, 0, ACK)
+    for _ in range(6):
+        node.settle()
+        log.advance_high_watermark(log.durable)
+        node.run_timers()
+    assert log.history_start > 0
+    found = snapshot(log, node.disk, "d")
+    assert found is not None
+    end, state = found
+    with pytest.raises(NotCopied, match="not await"):
+        follower.install(0, state)
+    follower.begin_backfill()
+    with pytest.raises(NotCopied, match="yet"):
+        follower.backfill(0, b"", end)
+    other.settle()
+    with pytest.raises(NotCopied, match="awaits a snapshot"):
+        copy(leader, follower)
+    first = 0
+    for data in log.read_raw(0, EVERYTHING, end):
+        header = parse_header(data, 0, log.partition.salt)
+        assert header is not None
+        follower.backfill(first, data, end)
+        first = header.last + 1
+    with pytest.raises(NotCopied, match="missing"):
+        follower.install(end + 1, state)
+    assert is_valid(log, end)
+    assert Node(other.disk).catalog.open("a").awaits_snapshot
+    follower.install(follower.log.end, state)
+    fill(log, 1)
+    with pytest.raises(NotCopied, match="begun to write"):
+        copy(leader, follower)
+    assert not follower.is_whole
+    other.settle()
+    assert follower.is_whole
+    copy(leader, follower)
+    assert unsettled(follower.log) == unsettled(log)
+    assert bodies(follower.log) == bodies(log)
+
+
+def test_a_copy_is_emptied_below_its_checkpoint() -> None:
+    _, leader, node, follower = pair()
+    copy(leader, follower)
+    node.settle()
+    follower.log.advance_high_watermark(follower.log.durable)
+    follower.log.request_checkpoint()
+    node.settle()
+    done: list[int] = []
+    truncate_later(follower.log, node.sync, node.disk, "d", 2, lambda: done.append(follower.log.end))
+    assert not done
+    node.settle()
+    assert done == [0]
+    assert follower.log.awaits_snapshot
+    assert node.disk.list("d/queues/a/0") == ["checkpoint"]
+    again = Node(node.disk).catalog.open("a")
+    assert (again.end, again.awaits_snapshot, again.batches.generation) == (0, True, 1)
+
+
+def test_logs_are_compared_by_epochs() -> None:
+    mine = [(1, 0), (3, 10)]
+    assert [epoch_at(mine, offset) for offset in (0, 9, 10, 99)] == [1, 1, 3, 3]
+    assert epoch_at([], 5) == 0
+    assert common_end(mine, 15, mine, 12) == 12
+    assert common_end(mine, 15, [(1, 0), (2, 8), (4, 14)], 20) == 8
+    assert common_end(mine, 15, [(1, 0), (4, 12)], 20) == 10
+    assert common_end(mine, 15, [(2, 0)], 20) == 0
+    assert common_end([], 0, mine, 15) == 0
+
+
+def test_held_checkpoints() -> None:
+    waiting: list[Held] = []
+    for number in range(1, 5):
+        hold(waiting, Held(number, 10 * number, b"%d" % number, [], None))
+    assert [held.number for held in waiting] == [1, 4]
+    assert reached(waiting, 9) is None
+    found = reached(waiting, 39)
+    assert found is not None
+    assert found.number == 1
+    found = reached(waiting, 40)
+    assert found is not None
+    assert found.number == 4
+    assert not waiting
+
+
+def test_fields_of_a_checkpoint() -> None:
+    state = LogState("a", 0, generation=3, is_cut=True, awaits_snapshot=True, history_start=7)
+    found = unpack_log(pack_log(state))
+    assert (found.generation, found.is_cut, found.awaits_snapshot, found.history_start) == (3, True, True, 7)
+    older = LogState("a", 0, generation=2, epoch=9, recovery_offset=50)
+    assert newest(older, state) is state
+    with pytest.raises(ValueError, match="not the state"):
+        unpack_log(b"abc")

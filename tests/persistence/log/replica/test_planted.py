@@ -1,0 +1,28 @@
+"""Every bug planted into replication is found (``planted.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.persistence.log.replica.planted import PLANTED
+from tests.planting import ONCE, Garden, Planted, chosen_bugs
+
+pytestmark = ONCE
+
+
+def walk(_: Planted) -> Sequence[str]:
+    return ["tests.persistence.log.replica.toy", "0", "40"]
+
+
+@pytest.fixture(scope="module")
+def garden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
+    garden = Garden(tmp_path_factory.mktemp("garden"), chosen_bugs(request), walk)
+    yield garden
+    garden.close()
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=[planted.name for planted in PLANTED])
+def test_planted_bug_is_found(garden: Garden, planted: Planted) -> None:
+    garden.check(planted)

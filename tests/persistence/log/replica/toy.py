@@ -1,0 +1,475 @@
+"""Two nodes with one log, one leads and the other follows: a toy protocol over the real logs.
+
+The toy knows who leads, in which epoch, and who is in the set of replicas that a confirm waits for. All
+that touches a log is the product's: batches are read, copied, cut and folded by ``persistence.log``. Power
+fails in the middle of operations, batches are damaged, doubled and left out on the way, and the leader
+removes and rewrites segments. Whenever the follower has caught up:
+
+- both logs have the same messages, with the same content, and the same returns;
+- what was below the high watermark is there, and what was settled below it is not.
+
+A clean election takes a member of the set; an unclean one anybody, and then the model takes what that one
+has.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+from amqp_router.protocol.flags import ACK, DEAD_LETTER, REJECT, RETURN
+from amqp_router.protocol.message import Extras
+from persistence.log.queue.queue_log import QueueLog
+from persistence.log.queue.truncation import truncate_later
+from persistence.log.replica.copying import NotCopied
+from persistence.log.replica.epochs import common_end, epoch_at
+from persistence.log.replica.follower import Follower
+from persistence.log.replica.leader import is_valid, snapshot
+from tests.persistence.log.simdisk import PowerLoss, SimDisk
+from tests.persistence.log.support import Node, message, unsettled
+from tests.persistence.log.world import OPTIONS
+from tests.planting import walk_seeds
+
+NAME = "0123456789abcdef" * 2
+#: Segments are removed and rewritten soon, and batches read in small parts.
+SMALL = replace(OPTIONS, segment_bytes_max=900, batch_bytes_max=300, clean_bytes_min=100)
+
+
+def seal(log: QueueLog) -> None:
+    """Close the open batches, so that they can be compared; the next round writes them."""
+    is_due = log.dirty or log.settles_dirty
+    log.seal()
+    if is_due or log.batches.has_closed:
+        log.mark_dirty()
+
+
+def last_of(data: bytes) -> int:
+    """The last offset of a batch."""
+    last_delta, base = int.from_bytes(data[36:40], "little"), int.from_bytes(data[48:56], "little")
+    return base + last_delta
+
+
+class Side:
+    """One node with its copy of the log."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.disk = SimDisk()
+        self.disk.make_directory("d")
+        self.disk.sync_directory("")
+        self.node: Node
+        self.log: QueueLog
+        self.follower: Follower
+        #: It is being truncated.
+        self.is_busy = False
+        #: It has compared epochs with the present leader.
+        self.is_joined = False
+        self.start()
+
+    def start(self) -> None:
+        self.node = Node(self.disk, SMALL)
+        self.log = self.node.catalog.open(NAME, "/", "q", {})
+        self.node.catalog.quarantine_unknown([NAME])
+        self.follower = Follower(self.log)
+        self.is_busy = self.is_joined = False
+
+    def work(self) -> None:
+        """A round, and everything that it leads to."""
+        self.node.sync.start_round()
+        while self.node.posted:
+            self.node.posted.pop(0)()
+        assert self.log.failed is None or self.is_busy, self.log.failed
+
+
+class Entry:
+    """A message that the model knows."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        #: Whether it was settled, and the end of the batch that says so once there is one.
+        self.is_settled = False
+        self.settled_by = 0
+        #: A leader has not got its settle, or the message itself; another one may have it.
+        self.is_unsure = False
+
+
+class Toy:
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.sides = [Side(0), Side(1)]
+        self.epoch = 0
+        self.entries: dict[int, Entry] = {}
+        self.watermark = 0
+        #: Numbers of the sides that a confirm waits for.
+        self.members = {0, 1}
+        self.moves: Counter[str] = Counter()
+        self.number = 0
+        self.leader = self.sides[0]
+        self.lead(0)
+
+    @property
+    def other(self) -> Side:
+        return self.sides[1 - self.leader.number]
+
+    # -- who leads --------------------------------------------------------------------------------------
+
+    def lead(self, number: int) -> None:
+        self.leader = self.sides[number]
+        self.epoch += 1
+        self.leader.follower.lead(self.epoch)
+        for side in self.sides:
+            side.is_joined = False
+
+    def elect(self) -> None:
+        """The other one leads, if it may."""
+        other = self.other
+        if other.is_busy or other.number not in self.members:
+            return
+        self.moves["clean election"] += 1
+        old = self.leader
+        assert not other.log.awaits_snapshot, "a member of the set has lost its settles"
+        self.lead(other.number)
+        if not old.is_busy:
+            old.follower = Follower(old.log)
+        self.check_leader()
+
+    def elect_uncleanly(self) -> None:
+        other = self.other
+        if other.is_busy or other.number in self.members or other.log.awaits_snapshot:
+            return
+        self.moves["unclean election"] += 1
+        old = self.leader
+        self.lead(other.number)
+        old.follower = Follower(old.log)
+        self.members = {other.number}
+        log = other.log
+        self.watermark = min(self.watermark, log.end)
+        log.high_watermark = min(log.high_watermark, self.watermark)
+        self.adopt()
+
+    def adopt(self) -> None:
+        """The model takes what the leader has."""
+        found, _ = self.leader.log.read(0, self.leader.log.end, 1 << 30, 1 << 40)
+        self.entries = {each.offset: Entry(each.body()) for each in found}
+
+    def check_leader(self) -> None:
+        """The leader has what was confirmed; the model takes from it what was not."""
+        log = self.leader.log
+        seal(log)
+        found, _ = log.read(0, log.end, 1 << 30, 1 << 40)
+        there = {each.offset: each.body() for each in found}
+        for offset, entry in list(self.entries.items()):
+            if entry.is_settled:
+                if offset not in there:
+                    del self.entries[offset]
+                elif entry.settled_by and entry.settled_by <= self.watermark:
+                    raise AssertionError(f"offset {offset} was settled below the watermark, and is back")
+                else:
+                    entry.is_settled, entry.settled_by, entry.is_unsure = False, 0, True
+            elif there.get(offset) != entry.body:
+                assert entry.is_unsure or offset >= self.watermark, f"offset {offset} is lost"
+                del self.entries[offset]
+        for offset, body in there.items():
+            if offset not in self.entries:
+                self.entries[offset] = Entry(body)
+                self.entries[offset].is_unsure = True
+        assert log.state.live == len(there)
+
+    # -- what clients do --------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        for _ in range(self.random.randint(1, 4)):
+            self.number += 1
+            body = b"%d:" % self.number + b"x" * self.random.choice((1, 20, 90, 350))
+            made = message(body)
+            if self.random.random() < 0.2:
+                made.flags = 0
+                self.leader.log.reserve(made)
+                continue
+            if self.random.random() < 0.2:
+                made.extras = Extras()
+                made.extras.source, made.extras.source_offset = bytes(16), self.number
+            self.leader.log.append(made, self.number)
+            self.entries[made.offset] = Entry(body)
+
+    def settle(self) -> None:
+        log = self.leader.log
+        offsets = [offset for offset in unsettled(log) if offset in self.entries]
+        first = self.random.randrange(len(offsets) + 1) if self.random.random() < 0.4 else 0
+        kind = self.random.choice((ACK, ACK, ACK, REJECT, DEAD_LETTER, RETURN))
+        for offset in offsets[first : first + self.random.randint(1, 8)]:
+            log.settle(offset, 0, kind)
+            self.entries[offset].is_settled |= kind != RETURN
+
+    def purge(self) -> None:
+        log = self.leader.log
+        log.purge(0, log.end)
+        for entry in self.entries.values():
+            entry.is_settled = True
+
+    # -- replication ------------------------------------------------------------------------------------
+
+    def round(self) -> None:
+        log = self.leader.log
+        seal(log)
+        for entry in self.entries.values():
+            if entry.is_settled and not entry.settled_by:
+                entry.settled_by = log.batches.next_base
+        self.leader.work()
+        self.advance()
+
+    def follow(self) -> None:
+        """The follower takes some steps, writes, and answers."""
+        side = self.other
+        for _ in range(self.random.randint(1, 4)):
+            if side.is_busy:
+                break
+            self.step()
+        side.work()
+        log = side.log
+        is_whole = not side.is_busy and side.is_joined and side.follower.is_whole
+        if is_whole and log.durable >= self.watermark:
+            self.members.add(side.number)
+        self.advance()
+
+    def advance(self) -> None:
+        mark = self.watermark
+        if 1 - self.leader.number not in self.members:
+            mark = self.leader.log.durable
+        elif self.other.is_joined:
+            mark = min(self.leader.log.durable, self.other.log.durable)
+        self.watermark = max(self.watermark, mark)
+        self.leader.log.advance_high_watermark(self.watermark)
+        if self.other.is_joined and not self.other.is_busy:
+            log = self.other.log
+            log.advance_high_watermark(min(self.watermark, log.durable))
+
+    def step(self) -> None:
+        side, lead = self.other, self.leader.log
+        log = side.log
+        seal(lead)
+        if not side.is_joined:
+            ends = log.end, lead.batches.next_base
+            end = common_end(log.batches.epochs, ends[0], lead.batches.epochs, ends[1])
+            if end < log.end:
+                self.truncate(side, end)
+                return
+            side.is_joined = True
+        if log.awaits_snapshot or log.end < lead.history_start:
+            self.backfill(side)
+            return
+        found = lead.read_raw(log.end, self.random.choice((1, 500, 3000)), 1 << 62)
+        for data in self.damaged(found):
+            try:
+                side.follower.append_raw(data)
+            except NotCopied:
+                self.moves["a batch is refused"] += 1
+                return
+
+    def damaged(self, found: list[bytes]) -> list[bytes]:
+        if found and self.random.random() < 0.1:
+            at = self.random.randrange(len(found))
+            kind = self.random.randrange(3)
+            if kind == 0:
+                data = bytearray(found[at])
+                data[self.random.randrange(len(data))] ^= 1 << self.random.randrange(8)
+                found[at] = bytes(data)
+            elif kind == 1:
+                found.insert(at, found[at])
+            else:
+                del found[at]
+        return found
+
+    def truncate(self, side: Side, end: int) -> None:
+        assert not (side.number in self.members and end < self.watermark), (
+            "a member is cut below the watermark"
+        )
+        self.moves["truncation"] += 1
+        if end < side.log.checkpoints.offset:
+            assert side.number not in self.members, "the checkpoint of a member lies above the watermark"
+            self.moves["truncation below a checkpoint"] += 1
+        side.is_busy = True
+
+        def done() -> None:
+            side.is_busy = False
+            assert side.log.failed is None, side.log.failed
+            assert side.log.end <= end or side.log.end == 0
+            side.follower = Follower(side.log)
+
+        truncate_later(side.log, side.node.sync, side.disk, "d", end, done)
+
+    def backfill(self, side: Side) -> None:
+        assert side.number not in self.members, "a member of the set needs a snapshot"
+        found = snapshot(self.leader.log, self.leader.disk, "d")
+        if found is None:
+            self.leader.log.request_checkpoint()
+            return
+        end, state = found
+        side.follower.begin_backfill()
+        if not side.follower.is_awaiting:
+            return
+        if end < side.log.end:
+            self.truncate(side, end)
+            return
+        self.moves["backfill"] += 1
+        if side.log.end < end:
+            lead = self.leader.log
+            found = lead.read_raw(side.log.end, self.random.choice((1, 500)), 1 << 62)
+            firsts = [side.log.end, *[last_of(data) + 1 for data in found]]
+            items = list(zip(firsts, found, strict=False))
+            if items and self.random.random() < 0.1:
+                del items[self.random.randrange(len(items))]
+            for first, data in items:
+                try:
+                    side.follower.backfill(first, data, end)
+                except NotCopied:
+                    return
+            left = lead.read_raw(side.log.end, 1, 1 << 62)
+            if left and int.from_bytes(left[0][48:56], "little") < end:
+                return
+        if self.random.random() < 0.7 and is_valid(self.leader.log, end):
+            side.follower.install(side.log.end, state)
+            self.moves["snapshot"] += 1
+
+    # -- faults -----------------------------------------------------------------------------------------
+
+    def crash(self, side: Side, after: int) -> None:
+        """The power of one node fails, at once or in the middle of what it does next."""
+        side.disk.steps_left = after
+        try:
+            if side is self.leader:
+                self.publish()
+                self.round()
+            else:
+                self.follow()
+        except PowerLoss:
+            pass
+        for _ in range(3):
+            side.disk.power_loss(self.random)
+            side.disk.steps_left = self.random.randrange(40) if self.random.random() < 0.3 else -1
+            try:
+                side.start()
+            except PowerLoss:
+                self.moves["crash at start"] += 1
+                continue
+            side.disk.steps_left = -1
+            break
+        else:
+            side.disk.power_loss(self.random)
+            side.start()
+        if side is self.leader:
+            self.leader_is_back()
+
+    def restart(self, side: Side) -> None:
+        """A stop, and a start."""
+        if side.is_busy:
+            return
+        side.node.catalog.stop()
+        side.start()
+        if side is self.leader:
+            self.leader_is_back()
+
+    def leader_is_back(self) -> None:
+        """It leads on in a new epoch, or the other one does."""
+        if self.other.number in self.members and not self.other.is_busy and self.random.random() < 0.6:
+            self.elect()
+        else:
+            self.moves["leads again"] += 1
+            self.lead(self.leader.number)
+            self.check_leader()
+
+    def shrink(self) -> None:
+        self.members = {self.leader.number}
+        self.advance()
+
+    # -- the check --------------------------------------------------------------------------------------
+
+    def compare(self) -> None:
+        """Let the follower catch up, and compare."""
+        side, lead = self.other, self.leader.log
+        for _ in range(400):
+            self.round()
+            self.follow()
+            if side.is_busy or not side.is_joined or not side.follower.is_whole:
+                if side.number not in self.members:
+                    self.shrink()
+                continue
+            if side.log.end == lead.batches.next_base == lead.end:
+                break
+            if lead.end > lead.batches.next_base:
+                lead.batches.note(0)  # places of transient messages
+                lead.end = lead.batches.end
+                lead.mark_dirty()
+        else:
+            raise AssertionError("the follower does not catch up")
+        self.round()
+        self.follow()
+        log = side.log
+        assert unsettled(log) == unsettled(lead)
+        assert log.state.live == lead.state.live
+        mine, _ = log.read(0, log.end, 1 << 30, 1 << 40)
+        theirs, _ = lead.read(0, lead.end, 1 << 30, 1 << 40)
+        for each, wanted in zip(mine, theirs, strict=True):
+            assert (each.offset, each.body(), each.delivery_count) == (
+                wanted.offset,
+                wanted.body(),
+                wanted.delivery_count,
+            )
+        borders = [first for _, first in lead.batches.epochs]
+        assert [epoch_at(log.batches.epochs, at) for at in borders] == [
+            epoch_at(lead.batches.epochs, at) for at in borders
+        ]
+        for letter, _ in zip(mine, range(5), strict=False):
+            if letter.extras is not None:
+                assert log.has_letter(letter.extras) == lead.has_letter(letter.extras)
+        self.check_leader()
+        self.moves["compared"] += 1
+
+
+MOVES = {
+    "publish": 30,
+    "settle": 24,
+    "round": 24,
+    "follow": 30,
+    "timers": 8,
+    "purge": 1,
+    "elect": 2,
+    "elect_uncleanly": 3,
+    "crash": 5,
+    "restart": 1,
+    "shrink": 2,
+    "compare": 1,
+}
+
+
+def walk(seed: int, moves: int = 120) -> Counter[str]:
+    """Random moves from a seed, and a comparison."""
+    toy = Toy(seed)
+    random = toy.random
+    for _ in range(moves):
+        move = random.choices(list(MOVES), list(MOVES.values()))[0]
+        toy.moves[move] += 1
+        match move:
+            case "timers":
+                side = random.choice(toy.sides)
+                side.node.run_timers()
+                assert side.log.failed is None or side.is_busy
+            case "crash":
+                toy.crash(random.choice(toy.sides), random.randrange(30))
+            case "restart":
+                toy.restart(random.choice(toy.sides))
+            case _:
+                getattr(toy, move)()
+    toy.compare()
+    return toy.moves
+
+
+def main(first: int, last: int) -> int:
+    """Walk the seeds ``[first, last)``."""
+    return walk_seeds(first, last, walk)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:3])))
