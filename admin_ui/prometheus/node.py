@@ -304,6 +304,18 @@ def own(state: State) -> Iterator[Sample]:
         sync.last_round_s,
     )
     yield one(
+        "amqp_router_sync_unfinished_seconds",
+        "gauge",
+        "Age of the oldest sync of the queue logs that has not come back, 0 without one",
+        sync.unfinished_s,
+    )
+    yield one(
+        "amqp_router_sync_unfinished_bytes",
+        "gauge",
+        "Bytes of the queue logs that are being written and synced",
+        sync.unfinished_bytes,
+    )
+    yield one(
         "amqp_router_definitions_failed",
         "gauge",
         "1 while definitions cannot be stored",

@@ -176,6 +176,10 @@ class LogReader:
             offset = last + 1
         return found
 
+    def closed(self, offset: int) -> Batch | None:
+        """The closed batch that holds ``offset``, if it is not known to be written."""
+        return self._tail.find(offset)
+
     def _recall(self, message: Message, state: SettleState, redelivered_floor: int) -> None:
         """Restore the delivery history of a message that was read."""
         offset = message.offset

@@ -391,8 +391,9 @@ class QueueLog:
         Raises:
             LogFailed: as ``read``.
         """
+        is_due = self.dirty or self.settles_dirty
         self.seal()
-        if self.batches.has_closed:
+        if is_due or self.batches.has_closed:
             self.mark_dirty()
         first, end = max(from_offset, self.start), self.batches.next_base
         return self.reader.read_raw(first, max_bytes, limit_offset, end)

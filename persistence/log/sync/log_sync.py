@@ -101,6 +101,18 @@ class LogSync:
         """Whether nothing waits and no round is running."""
         return self._round is None and not self._dirty and not self._settles
 
+    @property
+    def unfinished_s(self) -> float:
+        """Seconds since the round under way began, 0 without one: the age of the oldest unfinished sync."""
+        return 0.0 if self._round is None else max(self.loop.clock() - self._round.started, 0.0)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of the batches in the round under way."""
+        if self._round is None:
+            return 0
+        return sum([batch.length for each in self._round.submissions for batch in each.batches])
+
     def _try_again(self, log: SyncedLog) -> None:
         if not log.passing:
             self.retries.over(log)

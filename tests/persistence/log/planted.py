@@ -92,7 +92,7 @@ PLANTED = [
     Planted(
         "a log that keeps its messages for a time drops settled segments",
         LOG + "queue/partition.py",
-        "removed = [s for s in self._closed() if self.gone.is_gone(s)]",
+        "removed = [s for s in self._closed() if self.gone.is_gone(s) and s.end <= below]",
         "removed = [s for s in self._closed() if s.live == 0]",
         test="tests/persistence/log/queue/test_gone.py",
     ),
@@ -261,8 +261,8 @@ PLANTED = [
     Planted(
         "a sync from before a truncation counts",
         LOG + "queue/truncation.py",
-        "    log.batches.generation += 1\n",
-        "",
+        "    generation = log.batches.generation\n    log.batches.generation += 1\n",
+        "    generation = log.batches.generation\n",
         test="tests/persistence/log/queue/test_queue_log.py",
     ),
     Planted(

@@ -13,8 +13,9 @@ from persistence.log.replica.copying import NotCopied
 from persistence.log.replica.epochs import common_end, epoch_at
 from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
-from tests.persistence.log.replica.toy import walk
-from tests.persistence.log.support import Node, bodies, fill, message, unsettled
+from persistence.log.replica.reading import RawReader
+from tests.persistence.log.replica.toy import last_of, walk
+from tests.persistence.log.support import ManualWorker, Node, bodies, fill, message, unsettled
 
 EVERYTHING = 1 << 62
 
@@ -209,3 +210,53 @@ def test_fields_of_a_checkpoint() -> None:
     assert newest(older, state) is state
     with pytest.raises(ValueError, match="not the state"):
         unpack_log(b"abc")
+
+
+def test_batches_are_read_from_memory_and_by_the_worker() -> None:
+    node, leader, _, _ = pair()
+    log = leader.log
+    fill(log, 60, 300)
+    worker = ManualWorker()
+    reader = RawReader(log, node.disk, node.sync.loop, worker, cache_bytes=1500)
+    answers: list[list[bytes]] = []
+
+    def read(first: int, max_bytes: int = 700) -> list[bytes]:
+        reader.read(first, max_bytes, lambda found, error: answers.append(found if error is None else []))
+        while not answers:
+            worker.run_one()
+            node.posted.pop(0)()
+        return answers.pop()
+
+    wanted = log.read_raw(0, EVERYTHING, EVERYTHING)
+    found: list[bytes] = []
+    while len(found) < len(wanted):
+        found += read(last_of(found[-1]) + 1 if found else 0)
+    assert [each[:64] for each in found] == [each[:64] for each in wanted]  # without ``unsynced_back``
+    assert read(log.batches.next_base) == []
+    node.settle()
+    assert log.reader.closed(log.end - 1) is None
+    assert read(last_of(wanted[-2]) + 1) == found[-1:]  # still in memory
+    assert not worker.jobs
+    assert read(0)[0] == log.read_raw(0, 1, EVERYTHING)[0]
+
+
+def test_what_is_rewritten_meanwhile_is_read_again() -> None:
+    node, leader, _, _ = pair()
+    worker = ManualWorker()
+    reader = RawReader(leader.log, node.disk, node.sync.loop, worker)
+    answers: list[tuple[list[bytes], Exception | None]] = []
+    path = leader.log.partition.active.path
+    reader.read(0, 1, lambda *answer: answers.append(answer))
+    node.disk.rename(path, path + ".away")
+    worker.run_one()
+    node.disk.rename(path + ".away", path)
+    node.posted.pop(0)()
+    worker.run_one()
+    node.posted.pop(0)()
+    assert answers[0][0] == leader.log.read_raw(0, 1, EVERYTHING)
+    reader.read(0, 1, lambda *answer: answers.append(answer))
+    node.disk.unlink(path)
+    for _ in range(2):
+        worker.run_one()
+        node.posted.pop(0)()
+    assert isinstance(answers[1][1], FileNotFoundError)

@@ -27,8 +27,9 @@ from persistence.log.replica.copying import NotCopied
 from persistence.log.replica.epochs import common_end, epoch_at
 from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
+from persistence.log.replica.reading import RawReader
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
-from tests.persistence.log.support import Node, message, unsettled
+from tests.persistence.log.support import InlineWorker, Node, message, unsettled
 from tests.persistence.log.world import OPTIONS
 from tests.planting import walk_seeds
 
@@ -73,6 +74,8 @@ class Side:
         self.log = self.node.catalog.open(NAME, "/", "q", {})
         self.node.catalog.quarantine_unknown([NAME])
         self.follower = Follower(self.log)
+        loop = self.node.sync.loop
+        self.reader = RawReader(self.log, self.disk, loop, InlineWorker(), cache_bytes=2000)
         self.is_busy = self.is_joined = False
 
     def work(self) -> None:
@@ -260,13 +263,22 @@ class Toy:
         if log.awaits_snapshot or log.end < lead.history_start:
             self.backfill(side)
             return
-        found = lead.read_raw(log.end, self.random.choice((1, 500, 3000)), 1 << 62)
-        for data in self.damaged(found):
+        for data in self.damaged(self.read(log.end, self.random.choice((1, 500, 3000)))):
             try:
                 side.follower.append_raw(data)
             except NotCopied:
                 self.moves["a batch is refused"] += 1
                 return
+
+    def read(self, first: int, max_bytes: int) -> list[bytes]:
+        """What the leader hands out from offset ``first`` on."""
+        answers: list[tuple[list[bytes], Exception | None]] = []
+        self.leader.reader.read(first, max_bytes, lambda *answer: answers.append(answer))
+        while not answers:
+            self.leader.node.posted.pop(0)()
+        found, error = answers[0]
+        assert error is None, error
+        return list(found)
 
     def damaged(self, found: list[bytes]) -> list[bytes]:
         if found and self.random.random() < 0.1:
@@ -315,8 +327,7 @@ class Toy:
             return
         self.moves["backfill"] += 1
         if side.log.end < end:
-            lead = self.leader.log
-            found = lead.read_raw(side.log.end, self.random.choice((1, 500)), 1 << 62)
+            found = self.read(side.log.end, self.random.choice((1, 500)))
             firsts = [side.log.end, *[last_of(data) + 1 for data in found]]
             items = list(zip(firsts, found, strict=False))
             if items and self.random.random() < 0.1:
@@ -326,7 +337,7 @@ class Toy:
                     side.follower.backfill(first, data, end)
                 except NotCopied:
                     return
-            left = lead.read_raw(side.log.end, 1, 1 << 62)
+            left = self.read(side.log.end, 1)
             if left and int.from_bytes(left[0][48:56], "little") < end:
                 return
         if self.random.random() < 0.7 and is_valid(self.leader.log, end):
