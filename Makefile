@@ -67,6 +67,8 @@ check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
 	@$(PY) tools/import_cycles.py
 	@$(PY) tools/cimports.py
 	@$(PY) tools/loose_types.py
+	@$(PY) tools/sizes.py
+	@$(PY) tools/by_name_calls.py
 	@$(MAKE) --no-print-directory test
 
 analytics: compile $(VENV)/installed-analytics ## set up Spark (and Java, if there is none) beside the broker

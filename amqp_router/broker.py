@@ -121,7 +121,6 @@ class Broker:
         self.alarms = self.core.alarms
         self.alarms.on_change = self._alarm_changed
         self.commits = self.core.commits
-        self.look_at_memory = self.core.look_at_memory
         self.virtual_hosts = self.core.virtual_hosts
         self.disk_watch: DiskWatch
         self._flusher: Flusher | None = None
@@ -256,7 +255,7 @@ class Broker:
     def account(self, change: int) -> None:
         """Count ``change`` more bytes that clients make the node hold."""
         self.budget.held += change
-        self.look_at_memory()
+        self.core.look_at_memory()
 
     @property
     def connection_count(self) -> int:

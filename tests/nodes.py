@@ -228,6 +228,10 @@ class SimNode:
             raise LoginRefused("Login was refused")
         return SimUser("guest", self.permissions)
 
+    def account(self, change: int) -> None:
+        self.budget.held += change
+        self.look_at_memory()
+
     def login_external(self, name: str, peer_host: str, *, is_relayed: bool = False) -> SimUser:
         if name != "guest":
             raise LoginRefused("Login was refused using authentication mechanism EXTERNAL.")

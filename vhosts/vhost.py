@@ -239,14 +239,7 @@ class VirtualHost:
         }
         exchange = self.exchanges.get(name)
         if exchange is not None:
-            current: args.ExchangeAttributes = {
-                "type": exchange.type,
-                "durable": exchange.durable,
-                "auto_delete": exchange.auto_delete,
-                "internal": exchange.internal,
-                "arguments": exchange.arguments,
-            }
-            args.check_exchange_equivalence(name, self.name, current, declared)
+            args.check_exchange_equivalence(name, self.name, exchange.attributes(), declared)
             return exchange.definition_rev
         self.topology.check_room("exchange", name)
         exchange = self.topology.new_exchange(
@@ -347,7 +340,9 @@ class VirtualHost:
             incarnation="",
         )
         if stays:
-            row = QueueRow(self.name, name, auto_delete, _encoded(table), queue.incarnation)
+            row = QueueRow(
+                self.name, name, auto_delete, encoded(table) if table else NO_ARGUMENTS, queue.incarnation
+            )
             try:
                 queue.definition_rev = self._submitter.submit([Put(row)])
             except InternalError:
@@ -451,7 +446,3 @@ class VirtualHost:
             AccessRefused: one of them is the default exchange (403).
         """
         return self._binder.unbind_exchange(destination, source, routing_key, arguments)
-
-
-def _encoded(table: Arguments) -> bytes:
-    return encoded(table) if table else NO_ARGUMENTS

@@ -12,10 +12,11 @@ import asyncio
 import base64
 import binascii
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from admin_ui.api.exchanges import real_name
+from admin_ui.api.publish_listener import Publish
 from admin_ui.documents.tables import table as table_document
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, bad_request, not_authorised
@@ -39,7 +40,6 @@ from vhosts.exchanges.router import RouteCache, publish_args
 from vhosts.exchanges.taps import Actor, Tap
 from vhosts.publishing.checks import check_delivery_mode, check_properties, expiration_ms
 from vhosts.publishing.outcome import Outcome
-from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.handle import QueueHandle
 
@@ -63,32 +63,6 @@ NO_PROPERTIES = b"\x00\x00"
 
 
 # -- publish -----------------------------------------------------------------------------------------
-
-
-class Publish(Listener):
-    """One publish; the listener of its publisher (``vhosts.publishing.ports.Listener``)."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.outcome = Outcome.LATER
-        self.failed = False
-        self.settled = asyncio.Event()
-
-    def published(self, number: int, outcome: int, message: Message) -> None:
-        """See ``Listener``."""
-        self.outcome = Outcome(outcome)
-        if not self.outcome & Outcome.WAITS:
-            self.failed = bool(self.outcome & Outcome.FAILED)
-            self.settled.set()
-
-    def run_done(self, run: Run) -> None:
-        """See ``Listener``."""
-        self.failed = bool(run.failed)
-        self.settled.set()
-
-    def in_slices(self, step: Callable[[], bool]) -> None:
-        """See ``Listener``."""
-        self.broker.in_slices(step)
 
 
 async def publish(call: Call) -> dict[str, Any]:

@@ -411,7 +411,7 @@ def _transaction_of(channel: Channel) -> Transaction:
     return channel.transaction
 
 
-_METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {
+_METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {  # each takes its own method
     methods.ChannelFlow: _flow,
     methods.AccessRequest: _access,
     methods.BasicQos: consuming.qos,

@@ -7,7 +7,7 @@ from amqp_router.protocol.tick cimport Tick
 cdef class Confirms:
     cdef public unsigned int number
     cdef public Tick tick
-    cdef public object owner
+    cdef public object owner  # the channel, which is not compiled
     cdef public unsigned long long low
     cdef public unsigned long long acked_to
     cdef public unsigned long long top

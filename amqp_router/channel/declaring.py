@@ -177,7 +177,7 @@ def _queue_and_key(channel: DeclaringChannel, method: QueueBind | QueueUnbind) -
 
 # -- both ------------------------------------------------------------------------------------------
 
-METHODS: dict[type[Method], Callable[[DeclaringChannel, Any], None]] = {
+METHODS: dict[type[Method], Callable[[DeclaringChannel, Any], None]] = {  # each takes its own method
     ExchangeDeclare: declare_exchange,
     ExchangeDelete: delete_exchange,
     ExchangeBind: bind_exchange,

@@ -27,7 +27,7 @@ cdef class Delivery:
     cdef public Py_ssize_t body_payload_max
     cdef public Output out
     cdef public RoutingTable table
-    cdef public object listener
+    cdef public object listener  # the channel, which is not compiled
     cdef public list messages
     cdef public list owners
     cdef public unsigned long long base

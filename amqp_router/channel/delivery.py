@@ -123,11 +123,11 @@ class Delivery:
         self.out: Output
         #: The channel. It is told of consumers that the queue cancelled, of returned credit, and of work that
         #: is too much for one turn.
-        self.listener: Any
+        self.listener: Any  # channel.Channel, which imports this module
         #: The virtual host's routing table, which knows who hears of deliveries.
         self.table = _NO_TABLE
-        self.messages: list[Any] = [None] * 16
-        self.owners: list[Any] = [None] * 16
+        self.messages: list[Any] = [None] * 16  # a Message where a tag is outstanding; read without a check
+        self.owners: list[Any] = [None] * 16  # the ChannelConsumer of each
         self.base = 1
         self.next_tag = 1
         #: What is outstanding below ``base``.

@@ -77,7 +77,7 @@ def due_before(channel: ConsumingChannel, method: methods.Method) -> Due | None:
     return Due(queues, whole=kind in _LOOKING) if queues else None
 
 
-def _looked_into(channel: ConsumingChannel, method: Any) -> Sequence[QueueHandle]:
+def _looked_into(channel: ConsumingChannel, method: Any) -> Sequence[QueueHandle]:  # any with a ``queue``
     queue = queue_named(channel, method.queue)
     return (queue,) if queue is not None and queue.has_due() else _NONE
 
@@ -121,6 +121,7 @@ def all_of(channel: ConsumingChannel, method: methods.Method) -> Sequence[QueueH
 
 #: Methods that see what is ready.
 _LOOKING = frozenset((methods.BasicGet, methods.QueueDeclare, methods.QueuePurge, methods.QueueDelete))
+# Each takes its own method.
 _QUEUES: dict[type[methods.Method], Callable[[ConsumingChannel, Any], Sequence[QueueHandle]]] = {
     methods.BasicGet: _looked_into,
     methods.BasicConsume: _to_consume,

@@ -62,11 +62,11 @@ class Connection(Protocol):
     #: Publishers with an open run.
     open_runs: list[Publisher]
     #: Channels and consumer tags that the running queue.delete cancelled; None when none runs.
-    held_cancels: list[tuple[Any, str]] | None
+    held_cancels: list[tuple[Any, str]] | None  # channel.Channel imports this module
     #: Whether the connection has ended, or is about to.
     stopped: bool
     #: Channels whose output waits for a commit.
-    detached: set[Any]
+    detached: set[Any]  # the same
     #: Returns the given prefix with random characters behind it.
     generate_name: Callable[[str], str]
 
@@ -88,7 +88,7 @@ class Connection(Protocol):
         done, so later frames cannot overtake them.
         """
 
-    def close_channel(self, channel: Any, error: ChannelException) -> None:
+    def close_channel(self, channel: Any, error: ChannelException) -> None:  # the same
         """Close ``channel`` for ``error``, which no frame has caused just now."""
 
     def charge(self, units: int) -> None:

@@ -31,7 +31,7 @@ cdef unsigned int _SPECIAL
 cdef class Inflow(Flow):
     cdef public long long unsynced
     cdef public bint over
-    cdef public object resume
+    cdef public object resume  # a function of the connection
     cpdef void add(self, long long size)
     cpdef void remove(self, long long size)
 
@@ -46,17 +46,18 @@ cdef class Publishing(Listener):
     cdef public Inflow inflow
     cdef public Confirms confirms
     cdef public bint confirming
-    cdef public object listener
+    cdef public object listener  # the channel, which is not compiled
     cdef public unsigned long long next_sequence
     cdef public bytes last_args
     cdef public Route last_route
     cdef public Walk walk
-    cdef public object transaction
+    cdef public object transaction  # a port; rare, and not compiled
     cdef public bytes reply_to
     cdef public unsigned long long publish_total
     cdef public unsigned long long return_total
     cdef public unsigned long long drop_total
     @cython.locals(publisher=Publisher, route=Route, units=Py_ssize_t, message=Message, size="long long", flags="unsigned int", sequence="unsigned long long", outcome="unsigned int")
+    # The content is bytes, or a tuple of frames.
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
     cdef int _answer(self, unsigned long long sequence, unsigned int outcome, long long size) except -1
     cpdef Py_ssize_t unroutable(self, Route route, Message message, unsigned int flags) except -1
@@ -69,4 +70,4 @@ cdef class Publishing(Listener):
 @cython.locals(properties=bytes)
 cdef int _address(Message message, bytes reply_to) except -1
 @cython.locals(header=bytes)
-cdef bytes _properties(object content, Py_ssize_t header_size)
+cdef bytes _properties(object content, Py_ssize_t header_size)  # content: bytes, or a tuple of them

@@ -117,7 +117,7 @@ class Publishing(Listener):
         self.confirms: Confirms | None = None
         self.confirming = False
         #: The channel; gets what is too much for one turn.
-        self.listener: Any = None
+        self.listener: Any = None  # channel.Channel, which imports this module
         self.next_sequence = 1
         self.last_args = b""
         self.last_route: Route | None = None
@@ -132,6 +132,7 @@ class Publishing(Listener):
         #: Unroutable messages that were not returned, because the publisher did not set ``mandatory``.
         self.drop_total = 0
 
+    # The content is bytes, or frames of any kind of sequence.
     def publish(self, args: bytes, content: Any, scan: ContentScan, frame_count: int) -> int:
         """Publish one message; returns its cost in enqueues: one a queue, one for 16 exchanges between.
 
@@ -287,7 +288,7 @@ def _address(message: Message, reply_to: bytes) -> int:
     if properties[start:end] != _DIRECT_REPLY_FIELD:
         return 0
     properties = b"%b%c%b%b" % (properties[:start], len(reply_to), reply_to, properties[end:])
-    content: Any = message.content
+    content: Any = message.content  # bytes, or frames of any kind of sequence
     old = content if isinstance(content, bytes) else content[0]
     header = b"%b%b%b%b\xce" % (old[:3], (12 + len(properties)).to_bytes(4, "big"), old[7:19], properties)
     if isinstance(content, bytes):
@@ -298,6 +299,6 @@ def _address(message: Message, reply_to: bytes) -> int:
     return 0
 
 
-def _properties(content: Any, header_size: int) -> bytes:
+def _properties(content: Any, header_size: int) -> bytes:  # the same
     header: bytes = content[0] if isinstance(content, tuple) else content
     return header[19 : header_size - 1]

@@ -122,8 +122,8 @@ class Services(Protocol):
     def server_properties(self) -> dict[str, Any]:
         """Typed table for connection.start."""
 
-    def look_at_memory(self) -> None:
-        """The account has changed: set or clear the memory alarm."""
+    def account(self, change: int) -> None:
+        """Count ``change`` more bytes that clients make the node hold, and look at the memory alarm."""
 
     def event(self, level: int, event: str, **facts: object) -> None:
         """Write a line to the broker's log."""

@@ -189,9 +189,8 @@ class Transport(asyncio.Protocol):
         self._registry.remove(self)
         opened, clean = machine.vhost is not None, machine.state is ConnectionState.CLOSED
         machine.socket_gone()
-        self._node.budget.held -= self._held
-        self._held = 0
-        self._node.look_at_memory()
+        released, self._held = self._held, 0
+        self._node.account(-released)
         if opened:
             told.ended(
                 self._node,
@@ -228,9 +227,8 @@ class Transport(asyncio.Protocol):
         """Update the node's account with the bytes held for this connection."""
         held = self.machine.held_bytes() + self.writer.unsent_bytes()
         if held != self._held:
-            self._node.budget.held += held - self._held
-            self._held = held
-            self._node.look_at_memory()
+            change, self._held = held - self._held, held
+            self._node.account(change)
 
     # -- the end ------------------------------------------------------------------------------------
 

@@ -173,6 +173,7 @@ def _to_column(value: object) -> object:
 
 
 # A column is of one type or the other, which only the schema knows.
+# A column and its values, of whatever type it is.
 def _from_column(column: Column[Any], values: Sequence[Any]) -> Sequence[Any]:
     if isinstance(column.type, Boolean):
         return list(map(bool, values))

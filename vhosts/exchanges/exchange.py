@@ -27,6 +27,7 @@ from amqp_router.protocol.message import Message
 from amqp_router.protocol.properties import headers_of
 from persistence.definitions.records import NO_ARGUMENTS, BindingRow, ExchangeRow
 from persistence.memory import MemoryBudget
+from vhosts.arguments import ExchangeAttributes
 from vhosts.counters import ExchangeCounters
 from vhosts.policies import Definition, Effective
 from vhosts.queues.handle import QueueHandle
@@ -154,6 +155,16 @@ class Exchange:
             alternate = definition.get("alternate-exchange")
             assert alternate is None or isinstance(alternate, str)  # see ``POLICY_KEYS``
             self.alternate = alternate
+
+    def attributes(self) -> ExchangeAttributes:
+        """What a redeclaration must repeat."""
+        return {
+            "type": self.type,
+            "durable": self.durable,
+            "auto_delete": self.auto_delete,
+            "internal": self.internal,
+            "arguments": self.arguments,
+        }
 
     def row(self, vhost: str) -> ExchangeRow:
         """The exchange as a row of the definition store."""

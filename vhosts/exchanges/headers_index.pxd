@@ -9,7 +9,7 @@ cdef Py_ssize_t _CRITERIA_MAX
 
 
 cdef class Entry:
-    cdef public object value
+    cdef public object value  # a Binding, which is not compiled
     cdef public list places
     cdef public list rest
     cdef public dict wide

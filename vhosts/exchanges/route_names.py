@@ -108,6 +108,7 @@ class RouteNames:
             fanout=fanout,
         )
 
+    # Queues or bindings, and the function that names them.
     def _distinct(self, of: Iterable[Any], name: Callable[[Any], object]) -> list[bytes]:
         """The first names as JSON, each once: at most ``NAMED_MAX`` names and ``NAMED_BYTES_MAX`` octets."""
         texts = self._texts

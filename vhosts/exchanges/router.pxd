@@ -25,12 +25,12 @@ cdef class RoutingTable:
     cdef public unsigned long long generation
     cdef public dict default_routes
     cdef public dict exchanges
-    cdef public object names
+    cdef public object names  # makes JSON for the routing log, once a route; not compiled
     cdef public RecentUnroutable unroutable
     cdef public Unstored unstored
     cdef public list filled
     cdef public list taps
-    cdef public object stale
+    cdef public object stale  # used once a change of the table; not compiled
     @cython.locals(filled=list, cache=RouteCache)
     cpdef changed(self)
     cpdef RouteEntry default_entry(self, Route route)
@@ -38,8 +38,8 @@ cdef class RoutingTable:
 
 cdef class RouteCache:
     cdef RoutingTable _table
-    cdef object _permits
-    cdef object _permits_topic
+    cdef object _permits  # a function of the session
+    cdef object _permits_topic  # a function of the session
     cdef bint _is_listed
     cdef dict _by_args
     cdef dict _by_headers
@@ -60,10 +60,10 @@ cdef class RouteCache:
     cdef Walk _begun(self, bytes args, bytes properties, bytes headers)
     @cython.locals(table=RoutingTable, route=Route, args=bytes, flags=int)
     cdef Route _finished(self, Walk walk, bytes by_headers)
-    cdef object _make_room(self, dict routes, Walk walk)
+    cdef void _make_room(self, dict routes, Walk walk)
     @cython.locals(width=Py_ssize_t, size=Py_ssize_t)
-    cdef object _count(self, bytes by, Walk walk)
-    cdef object _drop_all(self)
+    cdef void _count(self, bytes by, Walk walk)
+    cdef void _drop_all(self)
     cpdef forget(self, unsigned long long generation)
 
 

@@ -19,9 +19,9 @@ cdef class Node:
 cdef class TopicTrie:
     cdef Node _root
     @cython.locals(node=Node, step=str)
-    cpdef object insert(self, str pattern, object value)
+    cpdef void insert(self, str pattern, object value)  # a Binding, which is not compiled
     @cython.locals(steps=list, path=list, last=Node, node=Node, index=Py_ssize_t, step=str)
-    cpdef object remove(self, str pattern, object value)
+    cpdef void remove(self, str pattern, object value)  # the same
     cpdef bint is_empty(self) except -1
     @cython.locals(child=Node)
     cdef int _step(self, Node node, str word, list reached) except -1

@@ -11,7 +11,7 @@ cdef Py_ssize_t _LOOKS_PER_UNIT
 
 
 cdef class Walk:
-    cdef public object exchange
+    cdef public object exchange  # exchange types are for third parties to write, in Python
     cdef public bytes args
     cdef public bytes properties
     cdef public bint has_cc
@@ -25,18 +25,18 @@ cdef class Walk:
     cdef public int decided_by
     cdef public unsigned long long generation
     cdef public Py_ssize_t looks
-    cdef object _table
-    cdef object _message
+    cdef object _table  # a RoutingTable, whose module knows this one
+    cdef object _message  # a Routable, which exchange types in Python read
     cdef dict _seen
     cdef list _to_visit
     cdef Py_ssize_t _position
-    cdef object _source
-    cdef object _matches
+    cdef object _source  # an exchange
+    cdef object _matches  # an iterator of any kind
     cdef Py_ssize_t _match_count
     cpdef bint go_on(self) except -1
     @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, found=dict, queues=list, queue=QueueHandle)
     cdef bint _follow(self) except -1
-    cdef object _leave(self)
+    cdef void _leave(self)
     cdef bint _is_let_go(self) except -1
     cpdef list abandon(self)
     cpdef unsigned long long waits_for(self) except? 0

@@ -70,6 +70,7 @@ class Walk:
         "queues",
     )
 
+    # The table is a RoutingTable, whose module imports this one.
     def __init__(self, table: Any, exchange: Exchange, message: Routable) -> None:
         self.exchange = exchange
         self.args = b""
@@ -100,7 +101,7 @@ class Walk:
         self._to_visit = [exchange]
         self._position = 0
         self._source: Exchange | None = None
-        self._matches: Iterator[Any] | None = None
+        self._matches: Iterator[Binding | int] | None = None
         self._match_count = 0
 
     def go_on(self) -> bool:

@@ -10,7 +10,7 @@ cdef int _SPILL_OCTETS_SHIFT
 
 cdef class Contents:
     cdef public MemoryBudget budget
-    cdef public object spill
+    cdef public object spill  # files of contents put aside; not compiled
     cpdef put_aside(self, Message message)
     cpdef take_back(self, Message message)
     cpdef void release(self, Message message)

@@ -11,6 +11,7 @@ from typing import Any
 
 from amqp_router.protocol.flags import LOGGED, SPILLED
 from amqp_router.protocol.message import Message
+from persistence.log.queue.spill import Spill
 from persistence.memory import MemoryBudget
 
 #: Bytes of the objects around a message's content.
@@ -36,7 +37,7 @@ class Contents:
 
     __slots__ = ("budget", "spill")
 
-    def __init__(self, budget: MemoryBudget, spill: Any = None) -> None:
+    def __init__(self, budget: MemoryBudget, spill: Spill | None = None) -> None:
         self.budget = budget
         self.spill = spill
 
@@ -56,7 +57,7 @@ class Contents:
         Raises:
             OSError, PersistenceError: it cannot be read.
         """
-        content: Any = message.content
+        content: Any = message.content  # put aside, so a ``spill.SpilledContent``
         if not content.is_whole:
             return
         self._count_work(message)

@@ -11,6 +11,6 @@ cdef class Expiry:
     cdef public long long used_us
     cdef public bint is_timed
     cdef public long long head_us
-    cdef public object timer
+    cdef public object timer  # a Timer; once a deadline, not compiled
     @cython.locals(left_us="long long")
     cpdef void stamp(self, Message message, long long now_us)

@@ -16,7 +16,7 @@ cdef class Consumer:
     cdef public bint no_ack
     cdef public bint exclusive
     cdef public long long priority
-    cdef public object arguments
+    cdef public object arguments  # a dict, or a KeptTable
     cdef public QueueHandle queue
     cdef public long long credit
     cdef public Credit shared
@@ -33,12 +33,12 @@ cdef class Consumer:
 
 cdef class QueueHandle:
     cdef public str name
-    cdef public object policy
-    cdef public object vhost
+    cdef public object policy  # a named tuple
+    cdef public object vhost  # vhosts.ports.Host, which knows this module
     cdef public bint durable
-    cdef public object exclusive_owner
+    cdef public object exclusive_owner  # a connection, compared by identity alone
     cdef public bint auto_delete
-    cdef public object arguments
+    cdef public object arguments  # a dict, or a KeptTable
     cdef public str incarnation
     cdef public bint internal
     cdef public bint deleted

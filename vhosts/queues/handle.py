@@ -135,7 +135,7 @@ class QueueHandle:
 
     def __init__(self) -> None:
         self.name = ""
-        self.vhost: Any = None
+        self.vhost: Any = None  # ``vhosts.ports.Host``, which imports this module
         self.durable = False
         #: The connection that alone may use the queue, or None.
         self.exclusive_owner: object = None

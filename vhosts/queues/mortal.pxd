@@ -17,7 +17,7 @@ cdef Py_ssize_t _DEATH_UNITS
 
 
 cdef class MortalQueue(StandingQueue):
-    cdef public object settings
+    cdef public object settings  # a frozen dataclass
     cdef public Expiry expiry
     cdef public Limits limits
     cdef public bint buries

@@ -51,7 +51,7 @@ class QueueServices:
         #: Makes the page log of the queue with this incarnation.
         self.open_pager: Callable[[str], PageLog] = _no_pager
         #: The queue, a ``Queue``, is deleted: its log is removed once this revision is committed.
-        self.deleted: Callable[[Any, int], None] = _removed
+        self.deleted: Callable[[Any, int], None] = _removed  # ``queue.Queue`` imports this module
         #: The queue was not used for as long as it may be: remove it.
         self.expired: Callable[[LocalQueue], None] = _nobody
         #: Timers of the queues; None if no time passes.

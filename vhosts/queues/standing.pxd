@@ -12,7 +12,7 @@ from vhosts.queues.receipts cimport Receipts
 
 
 cdef class StandingQueue(QueueHandle):
-    cdef public object services
+    cdef public object services  # functions of the node, which tests replace one by one
     cdef public Tick tick
     cdef public Contents contents
     cdef public MemoryBudget budget

@@ -167,20 +167,13 @@ class PartitionWriter:
         try:
             for path in self._unsynced_names:
                 if path.endswith(DESCRIPTION):
-                    self._sync_file(path)
+                    _sync_file(self._disk, path)
                 else:
                     self._disk.sync_directory(path)
         except OSError as error:
             self.failed = error
             raise
         self._unsynced_names = []
-
-    def _sync_file(self, path: str) -> None:
-        file = self._disk.open(path)
-        try:
-            file.sync()
-        finally:
-            file.close()
 
     # -- writing --------------------------------------------------------------------------------------
 
@@ -392,3 +385,11 @@ class PartitionWriter:
         """Close the descriptor."""
         if self._path:
             self._files.drop(self._path)
+
+
+def _sync_file(disk: Disk, path: str) -> None:
+    file = disk.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()

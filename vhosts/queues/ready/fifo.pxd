@@ -16,8 +16,8 @@ cdef int _GROW_SHIFT
 
 
 cdef class FifoOrder(ReadyOrder):
-    cdef public object discard
-    cdef public object pager
+    cdef public object discard  # a function of the node
+    cdef public object pager  # a PageLog; not compiled, and used while memory is short
     cdef public unsigned long long paged_end
     cdef public list ring
     cdef public Py_ssize_t ring_head

@@ -13,7 +13,7 @@ cdef class ReadyOrder:
     cdef public Contents contents
     cdef public Tick tick
     cdef public QueueLog log
-    cdef public object open_pager
+    cdef public object open_pager  # a function of the node
     cdef public long long count
     cdef public long long body_bytes
     cdef public bint wanted
