@@ -21,6 +21,7 @@ from admin_ui.query import NO_SPANS, Query
 from admin_ui.state import STATE, State
 from amqp_router.channel.delivery import ChannelConsumer
 from amqp_router.metrics import EXCHANGE, INTERVAL_S, NODE
+from persistence.memory import KEPT_SHARE
 from vhosts.vhost import VirtualHost
 
 #: Consumers in the event of a connection.
@@ -112,9 +113,15 @@ def _counts(state: State, identity: Identity, seen: list[VirtualHost]) -> dict[s
 
 
 def _node(state: State) -> Event:
-    metrics = state.metrics
+    metrics, budget = state.metrics, state.broker.budget
     row = dict(zip(NODE.fields, metrics.node.last, strict=False))
     return {
+        # See ``persistence.memory``: bytes, and the limit of each account; 0 means none.
+        "accounts": {
+            "contents": (budget.used, budget.limit),
+            "held": (budget.held, budget.whole),
+            "kept": (budget.kept, budget.whole // KEPT_SHARE),
+        },
         "mem_used": row["mem_used"],
         "mem_limit": metrics.usage.mem_total,
         "fd_used": row["fd_used"],

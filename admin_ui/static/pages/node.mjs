@@ -4,12 +4,14 @@ import { Figures, Refused, Title } from "../components/detail.mjs";
 import { Table } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
 import { bytes, count, duration, rate } from "../lib/format.mjs";
+import { useTopic } from "../lib/live.mjs";
 import { segment } from "../lib/routes.mjs";
 
-/** What the accounts of memory are called; others are shown under their own names. */
+/** The accounts of memory that clients can fill, and what happens at their limits. */
 const ACCOUNTS = {
-  binary: "Messages in memory",
-  other_system: "Program, connections and everything else",
+  contents: ["Messages in queues", "then they go to disk"],
+  held: ["Output that clients have not read, messages on their way in, definitions to be written", "the limit of all accounts together"],
+  kept: ["Declared queues, exchanges and bindings, cached routes", "then declarations are refused"],
 };
 const CHURN = [
   ["Connections", "connection_created", "opened", "connection_closed", "closed"],
@@ -19,7 +21,8 @@ const CHURN = [
 const PROTOCOLS = { amqp: "AMQP 0-9-1", "amqp/ssl": "AMQP 0-9-1 with TLS", http: "HTTP: these pages and the API" };
 
 export function NodePage({ me }) {
-  const node = useGet(`/api/nodes/${segment(me.node)}?memory=true`, 5);
+  const node = useGet(`/api/nodes/${segment(me.node)}`, 5);
+  const live = useTopic("overview")?.node;
   const overview = useGet("/api/overview", 10);
   if (node.error) return html`<${Refused} error=${node.error} />`;
   const one = node.data;
@@ -30,7 +33,7 @@ export function NodePage({ me }) {
       <${State} state=${alarms.length ? "flow" : "running"} />${alarms.map((text) => html`<${Pill} kind="warn" key=${text}>${text}<//>`)}
     <//>
     <${Figures} figures=${[
-      ["Up for", duration(one.uptime)],
+      ["Up for", duration(live?.uptime ?? one.uptime)],
       ["Memory", bytes(one.mem_used)],
       ["Disk free", bytes(one.disk_free)],
       ["Descriptors", count(one.fd_used)],
@@ -38,7 +41,7 @@ export function NodePage({ me }) {
       ["Processors", count(one.processors)],
     ]} />
     <div class="two">
-      <${Memory} node=${one} />
+      <${Memory} node=${one} accounts=${live?.accounts} />
       <${Card} title="Disk and descriptors" id="disk">
         <div class="meters">
           <${Meter} name="File descriptors" used=${one.fd_used} total=${one.fd_total} text=${`${count(one.fd_used)} of ${count(one.fd_total)}`} />
@@ -71,19 +74,19 @@ export function NodePage({ me }) {
   </div>`;
 }
 
-/** Where memory goes: each account that holds something. */
-function Memory({ node }) {
-  const parts = Object.entries(node.memory ?? {})
-    .filter(([name, part]) => typeof part === "number" && part > 0 && name !== "total")
-    .sort((a, b) => b[1] - a[1]);
+/** Where memory goes: the accounts that clients can fill, with their limits, and the rest. */
+function Memory({ node, accounts }) {
+  const parts = Object.entries(accounts ?? {}).map(([name, [used, limit]]) => [...(ACCOUNTS[name] ?? [name, ""]), used, limit]);
+  const rest = Math.max(0, node.mem_used - parts.reduce((sum, [, , used]) => sum + used, 0));
+  parts.push(["Program, connections and everything else", "", rest, 0]);
   const columns = [
-    { label: "Account", class: "whole", cell: ([name]) => ACCOUNTS[name] ?? name.replaceAll("_", " ") },
-    { label: "Memory", numeric: true, class: "amount", cell: ([, part]) => bytes(part) },
-    { label: "Part", numeric: true, class: "amount", cell: ([, part]) => `${((100 * part) / (node.mem_used || 1)).toFixed(1)} %` },
+    { label: "Account", class: "whole", cell: ([name]) => name },
+    { label: "Memory", numeric: true, class: "amount", cell: ([, , used]) => bytes(used) },
+    { label: "Limit", numeric: true, class: "amount", cell: ([, effect, , limit]) => (limit ? html`<span title=${effect}>${bytes(limit)}</span>` : html`<span class="muted">none</span>`) },
   ];
   return html`<${Card} title="Memory" id="memory">
     <div class="meters"><${Meter} name="Used" used=${node.mem_used} total=${node.mem_limit} text=${`${bytes(node.mem_used)} of ${bytes(node.mem_limit)}`} /></div>
-    ${parts.length > 0 && html`<${Table} columns=${columns} rows=${parts} caption="Memory by account" rowKey=${([name]) => name} />`}
+    <${Table} columns=${columns} rows=${parts} caption="Memory by account" rowKey=${([name]) => name} />
   <//>`;
 }
 

@@ -77,6 +77,9 @@ async def test_overview_counts(shop: World) -> None:
         assert event["overview"]["queue_totals"]["messages_ready"] == 1
         assert event["overview"]["message_stats"]["publish"] == 1
         assert event["node"]["mem_used"] > 0
+        budget = shop.broker.budget
+        assert event["node"]["accounts"]["contents"] == [budget.used, budget.limit]
+        assert event["node"]["accounts"]["kept"] == [budget.kept, budget.whole // 4]
         assert event["node"]["uptime"] < 60_000
         assert event["attention"] == [{"kind": "no_consumers", "vhost": "shop", "name": "emails", "ready": 1}]
         one = await events.of("overview:shop")

@@ -36,7 +36,7 @@ ADMINISTRATION = [
     ("/ui/users/gone", "h2:has-text('no user of this name')"),
     ("/ui/limits", "p:has-text('No user has a limit')"),
     ("/ui/definitions", "a:has-text('Download the file')"),
-    ("/ui/node", "section:has(#ports) td:has-text('AMQP 0-9-1')"),
+    ("/ui/node", "section:has(#memory) td:has-text('Messages in queues')"),
 ]
 NOT_THERE = "net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED|CONNECTION_RESET|EMPTY_RESP)"
 TRANSFERRED = """performance.getEntriesByType("resource")
