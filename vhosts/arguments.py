@@ -109,6 +109,7 @@ QUEUE_ARGUMENTS: dict[str, Check] = {
     "x-dead-letter-exchange": _text,
     "x-dead-letter-routing-key": _dead_letter_routing_key,
     "x-dead-letter-strategy": _one_of("dead letter strategy", b"at-most-once", b"at-least-once"),
+    "x-consumer-timeout": _not_negative,
     "x-max-length": _not_negative,
     "x-max-length-bytes": _not_negative,
     "x-max-in-memory-length": _not_negative,
@@ -134,6 +135,7 @@ QUEUE_ARGUMENTS: dict[str, Check] = {
 _LENGTH_ARGUMENTS = frozenset({"x-max-length", "x-max-length-bytes", "x-overflow"})
 _COMMON_ARGUMENTS = frozenset(
     {
+        "x-consumer-timeout",
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
         "x-expires",

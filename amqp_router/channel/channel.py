@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from amqp_router.channel import consuming, declaring
+from amqp_router.channel.ack_watch import AckWatch, timeout_of
 from amqp_router.channel.confirms import Confirms
 from amqp_router.channel.content import ContentAssembler
 from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
@@ -46,6 +47,7 @@ class Channel:
     """A channel in state OPEN or CLOSING."""
 
     __slots__ = (
+        "ack_watch",
         "confirms",
         "connection",
         "consumers",
@@ -85,6 +87,8 @@ class Channel:
         self.first_served = 0
         self.content = ContentAssembler(connection.intake)
         self.pending = HeldReplies()
+        #: Sees that deliveries are acknowledged in time; None while none has a timeout.
+        self.ack_watch: AckWatch | None = None
         #: What waits for tx.commit; None unless tx.select was called.
         self.transaction: Transaction | None = None
         self.confirms: Confirms | None = None
@@ -227,6 +231,15 @@ class Channel:
             return bool(self.vhost.last_consumer_left(queue))
         return False
 
+    def watch(self, owner: ChannelConsumer) -> None:
+        """See that what ``owner`` takes is acknowledged in time, if there is a timeout."""
+        timeout_ms = timeout_of(owner)
+        timers = owner.queue.timers_of_node()
+        if timeout_ms and timers is not None and self.state is ChannelState.OPEN:
+            if self.ack_watch is None:
+                self.ack_watch = AckWatch(self, self.connection, timers)
+            self.ack_watch.begin(timeout_ms)
+
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue was deleted or failed: tell the client, if it has the capability."""
         if self.consumers.get(consumer.tag) is not consumer:
@@ -292,6 +305,9 @@ class Channel:
         ``release``, which gives back what the channel holds.
         """
         self.shared.stop()
+        if self.ack_watch is not None:
+            self.ack_watch.stop()
+            self.ack_watch = None
         counters = self.vhost.counters
         counters.channel_closed += 1
         counters.closed.add(self.totals())

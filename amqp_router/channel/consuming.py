@@ -19,7 +19,7 @@ from amqp_router.protocol.flags import ACK, LOGGED, REDELIVERED, REJECT, RETURN
 from amqp_router.protocol.kept_table import Arguments, keep
 from amqp_router.protocol.output import ANSWER_SHIFT
 from vhosts.publishing.checks import DIRECT_REPLY
-from vhosts.queues.handle import UNLIMITED, QueueHandle
+from vhosts.queues.handle import TIMEOUT_MS_MAX, UNLIMITED, QueueHandle
 
 #: Deliveries that a new consumer gets before the next turn of the event loop.
 FIRST_DELIVERIES = 1024
@@ -83,8 +83,12 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     if not method.no_ack:
         consumer.limited = channel.prefetch > 0
         consumer.credit = channel.prefetch or UNLIMITED
+        if "x-consumer-timeout" in method.arguments:
+            consumer.timeout_ms = min(method.arguments["x-consumer-timeout"][1], TIMEOUT_MS_MAX)
     queue.add_consumer(consumer)
     channel.consumers[tag] = consumer
+    if not method.no_ack:
+        channel.watch(consumer)
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
     # As in RabbitMQ, it gets its messages before the next consumer is started.
     queue.deliver_due(FIRST_DELIVERIES)
@@ -137,6 +141,13 @@ def _check_arguments(arguments: Arguments, where: str) -> None:
     if priority is not None and priority[0] not in _INTEGERS:
         problem = f'"expected integer, got {TYPE_NAMES[priority[0]]}"'
         raise PreconditionFailed(f"invalid arg 'x-priority' for {where}: {problem}")
+    timeout = arguments.get("x-consumer-timeout")
+    if timeout is not None:
+        problem = f'"expected integer, got {TYPE_NAMES[timeout[0]]}"' if timeout[0] not in _INTEGERS else ""
+        if not problem and timeout[1] < 0:
+            problem = f"{{value_negative,{timeout[1]}}}"
+        if problem:
+            raise PreconditionFailed(f"invalid arg 'x-consumer-timeout' for {where}: {problem}")
     on_failover = arguments.get("x-cancel-on-ha-failover")
     if on_failover is not None and on_failover[0] != "t":
         problem = f"{{unacceptable_type,{TYPE_NAMES[on_failover[0]]}}}"
@@ -179,6 +190,7 @@ def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
             owner = channel.getters[queue] = getter(queue, delivery)
             owner.shared = channel.shared
         delivery.add(message, owner)
+        channel.watch(owner)
     redelivered = b"\x00"
     if message.flags & REDELIVERED:
         redelivered = b"\x01"

@@ -17,6 +17,7 @@ cdef class ChannelConsumer(Consumer):
     cdef public bint limited
     cdef public bint counts
     cdef public bint shows_count
+    cdef public long long timeout_ms
     @cython.locals(delivery=Delivery, tag="unsigned long long", out=Output, redelivered="unsigned int")
     cpdef void deliver(self, Message message)
     cpdef void cancelled(self)

@@ -47,7 +47,7 @@ _NO_TABLE = RoutingTable()
 class ChannelConsumer(Consumer):
     """A consumer on a channel; writes its deliveries into the channel's output."""
 
-    __slots__ = ("counts", "delivery", "limited", "prefix", "shows_count")
+    __slots__ = ("counts", "delivery", "limited", "prefix", "shows_count", "timeout_ms")
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,6 +60,12 @@ class ChannelConsumer(Consumer):
         self.counts = True
         #: Whether its deliveries say how often they came back: those of a quorum queue do.
         self.shows_count = False
+        #: Longest time that its deliveries may be unacknowledged, by its own arguments; 0 for none.
+        self.timeout_ms = 0
+
+    def timeout_set(self) -> None:
+        if self.delivery.listener is not None:  # else the channel is gone
+            self.delivery.listener.watch(self)
 
     def deliver(self, message: Message) -> None:
         delivery = self.delivery

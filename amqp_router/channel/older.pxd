@@ -13,8 +13,8 @@ cdef class Block:
     cdef public Py_ssize_t live
     @cython.locals(place="unsigned long long")
     cpdef Py_ssize_t find(self, unsigned long long tag) except -2
-    cdef unsigned long long tag_at(self, Py_ssize_t place) except? 0
-    cdef Py_ssize_t find_lowest(self) except -1
+    cpdef unsigned long long tag_at(self, Py_ssize_t place) except? 0
+    cpdef Py_ssize_t find_lowest(self) except -1
     @cython.locals(size=Py_ssize_t, place=Py_ssize_t, tags=list, messages=list, owners=list)
     cdef void thin(self)
 

@@ -126,6 +126,9 @@ class ConsumingChannel(DeclaringChannel, Protocol):
     def connection(self) -> Connection:
         """What the channels of the connection share."""
 
+    def watch(self, owner: ChannelConsumer) -> None:
+        """See that what ``owner`` takes is acknowledged in time, if there is a timeout."""
+
     def leave(self, consumer: ChannelConsumer) -> bool:
         """Remove ``consumer`` from its queue; True if it was the last one and the queue was auto-deleted."""
 

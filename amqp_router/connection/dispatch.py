@@ -23,7 +23,13 @@ from amqp_router.channel.states import ChannelState
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.slices import Slices
 from amqp_router.protocol import errors, methods
-from amqp_router.protocol.errors import ChannelError, ChannelException, CommandInvalid, NotAllowed
+from amqp_router.protocol.errors import (
+    ChannelError,
+    ChannelException,
+    CommandInvalid,
+    DeliveryTimeout,
+    NotAllowed,
+)
 from amqp_router.protocol.input import ACK, Input
 from amqp_router.protocol.methods import Method, check_texts, decode_method
 
@@ -327,8 +333,10 @@ class Dispatch:
             code=error.reply_code,
             reason=error.reply_text,
         )
-        class_id = error.class_id or self.frames.class_id
-        method_id = error.method_id or self.frames.method_id
+        class_id = method_id = 0
+        if not isinstance(error, DeliveryTimeout):
+            class_id = error.class_id or self.frames.class_id
+            method_id = error.method_id or self.frames.method_id
         self.leave_channel(channel)
         channel.state = ChannelState.CLOSING
         channel.reply_after_slices(

@@ -103,6 +103,10 @@ class PreconditionFailed(ChannelException):
     name = "PRECONDITION_FAILED"
 
 
+class DeliveryTimeout(PreconditionFailed):
+    """A delivery was not acknowledged in time. No method is at fault."""
+
+
 class ConnectionForced(ConnectionException):
     reply_code = 320
     name = "CONNECTION_FORCED"

@@ -123,6 +123,11 @@ def test_reply_is_delivered(client: Client) -> None:
     (received,) = taken(client)
     assert received.method == m.BasicDeliver("r", 1, False, "", reply_to)
     assert (received.body, received.channel) == (b"rep", 1)
+    # A mandatory reply comes back as well.
+    (returned,) = taken(other)
+    assert returned.method == m.BasicReturn(312, "NO_ROUTE", "", reply_to)
+    assert returned.body == b"rep"
+    other.publish(b"rep", reply_to)
     assert taken(other) == []
 
 

@@ -45,6 +45,7 @@ cdef class QueueHandle:
     cdef public unsigned long long definition_rev
     cdef public QueueLog log
     cdef public bint logs_all
+    cdef public long long ack_timeout_ms
     cdef public dict consumers
     cdef public long long unacked_count
     cpdef bint publish(self, Message message) except -1

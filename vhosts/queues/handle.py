@@ -18,10 +18,13 @@ from amqp_router.protocol.output import Output
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.policies import Definition, Effective
 from vhosts.publishing.ports import Run
+from vhosts.queues.timers import QueueTimers
 
 #: Cost of a redelivery in units of ``deliver_due``, of which another delivery costs one. It is higher because
 #: each one is found and read alone.
 REDELIVERY_UNITS = 3
+#: No timeout for acknowledgements is longer: some 300 years.
+TIMEOUT_MS_MAX = 1 << 43
 #: Credit of a consumer without a prefetch limit.
 UNLIMITED = 1 << 40
 
@@ -103,6 +106,9 @@ class Consumer:
         """Tell the queue that the consumer may be ready again. Call this whenever an obstacle has gone."""
         self.queue.wake(self)
 
+    def timeout_set(self) -> None:
+        """The queue has a timeout for acknowledgements from now on."""
+
     def deliver(self, message: Message) -> None:
         """Take one message and use up credit for it."""
         raise AssertionError("a consumer must say how it delivers")
@@ -116,6 +122,7 @@ class QueueHandle:
     """A queue as channels, exchanges and the node see it."""
 
     __slots__ = (
+        "ack_timeout_ms",
         "arguments",
         "auto_delete",
         "consumers",
@@ -152,6 +159,8 @@ class QueueHandle:
         self.log: QueueLog | None = None
         #: Whether the log gets every message, whatever its delivery mode: a quorum queue.
         self.logs_all = False
+        #: Longest time that a delivery may be unacknowledged; 0 for none.
+        self.ack_timeout_ms = 0
         #: What applies of the policies.
         self.policy: Effective | None = None
         #: Consumers in the order of their registration.
@@ -161,6 +170,10 @@ class QueueHandle:
     def publish(self, message: Message) -> bool:
         """Take ``message``; False if the queue is full or its log fails, and the publisher must be told."""
         raise AssertionError("a queue must say how it takes a message")
+
+    def timers_of_node(self) -> QueueTimers | None:
+        """The timers of the node's queues; None if no time passes."""
+        return None
 
     def obey(self, definition: Definition) -> None:
         """Obey the ``definition`` of the policies that apply, besides the arguments."""

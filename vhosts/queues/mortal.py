@@ -6,6 +6,8 @@ them. ``queue.Queue`` is the whole; this is the middle one of its three layers.
 
 from __future__ import annotations
 
+from functools import partial
+
 from amqp_router.protocol.flags import DEAD_LETTER, DROP, EXPIRE, LOGGED, REJECT, SPILLED
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
@@ -13,6 +15,7 @@ from vhosts.policies import Definition
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, MAXLEN
 from vhosts.queues.expiry import Expiry
+from vhosts.queues.handle import TIMEOUT_MS_MAX, Consumer
 from vhosts.queues.limits import Limits
 from vhosts.queues.services import QueueServices
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
@@ -20,6 +23,8 @@ from vhosts.queues.standing import StandingQueue
 
 #: Cost of a message that expires or is dropped, which is often read for that, in deliveries.
 DEATH_UNITS = 2
+#: Consumers told of a timeout in one turn of the event loop.
+TELL_SLICE = 1000
 #: No message counts so many returns.
 NO_LIMIT = 0xFFFF
 
@@ -73,6 +78,9 @@ class MortalQueue(StandingQueue):
             if settings.max_length_bytes is not None and not self.ready.count_bytes():
                 self.services.in_slices(self.ready.count_bytes)
             self.touch()
+        self.ack_timeout_ms = min(settings.consumer_timeout_ms or 0, TIMEOUT_MS_MAX)
+        if self.ack_timeout_ms and len(self.consumers) > 0:
+            self.services.in_slices(partial(_tell_timeout, list(self.consumers)))
         self.note_use()
 
     def obey(self, definition: Definition) -> None:
@@ -220,3 +228,10 @@ class MortalQueue(StandingQueue):
         if expiry.is_timed and 0 < expiry.head_us <= self.tick.now_us:
             self.touch()
         return self.dirty or self.ready.is_returning()
+
+
+def _tell_timeout(consumers: list[Consumer]) -> bool:
+    """Tell some of the consumers that their queue has a timeout; True if all have heard of it."""
+    for _ in range(min(len(consumers), TELL_SLICE)):
+        consumers.pop().timeout_set()
+    return not consumers

@@ -21,6 +21,7 @@ _NUMBERS = {
     "expires": "expires_ms",
     "max-length": "max_length",
     "max-length-bytes": "max_length_bytes",
+    "consumer-timeout": "consumer_timeout_ms",
 }
 #: As ``_NUMBERS``, obeyed by quorum queues only. A negative number sets no limit.
 _OF_QUORUM = {"delivery-limit": "delivery_limit"}
@@ -59,6 +60,8 @@ class QueueSettings:
     max_priority: int = 0
     #: Only one of the consumers gets messages.
     single_active_consumer: bool = False
+    #: Longest time that a delivery may be unacknowledged, in ms; 0: as None.
+    consumer_timeout_ms: int | None = None
     #: The queue is a quorum queue: every message is logged, and consumers see how often it came back.
     is_quorum: bool = False
     #: How often a message of a quorum queue may come back to it.

@@ -17,6 +17,7 @@ from vhosts.queues.handle import QueueHandle
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.receipts import Receipts
 from vhosts.queues.services import QueueServices
+from vhosts.queues.timers import QueueTimers
 
 
 class StandingQueue(QueueHandle):
@@ -54,6 +55,9 @@ class StandingQueue(QueueHandle):
         #: Why it takes no messages, or "": it has failed, or its log waits for disk space or file
         #: descriptors.
         self.refusing = ""
+
+    def timers_of_node(self) -> QueueTimers | None:
+        return self.services.timers
 
     def await_durable(self, run: Run) -> None:
         """Call ``run.settled`` once everything published so far is below the high watermark."""

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from vhosts.queues.local import LocalQueue
-
 #: Queues put on the agenda in one turn of the loop.
 TOUCH_SLICE = 1000
 #: The timer of the loop is set for no longer than this, as the wall clock may be set meanwhile.
@@ -25,26 +23,38 @@ class Handle(Protocol):
         """It does not go off."""
 
 
+class Due(Protocol):
+    """Whose time comes: a queue, or a channel that waits for acknowledgements."""
+
+    def timer_due(self, now_us: int) -> None:
+        """The timer has gone off."""
+
+
 class Timer:
     """When a queue wants to be called."""
 
     __slots__ = ("due_us", "queue")
 
-    def __init__(self, due_us: int, queue: LocalQueue) -> None:
+    def __init__(self, due_us: int, queue: Due) -> None:
         self.due_us = due_us
         #: None if the timer was cancelled or has gone off.
-        self.queue: LocalQueue | None = queue
+        self.queue: Due | None = queue
 
     def __lt__(self, other: Timer) -> bool:
         return self.due_us < other.due_us
 
 
 class QueueTimers:
-    """``call_later`` is the event loop's, ``wall_us`` the time of day."""
+    """``call_later`` is the event loop's, ``wall_us`` the time of day; ``in_slices`` takes long work."""
 
     def __init__(
-        self, call_later: Callable[[float, Callable[[], None]], Handle], wall_us: Callable[[], int]
+        self,
+        call_later: Callable[[float, Callable[[], None]], Handle],
+        wall_us: Callable[[], int],
+        in_slices: Callable[[Callable[[], bool]], None],
     ) -> None:
+        self.in_slices = in_slices
+        self.now_us = wall_us
         self._call_later = call_later
         self._wall_us = wall_us
         self._heap: list[Timer] = []
@@ -52,7 +62,7 @@ class QueueTimers:
         self._handle: Handle | None = None
         self._set_for = 0
 
-    def set(self, queue: LocalQueue, due_us: int) -> Timer:
+    def set(self, queue: Due, due_us: int) -> Timer:
         """Touch ``queue`` at ``due_us``."""
         timer = Timer(due_us, queue)
         heappush(self._heap, timer)

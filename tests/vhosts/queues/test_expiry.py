@@ -14,6 +14,7 @@ from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, order, text_of, typed
 from vhosts.queues.queue import Queue
+from vhosts.queues.services import at_once
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
 from vhosts.queues.timers import QueueTimers
 
@@ -314,7 +315,7 @@ def test_one_timer_of_the_loop_for_all_queues() -> None:
         def timer_due(self, now_us: int) -> None:
             self.calls.append(now_us)
 
-    timers = QueueTimers(call_later, lambda: now)
+    timers = QueueTimers(call_later, lambda: now, at_once)
     queues = [Called() for _ in range(4)]
     set_ones = [timers.set(queues[number], 1_000_000 * (5 - number)) for number in range(4)]
     assert [seconds for seconds, _ in pending] == [1.0]
