@@ -178,9 +178,19 @@ class RabbitProcess:
     name = "rabbitmq"
     host = "127.0.0.1"
 
-    def __init__(self, directory: Path, *, settings: str = "", start_seconds: float = 90) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: str = "",
+        start_seconds: float = 90,
+        plugins: Sequence[str] = (),
+    ) -> None:
         self.directory = directory
         self.settings = settings
+        self.plugins = plugins
+        #: Serves if ``plugins`` has rabbitmq_management.
+        self.admin_port = free_port()
         self.pid_file = directory / "pid"
         self.log_file = directory / "rabbitmq.log"
         self.port = free_port()
@@ -213,10 +223,11 @@ class RabbitProcess:
     def start(self) -> None:
         (self.directory / "home").mkdir(parents=True, exist_ok=True)
         (self.directory / "environment").touch()
-        (self.directory / "enabled_plugins").write_text("[].\n")
-        (self.directory / "rabbitmq.conf").write_text(
-            f"vm_memory_high_watermark.relative = 0.5\n{self.settings}"
-        )
+        (self.directory / "enabled_plugins").write_text(f"[{','.join(self.plugins)}].\n")
+        settings = self.settings
+        if "rabbitmq_management" in self.plugins:
+            settings += f"management.tcp.port = {self.admin_port}\nmanagement.tcp.ip = {self.host}\n"
+        (self.directory / "rabbitmq.conf").write_text(f"vm_memory_high_watermark.relative = 0.5\n{settings}")
         self.pid_file.unlink(missing_ok=True)
         seen = self.log().count("Starting broker... completed")
         with self.log_file.open("ab") as log:

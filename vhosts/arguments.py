@@ -29,6 +29,7 @@ PRIORITY_MAX = 255
 
 _INTEGER_TAGS = frozenset("bBsuIilL")
 _NUMBER_CLASSES = {**dict.fromkeys(_INTEGER_TAGS, "int"), "f": "float", "d": "float"}
+_PLAIN_ATOM = re.compile(r"[a-z][A-Za-z0-9_@]*")
 _MAX_AGE = re.compile(rb"\d+[YMDhms]")
 
 
@@ -305,7 +306,7 @@ def check_exchange_equivalence(
         PreconditionFailed: ``inequivalent arg ...``.
     """
     exchange = described("exchange", name, vhost)
-    _check_same("type", exchange, current["type"], received["type"])
+    _check_same("type", exchange, _atom(current["type"]), _atom(received["type"]))
     _check_same("durable", exchange, current["durable"], received["durable"])
     _check_same("auto_delete", exchange, current["auto_delete"], received["auto_delete"])
     _check_same("internal", exchange, current["internal"], received["internal"])
@@ -327,6 +328,11 @@ def _exchange_argument(argument: str, subject: str, arguments: Arguments) -> str
 def _check_same(attribute: str, subject: str, current: object, received: object) -> None:
     if current != received:
         raise _inequivalent(attribute, subject, f"'{_plain(current)}'", f"'{_plain(received)}'")
+
+
+def _atom(name: str) -> str:
+    """``name`` as Erlang prints an atom: in quotes unless it is a plain word."""
+    return name if _PLAIN_ATOM.fullmatch(name) else f"'{name}'"
 
 
 def _check_arguments(compared: Iterable[str], subject: str, current: Arguments, received: Arguments) -> None:
