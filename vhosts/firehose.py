@@ -107,6 +107,8 @@ class Firehose(Listener):
         headers = found.get("headers", {})
         if headers.get("x-first-death-exchange") == ("S", EXCHANGE.encode()):
             return None
+        if "BCC" in headers:  # consumers do not see it, and neither do copies
+            found["headers"] = {name: field for name, field in headers.items() if name != "BCC"}
         exchange, routing_key = _names(message.route)
         told = {
             "exchange_name": _text(exchange),
