@@ -1,0 +1,140 @@
+"""Messages by due time, against a sorted list: published, released, cancelled, purged, over restarts."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from amqp_router.protocol import methods as m
+from amqp_router.protocol.fields import decode_table, encode_plain
+from amqp_router.protocol.properties import encode_properties
+from tests.nodes import Client, SimNode
+from vhosts.queues.delayed import PREFIX, DelayQueue
+
+QUEUE = PREFIX + "x"
+TYPE = decode_table(encode_plain({"x-delayed-type": "fanout"}), 0)[0]
+
+
+class DelayedModel(RuleBasedStateMachine):
+    """What waits, as (due time in ms, number of the message)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = SimNode()
+        self.client = Client(self.node).open(1)
+        self.waiting: list[tuple[int, int]] = []
+        self.released: list[int] = []
+        self.number = 0
+
+    @initialize()
+    def declare(self) -> None:
+        self.client.send(
+            m.ExchangeDeclare("x", "x-delayed-message", durable=True, arguments=TYPE),
+            m.QueueDeclare("q", durable=True),
+            m.QueueBind("q", "x", ""),
+        )
+        self.node.settle()
+        self.publish(5, True)
+
+    @property
+    def queue(self) -> DelayQueue:
+        queue = self.node.vhost.queues[QUEUE]
+        assert isinstance(queue, DelayQueue)
+        return queue
+
+    def now_ms(self) -> int:
+        return self.node.clock.wall_us() // 1000
+
+    @rule(seconds=st.integers(1, 20), persistent=st.booleans())
+    def publish(self, seconds: int, persistent: bool) -> None:
+        self.number += 1
+        properties = {"headers": {"x-delay": ("I", 1000 * seconds)}, "delivery_mode": 1 + persistent}
+        # A transient message does not survive a restart, and has an even number.
+        self.number += self.number % 2 != persistent
+        self.node.tick.now_us = self.node.clock.wall_us()
+        self.client.publish(b"%d" % self.number, "", "x", encode_properties(properties))
+        self.node.settle()
+        self.waiting.append((self.now_ms() + 1000 * seconds, self.number))
+
+    @rule(seconds=st.floats(0.5, 10))
+    def time_passes(self, seconds: float) -> None:
+        self.node.sleep(seconds)
+        self.node.settle()
+        self._release()
+
+    def _release(self) -> None:
+        now = self.now_ms()
+        due = sorted(each for each in self.waiting if each[0] <= now)
+        self.waiting = [each for each in self.waiting if each[0] > now]
+        self.released += [number for _, number in due]
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        ordered = sorted(self.waiting)
+        place = data.draw(st.integers(0, len(ordered) - 1))
+        delayed = list(self.queue.order.first(place + 1))[place]
+        assert self.queue.cancel(delayed)
+        assert not self.queue.cancel(delayed)
+        self.waiting.remove(ordered[place])
+        self.node.sleep(0.3)  # so that the log has it
+        self.node.settle()
+        self._release()
+
+    @rule()
+    def purge(self) -> None:
+        assert self.queue.purge() == len(self.waiting)
+        self.waiting = []
+        self.node.sleep(0.3)
+        self.node.settle()
+
+    @rule()
+    def kill_and_start(self) -> None:
+        self.client.drop()
+        self.node.settle()
+        self.node = SimNode(
+            self.node.disk, self.node.definitions, boot=self.node.boot + 1, clock=self.node.clock
+        )
+        self.client = Client(self.node).open(1)
+        self.waiting = [each for each in self.waiting if each[1] % 2]
+        self.released = [number for number in self.released if number % 2]
+        self.node.sleep(0.01)
+        self.node.settle()
+        self._release()
+
+    @invariant()
+    def waits_as_told(self) -> None:
+        if QUEUE not in self.node.vhost.queues:
+            return
+        order = self.queue.order
+        found = []
+        for delayed in order.first(1000):
+            message = order.read(delayed.offset)
+            assert message is not None
+            found.append((delayed.due_us // 1000, int(message.body())))
+        assert found == sorted(self.waiting)
+        assert order.count == len(found)
+        assert order.body_bytes == sum(len(str(number)) for _, number in found)
+
+    def teardown(self) -> None:
+        if QUEUE not in self.node.vhost.queues:
+            return
+        self.node.sleep(100)
+        self.node.settle()
+        self._release()
+        found = []
+        while True:
+            self.client.take()
+            self.client.send(m.BasicGet("q", no_ack=True))
+            self.node.quiet()
+            (received,) = self.client.take()
+            if isinstance(received.method, m.BasicGetEmpty):
+                break
+            found.append(int(received.body))
+        assert found == self.released
+        assert not self.node.faults
+
+
+TestDelayed = DelayedModel.TestCase
+TestDelayed.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
