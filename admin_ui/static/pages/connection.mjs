@@ -57,6 +57,8 @@ export function Connection({ route, me }) {
           ["Virtual host", connection.vhost],
           ["Since", clock(connection.connected_at, { day: true })],
           ["Authentication", connection.auth_mechanism],
+          ["TLS", connection.ssl ? `${connection.ssl_protocol}, ${connection.ssl_cipher}` : "no"],
+          ["Client certificate", connection.peer_cert_subject || "none"],
           ["Heartbeat", connection.timeout ? `${connection.timeout} s` : "none"],
           ["Largest frame", bytes(connection.frame_max)],
           ["Channel limit", count(connection.channel_max)],

@@ -18,7 +18,12 @@ const CHURN = [
   ["Channels", "channel_created", "opened", "channel_closed", "closed"],
   ["Queues", "queue_created", "created", "queue_deleted", "deleted"],
 ];
-const PROTOCOLS = { amqp: "AMQP 0-9-1", "amqp/ssl": "AMQP 0-9-1 with TLS", http: "HTTP: these pages and the API" };
+const PROTOCOLS = {
+  amqp: "AMQP 0-9-1",
+  "amqp/ssl": "AMQP 0-9-1 with TLS",
+  http: "HTTP: these pages and the API",
+  https: "HTTPS: these pages and the API",
+};
 
 export function NodePage({ me }) {
   const node = useGet(`/api/nodes/${segment(me.node)}`, 5);
