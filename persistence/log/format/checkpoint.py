@@ -9,6 +9,7 @@ from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, join, read_file, replace_file
+from .producers import Producers, pack_producers, unpack_producers
 from .record import SETTLE
 from .settles import SettleState
 from .sources import Runs, pack_sources, unpack_sources
@@ -33,7 +34,7 @@ _CHUNKS = Struct("<QI")
 _CHUNK = Struct("<QI")
 #: Number of a field, 0, its bytes.
 _FIELD = Struct("<HHI")
-_SOURCES, _GENERATION, _HISTORY = 1, 2, 3
+_SOURCES, _GENERATION, _HISTORY, _PRODUCERS = 1, 2, 3, 4
 #: Generation, flags, 0.
 _TRUNCATIONS = Struct("<QII")
 _IS_CUT, _AWAITS_SNAPSHOT = 1, 2
@@ -75,6 +76,8 @@ class LogState:
     history_start: int = 0
     #: Which dead letters it has taken lately (``sources``).
     sources: Runs = field(default_factory=dict)
+    #: The last publish of each producer (``producers``).
+    producers: Producers = field(default_factory=dict)
 
 
 def pack_log(state: LogState) -> bytes:
@@ -112,6 +115,7 @@ def pack_log(state: LogState) -> bytes:
         (_SOURCES, pack_sources(state.sources, state.last_us)),
         (_GENERATION, _TRUNCATIONS.pack(state.generation, flags, 0) if state.generation or flags else b""),
         (_HISTORY, _U64.pack(state.history_start) if state.history_start else b""),
+        (_PRODUCERS, pack_producers(state.producers, state.last_us)),
     ]
     used = [(number, value) for number, value in fields if value]
     parts.append(_U32.pack(len(used)))
@@ -226,6 +230,8 @@ def _unpack_field(state: LogState, number: int, value: bytes) -> None:
         state.awaits_snapshot = bool(flags & _AWAITS_SNAPSHOT)
     elif number == _HISTORY:
         (state.history_start,) = _U64.unpack(value)
+    elif number == _PRODUCERS:
+        state.producers = unpack_producers(value)
     else:
         raise ValueError(f"field {number} is not known")
 

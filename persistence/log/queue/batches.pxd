@@ -27,6 +27,7 @@ cdef class Batches:
     cdef public unsigned long generation
     cdef public list epochs
     cdef public dict sources
+    cdef public dict producers
     cdef bytes _boot_id
     cdef unsigned long long _batch_bytes_max
     cdef bint _epoch_pending

@@ -21,6 +21,7 @@ from amqp_router.protocol.message import Message
 from ...options import LogOptions
 from ..format.checkpoint import LogState
 from ..format.messages import MessagesBuilder
+from ..format.producers import Producers, note_sequence
 from ..format.record import (
     SETTLE_SIZE,
     Batch,
@@ -63,6 +64,8 @@ class Batches:
         self.epochs: list[tuple[int, int]] = []
         #: Which dead letters the log has taken lately (``sources``).
         self.sources: Runs = {}
+        #: The last publish of each producer (``producers``).
+        self.producers: Producers = {}
         self._checkpoints = checkpoints
         self._boot_id = boot_id
         self._batch_bytes_max = options.batch_bytes_max
@@ -121,6 +124,8 @@ class Batches:
         assert extras is not None
         if extras.source:
             note_source(self.sources, extras.source, extras.source_partition, extras.source_offset, now_us)
+        if extras.session:
+            note_sequence(self.producers, extras.session, extras.channel, extras.sequence, now_us)
 
     def _begin_batch(self, now_us: int) -> None:
         if self._epoch_pending:
@@ -295,6 +300,7 @@ class Batches:
         self.epochs = state.epochs
         self.last_us = state.last_us
         self.sources = state.sources
+        self.producers = state.producers
         self.generation = max(self.generation, state.generation)
         self._previous_epoch = self.last_epoch()
         self.epoch = max(state.epoch, self._previous_epoch) + 1

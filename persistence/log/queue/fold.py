@@ -10,6 +10,7 @@ from amqp_router.protocol.flags import ACK, RETURN
 
 from ..format.checkpoint import LogState
 from ..format.messages import message_offsets
+from ..format.producers import note_sequence
 from ..format.record import (
     CHECKPOINT,
     CONTROL,
@@ -85,6 +86,8 @@ def _fold_extras(state: LogState, header: BatchHeader, payload: bytes) -> None:
         each = extras[number]
         if each.source:
             note_source(state.sources, each.source, each.source_partition, each.source_offset, time_us)
+        if each.session:
+            note_sequence(state.producers, each.session, each.channel, each.sequence, time_us)
 
 
 def _fold_messages(

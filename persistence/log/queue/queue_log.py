@@ -187,6 +187,13 @@ class QueueLog:
         source, number, offset = letter.source, letter.source_partition, letter.source_offset
         return has_source(self.batches.sources, source, number, offset)
 
+    def last_sequence(self, session: int, channel: int) -> int:
+        """The last publish of a producer that the log has taken; 0 if it knows of none.
+
+        A publish that is not above it was taken before, and is not to be appended again.
+        """
+        return self.batches.producers.get((session, channel), (0, 0))[0]
+
     # -- the sync -------------------------------------------------------------------------------------
 
     def seal(self, now_us: int = 0) -> None:
@@ -301,6 +308,7 @@ class QueueLog:
         ]
         state.settles = self.state
         state.sources = self.batches.sources
+        state.producers = self.batches.producers
         return pack_log(state)
 
     def is_idle(self) -> bool:

@@ -82,6 +82,7 @@ class Follower:
         state.last_us = batches.last_us
         state.epochs = batches.epochs
         state.sources = batches.sources
+        state.producers = batches.producers
         fold(state, header, records_of(header, data[HEADER_SIZE:]))
         batches.last_us = state.last_us
 
@@ -178,6 +179,7 @@ class Follower:
         batches = log.batches
         batches.state = log.state = state.settles
         batches.sources = state.sources
+        batches.producers = state.producers
         batches.epochs = state.epochs
         batches.last_us = max(batches.last_us, state.last_us)
         log.redelivered_floor = state.redelivered_floor

@@ -50,6 +50,12 @@ PLANTED = [
         "write_checkpoint(disk, path, [log.pack_state(is_cut=True)], clean=False",
     ),
     Planted(
+        "a snapshot comes without the producers",
+        LOG + "replica/follower.py",
+        "        batches.producers = state.producers\n",
+        "",
+    ),
+    Planted(
         "a follower begins epochs of its own",
         LOG + "replica/follower.py",
         "        log.end = log.batches.end\n        log.batches.follow()\n",

@@ -191,9 +191,11 @@ class Toy:
                 made.flags = 0
                 self.leader.log.reserve(made)
                 continue
-            if self.random.random() < 0.2:
+            if self.random.random() < 0.3:
                 made.extras = Extras()
                 made.extras.source, made.extras.source_offset = bytes(16), self.number
+                made.extras.session, made.extras.channel = 7, self.random.randrange(3)
+                made.extras.sequence = self.number
             self.leader.log.append(made, self.number)
             self.entries[made.offset] = Entry(body)
 
@@ -435,8 +437,18 @@ class Toy:
         for letter, _ in zip(mine, range(5), strict=False):
             if letter.extras is not None:
                 assert log.has_letter(letter.extras) == lead.has_letter(letter.extras)
+        for channel in range(3):
+            assert log.last_sequence(7, channel) == lead.last_sequence(7, channel)
+        self.check_sequences()
         self.check_leader()
         self.moves["compared"] += 1
+
+    def check_sequences(self) -> None:
+        """A publish that is in the log is known, so it would not be taken again."""
+        log = self.leader.log
+        for each in log.read(0, log.end, 1 << 30, 1 << 40)[0]:
+            if each.extras is not None:
+                assert each.extras.sequence <= log.last_sequence(7, each.extras.channel)
 
 
 MOVES = {
