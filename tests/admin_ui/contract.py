@@ -116,6 +116,7 @@ def run(broker: RouterProcess, folder: Path, args: argparse.Namespace) -> int:
     ]
     command += ["--seed", str(args.seed)] if args.seed is not None else []
     code = subprocess.run(command, cwd=folder, check=False).returncode
+    client = Client(access)  # the broker has closed the connection, which was idle meanwhile
     client.call("DELETE", "/api/vhosts/%2F")
     for path in ("/api/overview", "/api/nodes", "/api/queues", "/api/definitions", "/admin/v1/attention"):
         client.get(path)
