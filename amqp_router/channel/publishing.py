@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from amqp_router.channel.confirms import Confirms
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.flags import PERSISTENT
+from amqp_router.protocol.flags import HAS_EXPIRATION, HAS_HEADERS, HAS_REPLY_TO, HAS_USER_ID, PERSISTENT
 from amqp_router.protocol.frames import NO_EXPIRY, ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
@@ -36,13 +36,13 @@ _NOT_TAKEN = int(Outcome.REFUSED | Outcome.FAILED)
 _WAITS = int(Outcome.WAITS)
 _LATER = int(Outcome.LATER)
 _ANSWER_SHIFT = ANSWER_SHIFT
-_HEADERS = 1 << 13
-_REPLY_TO = 1 << 9
+_HEADERS = HAS_HEADERS
+_REPLY_TO = HAS_REPLY_TO
 _ODD_MODE = ODD_MODE
-_EXPIRATION = 1 << 8
-_USER_ID = 1 << 4
+_EXPIRATION = HAS_EXPIRATION
+_USER_ID = HAS_USER_ID
 _NO_EXPIRY = NO_EXPIRY
-_SPECIAL = ODD_MODE | (1 << 13) | (1 << 9) | (1 << 8) | (1 << 4)  # all of these
+_SPECIAL = ODD_MODE | HAS_HEADERS | HAS_REPLY_TO | HAS_EXPIRATION | HAS_USER_ID
 _NO_PROPERTIES = b"\x00\x00"
 _DIRECT_REPLY_FIELD = b"%c%b" % (len(DIRECT_REPLY), DIRECT_REPLY.encode())
 

@@ -10,13 +10,14 @@ Source: RabbitMQ, "Quorum Queues", poison message handling; type and place as me
 from __future__ import annotations
 
 from amqp_router.protocol.fields import decode_table, encode_table
+from amqp_router.protocol.flags import HAS_HEADERS
 from amqp_router.protocol.message import Frames, Message, content_header
 from amqp_router.protocol.properties import header_range
 
 _NAME = b"x-delivery-count"
 #: The field up to its value: short string and type.
 _FIELD = b"%c%bl" % (len(_NAME), _NAME)
-_HEADERS = 0x20
+_HEADERS = HAS_HEADERS >> 8  # in the first octet of the flags
 
 
 class _Headed:

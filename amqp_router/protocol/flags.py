@@ -1,4 +1,6 @@
-"""The flags of a message and the ways it ends, as numbers that memory and the logs share.
+"""The flags of a message, the ways it ends, and the bits of its properties, as numbers.
+
+Memory and the logs share the first two; the bits are those of the wire.
 
 Compiled modules have copies of their own, which are C integers there (``_PERSISTENT = PERSISTENT``).
 """
@@ -27,3 +29,24 @@ DROP = 4
 DEAD_LETTER = 5
 #: It is not settled: it went back to its queue, to be redelivered.
 RETURN = 6
+
+# -- bits of the first property flags word (AMQP 0-9-1, section 4.2.6.1 and class basic) --------------
+
+HAS_CONTENT_TYPE = 1 << 15
+HAS_CONTENT_ENCODING = 1 << 14
+HAS_HEADERS = 1 << 13
+HAS_DELIVERY_MODE = 1 << 12
+HAS_PRIORITY = 1 << 11
+HAS_CORRELATION_ID = 1 << 10
+HAS_REPLY_TO = 1 << 9
+HAS_EXPIRATION = 1 << 8
+HAS_MESSAGE_ID = 1 << 7
+HAS_TIMESTAMP = 1 << 6
+HAS_TYPE = 1 << 5
+HAS_USER_ID = 1 << 4
+HAS_APP_ID = 1 << 3
+HAS_CLUSTER_ID = 1 << 2
+#: The correlation id and all properties behind it.
+HAS_LATER = HAS_PRIORITY - 1
+#: Class basic has no property there, and no second flags word.
+HAS_UNKNOWN = 3

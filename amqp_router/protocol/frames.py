@@ -11,6 +11,7 @@ Source: AMQP 0-9-1, sections 2.3.5 (frames) and 4.2.6 (content framing).
 
 from __future__ import annotations
 
+from amqp_router.protocol import flags
 from amqp_router.protocol.nested import DECODED_DEPTH, end_of_nested
 
 #: What ``ContentScan.scan`` answers.
@@ -29,18 +30,18 @@ _MORE = 0
 _IRREGULAR = -1
 _OVERHEAD = 8  # frame header and end octet
 _FIXED = 12  # content header payload before the property flags: class, weight, body size
-_CONTENT_TYPE = 1 << 15
-_CONTENT_ENCODING = 1 << 14
-_HEADERS = 1 << 13
-_DELIVERY_MODE = 1 << 12
-_PRIORITY = 1 << 11
-_CORRELATION_ID = 1 << 10
-_EXPIRATION = 1 << 8
-_TIMESTAMP = 1 << 6
-_CLUSTER_ID = 1 << 2
-_LATER = (1 << 11) - 1  # correlation id and all behind it
-_UNKNOWN = 3  # class basic has no property there, and no second flags word
-_ODD_MODE = 1 << 16
+_CONTENT_TYPE = flags.HAS_CONTENT_TYPE
+_CONTENT_ENCODING = flags.HAS_CONTENT_ENCODING
+_HEADERS = flags.HAS_HEADERS
+_DELIVERY_MODE = flags.HAS_DELIVERY_MODE
+_PRIORITY = flags.HAS_PRIORITY
+_CORRELATION_ID = flags.HAS_CORRELATION_ID
+_EXPIRATION = flags.HAS_EXPIRATION
+_TIMESTAMP = flags.HAS_TIMESTAMP
+_CLUSTER_ID = flags.HAS_CLUSTER_ID
+_LATER = flags.HAS_LATER
+_UNKNOWN = flags.HAS_UNKNOWN
+_ODD_MODE = ODD_MODE
 _NO_EXPIRY = NO_EXPIRY
 _DEPTH_MAX = DECODED_DEPTH
 

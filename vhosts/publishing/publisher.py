@@ -17,7 +17,7 @@ Compiled: see ``publisher.pxd``.
 from __future__ import annotations
 
 from amqp_router.protocol.errors import AMQPError
-from amqp_router.protocol.flags import PERSISTENT
+from amqp_router.protocol.flags import HAS_HEADERS, PERSISTENT
 from amqp_router.protocol.message import Message, build_message
 from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
@@ -56,7 +56,7 @@ _NOTED_RETURNED = 8
 _NOTED_CONFIRMED = 16
 _NOTED_REFUSED = 32
 #: Bit of the first octet of properties: they have headers.
-_HAS_HEADERS = 0x20
+_HAS_HEADERS = HAS_HEADERS >> 8
 #: The smallest payload of body frames that every AMQP client accepts.
 _FRAME_PAYLOAD_MIN = 4088
 
