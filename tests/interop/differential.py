@@ -7,6 +7,8 @@ they do what no client should, with methods, contents and frames that are wrong.
 that arrive: methods with all fields, deliveries with tags, flags, properties and bodies, and what is
 confirmed.
 
+Dead letters of two queues that end in a third may come in either order; such a difference is chance.
+
 Left out is what RabbitMQ itself leaves to chance or where we differ on purpose: several consumers on one
 queue or channel (their order is a race between RabbitMQ's processes), and channel-wide prefetch (RabbitMQ
 counts gets into it, and suspends consumers without acknowledgement).

@@ -355,7 +355,9 @@ class Queue(MortalQueue):
             PreconditionFailed: the log has failed.
         """
         self.check_available()
-        if self.consumers and (consumer.exclusive or self.dispatch.exclusive):
+        is_refused = bool(self.consumers) and (consumer.exclusive or self.dispatch.exclusive)
+        # As in RabbitMQ, a queue with a single active consumer has no exclusive ones.
+        if is_refused or (consumer.exclusive and self.dispatch.is_single):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use")
         self.consumers[consumer] = None
         self.dispatch.add(consumer)

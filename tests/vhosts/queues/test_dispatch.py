@@ -158,6 +158,16 @@ def test_those_that_wait_may_leave() -> None:
     assert sinks[1].got == ["2"]
 
 
+def test_no_exclusive_consumer_with_a_single_active_one() -> None:
+    """Measured on RabbitMQ 3.10.8: not even as the first."""
+    queue = declared(SimNode(), single_active_consumer=True)
+    exclusive = Sink(queue)
+    exclusive.exclusive = True
+    with pytest.raises(AccessRefused, match="in exclusive use"):
+        queue.add_consumer(exclusive)
+    assert not queue.consumers
+
+
 def test_no_exclusive_consumer_beside_others() -> None:
     queue = declared(SimNode(), single_active_consumer=True)
     queue.add_consumer(Sink(queue))
