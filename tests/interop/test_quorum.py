@@ -262,9 +262,10 @@ def test_dead_letter_keeps_its_delivery_mode(own_broker: Broker) -> None:
             wire.send(1, "basic.reject", delivery_tag=take(wire, "q").delivery_tag, requeue=False)
         while wire.ready("dead") < 2:
             time.sleep(0.02)
+        publish_confirmed(wire, "", "dead", ["3"], delivery_mode=2)  # then the log has those before it, too
     end(own_broker, "kill9")
     with opened(own_broker) as wire:
-        assert [message.body for message in wire.get_all("dead")] == [b"2"]
+        assert [message.body for message in wire.get_all("dead")] == [b"2", b"3"]
 
 
 def put(broker: Broker, path: str, document: dict[str, Any]) -> None:
