@@ -40,7 +40,7 @@ def test_every_message_is_counted_where_it_passes() -> None:
     assert seen == {"amq.fanout": (3, 6), "": (1, 1), "amq.direct": (2, 0)}
     publisher = client.machine.channels[1]
     assert figures(publisher.totals()) == {
-        "publish": 6, "confirm": 6, "return_unroutable": 1, "drop_unroutable": 1,
+        "publish": 6, "publish_confirm": 6, "confirm": 6, "return_unroutable": 1, "drop_unroutable": 1,
     }  # fmt: skip
 
     client.feed(m.frame(2, m.BasicGet("q")) + m.frame(2, m.BasicGet("q", no_ack=True)))
@@ -66,7 +66,8 @@ def test_every_message_is_counted_where_it_passes() -> None:
     client.feed(m.frame(0, m.ConnectionClose(200, "bye", 0, 0)))
     node.settle()
     assert figures(node.vhost.counters.closed) == {
-        "publish": 6, "confirm": 6, "return_unroutable": 1, "drop_unroutable": 1, "get": 1, "get_no_ack": 1,
-        "get_empty": 1, "deliver": 3, "deliver_no_ack": 3, "redeliver": 1, "ack": 1,
+        "publish": 6, "publish_confirm": 6, "confirm": 6, "return_unroutable": 1, "drop_unroutable": 1,
+        "get": 1, "get_no_ack": 1, "get_empty": 1,
+        "deliver": 3, "deliver_no_ack": 3, "redeliver": 1, "ack": 1,
     }  # fmt: skip
     assert (node.vhost.counters.channel_created, node.vhost.counters.channel_closed) == (3, 3)
