@@ -9,14 +9,12 @@ import pytest
 
 from amqp_router.main import main
 from tests.brokers import RouterProcess
-from tests.sockets.authority import Authority
+from tests.sockets.authority import Authority, server_authority
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    made = Authority(tmp_path_factory.mktemp("ca"))
-    made.make("server", "/CN=localhost")
-    return made
+    return server_authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import pytest
 
 from tests.brokers import RouterProcess
 from tests.interop.test_tls import until
-from tests.sockets.authority import Authority
+from tests.sockets.authority import Authority, server_authority
 
 pytestmark = pytest.mark.ours_only
 LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
@@ -25,9 +25,7 @@ LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    made = Authority(tmp_path_factory.mktemp("ca"))
-    made.make("server", "/CN=localhost")
-    return made
+    return server_authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from tests.brokers import RouterProcess
 from tests.interop.test_tls import TlsBroker, until
 from tests.interop.wire import Wire
-from tests.sockets.authority import Authority
+from tests.sockets.authority import Authority, server_authority
 from tests.sockets.test_proxy_protocol import v2
 
 pytestmark = pytest.mark.ours_only
@@ -25,9 +25,7 @@ V1 = b"PROXY TCP4 %b 198.51.100.1 40000 5672\r\n"
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    made = Authority(tmp_path_factory.mktemp("ca"))
-    made.make("server", "/CN=localhost")
-    return made
+    return server_authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")

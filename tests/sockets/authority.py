@@ -13,6 +13,13 @@ def _openssl(*arguments: str | Path) -> None:
     subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
 
 
+def server_authority(directory: Path) -> Authority:
+    """An authority with a certificate for ``localhost``: ``server.pem`` and ``server.key``."""
+    made = Authority(directory)
+    made.make("server", "/CN=localhost")
+    return made
+
+
 class Authority:
     """Makes certificates in ``directory``; its own is ``ca.pem``."""
 

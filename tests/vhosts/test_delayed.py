@@ -9,6 +9,7 @@ import pytest
 from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.fields import Field, decode_table, encode_plain
+from amqp_router.protocol.message import build_message
 from amqp_router.protocol.properties import decode_properties, encode_properties
 from persistence.errors import PersistenceError
 from tests.nodes import Client, SimNode
@@ -482,3 +483,41 @@ def test_one_can_be_cancelled(client: Client) -> None:
     client = Client(again).open(1)
     pass_time(client, 10)
     assert [body for body, _ in taken(client)] == [b"3", b"1", b"0"]
+
+
+@pytest.mark.parametrize("transient", [False, True])
+def test_who_looks_for_a_message_that_has_left_does_not_fail_the_queue(
+    client: Client, transient: bool
+) -> None:
+    """Its log was taken for failed, and nothing was released any more."""
+    node = client.node
+    declare(client, durable=not transient)
+    bound(client)
+    publish(client, b"first", 1000)
+    queue = node.vhost.queues[QUEUE]
+    assert isinstance(queue, DelayQueue)
+    (delayed,) = queue.order.first(1)
+    publish(client, b"second", 3000)
+    pass_time(client, 2)
+    assert queue.order.read(delayed.offset) is None
+    assert not queue.cancel(delayed)
+    pass_time(client, 2)
+    publish(client, b"third", 1000)
+    pass_time(client, 2)
+    assert [body for body, _ in taken(client)] == [b"first", b"second", b"third"]
+    assert not queue.error
+
+
+def test_a_message_on_its_way_is_not_cancelled_although_the_clock_was_set_back(client: Client) -> None:
+    declare(client)
+    bound(client)
+    publish(client, b"first", 1000)
+    queue = client.node.vhost.queues[QUEUE]
+    assert isinstance(queue, DelayQueue)
+    (delayed,) = queue.order.first(1)
+    assert queue.order.pop() is not None  # released, and not settled yet
+    queue.tick.now_us -= 10_000_000
+    early = build_message(b"\x01d\x01k", encode_properties({"headers": {"x-delay": ("I", 1)}}), b"early")
+    assert queue.publish(early)
+    assert next(queue.order.first(1)) < delayed
+    assert not queue.cancel(delayed)

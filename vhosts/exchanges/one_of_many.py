@@ -27,7 +27,7 @@ class OneOfMany(Exchange):
 
     def place(self, message: Routable, count: int) -> int:
         """The place of the binding that ``message`` goes to, of ``count``: 0 is the first."""
-        raise NotImplementedError
+        raise NotImplementedError  # every type chooses in its own way; 0 would be a choice
 
     def bind(self, binding: Binding) -> None:
         """See ``Exchange``. Key and arguments are ignored."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from amqp_router.protocol.flags import LOGGED, SPILLED
 from amqp_router.protocol.message import Message
-from persistence.errors import PersistenceError
+from persistence.errors import LogFailed, PersistenceError
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble
 
@@ -41,6 +41,8 @@ class DueOrder(ReadyOrder):
         self._heap: list[int] = []
         #: Those of them that were removed, until their time comes.
         self._removed: set[int] = set()
+        #: The latest that was taken. Those that come later are due later, unless the clock is set back.
+        self._last_taken = 0
         #: Transient messages, by offset.
         self._held: dict[int, Message] = {}
         self._held_bytes = 0
@@ -102,36 +104,49 @@ class DueOrder(ReadyOrder):
         self._skip_removed()
         if not self._heap:
             return None
-        message = self.read(self._heap[0] & _OFFSETS)
-        if message is not None:
-            heappop(self._heap)
-            self.contents.budget.kept -= ENTRY_BYTES
-            self._left(message)
-        return message
-
-    def read(self, offset: int) -> Message | None:
-        """The message at ``offset``, with its content, which stays; None in ``trouble``."""
-        held = self._held.get(offset)
         try:
-            if held is None:
-                assert self.log is not None
-                return self.log.read_one(offset)
-            if held.flags & SPILLED:
-                self.contents.take_back(held)
+            message = self._content(self._heap[0] & _OFFSETS)
         except (OSError, PersistenceError) as error:
             self.trouble = Trouble(f"its log failed: {error}", error)
             return None
+        self._last_taken = max(self._last_taken, heappop(self._heap))
+        self.contents.budget.kept -= ENTRY_BYTES
+        self._left(message)
+        return message
+
+    def _content(self, offset: int) -> Message:
+        held = self._held.get(offset)
+        if held is None:
+            if self.log is None:
+                raise LogFailed(f"offset {offset} holds no message")
+            return self.log.read_one(offset)
+        if held.flags & SPILLED:
+            self.contents.take_back(held)
         return held
 
+    def read(self, offset: int) -> Message | None:
+        """The message at ``offset``, with its content, which stays; None if it cannot be read or has left.
+
+        That is no ``trouble``, because whoever looks may name a message that left meanwhile.
+        """
+        try:
+            return self._content(offset)
+        except (OSError, PersistenceError):
+            return None
+
     def remove(self, delayed: Delayed) -> Message | None:
-        """Take the message out; None if it is not here. With a million messages it takes some 10 ms."""
+        """Take the message out; None if it is not here or cannot be read."""
         entry = delayed.due_us << _OFFSET_BITS | delayed.offset
-        if entry in self._removed or entry not in self._heap:
+        if not self._heap or entry < self._heap[0] or entry in self._removed:
+            return None
+        # Looking through the heap takes 20 ms with a million messages, so only where it has to be.
+        if entry <= self._last_taken and entry not in self._heap:
             return None
         message = self.read(delayed.offset)
-        if message is not None:
-            self._removed.add(entry)
-            self._left(message)
+        if message is None or message.extras is None or message.extras.due_us != delayed.due_us:
+            return None
+        self._removed.add(entry)
+        self._left(message)
         return message
 
     def _left(self, message: Message) -> None:
