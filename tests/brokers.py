@@ -41,6 +41,21 @@ class BrokerDied(RuntimeError):
     """The broker process ended, or did not serve in time; the text is the end of its output."""
 
 
+def logged(broker: Broker, text: str, times: int = 1) -> str:
+    """The broker's log once ``text`` stands in it ``times`` times.
+
+    A thread of its own writes the log, so a line comes a moment after what it tells of.
+
+    Raises:
+        AssertionError: It is not there within 20 seconds.
+    """
+    end = time.monotonic() + 20
+    while (log := broker.log()).count(text) < times:
+        assert time.monotonic() < end, f"{text!r} is not {times} times in the log:\n{log}"
+        time.sleep(0.01)
+    return log
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -24,7 +24,7 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
 from amqp_router.protocol.fields import Table
 from amqp_router.version import VERSION
-from tests.brokers import RouterProcess
+from tests.brokers import RouterProcess, logged
 
 
 def command(*arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
@@ -190,7 +190,7 @@ def test_without_admin(tmp_path: Path) -> None:
     broker = RouterProcess(tmp_path, options=["--admin", "false"])
     broker.start()
     assert "admin" not in json.loads(broker.ready_file.read_text())
-    assert "admin   off" in broker.log()
+    logged(broker, "admin   off")
     assert broker.stop() == 0
 
 
@@ -213,9 +213,9 @@ def test_ready_file_banner_and_modes(broker: RouterProcess) -> None:
     assert ready["amqp"] == {"host": "127.0.0.1", "port": broker.port}
     assert ready["admin"] == {"host": "127.0.0.1", "port": broker.admin_port}
     assert isinstance(ready["compiled"], bool)
-    assert f"http://127.0.0.1:{broker.admin_port}/" in broker.log()
-    assert f"amqp://guest:guest@127.0.0.1:{broker.port}/" in broker.log()
-    assert "open_files=" in broker.log()
+    logged(broker, f"http://127.0.0.1:{broker.admin_port}/")
+    logged(broker, f"amqp://guest:guest@127.0.0.1:{broker.port}/")
+    logged(broker, "open_files=")
     for path in [broker.data_dir, *broker.data_dir.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
@@ -397,12 +397,12 @@ def test_one_line_tells_what_recovery_found(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b"torn")
     broker.start()
-    [line] = [line for line in broker.log().splitlines() if "queues recovered" in line]
+    [line] = [line for line in logged(broker, "queues recovered").splitlines() if "queues recovered" in line]
     assert 'after="a crash" queues=2 messages=3' in line
     assert "torn_bytes_cut=4" in line
     broker.stop()
     broker.start()
-    assert 'after="a clean stop" queues=2 messages=3' in broker.log()
+    logged(broker, 'after="a clean stop" queues=2 messages=3')
     broker.stop()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pika
 import pika.exceptions
 import pytest
 
-from tests.brokers import RouterProcess
+from tests.brokers import RouterProcess, logged
 
 #: Above 1 MiB a message is read from its log frame by frame, while it is sent.
 BODY = bytes(range(256)) * 10_000
@@ -23,15 +22,6 @@ def broker(tmp_path: Path) -> Iterator[RouterProcess]:
     broker.start()
     yield broker
     broker.stop()
-
-
-def logged(broker: RouterProcess, text: str) -> str:
-    """The broker's log once ``text`` is in it: a thread of its own writes the log."""
-    end = time.monotonic() + 10
-    while text not in broker.log() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert text in broker.log()
-    return broker.log()
 
 
 def connect(broker: RouterProcess) -> pika.BlockingConnection:
