@@ -11,6 +11,7 @@ from aiohttp import web
 
 from admin_ui import (
     cli,
+    consumers,
     delayed,
     endpoints,
     environment,
@@ -143,7 +144,8 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
-    ours = [*previews.ENDPOINTS, *delayed.ENDPOINTS, *environment.ENDPOINTS, *incidents.ENDPOINTS]
+    parts = (previews, delayed, consumers, environment, incidents)
+    ours = [endpoint for part in parts for endpoint in part.ENDPOINTS]
     endpoints.add_routes(app, [*ours, openapi.endpoint(ours), *OBJECTS], endpoints.PAGES)
     for part in (sessions, live, prometheus, cli, ui):
         part.add_routes(app)

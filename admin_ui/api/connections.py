@@ -121,9 +121,14 @@ async def close_of_user(call: Call) -> Done:
     return DELETED
 
 
-def _forced(call: Call) -> ConnectionForced:
+def given_reason(call: Call) -> str:
+    """The header X-Reason, cut to what AMQP has room for."""
     reason = call.request.headers.get("X-Reason", "").strip() or CLOSED
-    return ConnectionForced(reason.encode(errors="replace")[:REASON_BYTES_MAX].decode(errors="ignore"))
+    return reason.encode(errors="replace")[:REASON_BYTES_MAX].decode(errors="ignore")
+
+
+def _forced(call: Call) -> ConnectionForced:
+    return ConnectionForced(given_reason(call))
 
 
 # -- channels ---------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ that it may have begun earlier.
     disk memory files   near the limit, for those who watch the node
     filling       the disk will be full soon at the present rate: free, seconds
     stuck         messages are ready, and the consumers neither take nor acknowledge any: vhost, name, ready,
-                  unacked, consumers, and the one that holds most of them: client, connection, held
+                  unacked, consumers, and the one that holds most of them: client, connection, channel, tag,
+                  held, and whether it can be closed alone (cancels)
     growing       a queue that grew all through the last minute: vhost, name, per_minute, ready, consumers
     unroutable    messages that reached no queue, per second over the last minute: vhost, rate
     no_consumers  messages are ready and nobody consumes: vhost, name, ready
@@ -270,7 +271,10 @@ def _holder(queue: Any) -> Finding:
     return {
         "client": connections.machine_says(machine, "connection_name"),
         "connection": connections.machine_name(machine),
+        "channel": connections.channel_name(worst.delivery.listener),
+        "tag": worst.tag,
         "held": worst.unacked,
+        "cancels": machine.consumer_cancel_notify,
     }
 
 

@@ -194,7 +194,9 @@ def _connection(
 def _consumers(machine: Any) -> Event:
     """The consumers of a connection with their queues, at most `CONSUMERS_MAX`."""
     every = [
-        consumer for _, channel in sorted(machine.channels.items()) for consumer in channel.consumers.values()
+        (channel, consumer)
+        for _, channel in sorted(machine.channels.items())
+        for consumer in channel.consumers.values()
     ]
     return {
         "consumers_total": len(every),
@@ -203,12 +205,13 @@ def _consumers(machine: Any) -> Event:
                 "channel": consumer.delivery.number,
                 "tag": consumer.tag,
                 "queue": consumer.queue.name,
+                "channel_name": connections.channel_name(channel),
                 "prefetch": consumer.unacked + consumer.credit if consumer.limited else 0,
                 "no_ack": bool(consumer.no_ack),
                 "unacked": consumer.unacked,
                 "ready": consumer.queue.message_count(),
             }
-            for consumer in every[:CONSUMERS_MAX]
+            for channel, consumer in every[:CONSUMERS_MAX]
         ],
     }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -173,3 +174,8 @@ def _reason(status: int, content: bytes) -> str:
 def part(name: str) -> str:
     """A name as a part of a path."""
     return quote(name, safe="", errors="surrogateescape")
+
+
+def own_part(name: str) -> str:
+    """A name as a part of a path below ``/admin/v1``, where a ~ stands before names like ``.`` and ``..``."""
+    return part(f"~{name}" if re.fullmatch(r"~*\.\.?", name) else name)

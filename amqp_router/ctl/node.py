@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from amqp_router.ctl.client import USAGE, Client, CtlError, part
+from amqp_router.ctl.client import USAGE, Client, CtlError, own_part, part
 from amqp_router.ctl.output import pairs_text, rows_text, show, text
-from amqp_router.ctl.verb import Verb, argument
+from amqp_router.ctl.verb import VHOST, Verb, argument
 
 #: A sentence for each kind of finding of the pages' "Needs attention".
 SENTENCES = {
@@ -22,7 +22,8 @@ SENTENCES = {
     "files": "{used} of {total} file descriptors are open",
     "filling": "the disk will be full in {seconds} s at the present rate: {free} bytes free",
     "stuck": "the consumers of queue {name} in {vhost} hold {unacked} messages and do nothing; "
-    "{ready} are ready",
+    "{ready} are ready; connection {connection} ({client}) holds {held} of them; "
+    "ctl close_consumer {name} {tag} gives them back",
     "growing": "queue {name} in {vhost} grows by {per_minute} messages a minute; {ready} are ready, "
     "{consumers} consumers",
     "unroutable": "messages in {vhost} reach no queue: {rate:.2f} per second",
@@ -139,6 +140,16 @@ def close_connection(client: Client, args: argparse.Namespace) -> int:
     return 0
 
 
+def close_consumer(client: Client, args: argparse.Namespace) -> int:
+    """Close a consumer, and say how many messages went back to its queue."""
+    names = [own_part(name) for name in (args.vhost, args.queue, args.tag)]
+    path = "/admin/v1/queues/{}/{}/consumers/{}".format(*names)
+    query = {"channel": args.channel} if args.channel is not None else {}
+    answer = client.call("DELETE", path, headers={"X-Reason": args.reason}, query=query)
+    show(pairs_text(answer, args.format))
+    return 0
+
+
 def close_user_connections(client: Client, args: argparse.Namespace) -> int:
     """Close all connections of a user."""
     client.call("DELETE", f"/api/connections/username/{part(args.user)}", headers={"X-Reason": args.reason})
@@ -220,6 +231,29 @@ VERBS = (
         close_connection,
         (argument("name", metavar="CONNECTION", help="its name, as in list_connections"), _REASON),
         ("amqp-router ctl close_connection '127.0.0.1:40000 -> 127.0.0.1:5672' maintenance",),
+    ),
+    Verb(
+        "close_consumer",
+        "close a consumer; its messages go back to the queue, its connection stays",
+        close_consumer,
+        (
+            argument("queue", metavar="QUEUE", help="name of the queue"),
+            argument("tag", metavar="TAG", help="its consumer tag, as in list_consumers"),
+            argument(
+                "reason",
+                metavar="REASON",
+                nargs="?",
+                default="Closed via management plugin",
+                help="text for the log",
+            ),
+            argument(
+                "--channel",
+                metavar="NAME",
+                help="its channel, as in list_channels; needed if several consumers have the tag",
+            ),
+            VHOST,
+        ),
+        ("amqp-router ctl close_consumer emails ctag1.5f3a 'hangs since noon' --vhost shop",),
     ),
     Verb(
         "close_all_user_connections",

@@ -142,6 +142,21 @@ def test_objects_and_messages(ctl: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert "shop" not in ctl("list_vhosts")
 
 
+def test_a_consumer_is_closed(ctl: Run, broker: RouterProcess) -> None:
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port))
+    channel = connection.channel()
+    channel.queue_declare("~.", exclusive=True)
+    channel.basic_publish("", "~.", b"x")
+    channel.basic_consume("~.", lambda *_: None, consumer_tag="hangs")
+    connection.process_data_events(0.2)
+    assert ctl("close_consumer", "~.", "hangs", "for a test", "--format", "json") == {"returned": 1}
+    assert ctl("list_queues", "messages", "consumers", "--format", "json") == [
+        {"messages": 1, "consumers": 0}
+    ]
+    assert "there is no such object" in ctl("close_consumer", "~.", "hangs", code=1)
+    connection.close()
+
+
 def test_connections(ctl: Run, broker: RouterProcess) -> None:
     parameters = pika.ConnectionParameters(
         "127.0.0.1", broker.port, client_properties={"connection_name": "me"}

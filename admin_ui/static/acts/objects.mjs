@@ -5,7 +5,7 @@ import { act, get } from "../lib/api.mjs";
 import { plural } from "../lib/format.mjs";
 import { nameProblem } from "../lib/forms.mjs";
 import { href } from "../lib/location.mjs";
-import { bindingPath, documentPath, exchangePath, listPath, queuePath, segment } from "../lib/routes.mjs";
+import { bindingPath, documentPath, dotted, exchangePath, listPath, queuePath, segment } from "../lib/routes.mjs";
 
 /** The arguments that queues know, with the kind of their values. */
 const QUEUE_ARGUMENTS = {
@@ -242,6 +242,22 @@ export function closeConnection({ name, client }) {
     act: async ({ reason }) => {
       await act("DELETE", `/api/connections/${segment(name)}`, undefined, reason ? { "X-Reason": reason } : {});
       return { said: `The connection of ${client || name} is closed.`, to: href(listPath("connections")) };
+    },
+  };
+}
+
+export function closeConsumer({ vhost, queue, tag, channel, client, unacked }) {
+  const held = unacked === undefined ? "What it holds unacknowledged goes" : unacked ? `The ${plural(unacked, "message")} that it holds unacknowledged ${unacked === 1 ? "goes" : "go"}` : "It holds nothing unacknowledged; what it gets meanwhile goes";
+  return {
+    title: "Close the consumer",
+    text: html`<b>${client || channel}</b> is told that its consumer <code>${tag}</code> has ended (basic.cancel); its connection stays. ${held} back to queue <b>${queue}</b>.`,
+    submit: "Close it",
+    danger: true,
+    fields: [confirmField("queue", queue), { name: "reason", label: "Reason, for the log", value: "" }],
+    act: async ({ reason }) => {
+      const path = `${documentPath("queues", vhost, queue)}/consumers/${dotted(tag)}?channel=${encodeURIComponent(channel)}`;
+      const { returned } = await act("DELETE", path, undefined, reason ? { "X-Reason": reason } : {});
+      return { said: `The consumer of ${client || channel} is closed; ${plural(returned, "message")} went back to ${queue}.` };
     },
   };
 }

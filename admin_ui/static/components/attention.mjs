@@ -27,6 +27,7 @@ const queue = (one) => html`<a class="name" href=${href(queuePath(one.vhost, one
 const inVhost = (one) => (one.vhost === "/" ? "" : html` in ${one.vhost}`);
 const purge = (one) => ["Purge", "objects.purge", { vhost: one.vhost, name: one.name, ready: one.ready }];
 const look = (one) => ["Look at a message", "messages.getMessages", { vhost: one.vhost, name: one.name }];
+const closeConsumer = (one) => ["Close the consumer", "objects.closeConsumer", { vhost: one.vhost, queue: one.name, tag: one.tag, channel: one.channel, client: one.client, unacked: one.held }];
 const close = (one, name) => ["Close its connection", "objects.closeConnection", { name, client: one.client }];
 const list = (label, [page, params]) => [label, null, href(listPath(page), params)];
 
@@ -35,7 +36,7 @@ const WORDS = {
   failed: (one) => [html`Queue ${queue(one)}${inVhost(one)} cannot be served: ${one.reason}.`, []],
   stuck: (one, at) => [
     html`Queue ${queue(one)}${inVhost(one)} is stuck: <a href=${href(connectionPath(one.connection))}>${one.client || one.connection}</a> holds ${plural(one.held, "unacked message")} and has acked none${lasting(one, at)}; ${count(one.ready)} ready.`,
-    [close(one, one.connection)],
+    [one.cancels ? closeConsumer(one) : close(one, one.connection)],
   ],
   growing: (one, at) => [
     html`Queue ${queue(one)}${inVhost(one)} ${one.since ? `has grown${lasting(one, at)}` : "grows"}: ${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready, ${one.consumers ? `${plural(one.consumers, "consumer")} ${one.consumers === 1 ? "is" : "are"} too slow` : "nobody consumes"}.`,
@@ -56,7 +57,7 @@ const WORDS = {
 /** Whether the pages offer `me` the act of a finding. */
 function offered(me, one, act) {
   if (act === null) return true;
-  if (act === "objects.closeConnection") return me.tags.includes("administrator");
+  if (act === "objects.closeConnection" || act === "objects.closeConsumer") return me.tags.includes("administrator");
   return me.acts.includes(one.vhost);
 }
 

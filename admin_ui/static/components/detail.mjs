@@ -40,3 +40,6 @@ export function Waiting({ event, noun, name, list }) {
   }
   return html`<${Loading} rows=${10} />`;
 }
+
+/** Users close their own connections and consumers, administrators any. */
+export const mayClose = (me, user) => me.tags.includes("administrator") || (me.acts.length > 0 && user === me.name);

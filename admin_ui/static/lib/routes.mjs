@@ -39,7 +39,8 @@ export function segment(name) {
  * Names as parts of a path. Browsers resolve the parts . and .., even if encoded: such a name has a ~ in front, and so
  * has one that looks like that.
  */
-const parts = (...names) => names.map((name) => segment(/^~*\.\.?$/.test(name) ? `~${name}` : name)).join("/");
+export const dotted = (name) => segment(/^~*\.\.?$/.test(name) ? `~${name}` : name);
+const parts = (...names) => names.map(dotted).join("/");
 const undotted = (part) => (/^~+\.\.?$/.test(part) ? part.slice(1) : part);
 
 /** Where the server has the documents of one object. */

@@ -1,7 +1,7 @@
 import { html } from "../lib/html.mjs";
 import { Act, Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
 import { Chart } from "../components/chart.mjs";
-import { Figures, Title, Waiting } from "../components/detail.mjs";
+import { Figures, mayClose, Title, Waiting } from "../components/detail.mjs";
 import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
 import { Table } from "../components/table.mjs";
 import { bytes, clock, count, duration, rate } from "../lib/format.mjs";
@@ -35,8 +35,9 @@ export function Connection({ route, me }) {
   if (!connection) return html`<${Waiting} event=${event} noun="connection" name=${name} list="connections" />`;
   const now = (key) => bytes(points.rate(key) ?? connection[`${key}_details`]?.rate ?? 0);
   const client = connection.user_provided_name || connection.client_properties?.connection_name;
+  const may = mayClose(me, connection.user);
   return html`<div class="detail">
-    <${Title} kind="Connection" acts=${mayClose(me, connection) && html`<${Act} act="objects.closeConnection" danger what=${{ name, client }}>Close<//>`} name=${client || name} pills=${[connection.protocol, connection.vhost !== "/" && `vhost ${connection.vhost}`]}>
+    <${Title} kind="Connection" acts=${may && html`<${Act} act="objects.closeConnection" danger what=${{ name, client }}>Close<//>`} name=${client || name} pills=${[connection.protocol, connection.vhost !== "/" && `vhost ${connection.vhost}`]}>
       <${State} state=${connection.state} />
     <//>
     <${Figures} figures=${[
@@ -48,7 +49,7 @@ export function Connection({ route, me }) {
     <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${SHORT} path=${connectionPath(name)} /></div>
     <${Chart} id="data-rates" title="Data" unit="bytes per second" series=${SERIES} data=${points.rates} span=${points.span} format=${bytes} axis=${bytes} binary />
     <${Channels} channels=${event.channels} />
-    <${Consumers} consumers=${event.consumers} total=${event.consumers_total} vhost=${connection.vhost} />
+    <${Consumers} consumers=${event.consumers} total=${event.consumers_total} vhost=${connection.vhost} client=${client} may=${may} />
     <div class="two">
       <${Card} title="Connection" id="facts">
         <${Facts} facts=${[
@@ -74,9 +75,6 @@ export function Connection({ route, me }) {
   </div>`;
 }
 
-/** Users close their own connections, administrators any. */
-const mayClose = (me, connection) => me.tags.includes("administrator") || (me.acts.length > 0 && connection.user === me.name);
-
 function Channels({ channels }) {
   const per = (row, key) => rate(row.message_stats?.[`${key}_details`]?.rate ?? 0);
   const columns = [
@@ -98,7 +96,7 @@ function Channels({ channels }) {
   <//>`;
 }
 
-function Consumers({ consumers, total, vhost }) {
+function Consumers({ consumers, total, vhost, client, may }) {
   const columns = [
     { label: "Queue", cell: (row) => html`<a class="name" href=${href(queuePath(vhost, row.queue))} title=${row.queue}>${row.queue}</a>` },
     { label: "Tag", class: "mid", cell: (row) => html`<code class="name" title=${row.tag}>${row.tag}</code>` },
@@ -107,7 +105,11 @@ function Consumers({ consumers, total, vhost }) {
     { label: "Mode", class: "wide", cell: (row) => html`<${Pill}>${row.no_ack ? "automatic" : "acknowledges"}<//>` },
     { label: "Unacked", numeric: true, class: "n", cell: (row) => (row.no_ack ? "–" : count(row.unacked)) },
     { label: "Ready there", title: "Messages ready in the queue", numeric: true, class: "n", cell: (row) => count(row.ready) },
-  ];
+    may && {
+      label: "Act", class: "acts-column",
+      cell: (row) => html`<${Act} act="objects.closeConsumer" label=${`Close the consumer ${row.tag}`} what=${{ vhost, queue: row.queue, tag: row.tag, channel: row.channel_name, client, unacked: row.unacked }}>Close<//>`,
+    },
+  ].filter(Boolean);
   return html`<${Card} title="Consumers" id="consumers" extra=${html`<${Pill}>${count(total)}<//>`}>
     ${consumers.length
       ? html`<${Table} columns=${columns} rows=${consumers} caption="Consumers" rowKey=${(row) => `${row.channel}/${row.tag}`} />`

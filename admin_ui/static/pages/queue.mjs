@@ -2,7 +2,7 @@ import { html } from "../lib/html.mjs";
 import { Act, Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
 import { Bindings } from "../components/bindings.mjs";
 import { Chart } from "../components/chart.mjs";
-import { Figures, Title, Waiting } from "../components/detail.mjs";
+import { Figures, mayClose, Title, Waiting } from "../components/detail.mjs";
 import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
 import { Table } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
@@ -70,14 +70,14 @@ export function Queue({ route, me }) {
       <${Chart} id="queue-lengths" title="Messages" series=${LENGTH_SERIES} data=${points.levels} span=${points.span} format=${count} group=${topic} />
       <${Chart} id="queue-rates" title="Rates" unit="per second" series=${RATE_SERIES} data=${points.rates} span=${points.span} format=${rate} group=${topic} />
     </div>
-    <${Consumers} queue=${queue} clients=${event.clients} />
+    <${Consumers} queue=${queue} clients=${event.clients} me=${me} />
     <${Bindings} id="bindings" title="Bindings to this queue" side="source" bindings=${bindings.data} error=${bindings.error}
       bind=${may && html`<${Act} act="objects.bindTo" what=${{ ...what, kind: "queue" }}>Bind<//>`} mayUnbind=${may} none="This queue is bound to no exchange." />
     <${Settings} queue=${queue} />
   </div>`;
 }
 
-function Consumers({ queue, clients }) {
+function Consumers({ queue, clients, me }) {
   const consumers = queue.consumer_details ?? [];
   const columns = [
     {
@@ -96,7 +96,14 @@ function Consumers({ queue, clients }) {
       class: "mid",
       cell: (row) => html`<${Pill}>${row.ack_required ? "acknowledges" : "automatic"}<//>${row.exclusive && html`<${Pill}>exclusive<//>`}`,
     },
-  ];
+    consumers.some((row) => mayClose(me, row.channel_details.user)) && {
+      label: "Act",
+      class: "acts-column",
+      cell: (row) => mayClose(me, row.channel_details.user) && html`<${Act} act="objects.closeConsumer" label=${`Close the consumer ${row.consumer_tag}`} what=${{
+        vhost: queue.vhost, queue: queue.name, tag: row.consumer_tag, channel: row.channel_details.name, client: clients[row.channel_details.connection_name],
+      }}>Close<//>`,
+    },
+  ].filter(Boolean);
   return html`<${Card} title="Consumers" id="consumers" extra=${html`<${Pill}>${count(queue.consumers)}<//>`}>
     ${consumers.length
       ? html`<${Table} columns=${columns} rows=${consumers} caption="Consumers" rowKey=${(row) => row.channel_details.name + row.consumer_tag} />`

@@ -93,6 +93,10 @@ async def test_consumers_that_hold_messages_and_do_nothing(node: World) -> None:
         node.sample()
     [found] = await looker()
     assert (found["kind"], found["client"], found["held"], found["ready"]) == ("stuck", "mailer-slow", 4, 5)
+    # What closes that consumer alone.
+    [consumer] = await node.get("/consumers")
+    assert (found["tag"], found["channel"]) == (consumer["consumer_tag"], consumer["channel_details"]["name"])
+    assert found["cancels"] is True
     # One acknowledgement, and the consumer is at work again.
     await held[0].ack()
     while len(held) < 5:

@@ -199,6 +199,35 @@ def test_a_client_gets_the_reason_for_which_its_connection_is_closed(calm: Site,
     one.page.wait_for_selector("h2:has-text('Nobody is connected')")
 
 
+def test_a_consumer_is_closed_and_its_connection_stays(calm: Site, visit: Visits) -> None:
+    one = visit(calm, size=PHONE)
+    with calm.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("slow", exclusive=True)
+        for at in ("queue", "connection"):
+            channel.basic_publish("", "slow", b"x")
+            channel.basic_consume("slow", lambda *_: None, consumer_tag="hangs")
+            connection.process_data_events(0.2)
+            one.open("/ui/queues/%2F/slow")
+            if at == "connection":
+                one.page.click("section:has(#consumers) td a")
+                one.page.wait_for_selector("#client")
+            one.page.click("button[aria-label='Close the consumer hangs']")
+            one.page.fill("input[name=confirm]", "hangs")
+            one.page.click("dialog button[type=submit]")
+            one.page.wait_for_selector(".field-error:has-text('not the name of the queue')")
+            one.page.fill("input[name=confirm]", "slow")
+            one.page.fill("input[name=reason]", "for a test")
+            assert one.axe() == []
+            one.page.click("dialog button[type=submit]")
+            one.page.wait_for_selector(".said:has-text('went back to slow')")
+            one.page.wait_for_selector("section:has(#consumers) p.none")
+            assert not one.overflows()
+            connection.process_data_events(0.2)
+            assert channel.consumer_tags == []
+            channel.queue_purge("slow")
+
+
 def test_those_who_watch_see_no_buttons(calm: Site, visit: Visits) -> None:
     guest = visit(calm)
     # By the calls that the pages make: those have tests of their own.
