@@ -2,7 +2,9 @@
 
 A letter goes through the publish service like any other message. Its queue settles it only when every queue
 that it reached has it safe, so a crash between the two never loses one. The next start sends it again, and a
-target whose log has it already is left out: its record says which message of which log it was.
+target whose log has it already is left out: its record says which message of which log it was. A letter that
+a target refuses is sent again later (``waiting_letters``), if the log of its queue has the message; others
+are dropped, as in RabbitMQ.
 
 Letters are sent in slices from the agenda, never from within the queue that gives them up. A chain of
 queues that dead-letter into each other therefore needs no stack, and a million messages that expire together
@@ -24,9 +26,7 @@ from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.route import Route, lasting
 from vhosts.exchanges.router import RouteCache, RoutingTable, may_select, publish_args
-from vhosts.exchanges.stale_routes import WIDE
-from vhosts.exchanges.walk import Walk
-from vhosts.long_lists import unwatched
+from vhosts.letter import NO_QUEUES, Letter, Sift
 from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
@@ -35,9 +35,10 @@ from vhosts.queues.death import Death
 from vhosts.queues.delayed import released, routing_key_of
 from vhosts.queues.handle import QueueHandle
 from vhosts.queues.local import LocalQueue
+from vhosts.waiting_letters import WaitingRoom
 
 # As plain integers, which are quicker.
-_FAILED = int(Outcome.FAILED)
+_NOT_TAKEN = int(Outcome.REFUSED | Outcome.FAILED)
 _WAITS = int(Outcome.WAITS)
 _UNFINISHED = int(Outcome.WAITS | Outcome.LATER)
 #: Letters sent by one slice, some 30 µs each; fewer if they go to very many queues.
@@ -45,45 +46,10 @@ SLICE = 32
 SLICE_UNITS = 2048
 #: Letters on their way before queues wait with further ones.
 ROOM = 512
+#: Targets of one letter that are remembered as having it; with more, a refused one waits for the next start.
+TARGETS_MAX = 256
 #: The largest content of a logged message that is kept in memory while its letter waits, in octets.
 KEPT_BYTES_MAX = 1 << 14
-
-
-class Letter:
-    """One message of one queue."""
-
-    __slots__ = (
-        "args",
-        "death",
-        "is_old",
-        "made",
-        "message",
-        "properties",
-        "queue",
-        "reason",
-        "sift",
-        "stays",
-        "walk",
-    )
-
-    def __init__(self, queue: LocalQueue, message: Message, reason: str) -> None:
-        #: Settles the message in the end.
-        self.queue = queue
-        self.message = message
-        self.reason = reason
-        #: What is published; None until its turn comes.
-        self.made: Message | None = None
-        #: What it says of its death; None if it is no dead letter but a delayed message that is due.
-        self.death: Death | None = None
-        self.args = b""
-        self.properties = b""
-        self.walk: Walk | None = None
-        #: Looks which of very many queues may have it.
-        self.sift: Sift | None = None
-        #: An earlier process may have sent it already.
-        self.is_old = False
-        #: The message cannot be read: it stays in its log for the next start.
-        self.stays = False
 
 
 class DeadLetters(Listener):
@@ -102,6 +68,10 @@ class DeadLetters(Listener):
         self._is_sending = False
         #: Queues that have more letters than there is room for.
         self._queues: dict[LocalQueue, None] = {}
+        #: Letters that a target has refused.
+        self.waiting = WaitingRoom(account, self._send)
+        #: Refused letters of messages that no log has: they are gone.
+        self.dropped_total = 0
 
     # -- for queues -----------------------------------------------------------------------------------
 
@@ -117,7 +87,10 @@ class DeadLetters(Listener):
         """Send ``message``, which ``queue`` gives up for ``reason``; ``queue.buried`` hears of the end."""
         if message.flags & LOGGED and message.size() > KEPT_BYTES_MAX:
             message.content = None  # it is read again
-        self._letters.append(Letter(queue, message, reason))
+        self._send(Letter(queue, message, reason))
+
+    def _send(self, letter: Letter) -> None:
+        self._letters.append(letter)
         if not self._is_sending:
             self._is_sending = True
             self._in_slices(self._send_some)
@@ -138,9 +111,11 @@ class DeadLetters(Listener):
             letters.popleft()
             if route is None:
                 self._settle(letter, stays=letter.stays)
-                continue
-            self._publish(letter, route)
-            units += self._publisher.units
+            elif letter.taken and not route.queues:
+                self._await(letter, route.durable_queues)
+            else:
+                self._publish(letter, route)
+                units += self._publisher.units
         self._publisher.close_run()
         self._publisher.open_runs.clear()
         self._make_room()
@@ -222,7 +197,13 @@ class DeadLetters(Listener):
     def _publish(self, letter: Letter, route: Route) -> None:
         made, number = letter.made, self._next_number
         assert made is not None
+        single = route.single
+        if single is not None and letter.message.flags & LOGGED and self.waiting.must_wait(letter, single):
+            self._refused(letter, single)  # behind those that were refused before
+            return
         letter.made = None
+        letter.targets, letter.durable = route.queues, route.durable_queues
+        self._publisher.refusers = letter.refusers = []
         if letter.message.flags & LOGGED:
             letter.message.content = None
         if letter.death is None:  # it was counted when it was published
@@ -235,12 +216,43 @@ class DeadLetters(Listener):
         else:
             self._done(letter, outcome)
 
+    def _await(self, letter: Letter, durable: list[QueueHandle]) -> None:
+        """All targets of the letter have it since an earlier attempt: wait for their logs."""
+        run = Run()
+        run.listener = self
+        run.first = run.last = self._next_number
+        run.remaining = 1
+        self._next_number += 1
+        self._unsafe[run.first] = letter
+        letter.made = None
+        letter.targets, letter.durable = NO_QUEUES, durable
+        for queue in durable:
+            queue.await_durable(run)
+        run.settled(False)
+
     def _done(self, letter: Letter, outcome: int) -> None:
-        # A full queue refuses for good; one whose log has failed may have lost it.
-        self._settle(letter, stays=bool(outcome & _FAILED))
+        if outcome & _NOT_TAKEN:
+            self._refused(letter, letter.refusers[0])
+        else:
+            self._settle(letter, stays=False)
+
+    def _refused(self, letter: Letter, refuser: QueueHandle) -> None:
+        """``refuser`` has not taken the letter, or its log has failed since."""
+        if not letter.message.flags & LOGGED:
+            self.dropped_total += 1
+            self._settle(letter, stays=False)
+            return
+        targets, taken = letter.targets, letter.taken
+        if len(targets) > 1 or not letter.refusers:
+            taken = taken.union([each.incarnation for each in targets if each not in letter.refusers])
+        if len(taken) <= TARGETS_MAX and self.waiting.put(letter, refuser, taken):
+            self.waiting.done(letter, is_taken=False)
+        else:
+            self._settle(letter, stays=True)
 
     def _settle(self, letter: Letter, *, stays: bool) -> None:
         letter.queue.buried(letter.message, stays)
+        self.waiting.done(letter, is_taken=not stays)
 
     def _make_room(self) -> None:
         if self._queues and not self.is_full():
@@ -260,8 +272,12 @@ class DeadLetters(Listener):
         """See ``vhosts.publishing.ports.Listener``."""
         for number in range(run.first, run.last + 1):
             letter = self._unsafe.pop(number, None)
-            if letter is not None:
-                self._settle(letter, stays=run.failed)
+            if letter is None:
+                continue
+            if run.failed:
+                self._refused(letter, _failed(letter.durable))
+            else:
+                self._settle(letter, stays=False)
         self._make_room()
 
     def in_slices(self, step: Callable[[], bool]) -> None:
@@ -276,53 +292,6 @@ def _has_further_keys(letter: Letter) -> bool:
     return may_select(letter.properties)
 
 
-def _has_letter(target: QueueHandle, made: Message | None) -> bool:
-    """Whether ``target`` has the letter from before a crash, after which its queue sends it again."""
-    return (
-        target.log is not None
-        and made is not None
-        and made.extras is not None
-        and target.log.has_letter(made.extras)
-    )
-
-
-class Sift:
-    """A route without queues to which a letter would come again and again, or that have it already.
-
-    It looks at ``WIDE`` queues in a turn of the event loop.
-    """
-
-    __slots__ = ("_count", "_kept", "_kept_durable", "_queues", "route")
-
-    def __init__(self, route: Route) -> None:
-        #: Its cache may let go of the route between two turns.
-        self.route = route if len(route.queues) <= WIDE else lasting(route)
-        self._queues = route.queues
-        self._count = 0
-        self._kept: list[QueueHandle] = []
-        self._kept_durable: list[QueueHandle] = []
-        if len(self._queues) > WIDE:
-            unwatched(self._kept)
-            unwatched(self._kept_durable)
-
-    def go_on(self, letter: Letter) -> bool:
-        """Look at some; True at the end."""
-        end = min(self._count + WIDE, len(self._queues))
-        refused = letter.death.cycles() if letter.death is not None else frozenset()
-        for index in range(self._count, end):
-            queue = self._queues[index]
-            if queue.name in refused or (letter.is_old and _has_letter(queue, letter.made)):
-                continue
-            self._kept.append(queue)
-            if queue.durable:
-                self._kept_durable.append(queue)
-        self._count = end
-        return end == len(self._queues)
-
-    def result(self) -> Route:
-        """The route: the same one if every queue may have the letter."""
-        if len(self._kept) == self._count:
-            return self.route
-        other = lasting(self.route)
-        other.lead_to(self._kept, self._kept_durable)
-        return other
+def _failed(queues: list[QueueHandle]) -> QueueHandle:
+    """The one of ``queues`` whose log has failed."""
+    return next((queue for queue in queues if not queue.takes_messages()), queues[0])

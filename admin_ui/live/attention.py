@@ -11,6 +11,8 @@ that it may have begun earlier.
     stuck         messages are ready, and the consumers neither take nor acknowledge any: vhost, name, ready,
                   unacked, consumers, and the one that holds most of them: client, connection, channel, tag,
                   held, and whether it can be closed alone (cancels)
+    letters_wait  dead letters that a target refuses, which are sent again: vhost, name (the queue they come
+                  from), letters, target (the one that most of them wait for), reason
     growing       a queue that grew all through the last minute: vhost, name, per_minute, ready, consumers
     unroutable    messages that reached no queue, per second over the last minute: vhost, rate
     no_consumers  messages are ready and nobody consumes: vhost, name, ready
@@ -58,6 +60,7 @@ ORDER = (
     "files",
     "filling",
     "stuck",
+    "letters_wait",
     "growing",
     "unroutable",
     "no_consumers",
@@ -117,6 +120,7 @@ class Attention:
         found = self._node()
         for vhost in list(self._state.broker.vhosts.values()):
             found += self._unroutable(vhost)
+            found += await _letters(vhost, work)
             for count, queue in enumerate(passing(vhost.queues.values())):
                 finding = self._queue(queue)
                 if finding is not None:
@@ -200,6 +204,23 @@ class Attention:
         if seconds is not None:
             found.append({"kind": "filling", "free": row["disk_free"], "seconds": seconds})
         return found
+
+
+async def _letters(vhost: Any, work: Work) -> list[Finding]:
+    """For each queue whose dead letters wait, how many, and where most of them are to go."""
+    found: dict[str, Finding] = {}
+    most: dict[str, int] = {}
+    for count, line in enumerate(vhost.dead_letters.waiting.lines()):
+        about = found.setdefault(
+            line.queue, {"kind": "letters_wait", "vhost": vhost.name, "name": line.queue, "letters": 0}
+        )
+        about["letters"] += line.letters
+        if line.letters > most.get(line.queue, -1):
+            most[line.queue] = line.letters
+            about |= {"target": line.target, "reason": line.reason}
+        if count % 64 == 63:
+            await work.pause()
+    return list(found.values())
 
 
 def shown(findings: list[Finding]) -> list[Finding]:

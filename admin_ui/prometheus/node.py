@@ -290,6 +290,7 @@ def own(state: State) -> Iterator[Sample]:
         "Contents beyond this are moved to disk",
         account.limit,
     )
+    yield from _letters(state)
     sync = broker.storage.sync
     yield one(
         "amqp_router_sync_rounds_total",
@@ -344,6 +345,35 @@ def own(state: State) -> Iterator[Sample]:
         "gauge",
         "Connections that are not read until their messages are on disk",
         sum([1 for each in broker.registry if each.machine.vhost is not None and each.machine.inflow.over]),
+    )
+
+
+def _letters(state: State) -> Iterator[Sample]:
+    """Dead letters that a target has refused."""
+    all_letters = [vhost.dead_letters for vhost in state.broker.vhosts.values()]
+    yield one(
+        "amqp_router_dead_letters_waiting",
+        "gauge",
+        "Dead letters that a target has refused, and that are sent again",
+        sum([each.waiting.count for each in all_letters]),
+    )
+    yield one(
+        "amqp_router_dead_letters_refused_total",
+        "counter",
+        "Times that a target refused a dead letter that is sent again",
+        sum([each.waiting.refused_total for each in all_letters]),
+    )
+    yield one(
+        "amqp_router_dead_letters_dropped_total",
+        "counter",
+        "Refused dead letters of messages that no log had",
+        sum([each.dropped_total for each in all_letters]),
+    )
+    yield one(
+        "amqp_router_dead_letters_left_total",
+        "counter",
+        "Refused dead letters that only the next start sends again, as memory has no room to remember them",
+        sum([each.waiting.left_total for each in all_letters]),
     )
 
 

@@ -27,6 +27,7 @@ SENTENCES = {
     "growing": "queue {name} in {vhost} grows by {per_minute} messages a minute; {ready} are ready, "
     "{consumers} consumers",
     "unroutable": "messages in {vhost} reach no queue: {rate:.2f} per second",
+    "letters_wait": "{letters} dead letters of queue {name} in {vhost} wait for queue {target}: {reason}",
     "no_consumers": "nobody consumes queue {name} in {vhost}; {ready} messages are ready",
     "blocked": "connection {name} ({client}) of user {user} is held back: it publishes faster than the disk "
     "takes it",

@@ -18,6 +18,7 @@ from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import declared, drained, message, text_of, typed
 from vhosts import dead_letters
+from vhosts import letter as letters
 from vhosts.queues.queue import Queue
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings
 
@@ -258,17 +259,17 @@ def test_a_cycle_by_length_ends(node: SimNode) -> None:
 def test_of_many_queues_only_that_of_the_cycle_is_left_out(
     node: SimNode, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(dead_letters, "WIDE", 4)
+    monkeypatch.setattr(letters, "WIDE", 4)
     seen: list[int] = []
-    go_on = dead_letters.Sift.go_on
+    go_on = letters.Sift.go_on
 
-    def counted(sift: dead_letters.Sift, letter: dead_letters.Letter) -> bool:
+    def counted(sift: letters.Sift, letter: letters.Letter) -> bool:
         before = sift._count
         done = go_on(sift, letter)
         seen.append(sift._count - before)
         return done
 
-    monkeypatch.setattr(dead_letters.Sift, "go_on", counted)
+    monkeypatch.setattr(letters.Sift, "go_on", counted)
     node.vhost.declare_exchange("all", "fanout")
     queue = declared(node, "src", max_length=1, dead_letter_exchange="all")
     others = [declared(node, f"q{number}") for number in range(count - 1)]
@@ -347,24 +348,6 @@ def test_the_target_is_read_when_a_message_dies(node: SimNode) -> None:
     queue.apply_settings(NO_SETTINGS)
 
 
-def test_a_full_target_refuses_for_good(node: SimNode) -> None:
-    queue = declared(node, "src", **TO_DEAD)
-    dead = declared(node, "dead", max_length=0, overflow="reject-publish")
-    publish(node, queue, made())
-    reject(node, queue)
-    assert dead.is_empty()
-    assert unsettled(queue.log) == []
-
-
-def test_what_the_target_cannot_store_stays_for_the_next_start(node: SimNode) -> None:
-    queue, dead = declared(node, "src", **TO_DEAD), declared(node, "dead")
-    publish(node, queue, made(b"kept"))
-    dead.refusing = "its log cannot be written for now"
-    reject(node, queue)
-    assert queue.unacked_count == 0
-    assert len(unsettled(queue.log)) == 1
-
-
 def test_purge_and_the_end_of_a_queue_are_no_deaths(node: SimNode) -> None:
     queue, dead = declared(node, "src", expires=100, **TO_DEAD), declared(node, "dead")
     publish(node, queue, made())
@@ -398,8 +381,8 @@ def test_very_many_die_in_slices_in_their_order(node: SimNode) -> None:
         before = dead.message_count()
         node.turn()
         longest = max(longest, dead.message_count() - before)
-        letters = node.vhost.dead_letters
-        most = max(most, len(letters._letters) + len(letters._unsafe))
+        under_way = node.vhost.dead_letters
+        most = max(most, len(under_way._letters) + len(under_way._unsafe))
     assert longest <= 3 * dead_letters.SLICE
     assert most <= dead_letters.ROOM
     assert drained(dead) == [str(number) for number in range(count)]

@@ -43,6 +43,7 @@ cdef class Publisher(Spreader):
     cdef public Listener listener
     cdef public Flow flow
     cdef public list open_runs
+    cdef public list refusers
     cdef public Py_ssize_t units
     cdef public Run run
     cdef public Route run_route
@@ -53,6 +54,7 @@ cdef class Publisher(Spreader):
     cpdef unsigned int publish(self, Route route, Message message, unsigned long long number, unsigned int flags) except? 4294967295
     @cython.locals(count=Py_ssize_t, given=Py_ssize_t, index=Py_ssize_t, result="unsigned int", queue=QueueHandle)
     cdef Py_ssize_t _give(self, QueueHandle single, list queues, Message message) except -1
+    cdef unsigned int _refused(self, QueueHandle queue) except? 4294967295
     @cython.locals(counters=ExchangeCounters)
     cdef void _count(self, Route route, Py_ssize_t count) noexcept
     @cython.locals(entry=RouteEntry)

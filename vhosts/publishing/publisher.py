@@ -76,6 +76,7 @@ class Publisher(Spreader):
         "flow",
         "listener",
         "open_runs",
+        "refusers",
         "run",
         "run_queues",
         "run_route",
@@ -99,6 +100,8 @@ class Publisher(Spreader):
         self.flow = flow
         #: Publishers with an open run, which somebody will close.
         self.open_runs: list[Publisher] = [] if open_runs is None else open_runs
+        #: Gets the queues that refuse a message; None if nobody wants to know which they are.
+        self.refusers: list[QueueHandle] | None = None
         #: The cost of the last publish, in enqueues: at least 1.
         self.units = 0
         #: Whether the queues that had their turn have taken the message: TAKEN, REFUSED or FAILED.
@@ -190,7 +193,7 @@ class Publisher(Spreader):
         ``_result`` says whether all of these have taken it.
         """
         if single is not None:
-            self._result = _TAKEN if single.publish(message) else refusal(single)
+            self._result = _TAKEN if single.publish(message) else self._refused(single)
             return 1
         count = len(queues)
         result = _TAKEN
@@ -199,11 +202,17 @@ class Publisher(Spreader):
             queue = queues[index]
             given += 1
             if not queue.publish(message if given == count else message.copy()):
-                result |= refusal(queue)
+                result |= self._refused(queue)
             if self.account.work >= _SPREAD_WORK:
                 break
         self._result = result if not result & _FAILED else _FAILED
         return given
+
+    def _refused(self, queue: QueueHandle) -> int:
+        """``queue`` has not taken the message; returns why."""
+        if self.refusers is not None:
+            self.refusers.append(queue)
+        return refusal(queue)
 
     def _count(self, route: Route, count: int) -> None:
         """Count a message that went to ``count`` queues."""
@@ -298,6 +307,7 @@ class Publisher(Spreader):
         spread.flags = flags
         spread.position = given
         spread.result = self._result
+        spread.refusers = self.refusers
         assert self.listener is not None
         spread.listener = self.listener
         spread.publisher = self

@@ -29,6 +29,7 @@ cdef class Spread:
     cdef public unsigned int flags
     cdef public Py_ssize_t position
     cdef public unsigned int result
+    cdef public list refusers
     cdef public Run run
     cdef public Listener listener
     cdef public Spreader publisher

@@ -53,6 +53,7 @@ class Spread:
         "position",
         "publisher",
         "queues",
+        "refusers",
         "result",
         "route",
         "run",
@@ -73,6 +74,8 @@ class Spread:
         self.position = 0
         #: Why queues have not taken the message: bits of ``Outcome``.
         self.result = 0
+        #: Gets the queues that refuse the message; None if nobody wants to know which they are.
+        self.refusers: list[QueueHandle] | None = None
         #: Waits for the logs; None if the message waits for none.
         self.run: Run | None = None
         #: Hears of the outcome.
@@ -99,6 +102,8 @@ class Spread:
                 continue
             if not queue.publish(self.message.copy()):
                 self.result |= refusal(queue)
+                if self.refusers is not None:
+                    self.refusers.append(queue)
             elif run is not None and queue.durable:
                 queue.await_durable(run)
         account.work = 0  # a slice is what the publisher is charged with

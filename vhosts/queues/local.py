@@ -9,6 +9,7 @@ from amqp_router.protocol.tick import Tick
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.ports import Host
 from vhosts.queues.settings import QueueSettings
+from vhosts.queues.timers import QueueTimers
 
 
 class NamedQueue(Protocol):
@@ -28,9 +29,13 @@ class LocalQueue(NamedQueue, Protocol):
     """What timers, dead letters and the node's services call."""
 
     incarnation: str
+    deleted: bool
     log: QueueLog | None
     tick: Tick
     settings: QueueSettings
+
+    def timers_of_node(self) -> QueueTimers | None:
+        """The timers of the node's queues; None if no time passes."""
 
     def touch(self) -> None:
         """Put the queue on the agenda."""

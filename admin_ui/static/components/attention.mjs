@@ -9,6 +9,7 @@ import { connectionPath, listPath, queuePath } from "../lib/routes.mjs";
 const LISTS = {
   failed: ["queues", { q: "state:crashed" }, "queue that cannot be served", "queues that cannot be served"],
   stuck: ["queues", { q: "state:stuck", sort: "-ready" }, "stuck queue", "stuck queues"],
+  letters_wait: ["queues", {}, "queue whose dead letters wait", "queues whose dead letters wait"],
   growing: ["queues", { q: "growth:>=100", sort: "-growth" }, "growing queue", "growing queues"],
   no_consumers: ["queues", { q: "ready:>0 consumers:0", sort: "-ready" }, "queue without consumers", "queues without consumers"],
   unroutable: ["exchanges", { q: "unroutable:>0", sort: "-unroutable" }, "virtual host with unroutable messages", "virtual hosts with unroutable messages"],
@@ -37,6 +38,10 @@ const WORDS = {
   stuck: (one, at) => [
     html`Queue ${queue(one)}${inVhost(one)} is stuck: <a href=${href(connectionPath(one.connection))}>${one.client || one.connection}</a> holds ${plural(one.held, "unacked message")} and has acked none${lasting(one, at)}; ${count(one.ready)} ready.`,
     [one.cancels ? closeConsumer(one) : close(one, one.connection)],
+  ],
+  letters_wait: (one) => [
+    html`${plural(one.letters, "dead letter")} of queue ${queue(one)}${inVhost(one)} ${one.letters === 1 ? "waits" : "wait"} for queue ${queue({ ...one, name: one.target })}: ${one.reason}.`,
+    [],
   ],
   growing: (one, at) => [
     html`Queue ${queue(one)}${inVhost(one)} ${one.since ? `has grown${lasting(one, at)}` : "grows"}: ${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready, ${one.consumers ? `${plural(one.consumers, "consumer")} ${one.consumers === 1 ? "is" : "are"} too slow` : "nobody consumes"}.`,

@@ -11,6 +11,7 @@ from admin_ui.live.work import Work
 from admin_ui.state import STATE
 from amqp_router.metrics import GLOBAL, NODE
 from tests.admin_ui.world import World
+from tests.vhosts.queues.local import typed
 
 
 class Looker:
@@ -44,6 +45,26 @@ async def test_messages_that_nobody_consumes(node: World) -> None:
     node.broker.vhosts["/"].declare_queue("q")
     await fill(node, "q", 3)
     assert await Looker(node)() == [{"kind": "no_consumers", "vhost": "/", "name": "q", "ready": 3}]
+
+
+async def test_dead_letters_whose_target_is_full(node: World) -> None:
+    vhost = node.broker.vhosts["/"]
+    vhost.declare_queue("full", arguments=typed(max_length=0, overflow="reject-publish"))
+    letters = typed(message_ttl=1, dead_letter_exchange="", dead_letter_routing_key="full")
+    vhost.declare_queue("src", durable=True, arguments=letters)
+    connection = await node.connect()
+    channel = await connection.channel()
+    aio_pika = __import__("aio_pika")
+    for _ in range(2):
+        await channel.default_exchange.publish(aio_pika.Message(b"x", delivery_mode=2), "src")
+    for _ in range(100):
+        if vhost.dead_letters.waiting.count == 2:
+            break
+        await asyncio.sleep(0.02)
+    await connection.close()
+    [found] = [each for each in await Looker(node)() if each["kind"] == "letters_wait"]
+    about = {"vhost": "/", "name": "src", "letters": 2, "target": "full", "reason": "it is full"}
+    assert found == {"kind": "letters_wait", **about}
 
 
 async def test_a_queue_that_grows_all_the_time(node: World) -> None:
