@@ -18,7 +18,7 @@ from amqp_router.protocol.errors import AMQPError, FieldError
 from amqp_router.protocol.fields import Field
 from amqp_router.protocol.flags import REDELIVERED
 from amqp_router.protocol.frames import NO_EXPIRY
-from amqp_router.protocol.message import Message, content_header
+from amqp_router.protocol.message import Message, content_header, with_properties
 from amqp_router.protocol.properties import decode_properties, encode_properties
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.route import Route
@@ -154,8 +154,7 @@ def _with_properties(message: Message, properties: bytes) -> Message:
         copy.content = header
         copy.body_size = copy.frame_count = copy.frame_payload = copy.channel = 0
     else:
-        size = (12 + len(properties)).to_bytes(4, "big")
-        header = b"%b%b%b%b\xce" % (first[:3], size, first[7:19], properties)
+        header = with_properties(first, properties)
         copy.content = (header, *rest) if rest else header + first[message.header_size :]
     copy.header_size = len(header)
     return copy

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from amqp_router.protocol import constants
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.tick import Tick
 
@@ -99,11 +100,11 @@ class Confirms:
             self.fresh = []
 
     def _frame(self, buf: Buf, method: int, sequence: int, bits: int) -> None:
-        buf.u8(1)
+        buf.u8(constants.FRAME_METHOD)
         buf.u16(self.number)
         buf.u32(13)
         buf.u16(60)
         buf.u16(method)
         buf.u64(sequence)
         buf.u8(bits)
-        buf.u8(0xCE)
+        buf.u8(constants.FRAME_END)

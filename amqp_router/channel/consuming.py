@@ -12,11 +12,13 @@ from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer
 from amqp_router.channel.due import Due, all_of
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
+from amqp_router.protocol.constants import FRAME_METHOD
 from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.flags import ACK, LOGGED, REDELIVERED, REJECT, RETURN
 from amqp_router.protocol.kept_table import Arguments, keep
+from amqp_router.protocol.message import make_frame
 from amqp_router.protocol.output import ANSWER_SHIFT
 from vhosts.publishing.checks import DIRECT_REPLY
 from vhosts.queues.handle import TIMEOUT_MS_MAX, UNLIMITED, QueueHandle
@@ -200,9 +202,7 @@ def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
         tag.to_bytes(8, "big"), redelivered, message.route, queue.message_count().to_bytes(4, "big")
     )  # fmt: skip
     out = delivery.out
-    out.buf.put(
-        b"\x01%b%b%b\xce" % (channel.number.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload)
-    )
+    out.buf.put(make_frame(FRAME_METHOD, channel.number, payload))
     shown = counted(message) if queue.logs_all else message
     out.answer(shown, channel.number, delivery.body_payload_max)
     out.touch()

@@ -1,14 +1,11 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.channel.older cimport OlderDeliveries
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
 from vhosts.exchanges.router cimport RoutingTable
 from vhosts.queues.handle cimport Consumer, Credit, QueueHandle
-
-cdef unsigned char _REDELIVERED
-cdef int _ACK
-cdef int _REJECT
 
 
 cdef class ChannelConsumer(Consumer):

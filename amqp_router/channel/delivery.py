@@ -19,18 +19,16 @@ from functools import partial
 from typing import Any, cast
 
 from amqp_router.channel.older import OlderDeliveries
+from amqp_router.protocol import flags
+from amqp_router.protocol.constants import FRAME_METHOD
 from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
-from amqp_router.protocol.message import Message
+from amqp_router.protocol.message import Message, frame_header
 from amqp_router.protocol.output import Output
 from vhosts.exchanges.router import RoutingTable
 from vhosts.queues.handle import Consumer, Credit, QueueHandle
 
 # C integers where compiled (see delivery.pxd).
-_REDELIVERED = REDELIVERED
-_ACK = ACK
-_REJECT = REJECT
 #: Deliveries settled or returned by one call; about a millisecond.
 SETTLE_SLICE = 4096
 RETURN_SLICE = 500
@@ -80,7 +78,7 @@ class ChannelConsumer(Consumer):
                 self.credit -= 1
             self.shared.available -= 1
         redelivered = 0
-        if message.flags & _REDELIVERED:
+        if message.flags & flags.REDELIVERED:
             redelivered = 1
             delivery.redeliver_total += 1
         out = delivery.out
@@ -241,11 +239,11 @@ class Delivery:
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
         """
-        return self._settle(tag, multiple, _ACK)
+        return self._settle(tag, multiple, flags.ACK)
 
     def reject(self, tag: int, multiple: bool) -> int:
         """As ``ack``, for messages refused without requeue."""
-        return self._settle(tag, multiple, _REJECT)
+        return self._settle(tag, multiple, flags.REJECT)
 
     def _settle(self, tag: int, multiple: bool, kind: int) -> int:
         self.check(tag, multiple)
@@ -296,7 +294,7 @@ class Delivery:
 
     def _settle_taken(self, message: Message, owner: ChannelConsumer, kind: int) -> None:
         self.outstanding -= 1
-        if kind == _ACK:
+        if kind == flags.ACK:
             self.ack_total += 1
         self._give_back(owner)
         owner.queue.settle(message, kind)
@@ -404,7 +402,7 @@ class Delivery:
 def consumer_prefix(number: int, tag: str) -> bytes:
     """The octets of basic.deliver before the delivery tag, for consumer ``tag`` on channel ``number``."""
     name = tag.encode("utf-8", "surrogateescape")
-    return b"\x01%b\x00\x00\x00\x00\x00\x3c\x00\x3c%c%b" % (number.to_bytes(2, "big"), len(name), name)
+    return b"%b\x00\x3c\x00\x3c%c%b" % (frame_header(FRAME_METHOD, number, 0), len(name), name)
 
 
 def getter(queue: QueueHandle, delivery: Delivery) -> ChannelConsumer:

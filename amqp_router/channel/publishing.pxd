@@ -1,6 +1,8 @@
 cimport cython
 
 from amqp_router.channel.confirms cimport Confirms
+from amqp_router.protocol cimport constants
+from amqp_router.protocol cimport flags as bits
 from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.frames cimport ContentScan
 from amqp_router.protocol.message cimport Message
@@ -11,7 +13,6 @@ from vhosts.exchanges.walk cimport Walk
 from vhosts.publishing.publisher cimport Publisher
 from vhosts.publishing.ports cimport Flow, Listener, Run
 
-cdef unsigned char _PERSISTENT
 cdef unsigned char _MANDATORY_BIT
 cdef unsigned int _MANDATORY
 cdef unsigned int _UNROUTABLE
@@ -19,11 +20,7 @@ cdef unsigned int _NOT_TAKEN
 cdef unsigned int _WAITS
 cdef unsigned int _LATER
 cdef int _ANSWER_SHIFT
-cdef unsigned int _HEADERS
-cdef unsigned int _REPLY_TO
 cdef unsigned int _ODD_MODE
-cdef unsigned int _EXPIRATION
-cdef unsigned int _USER_ID
 cdef unsigned int _NO_EXPIRY
 cdef unsigned int _SPECIAL
 

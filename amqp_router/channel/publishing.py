@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from amqp_router.channel.confirms import Confirms
+from amqp_router.protocol import constants
+from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.flags import HAS_EXPIRATION, HAS_HEADERS, HAS_REPLY_TO, HAS_USER_ID, PERSISTENT
 from amqp_router.protocol.frames import NO_EXPIRY, ODD_MODE, ContentScan
-from amqp_router.protocol.message import Message
+from amqp_router.protocol.message import Message, with_properties
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
 from amqp_router.protocol.properties import decode_properties, reply_to_range
 from vhosts.exchanges.route import Route
@@ -28,7 +29,6 @@ from vhosts.publishing.ports import Flow, Listener, Run
 from vhosts.publishing.publisher import MANDATORY, Publisher
 
 # C integers where compiled (see publishing.pxd).
-_PERSISTENT = PERSISTENT
 _MANDATORY_BIT = 1
 _MANDATORY = MANDATORY
 _UNROUTABLE = int(Outcome.UNROUTABLE)
@@ -36,13 +36,9 @@ _NOT_TAKEN = int(Outcome.REFUSED | Outcome.FAILED)
 _WAITS = int(Outcome.WAITS)
 _LATER = int(Outcome.LATER)
 _ANSWER_SHIFT = ANSWER_SHIFT
-_HEADERS = HAS_HEADERS
-_REPLY_TO = HAS_REPLY_TO
 _ODD_MODE = ODD_MODE
-_EXPIRATION = HAS_EXPIRATION
-_USER_ID = HAS_USER_ID
 _NO_EXPIRY = NO_EXPIRY
-_SPECIAL = ODD_MODE | HAS_HEADERS | HAS_REPLY_TO | HAS_EXPIRATION | HAS_USER_ID
+_SPECIAL = ODD_MODE | bits.HAS_HEADERS | bits.HAS_REPLY_TO | bits.HAS_EXPIRATION | bits.HAS_USER_ID
 _NO_PROPERTIES = b"\x00\x00"
 _DIRECT_REPLY_FIELD = b"%c%b" % (len(DIRECT_REPLY), DIRECT_REPLY.encode())
 
@@ -175,8 +171,8 @@ class Publishing(Listener):
         message.priority = scan.priority
         message.expire_ms = scan.expire_ms
         if scan.persistent:
-            message.flags = _PERSISTENT
-        if scan.flags & _REPLY_TO and len(self.reply_to) > 0:
+            message.flags = bits.PERSISTENT
+        if scan.flags & bits.HAS_REPLY_TO and len(self.reply_to) > 0:
             _address(message, self.reply_to)
         size = message.body_size
         flags = _MANDATORY if args[len(args) - 1] & _MANDATORY_BIT else 0
@@ -240,8 +236,9 @@ class Publishing(Listener):
     def _inspect(self, args: bytes, properties: bytes, scan: ContentScan) -> bool:
         """Check the properties that the broker uses; True if the message has CC or BCC."""
         # A plain number of ms was read with the header.
-        is_odd = scan.flags & _EXPIRATION and scan.expire_ms >= _NO_EXPIRY - 1
-        if is_odd or scan.flags & _USER_ID or (scan.flags & _REPLY_TO and _DIRECT_REPLY_FIELD in properties):
+        is_odd = scan.flags & bits.HAS_EXPIRATION and scan.expire_ms >= _NO_EXPIRY - 1
+        may_be_direct = scan.flags & bits.HAS_REPLY_TO and _DIRECT_REPLY_FIELD in properties
+        if is_odd or scan.flags & bits.HAS_USER_ID or may_be_direct:
             try:
                 decoded = decode_properties(properties)
                 check_properties(decoded, self.user, has_replies=len(self.reply_to) > 0)
@@ -254,7 +251,7 @@ class Publishing(Listener):
         if scan.flags & _ODD_MODE:
             self.cache.resolve(args, properties)  # here errors about CC and BCC come first as well
             check_delivery_mode(decode_properties(properties))
-        if not scan.flags & _HEADERS:
+        if not scan.flags & bits.HAS_HEADERS:
             return False
         return b"\x02CC" in properties or b"\x03BCC" in properties
 
@@ -264,7 +261,7 @@ class Publishing(Listener):
         text = b"NO_ROUTE"
         size = 4 + 2 + 1 + len(text) + len(route.route)
         buf = out.buf
-        buf.u8(1)
+        buf.u8(constants.FRAME_METHOD)
         buf.u16(self.number)
         buf.u32(size)
         buf.u16(60)
@@ -273,7 +270,7 @@ class Publishing(Listener):
         buf.u8(len(text))
         buf.put(text)
         buf.put(route.route)
-        buf.u8(0xCE)
+        buf.u8(constants.FRAME_END)
         # The publisher gets its own frames back, so none is larger than it accepts.
         out.answer(message, self.number, 1 << 31)
         out.touch()
@@ -290,7 +287,7 @@ def _address(message: Message, reply_to: bytes) -> int:
     properties = b"%b%c%b%b" % (properties[:start], len(reply_to), reply_to, properties[end:])
     content: Any = message.content  # bytes, or frames of any kind of sequence
     old = content if isinstance(content, bytes) else content[0]
-    header = b"%b%b%b%b\xce" % (old[:3], (12 + len(properties)).to_bytes(4, "big"), old[7:19], properties)
+    header = with_properties(old, properties)
     if isinstance(content, bytes):
         message.content = header + content[message.header_size :]
     else:

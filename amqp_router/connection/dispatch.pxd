@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport constants
 from amqp_router.channel.delivery cimport Delivery
 from amqp_router.channel.publishing cimport Publishing
 from amqp_router.connection.slices cimport Slices

@@ -22,7 +22,7 @@ from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.slices import Slices
-from amqp_router.protocol import errors, methods
+from amqp_router.protocol import constants, errors, methods
 from amqp_router.protocol.errors import (
     ChannelError,
     ChannelException,
@@ -31,6 +31,7 @@ from amqp_router.protocol.errors import (
     NotAllowed,
 )
 from amqp_router.protocol.input import ACK, Input
+from amqp_router.protocol.message import make_frame
 from amqp_router.protocol.methods import Method, check_texts, decode_method
 
 #: What ``Dispatch.take`` answers: not taken, for ``frame``; taken; taken, and it was a publish; the rest of
@@ -201,13 +202,13 @@ class Dispatch:
         channel = self.channels.get(number)
         frames = self.frames
         if channel is None:
-            if kind != 1:
+            if kind != constants.FRAME_METHOD:
                 raise errors.UnexpectedFrame(errors.EXPECTED_METHOD)
             self._first_method(number, decode_method(payload))
         elif channel.state is ChannelState.CLOSING:
-            if kind == 1 and frames.class_id == 20:
+            if kind == constants.FRAME_METHOD and frames.class_id == 20:
                 self._closing_channel(number, channel, frames.method_id)
-        elif kind != 1 or channel.content.args is not None:
+        elif kind != constants.FRAME_METHOD or channel.content.args is not None:
             # A method inside of a content, too: the assembler raises the error that fits.
             return self._content(channel, kind, payload)
         elif frames.class_id == 60 and frames.method_id == 40:
@@ -280,12 +281,7 @@ class Dispatch:
     def _content(self, channel: Channel, kind: int, payload: bytes) -> bool:
         frames = self.frames
         frames.class_id = frames.method_id = 0
-        frame = b"%c%b%b%b\xce" % (
-            kind,
-            channel.number.to_bytes(2, "big"),
-            len(payload).to_bytes(4, "big"),
-            payload,
-        )
+        frame = make_frame(kind, channel.number, payload)
         if not channel.content.receive(kind, frame, self.message_bytes_max):
             return False
         self.assembling -= 1

@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport constants
 from amqp_router.channel.publishing cimport Inflow
 from amqp_router.connection.alarms cimport Alarms
 from amqp_router.connection.dispatch cimport Dispatch

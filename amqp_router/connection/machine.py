@@ -27,7 +27,7 @@ from amqp_router.connection.session import Session
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.slices import Slices
 from amqp_router.connection.states import ConnectionState
-from amqp_router.protocol import errors, methods
+from amqp_router.protocol import constants, errors, methods
 from amqp_router.protocol.errors import ChannelException, ConnectionException, InternalError
 from amqp_router.protocol.input import MORE, PUBLISH, TOO_LARGE, Input
 
@@ -224,16 +224,17 @@ class Machine:
 
     def _frame(self, kind: int, number: int, payload: bytes) -> None:
         """Handle any frame that ``Dispatch.take`` did not take."""
-        if kind == 8:
+        if kind == constants.FRAME_HEARTBEAT:
             if payload:
                 raise errors.malformed_frame(kind, payload)
             if number != 0:
                 raise errors.unexpected_frame(kind, payload)
-        elif kind not in (1, 2, 3):
+        elif kind not in (constants.FRAME_METHOD, constants.FRAME_HEADER, constants.FRAME_BODY):
             raise errors.malformed_frame(kind, payload)
         elif self.state is ConnectionState.CLOSING:
             frames = self.frames
-            if kind == 1 and number == 0 and frames.class_id == 10 and frames.method_id in (50, 51):
+            is_method = kind == constants.FRAME_METHOD and number == 0
+            if is_method and frames.class_id == 10 and frames.method_id in (50, 51):
                 handshake.receive_frame(self, kind, number, payload)
         elif number == 0 or not self.running:
             handshake.receive_frame(self, kind, number, payload)

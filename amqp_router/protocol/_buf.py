@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+from amqp_router.protocol.constants import FRAME_END
+
 _U16 = Struct(">H")
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
@@ -53,7 +55,7 @@ class Buf:
         data += _U64.pack(tag)
         data.append(redelivered)
         data += route
-        data.append(0xCE)
+        data.append(FRAME_END)
         self.size = len(data)
         _U32.pack_into(data, start + 3, self.size - start - 8)
 

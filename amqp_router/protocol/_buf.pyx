@@ -4,6 +4,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
+from amqp_router.protocol.constants cimport FRAME_END
+
 cdef enum:
     # What an emptied buffer may keep; a rare large burst must not pin its memory for ever.
     KEEP = 1 << 20
@@ -89,7 +91,7 @@ cdef class Buf:
         p[7] = tag & 0xFF
         p[8] = redelivered
         memcpy(p + 9, PyBytes_AS_STRING(route), r)
-        p[9 + r] = 0xCE
+        p[9 + r] = FRAME_END
         self.size += total
         return 0
 

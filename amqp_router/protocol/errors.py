@@ -175,7 +175,7 @@ def malformed_frame(frame_type: int, payload: bytes, reason: str = UNKNOWN_FRAME
 
 
 def invalid_frame_end(octet: int) -> str:
-    """Reason for ``malformed_frame``: the frame ends with ``octet`` instead of 0xCE."""
+    """Reason for ``malformed_frame``: the frame ends with ``octet`` instead of FRAME_END."""
     return f"{{invalid_frame_end_marker,{octet}}}"
 
 

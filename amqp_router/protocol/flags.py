@@ -2,7 +2,8 @@
 
 Memory and the logs share the first two; the bits are those of the wire.
 
-Compiled modules have copies of their own, which are C integers there (``_PERSISTENT = PERSISTENT``).
+A module with a ``.pxd`` writes ``flags.PERSISTENT`` and cimports this module beside the import. The number is
+then a constant of C, which stands in ``flags.pxd``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 cimport cython
 
+from amqp_router.protocol cimport constants
+from amqp_router.protocol cimport flags as bits
 from amqp_router.protocol.nested cimport end_of_nested
 
 cdef int _COMPLETE
@@ -7,17 +9,6 @@ cdef int _MORE
 cdef int _IRREGULAR
 cdef Py_ssize_t _OVERHEAD
 cdef Py_ssize_t _FIXED
-cdef unsigned int _CONTENT_TYPE
-cdef unsigned int _CONTENT_ENCODING
-cdef unsigned int _HEADERS
-cdef unsigned int _DELIVERY_MODE
-cdef unsigned int _PRIORITY
-cdef unsigned int _CORRELATION_ID
-cdef unsigned int _EXPIRATION
-cdef unsigned int _TIMESTAMP
-cdef unsigned int _CLUSTER_ID
-cdef unsigned int _LATER
-cdef unsigned int _UNKNOWN
 cdef unsigned int _ODD_MODE
 cdef unsigned long _NO_EXPIRY
 cdef int _DEPTH_MAX

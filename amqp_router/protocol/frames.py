@@ -11,7 +11,8 @@ Source: AMQP 0-9-1, sections 2.3.5 (frames) and 4.2.6 (content framing).
 
 from __future__ import annotations
 
-from amqp_router.protocol import flags
+from amqp_router.protocol import constants
+from amqp_router.protocol import flags as bits
 from amqp_router.protocol.nested import DECODED_DEPTH, end_of_nested
 
 #: What ``ContentScan.scan`` answers.
@@ -30,17 +31,6 @@ _MORE = 0
 _IRREGULAR = -1
 _OVERHEAD = 8  # frame header and end octet
 _FIXED = 12  # content header payload before the property flags: class, weight, body size
-_CONTENT_TYPE = flags.HAS_CONTENT_TYPE
-_CONTENT_ENCODING = flags.HAS_CONTENT_ENCODING
-_HEADERS = flags.HAS_HEADERS
-_DELIVERY_MODE = flags.HAS_DELIVERY_MODE
-_PRIORITY = flags.HAS_PRIORITY
-_CORRELATION_ID = flags.HAS_CORRELATION_ID
-_EXPIRATION = flags.HAS_EXPIRATION
-_TIMESTAMP = flags.HAS_TIMESTAMP
-_CLUSTER_ID = flags.HAS_CLUSTER_ID
-_LATER = flags.HAS_LATER
-_UNKNOWN = flags.HAS_UNKNOWN
 _ODD_MODE = ODD_MODE
 _NO_EXPIRY = NO_EXPIRY
 _DEPTH_MAX = DECODED_DEPTH
@@ -91,7 +81,7 @@ class ContentScan:
         if limit - position < 7:
             self.need = 8
             return _MORE
-        if d[position] != 2 or ((d[position + 1] << 8) | d[position + 2]) != channel:
+        if d[position] != constants.FRAME_HEADER or ((d[position + 1] << 8) | d[position + 2]) != channel:
             return _IRREGULAR
         size = _be32(d, position + 3)
         if size < _FIXED + 2 or size > self.payload_max:
@@ -100,7 +90,7 @@ class ContentScan:
         if end >= limit:
             self.need = size + _OVERHEAD
             return _MORE
-        if d[end] != 0xCE or d[position + 7] != 0 or d[position + 8] != 60:
+        if d[end] != constants.FRAME_END or d[position + 7] != 0 or d[position + 8] != 60:
             return _IRREGULAR
         # The weight, which is 0, and the upper half of the size.
         if d[position + 9] | d[position + 10]:
@@ -118,7 +108,7 @@ class ContentScan:
             if limit - end < 7:
                 self.need = end - position + 8
                 return _MORE
-            if d[end] != 3 or ((d[end + 1] << 8) | d[end + 2]) != channel:
+            if d[end] != constants.FRAME_BODY or ((d[end + 1] << 8) | d[end + 2]) != channel:
                 return _IRREGULAR
             size = _be32(d, end + 3)
             if size != body_size:
@@ -126,7 +116,7 @@ class ContentScan:
             if limit - end < body_size + _OVERHEAD:
                 self.need = end - position + body_size + _OVERHEAD
                 return _MORE
-            if d[end + 7 + size] != 0xCE:
+            if d[end + 7 + size] != constants.FRAME_END:
                 return _IRREGULAR
             end += body_size + _OVERHEAD
         self.end = end
@@ -149,19 +139,19 @@ class ContentScan:
         self.persistent = False
         self.priority = 0
         self.expire_ms = _NO_EXPIRY
-        if flags & _CONTENT_TYPE:
+        if flags & bits.HAS_CONTENT_TYPE:
             if p >= limit:
                 return _IRREGULAR
             p += 1 + d[p]
-        if flags & _CONTENT_ENCODING:
+        if flags & bits.HAS_CONTENT_ENCODING:
             if p >= limit:
                 return _IRREGULAR
             p += 1 + d[p]
-        if flags & _HEADERS:
+        if flags & bits.HAS_HEADERS:
             p = _end_of_table(data, p, limit, 0, True)
             if p < 0:
                 return _IRREGULAR
-        if flags & _DELIVERY_MODE:
+        if flags & bits.HAS_DELIVERY_MODE:
             if p >= limit:
                 return _IRREGULAR
             mode = d[p]
@@ -170,26 +160,26 @@ class ContentScan:
                 self.persistent = True
             elif mode != 1:
                 self.flags = flags | _ODD_MODE
-        if flags & _PRIORITY:
+        if flags & bits.HAS_PRIORITY:
             if p >= limit:
                 return _IRREGULAR
             self.priority = d[p]
             p += 1
-        if flags & _LATER:
-            bit = _CORRELATION_ID
-            while bit >= _CLUSTER_ID:
+        if flags & bits.HAS_LATER:
+            bit = bits.HAS_CORRELATION_ID
+            while bit >= bits.HAS_CLUSTER_ID:
                 if flags & bit:
-                    if bit == _TIMESTAMP:
+                    if bit == bits.HAS_TIMESTAMP:
                         p += 8
                     elif p >= limit:
                         return _IRREGULAR
                     else:
                         start = p + 1
                         p = start + d[p]
-                        if bit == _EXPIRATION and p <= limit:
+                        if bit == bits.HAS_EXPIRATION and p <= limit:
                             self.expire_ms = _milliseconds(data, start, p)
                 bit >>= 1
-            if flags & _UNKNOWN:
+            if flags & bits.HAS_UNKNOWN:
                 return _IRREGULAR
         return _COMPLETE if p == limit else _IRREGULAR
 

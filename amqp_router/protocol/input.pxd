@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport constants
 from amqp_router.protocol.frames cimport ContentScan
 
 cdef int _MORE

@@ -10,6 +10,7 @@ Source: AMQP 0-9-1, section 2.3.5.
 
 from __future__ import annotations
 
+from amqp_router.protocol import constants
 from amqp_router.protocol.frames import ContentScan
 
 #: What ``Input.next`` answers: no whole frame is there; a frame; a publish or an acknowledgement, which
@@ -135,10 +136,10 @@ class Input:
             return _TOO_LARGE
         self.start = start
         self.end = end
-        if d[end] != 0xCE:
+        if d[end] != constants.FRAME_END:
             return _BAD_END
         self.position = end + 1
-        if kind != 1 or size < 4:
+        if kind != constants.FRAME_METHOD or size < 4:
             return _FRAME
         self.class_id = (d[start] << 8) | d[start + 1]
         self.method_id = method = (d[start + 2] << 8) | d[start + 3]

@@ -1,11 +1,12 @@
 cimport cython
 
+from amqp_router.protocol cimport constants, flags
 from amqp_router.protocol._buf cimport Buf
 
-cdef unsigned char _PERSISTENT
 cdef unsigned long _NO_EXPIRY
 cdef Py_ssize_t _JOINED_BYTES_MAX
 cdef Py_ssize_t _FRAME_PAYLOAD_MAX
+cdef Py_ssize_t _FIXED
 cdef Py_ssize_t _PROPERTIES_AT
 cdef Py_ssize_t _ENVELOPE
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from amqp_router.protocol import constants, flags
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.errors import FieldError
-from amqp_router.protocol.flags import PERSISTENT
 from amqp_router.protocol.frames import COMPLETE, NO_EXPIRY, ContentScan
 
 #: Bodies above this many bytes stay a tuple of frames and are never joined.
@@ -20,10 +20,10 @@ JOINED_BYTES_MAX = 1 << 20
 FRAME_PAYLOAD_MAX = 131064
 
 # C integers where compiled (see message.pxd).
-_PERSISTENT = PERSISTENT
 _NO_EXPIRY = NO_EXPIRY
 _JOINED_BYTES_MAX = JOINED_BYTES_MAX
 _FRAME_PAYLOAD_MAX = FRAME_PAYLOAD_MAX
+_FIXED = 12  # octets of a content header's payload before its property flags
 _PROPERTIES_AT = 19  # in the content header frame
 _ENVELOPE = 8
 
@@ -128,7 +128,7 @@ class Message:
         other.frame_payload = self.frame_payload
         other.frame_count = self.frame_count
         other.channel = self.channel
-        other.flags = self.flags & _PERSISTENT
+        other.flags = self.flags & flags.PERSISTENT
         other.deadline_us = self.deadline_us
         other.priority = self.priority
         other.expire_ms = self.expire_ms
@@ -219,10 +219,23 @@ def frame_header(kind: int, channel: int, size: int) -> bytes:
     return b"%c%b%b" % (kind, channel.to_bytes(2, "big"), size.to_bytes(4, "big"))
 
 
+def make_frame(kind: int, channel: int, payload: bytes | memoryview) -> bytes:
+    """A whole frame."""
+    return b"".join((frame_header(kind, channel, len(payload)), payload, constants.FRAME_END_OCTET))
+
+
 def content_header(properties: bytes, body_size: int) -> bytes:
     """A content header frame on channel 0."""
     payload = b"\x00\x3c\x00\x00%b%b" % (body_size.to_bytes(8, "big"), properties)
-    return b"%b%b\xce" % (frame_header(2, 0, len(payload)), payload)
+    return make_frame(constants.FRAME_HEADER, 0, payload)
+
+
+def with_properties(header: bytes, properties: bytes) -> bytes:
+    """The content header frame ``header`` with other properties."""
+    size = _FIXED + len(properties)
+    return b"%b%b%b%b%b" % (
+        header[:3], size.to_bytes(4, "big"), header[7:_PROPERTIES_AT], properties, constants.FRAME_END_OCTET
+    )  # fmt: skip
 
 
 def build_message(
@@ -243,13 +256,13 @@ def build_message(
     if scan.header(frames[0], 0) != COMPLETE:
         raise FieldError("malformed properties")
     if scan.persistent:
-        message.flags = _PERSISTENT
+        message.flags = flags.PERSISTENT
     message.priority = scan.priority
     message.expire_ms = scan.expire_ms
     message.header_size = len(frames[0])
     for start in range(0, size, frame_payload_max):
         piece = body[start : start + frame_payload_max]
-        frames.append(frame_header(3, 0, len(piece)) + piece + b"\xce")
+        frames.append(make_frame(constants.FRAME_BODY, 0, piece))
     message.frame_count = len(frames) - 1
     message.frame_payload = min(size, frame_payload_max)
     message.body_size = size
@@ -269,13 +282,13 @@ def read_message(
     message = Message()
     properties_size = properties_end - properties_at
     size = end - start
-    out.u8(2)
+    out.u8(constants.FRAME_HEADER)
     out.u16(0)
-    out.u32(12 + properties_size)
+    out.u32(_FIXED + properties_size)
     out.u32(0x003C0000)
     out.u64(size)
     out.put_range(properties, properties_at, properties_end)
-    out.u8(0xCE)
+    out.u8(constants.FRAME_END)
     message.header_size = 20 + properties_size
     message.body_size = size
     if size <= _FRAME_PAYLOAD_MAX:
@@ -299,9 +312,9 @@ def read_message(
 
 def _put_frame(out: Buf, bodies: bytes, start: int, end: int) -> int:
     """Append a body frame with the payload ``bodies[start:end]``."""
-    out.u8(3)
+    out.u8(constants.FRAME_BODY)
     out.u16(0)
     out.u32(end - start)
     out.put_range(bodies, start, end)
-    out.u8(0xCE)
+    out.u8(constants.FRAME_END)
     return 0

@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport constants
 from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.tick cimport Tick

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from amqp_router.protocol import constants
 from amqp_router.protocol._buf import Buf
-from amqp_router.protocol.message import Frames, Message, frame_header
+from amqp_router.protocol.message import Frames, Message, frame_header, make_frame
 from amqp_router.protocol.tick import Tick
 
 #: Above this many waiting bytes no queue delivers to the connection until it has drained.
@@ -73,7 +74,7 @@ class LargeContent:
         self.position = stop
         if stop == end:
             self._advance()
-        return b"%b%b\xce" % (frame_header(3, self.channel, len(piece)), piece)
+        return make_frame(constants.FRAME_BODY, self.channel, piece)
 
     def _advance(self) -> None:
         if isinstance(self.frames, list):
@@ -184,9 +185,9 @@ class Output:
         buf.set_u16(start + 1, channel)
         for position in range(0, len(body), body_payload_max):
             end = min(position + body_payload_max, len(body))
-            buf.put(frame_header(3, channel, end - position))
+            buf.put(frame_header(constants.FRAME_BODY, channel, end - position))
             buf.put_range(body, position, end)
-            buf.u8(0xCE)
+            buf.u8(constants.FRAME_END)
 
     def join(self, other: Output) -> None:
         """Append everything that a detached output has gathered."""

@@ -2,6 +2,8 @@
 
 cimport cython
 
+from amqp_router.protocol cimport flags as bits
+
 
 @cython.locals(flags=cython.uint, flag=cython.uint, pos=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, kind=str)
 cpdef dict decode_properties(bytes properties)

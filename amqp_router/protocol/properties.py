@@ -14,25 +14,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import Table, decode_table, encode_table, skip_table
 
 #: Flag and kind of each property, in wire order. Kinds: s short string, t table, 1 and 8 unsigned integers.
 PROPERTIES: dict[str, tuple[int, str]] = {
-    "content_type": (0x8000, "s"),
-    "content_encoding": (0x4000, "s"),
-    "headers": (0x2000, "t"),
-    "delivery_mode": (0x1000, "1"),
-    "priority": (0x0800, "1"),
-    "correlation_id": (0x0400, "s"),
-    "reply_to": (0x0200, "s"),
-    "expiration": (0x0100, "s"),
-    "message_id": (0x0080, "s"),
-    "timestamp": (0x0040, "8"),
-    "type": (0x0020, "s"),
-    "user_id": (0x0010, "s"),
-    "app_id": (0x0008, "s"),
-    "cluster_id": (0x0004, "s"),
+    "content_type": (bits.HAS_CONTENT_TYPE, "s"),
+    "content_encoding": (bits.HAS_CONTENT_ENCODING, "s"),
+    "headers": (bits.HAS_HEADERS, "t"),
+    "delivery_mode": (bits.HAS_DELIVERY_MODE, "1"),
+    "priority": (bits.HAS_PRIORITY, "1"),
+    "correlation_id": (bits.HAS_CORRELATION_ID, "s"),
+    "reply_to": (bits.HAS_REPLY_TO, "s"),
+    "expiration": (bits.HAS_EXPIRATION, "s"),
+    "message_id": (bits.HAS_MESSAGE_ID, "s"),
+    "timestamp": (bits.HAS_TIMESTAMP, "8"),
+    "type": (bits.HAS_TYPE, "s"),
+    "user_id": (bits.HAS_USER_ID, "s"),
+    "app_id": (bits.HAS_APP_ID, "s"),
+    "cluster_id": (bits.HAS_CLUSTER_ID, "s"),
 }
 
 _CUT_SHORT = "properties end in the middle of a value"
@@ -107,12 +108,12 @@ def header_range(properties: bytes) -> tuple[int, int]:
         FieldError: the properties before it are malformed, or it reaches beyond the end.
     """
     flags = _flags(properties)
-    if not flags & 0x2000:
+    if not flags & bits.HAS_HEADERS:
         return 0, 0
     start = 2
-    if flags & 0x8000:
+    if flags & bits.HAS_CONTENT_TYPE:
         start = _skip_short_string(properties, start)
-    if flags & 0x4000:
+    if flags & bits.HAS_CONTENT_ENCODING:
         start = _skip_short_string(properties, start)
     return start, skip_table(properties, start)
 
@@ -145,8 +146,8 @@ def _flags(properties: bytes) -> int:
         raise FieldError("no property flags")
     flags = properties[0] << 8 | properties[1]
     # Bit 0 announces a second flags word, and bit 1 has no property. Class basic uses neither.
-    if flags & 3:
-        raise FieldError(f"unknown property flags {flags & 3}")
+    if flags & bits.HAS_UNKNOWN:
+        raise FieldError(f"unknown property flags {flags & bits.HAS_UNKNOWN}")
     return flags
 
 

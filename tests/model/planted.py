@@ -30,13 +30,13 @@ PLANTED = [
     Planted(
         "a returned message is not marked",
         QUEUE,
-        "        message.flags |= _REDELIVERED\n",
+        "        message.flags |= flags.REDELIVERED\n",
         "",
     ),
     Planted(
         "a return is not recorded for the next start",
         QUEUE,
-        "            log.settle(message.offset, message.gap, _RETURN)\n",
+        "            log.settle(message.offset, message.gap, flags.RETURN)\n",
         "            pass\n",
     ),
     Planted(
@@ -78,7 +78,7 @@ PLANTED = [
     Planted(
         "a delivery without acknowledgement stays in the log",
         QUEUE,
-        "                consumer.deliver(message)\n                self._gone(message, _ACK)\n",
+        "                consumer.deliver(message)\n                self._gone(message, flags.ACK)\n",
         "                consumer.deliver(message)\n",
     ),
     Planted(

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from amqp_router.protocol cimport flags as bits
 from amqp_router.protocol.message cimport Message
 from persistence.log.routing.recorder cimport RouteEntry
 from persistence.memory cimport MemoryBudget
@@ -20,7 +21,6 @@ cdef unsigned int _FAILED
 cdef unsigned int _NOT_TAKEN
 cdef unsigned int _WAITS
 cdef unsigned int _LATER
-cdef unsigned char _PERSISTENT
 cdef Py_ssize_t _SPREAD_SLICE
 cdef Py_ssize_t _SPREAD_DURABLE
 cdef Py_ssize_t _COLD

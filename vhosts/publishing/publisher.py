@@ -16,8 +16,8 @@ Compiled: see ``publisher.pxd``.
 
 from __future__ import annotations
 
+from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import AMQPError
-from amqp_router.protocol.flags import HAS_HEADERS, PERSISTENT
 from amqp_router.protocol.message import Message, build_message
 from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
@@ -42,7 +42,6 @@ _FAILED = int(Outcome.FAILED)
 _NOT_TAKEN = _REFUSED | _FAILED
 _WAITS = int(Outcome.WAITS)
 _LATER = int(Outcome.LATER)
-_PERSISTENT = PERSISTENT
 _SPREAD_SLICE = SPREAD_SLICE
 _SPREAD_DURABLE = SPREAD_DURABLE
 _SPREAD_WORK = SPREAD_WORK
@@ -56,7 +55,7 @@ _NOTED_RETURNED = 8
 _NOTED_CONFIRMED = 16
 _NOTED_REFUSED = 32
 #: Bit of the first octet of properties: they have headers.
-_HAS_HEADERS = HAS_HEADERS >> 8
+_HAS_HEADERS = bits.HAS_HEADERS >> 8
 #: The smallest payload of body frames that every AMQP client accepts.
 _FRAME_PAYLOAD_MIN = 4088
 
@@ -158,7 +157,7 @@ class Publisher(Spreader):
         count = len(queues)
         size = message.body_size
         waits = False
-        if message.flags & _PERSISTENT:
+        if message.flags & bits.PERSISTENT:
             flags |= _NOTED_PERSISTENT
             waits = len(durable_queues) > 0 or (route.waits_for > 0 and number > 0)
         elif route.logs_all:

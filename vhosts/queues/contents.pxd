@@ -1,8 +1,7 @@
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.memory cimport MemoryBudget
 
-cdef unsigned char _LOGGED
-cdef unsigned char _SPILLED
 cdef long long _OVERHEAD
 cdef int _SPILL_UNITS
 cdef int _SPILL_OCTETS_SHIFT

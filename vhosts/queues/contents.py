@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_router.protocol.flags import LOGGED, SPILLED
+from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.log.queue.spill import Spill
 from persistence.memory import MemoryBudget
@@ -22,8 +22,6 @@ SPILL_UNITS = 30
 SPILL_OCTETS_SHIFT = 9
 
 # C integers where compiled (see contents.pxd).
-_LOGGED = LOGGED
-_SPILLED = SPILLED
 _OVERHEAD = OVERHEAD
 _SPILL_UNITS = SPILL_UNITS
 _SPILL_OCTETS_SHIFT = SPILL_OCTETS_SHIFT
@@ -44,11 +42,11 @@ class Contents:
     def put_aside(self, message: Message) -> None:
         """Move the content of a delivered transient message to disk if memory is short."""
         budget = self.budget
-        if message.flags & (_LOGGED | _SPILLED) or budget.used < budget.limit or self.spill is None:
+        if message.flags & (flags.LOGGED | flags.SPILLED) or budget.used < budget.limit or self.spill is None:
             return
         self._count_work(message)
         if self.spill.put(message):
-            message.flags |= _SPILLED
+            message.flags |= flags.SPILLED
             budget.used -= message.size()
 
     def take_back(self, message: Message) -> None:
@@ -62,12 +60,12 @@ class Contents:
             return
         self._count_work(message)
         message.content = content[0]
-        message.flags &= ~_SPILLED
+        message.flags &= ~flags.SPILLED
         self.budget.used += message.size()
 
     def release(self, message: Message) -> None:
         """A transient message that was delivered or returned is gone."""
-        self.budget.used -= _OVERHEAD if message.flags & _SPILLED else message.size() + _OVERHEAD
+        self.budget.used -= _OVERHEAD if message.flags & flags.SPILLED else message.size() + _OVERHEAD
 
     def _count_work(self, message: Message) -> None:
         self.budget.work += _SPILL_UNITS + (message.size() >> _SPILL_OCTETS_SHIFT)

@@ -21,8 +21,6 @@ EXPIRED = "expired"
 MAXLEN = "maxlen"
 DELIVERY_LIMIT = "delivery_limit"
 
-_PERSISTENT = PERSISTENT
-
 
 class Death:
     """One death of one message."""
@@ -101,7 +99,7 @@ class Death:
         content = original.content
         assert content is not None
         made = original.copy()
-        made.flags = _PERSISTENT if self.properties.get("delivery_mode") == 2 else 0
+        made.flags = PERSISTENT if self.properties.get("delivery_mode") == 2 else 0
         made.deadline_us = 0
         made.expire_ms = NO_EXPIRY
         made.extras = None

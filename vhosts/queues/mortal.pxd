@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues.expiry cimport Expiry
@@ -7,12 +8,6 @@ from vhosts.queues.limits cimport Limits
 from vhosts.queues.ready.order cimport ReadyOrder
 from vhosts.queues.standing cimport StandingQueue
 
-cdef unsigned char _LOGGED
-cdef unsigned char _SPILLED
-cdef int _DROP
-cdef int _REJECT
-cdef int _EXPIRE
-cdef int _DEAD_LETTER
 cdef Py_ssize_t _DEATH_UNITS
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from amqp_router.protocol.flags import DEAD_LETTER, DROP, EXPIRE, LOGGED, REJECT, SPILLED
+from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.policies import Definition
@@ -29,12 +29,6 @@ TELL_SLICE = 1000
 NO_LIMIT = 0xFFFF
 
 # C integers where compiled (see mortal.pxd).
-_LOGGED = LOGGED
-_SPILLED = SPILLED
-_DROP = DROP
-_REJECT = REJECT
-_EXPIRE = EXPIRE
-_DEAD_LETTER = DEAD_LETTER
 _DEATH_UNITS = DEATH_UNITS
 
 
@@ -108,7 +102,7 @@ class MortalQueue(StandingQueue):
             if message is None:
                 self._heed_trouble()
                 return done
-            self._die(message, _EXPIRE)
+            self._die(message, flags.EXPIRE)
             is_eager = True
             done += _DEATH_UNITS
         return done
@@ -126,18 +120,18 @@ class MortalQueue(StandingQueue):
             if message is None:
                 self._heed_trouble()
                 break
-            self._die(message, _DROP)
+            self._die(message, flags.DROP)
             done += _DEATH_UNITS
         return done
 
     def _die(self, message: Message, kind: int) -> None:
         """A message that was ready is gone without a delivery; ``kind`` as in a SETTLES record."""
-        if kind == _EXPIRE:
+        if kind == flags.EXPIRE:
             self.expired_total += 1
         else:
             self.dropped_total += 1
         if self.buries:
-            self._bury(message, EXPIRED if kind == _EXPIRE else MAXLEN)
+            self._bury(message, EXPIRED if kind == flags.EXPIRE else MAXLEN)
         else:
             self._gone(message, kind)
 
@@ -146,10 +140,10 @@ class MortalQueue(StandingQueue):
         if self.buries:
             self._bury(message, DELIVERY_LIMIT)
         else:
-            self._gone(message, _REJECT)
+            self._gone(message, flags.REJECT)
 
     def _gone(self, message: Message, kind: int) -> None:
-        if message.flags & _LOGGED:
+        if message.flags & flags.LOGGED:
             log = self.log
             if not self.deleted and log is not None:
                 log.settle(message.offset, message.gap, kind)
@@ -180,7 +174,7 @@ class MortalQueue(StandingQueue):
                 log = self.log
                 assert log is not None  # nobody else drops contents
                 message.take_content(log.read_one(message.offset))
-            elif message.flags & _SPILLED:
+            elif message.flags & flags.SPILLED:
                 self.contents.take_back(message)
         except (OSError, PersistenceError):
             return False
@@ -191,8 +185,8 @@ class MortalQueue(StandingQueue):
 
         In that case it stays in the log, and the next start brings it back.
         """
-        if not (stays and message.flags & _LOGGED):
-            self._gone(message, _DEAD_LETTER)
+        if not (stays and message.flags & flags.LOGGED):
+            self._gone(message, flags.DEAD_LETTER)
 
     def _watch(self, head_us: int) -> None:
         """``head_us`` is the deadline of the head, 0 for none."""

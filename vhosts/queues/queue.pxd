@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.memory cimport MemoryBudget
 from persistence.log.queue.queue_log cimport QueueLog
@@ -8,16 +9,9 @@ from vhosts.queues.dispatch cimport Dispatch
 from vhosts.queues.mortal cimport MortalQueue
 from vhosts.queues.ready.order cimport ReadyOrder
 
-cdef unsigned char _PERSISTENT
-cdef unsigned char _REDELIVERED
-cdef unsigned char _LOGGED
-cdef int _ACK
-cdef int _DROP
-cdef int _EXPIRE
 cdef unsigned int _NO_EXPIRY
 cdef Py_ssize_t _AT_ONCE_UNITS
 cdef Py_ssize_t _TRIM_UNITS
-cdef int _RETURN
 cdef int _REDELIVERY_EXTRA
 cdef int _PARKED_PER_UNIT
 cdef unsigned int _COUNT_MAX

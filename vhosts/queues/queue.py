@@ -18,16 +18,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from amqp_router.protocol import flags
 from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
-from amqp_router.protocol.flags import (
-    ACK,
-    DROP,
-    EXPIRE,
-    LOGGED,
-    PERSISTENT,
-    REDELIVERED,
-    RETURN,
-)
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
@@ -47,14 +39,7 @@ AT_ONCE_UNITS = 4096
 TRIM_UNITS = 128
 
 # C integers where compiled (see queue.pxd).
-_PERSISTENT = PERSISTENT
-_REDELIVERED = REDELIVERED
-_LOGGED = LOGGED
-_ACK = ACK
-_DROP = DROP
-_RETURN = RETURN
 _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
-_EXPIRE = EXPIRE
 _NO_EXPIRY = NO_EXPIRY
 _AT_ONCE_UNITS = AT_ONCE_UNITS
 _TRIM_UNITS = TRIM_UNITS
@@ -142,8 +127,8 @@ class Queue(MortalQueue):
         if log is None:
             message.offset = self.next_offset
             self.next_offset += 1
-        elif message.flags & _PERSISTENT or self.logs_all:
-            message.flags |= _PERSISTENT
+        elif message.flags & flags.PERSISTENT or self.logs_all:
+            message.flags |= flags.PERSISTENT
             log.append(message, self.tick.now_us)
             logged = True
             self.receipts.end = message.offset + 1
@@ -225,21 +210,21 @@ class Queue(MortalQueue):
                 break
             done += 1
             if message.deadline_us != 0 and message.deadline_us < now_us:
-                self._die(message, _EXPIRE)
+                self._die(message, flags.EXPIRE)
                 continue
             dispatch.turn = consumer.following
-            if message.flags & _REDELIVERED:
+            if message.flags & flags.REDELIVERED:
                 self.redeliver_total += 1
                 done += _REDELIVERY_EXTRA
             if consumer.no_ack:
                 self.deliver_no_ack_total += 1
                 consumer.deliver(message)
-                self._gone(message, _ACK)
+                self._gone(message, flags.ACK)
             else:
                 self.deliver_total += 1
                 self.unacked_count += 1
                 consumer.deliver(message)
-                if message.flags & _LOGGED:
+                if message.flags & flags.LOGGED:
                     message.content = None
                 elif account.used >= account.limit:
                     self.contents.put_aside(message)
@@ -286,7 +271,7 @@ class Queue(MortalQueue):
             self.note_use()
         message = self.ready.pop()
         while message is not None and message.deadline_us != 0 and message.deadline_us <= self.tick.now_us:
-            self._die(message, _EXPIRE)
+            self._die(message, flags.EXPIRE)
             message = None if self.buries and self._must_wait() else self.ready.pop()
         if self.expiry.is_timed:
             self.touch()  # to look at the next head
@@ -294,11 +279,11 @@ class Queue(MortalQueue):
             self._heed_trouble()
             self.get_empty_total += 1
             return None
-        if message.flags & _REDELIVERED:
+        if message.flags & flags.REDELIVERED:
             self.redeliver_total += 1
         if no_ack:
             self.get_no_ack_total += 1
-            self._gone(message, _ACK)
+            self._gone(message, flags.ACK)
         else:
             self.get_total += 1
             self.unacked_count += 1
@@ -311,7 +296,7 @@ class Queue(MortalQueue):
         self.unacked_count -= 1
         if not self.dirty and len(self.consumers) > 0:
             self.touch()
-        if kind == _ACK:
+        if kind == flags.ACK:
             self.ack_total += 1
         elif self.buries:
             self._bury(message, REJECTED)
@@ -323,20 +308,20 @@ class Queue(MortalQueue):
         self.unacked_count -= 1
         self.ready.return_left -= 1
         if self.deleted:
-            if not message.flags & _LOGGED:
+            if not message.flags & flags.LOGGED:
                 self.contents.release(message)
             return
-        message.flags |= _REDELIVERED
+        message.flags |= flags.REDELIVERED
         if message.delivery_count < _COUNT_MAX:
             message.delivery_count += 1
             if message.delivery_count > self.delivery_limit:
                 self._die_of_returns(message)
                 return
-        if message.flags & _LOGGED:
+        if message.flags & flags.LOGGED:
             # The log records it, so that the mark survives a clean stop.
             log = self.log
             assert log is not None
-            log.settle(message.offset, message.gap, _RETURN)
+            log.settle(message.offset, message.gap, flags.RETURN)
         self.ready.put_back(message)
         if message.deadline_us != 0:
             self.expiry.is_timed = True
@@ -415,7 +400,7 @@ class Queue(MortalQueue):
             self.services.settle_in_slices(dropped, self._dropped)
 
     def _dropped(self, message: Message) -> None:
-        self._gone(message, _DROP)
+        self._gone(message, flags.DROP)
 
     def delete(self, rev: int) -> int:
         """Delete the queue now; its log is removed once revision ``rev`` is committed.

@@ -1,11 +1,11 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.message cimport Extras, Message, read_message
 from persistence.log.format.record cimport Batch
 
 cdef unsigned long _NO_EXPIRY
-cdef unsigned char _RECORDED
 
 
 cdef unsigned int le32(const unsigned char* d, Py_ssize_t p) noexcept

@@ -9,8 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from amqp_router.protocol import flags
 from amqp_router.protocol._buf import Buf
-from amqp_router.protocol.flags import RECORDED
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Extras, Message, read_message
 
@@ -25,7 +25,6 @@ _ENDS = Struct("<III")
 
 # C integers where compiled (see messages.pxd).
 _NO_EXPIRY = NO_EXPIRY
-_RECORDED = RECORDED
 
 
 def le32(d: bytes, p: int) -> int:
@@ -122,7 +121,7 @@ class MessagesBuilder:
         records.le32(now_us - self.base_ts)
         records.le32(offset - self.base)
         records.le32(expire_ms)
-        records.le32(message.priority | (message.flags & _RECORDED) << 8 | message.delivery_count << 16)
+        records.le32(message.priority | (message.flags & flags.RECORDED) << 8 | message.delivery_count << 16)
         records.le32(0)
         if message.extras is not None:
             self._extras.append((self.count, message.extras))
@@ -374,7 +373,7 @@ class BatchView:
                 message.route = self._route
                 # priority at 24; flags at 25: persistent, redelivered; delivery_count at 26
                 message.priority = d[at + 24]
-                message.flags = d[at + 25] | 5
+                message.flags = d[at + 25] | flags.PERSISTENT | flags.LOGGED
                 message.delivery_count = d[at + 26] | d[at + 27] << 8
                 expire_ms = le32(d, at + 20)
                 if expire_ms != _NO_EXPIRY:

@@ -371,7 +371,7 @@ FULL.number = -1
 
 
 def _put_return(out: Buf, first: int, end: int, returns: int) -> None:
-    """A SETTLES record of kind 6."""
+    """A SETTLES record of kind RETURN."""
     out.le64(first)
     out.le32(end - first)
     out.le16(6)

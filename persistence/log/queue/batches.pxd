@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.format.messages cimport MessagesBuilder
 from persistence.log.format.record cimport Batch
@@ -8,8 +9,6 @@ from persistence.log.queue.log_reader cimport Tail
 from persistence.log.queue.partition cimport Partition
 from persistence.log.sync.checkpoints cimport Checkpoints
 
-cdef unsigned int _RETURN
-cdef unsigned char _LOGGED
 cdef unsigned long long _U32_MAX
 cdef unsigned long long _RESERVED_MAX
 

@@ -15,7 +15,7 @@ Compiled: see ``batches.pxd``.
 
 from __future__ import annotations
 
-from amqp_router.protocol.flags import LOGGED, RETURN
+from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 
 from ...options import LogOptions
@@ -37,8 +37,6 @@ from ..sync.checkpoints import Checkpoints
 from .log_reader import Tail
 from .partition import Partition
 
-_RETURN = RETURN
-_LOGGED = LOGGED
 _U32_MAX = 0xFFFFFFFF
 #: After this many places of transient messages a batch is written, to keep ``last_offset_delta`` small.
 _RESERVED_MAX = 1 << 30
@@ -109,7 +107,7 @@ class Batches:
         message.offset = offset
         message.gap = self._gap
         self._gap = 0
-        message.flags |= _LOGGED
+        message.flags |= flags.LOGGED
         if type(message.content) is not bytes:
             self._append_large(message, offset, now_us)
         else:
@@ -226,7 +224,7 @@ class Batches:
         """As ``QueueLog.settle``; True if that began a run."""
         returns = 0
         settled = 0
-        if kind == _RETURN:
+        if kind == flags.RETURN:
             if offset >= self.end or self.state.is_settled(offset):
                 return False
             returns = self.state.returned(offset) + 1

@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.format.messages cimport BatchView
 from persistence.log.format.record cimport Batch
@@ -7,10 +8,6 @@ from persistence.log.format.settles cimport SettleState
 from persistence.log.queue.partition cimport Cursor
 
 cdef unsigned long long _U32_MAX
-cdef unsigned char _PERSISTENT
-cdef unsigned char _REDELIVERED
-cdef unsigned char _LOGGED
-cdef unsigned char _RECORDED
 
 
 cdef class Tail:

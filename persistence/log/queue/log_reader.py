@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from amqp_router.protocol.flags import LOGGED, PERSISTENT, RECORDED, REDELIVERED
+from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 
 from ...errors import CorruptLog, LogFailed, is_passing
@@ -16,10 +16,6 @@ from ..format.settles import SettleState
 from .partition import Cursor, Partition
 
 _U32_MAX = 0xFFFFFFFF
-_PERSISTENT = PERSISTENT
-_REDELIVERED = REDELIVERED
-_LOGGED = LOGGED
-_RECORDED = RECORDED
 
 
 class ReadLog(Protocol):
@@ -184,11 +180,11 @@ class LogReader:
         """Restore the delivery history of a message that was read."""
         offset = message.offset
         if offset < redelivered_floor:
-            message.flags |= _REDELIVERED
+            message.flags |= flags.REDELIVERED
         if state.has_returns(offset):
             returns = state.returned(offset)
             if returns:
-                message.flags |= _REDELIVERED
+                message.flags |= flags.REDELIVERED
                 message.delivery_count += returns
 
     def _seek(self, cursor: Cursor, offset: int) -> None:
@@ -235,7 +231,7 @@ def _as_read(message: Message) -> Message:
     """A copy of a large message that is still in memory, in the form of one that was read."""
     other = message.copy()
     other.offset = message.offset
-    other.flags = (message.flags & _RECORDED) | _PERSISTENT | _LOGGED
+    other.flags = (message.flags & flags.RECORDED) | flags.PERSISTENT | flags.LOGGED
     other.channel = message.channel
     return other
 

@@ -18,6 +18,7 @@ import logging
 from contextlib import suppress
 from functools import partial
 
+from amqp_router.protocol.flags import LOGGED, PERSISTENT
 from amqp_router.protocol.message import Message
 
 from ...errors import LogFailed, is_passing
@@ -28,7 +29,6 @@ from ...worker import Worker
 from ..format.messages import BatchView, MessagesBuilder
 from ..format.record import Batch, parse_header
 
-_LOGGED, _PERSISTENT = 4, 1
 #: What it costs in enqueues, measured: to take a message over, to write or read a batch, perhaps in a file
 #: that must be opened again, and to begin a file.
 APPEND_UNITS, BATCH_UNITS, FILE_UNITS = 4, 60, 200
@@ -265,7 +265,7 @@ class PageLog:
                     return messages, min(offset, limit_offset)
                 message = self._view.message_at(offset)
                 if message is not None:
-                    message.flags &= ~(_LOGGED | _PERSISTENT)
+                    message.flags &= ~(LOGGED | PERSISTENT)
                     messages.append(message)
                     size += message.header_size + message.body_size
                 offset += 1

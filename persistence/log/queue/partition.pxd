@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.format.messages cimport BatchView
 from persistence.log.format.record cimport Batch

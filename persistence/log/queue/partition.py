@@ -11,6 +11,7 @@ from bisect import bisect_right
 from struct import Struct
 from zlib import crc32
 
+from amqp_router.protocol import flags
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import FRAME_PAYLOAD_MAX, JOINED_BYTES_MAX, Message, content_header
 
@@ -412,7 +413,7 @@ class Cursor:
             message.deadline_us = appended_us + expire_ms * 1000
         message.extras = extras.get(0)
         message.priority = record[24]
-        message.flags = record[25] | 5
+        message.flags = record[25] | flags.PERSISTENT | flags.LOGGED
         message.delivery_count = record[26] | record[27] << 8
         return message
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from zlib import crc32
 
-from amqp_router.protocol.message import frame_header
+from amqp_router.protocol.constants import FRAME_BODY
+from amqp_router.protocol.message import make_frame
 
 from ...errors import CorruptLog
 from ...files import File
@@ -102,7 +103,7 @@ class StoredFrames:
         count = len(self)
         if index == count - 1 and (self._next != count or crc32(self._behind, self._crc) != self._wanted):
             raise CorruptLog(self._path, self._at, "checksum of a batch is wrong")
-        return b"%b%b\xce" % (frame_header(3, 0, size), payload)
+        return make_frame(FRAME_BODY, 0, payload)
 
     def __del__(self) -> None:
         self._file.close()

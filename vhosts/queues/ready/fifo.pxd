@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.memory cimport MemoryBudget
 from persistence.log.queue.queue_log cimport QueueLog
@@ -8,9 +9,6 @@ from vhosts.queues.ready.order cimport ReadyOrder
 cdef long long _WINDOW_MESSAGES
 cdef long long _WINDOW_BYTES
 cdef Py_ssize_t _PEEKED_MESSAGES
-cdef unsigned char _REDELIVERED
-cdef unsigned char _LOGGED
-cdef unsigned char _SPILLED
 cdef long long _OVERHEAD
 cdef int _GROW_SHIFT
 

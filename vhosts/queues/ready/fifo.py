@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from amqp_router.protocol.flags import LOGGED, REDELIVERED, SPILLED
+from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError, is_passing
 from persistence.log.queue.page_log import PageLog
@@ -37,9 +37,6 @@ _WINDOW_MESSAGES = WINDOW_MESSAGES
 _WINDOW_BYTES = WINDOW_BYTES
 _COUNTED_MESSAGES = 1024
 _PEEKED_MESSAGES = 256  # read together by who takes one after the other
-_REDELIVERED = REDELIVERED
-_LOGGED = LOGGED
-_SPILLED = SPILLED
 _GROW_SHIFT = 4  # places of a ring, to the power of 2, that cost as much as an enqueue when it grows
 _OVERHEAD = OVERHEAD
 
@@ -190,7 +187,7 @@ class FifoOrder(ReadyOrder):
             self.body_bytes -= message.body_size
         size = message.size() + _OVERHEAD
         self.ring_bytes -= size
-        if message.flags & _LOGGED:
+        if message.flags & flags.LOGGED:
             self.contents.budget.used -= size
         return message
 
@@ -216,7 +213,7 @@ class FifoOrder(ReadyOrder):
                 if found is None:
                     return None
             message.take_content(found)
-        elif message.flags & _SPILLED:
+        elif message.flags & flags.SPILLED:
             try:
                 self.contents.take_back(message)
             except (OSError, PersistenceError) as error:
@@ -274,7 +271,7 @@ class FifoOrder(ReadyOrder):
                 reached = paged_to
                 messages = [message for message in messages if message.offset < reached]
             for message in paged:
-                message.flags &= _REDELIVERED
+                message.flags &= flags.REDELIVERED
             if paged:
                 messages = sorted(messages + paged, key=_offset)
         for message in messages:
@@ -301,7 +298,7 @@ class FifoOrder(ReadyOrder):
         mask = len(ring) - 1
         for index in range(self.ring_count):
             message = ring[(self.ring_head + index) & mask]
-            if message is not None and not message.flags & _LOGGED:
+            if message is not None and not message.flags & flags.LOGGED:
                 return
         if self.ring_count > 0:
             self.cursor = self._window_start()

@@ -1,13 +1,12 @@
 cimport cython
 from cpython.array cimport array
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.queue.queue_log cimport QueueLog
 from persistence.memory cimport MemoryBudget
 from vhosts.queues.ready.order cimport ReadyOrder
 
-cdef unsigned char _LOGGED
-cdef unsigned char _SPILLED
 cdef long long _OVERHEAD
 cdef long long _WINDOW_MESSAGES
 cdef long long _WINDOW_BYTES

@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from heapq import heappop, heappush
 
-from amqp_router.protocol.flags import LOGGED, SPILLED
+from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.queues.contents import OVERHEAD
@@ -26,8 +26,6 @@ RECOVERED_TOGETHER = 1024
 #: Places at the front of a level that are given back together.
 SPENT_MAX = 4096
 
-_LOGGED = LOGGED
-_SPILLED = SPILLED
 _OVERHEAD = OVERHEAD
 _WINDOW_MESSAGES = WINDOW_MESSAGES
 _WINDOW_BYTES = WINDOW_BYTES
@@ -143,9 +141,9 @@ class PriorityOrder(ReadyOrder):
         else:
             message = self._held.pop(level.offsets[level.spent])
             self._held_bytes -= message.size() + _OVERHEAD
-            if message.flags & _LOGGED:
+            if message.flags & flags.LOGGED:
                 self.contents.budget.used -= message.size() + _OVERHEAD
-            elif message.flags & _SPILLED and not self._recall(message):
+            elif message.flags & flags.SPILLED and not self._recall(message):
                 self._held[message.offset] = message
                 self._held_bytes += message.size() + _OVERHEAD
                 return None
@@ -186,7 +184,7 @@ class PriorityOrder(ReadyOrder):
                 log = self.log
                 assert log is not None  # nobody else drops contents
                 message.take_content(log.read_one(message.offset))
-            elif message.flags & _SPILLED:
+            elif message.flags & flags.SPILLED:
                 self.contents.take_back(message)
         except (OSError, PersistenceError) as error:
             self.trouble = Trouble(f"its log failed: {error}", error)
@@ -196,7 +194,7 @@ class PriorityOrder(ReadyOrder):
     # -- dropping -------------------------------------------------------------------------------------
 
     def rest(self) -> None:
-        for offset in [offset for offset, message in self._held.items() if message.flags & _LOGGED]:
+        for offset in [offset for offset, message in self._held.items() if message.flags & flags.LOGGED]:
             message = self._held.pop(offset)
             self._held_bytes -= message.size() + _OVERHEAD
             self.contents.budget.used -= message.size() + _OVERHEAD
@@ -231,5 +229,5 @@ def _logged_message(offset: int) -> Message:
     """A message of the log of which nothing but its offset is in memory."""
     message = Message()
     message.offset = offset
-    message.flags = _LOGGED
+    message.flags = flags.LOGGED
     return message
