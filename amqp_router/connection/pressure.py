@@ -13,6 +13,8 @@ CLEAR_PERCENT = 80
 class Pressure:
     """Sets and clears the alarm "memory" as ``budget`` fills and empties. Without a limit it is never set."""
 
+    __slots__ = ("_alarms", "_budget", "_clear_at", "_is_on", "_set_at")
+
     def __init__(self, budget: MemoryBudget, alarms: Alarms) -> None:
         self._budget = budget
         self._alarms = alarms

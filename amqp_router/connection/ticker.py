@@ -34,6 +34,18 @@ class Ticker:
     another turn (a fifth of the CPU of a lone publisher that waits for each confirm).
     """
 
+    __slots__ = (
+        "_call_soon",
+        "_look_at_memory",
+        "_queued",
+        "_ready_count",
+        "_slices",
+        "_start_round",
+        "_tick",
+        "_unexpected",
+        "_waiting",
+    )
+
     def __init__(
         self,
         tick: Tick,

@@ -42,7 +42,8 @@ class _Gone:
 class Transport(asyncio.Protocol):
     """One client connection."""
 
-    #: The socket and its parts; they exist once the connection is made.
+    #: The protocol side, the socket and its parts; they exist once the connection is made.
+    machine: Machine
     _socket: asyncio.Transport
     #: Also counts the writes.
     writer: Writer
@@ -60,7 +61,6 @@ class Transport(asyncio.Protocol):
         self._registry = registry
         self._loop = loop
         self._origin = origin
-        self._machine: Machine | None = None
         #: Bytes of this connection that are counted in the node's account.
         self._held = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -81,12 +81,6 @@ class Transport(asyncio.Protocol):
         self.host_address: tuple[str, int] = ("?", 0)
         #: What TLS has agreed on; None without TLS.
         self.tls: TlsView | None = None
-
-    @property
-    def machine(self) -> Machine:
-        """The protocol side; it exists once the connection is made."""
-        assert self._machine is not None
-        return self._machine
 
     @property
     def send_oct(self) -> int:
@@ -112,7 +106,7 @@ class Transport(asyncio.Protocol):
         machine = Machine(self._node, _shown(host, port), host)
         machine.shared.name = f"{machine.peer} -> {_shown(*self.host_address)}"
         machine.session.is_relayed = self._origin is not None
-        self._machine = machine
+        self.machine = machine
         self.writer = Writer(machine.output, transport)
         self._reading = Reading(self._node, machine, self._loop, transport, self._receive_more)
         self._heartbeats = Heartbeats(machine, self._loop, self._reading, self.writer, self._cut)

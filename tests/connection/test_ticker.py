@@ -15,7 +15,7 @@ from amqp_router.protocol.tick import Tick
 class Loop:
     """Keeps what is called soon; ``others`` counts what else the loop has ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_round: Callable[[], None] | None = None) -> None:
         self.ready: deque[Callable[[], None]] = deque()
         self.others = 0
         self.done: list[str] = []
@@ -23,7 +23,7 @@ class Loop:
         self.tick = Tick(self.ready.append)
         self.ticker = Ticker(
             self.tick,
-            lambda: self.done.append("round"),
+            start_round or (lambda: self.done.append("round")),
             lambda: len(self.ready) + self.others,
             lambda where, error: self.faults.append(f"{where}: {error}"),
             lambda: None,
@@ -291,11 +291,11 @@ def test_slice_that_fails_is_not_tried_for_ever(loop: Loop) -> None:
     assert len(loop.faults) == 1
 
 
-def test_sync_that_cannot_begin(loop: Loop) -> None:
+def test_sync_that_cannot_begin() -> None:
     def fails() -> None:
         raise RuntimeError("round")
 
-    loop.ticker._start_round = fails
+    loop = Loop(fails)
     loop.tick.outputs.append(Item(loop, "o"))
     loop.tick.wake()
     loop.run()

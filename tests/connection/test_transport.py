@@ -19,6 +19,7 @@ from amqp_router.connection.machine import Machine
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.transport import Transport
+from amqp_router.connection.writing import WRITE_BYTES
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from amqp_router.protocol.errors import ConnectionForced
@@ -166,7 +167,19 @@ def test_silence_never_lasts_longer_than_half_an_interval(after_s: int) -> None:
 def test_no_heartbeat_inside_of_a_piece_that_is_half_written() -> None:
     node = SimNode()
     transport, sock = opened(node, 60)
-    transport.writer._rest = memoryview(b"the rest of a frame")
+    write = sock.write
+
+    def write_and_be_full(data: bytes | bytearray | memoryview) -> None:
+        write(data)
+        transport.pause_writing()
+
+    sock.write = write_and_be_full  # type: ignore[method-assign]
+    transport.machine.output.pieces.append(bytes(WRITE_BYTES + 1))
+    transport.machine.output.piece_bytes += WRITE_BYTES + 1
+    transport.flush()
+    assert [len(part) for part in sock.written] == [WRITE_BYTES]
+    sock.written.clear()
+    transport.writer.writable = True  # what is left is written in the next turn
     for _ in range(30):
         node.sleep(1)
     assert sock.written == []
