@@ -47,7 +47,7 @@ HTTP_CONNECTIONS_MAX = 512
 
 #: Seconds that the start waits for somebody to read the banner.
 BANNER_S = 1.0
-#: Shown when the broker serves, except with ``log_format`` json.
+#: Shown when the broker serves at a terminal; elsewhere the log says the same in a line.
 BANNER = """\
 amqp-router {version} is ready.
 
@@ -212,7 +212,7 @@ async def _serve(
             connections_max=options.connections_max,
             pid=os.getpid(),
         )
-        if settings.log_format == "text":
+        if settings.log_format == "text" and sys.stdout.isatty():
             _show(_banner(settings, directory, server, admin_address))
         if settings.ready_file is not None:
             write_ready_file(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import backlog
+from bench.lives import LIVES
 from bench.loadgen import BUILD, DEFAULT, LoadGenerator, NoLoadGenerator
 from bench.tunnel import Tunnel
 from tests.brokers import Broker, RabbitProcess, RouterProcess, free_port
@@ -26,6 +27,14 @@ STEADY = {
     "g-20k": "--size 16 --auto-ack --rate 20000",
     "g-20k-safe": "--size 1024 --durable --persistent --confirm 1000 --ack-every 100"
     " --prefetch 1000 --rate 20000",
+}
+#: Features of queues, where the load generator knows them; `lives` has the others.
+FEATURES = {
+    "h-ttl": "--size 1024 --auto-ack --max-backlog 20000 --queue-arg x-message-ttl=60000",
+    "h-priority": "--size 1024 --auto-ack --max-backlog 20000 --priorities 10 --queue-arg x-max-priority=10",
+    "h-drop-head": "--size 1024 --confirm 1000 --publish-only --no-verify --queue-arg x-max-length=1000",
+    "h-drop-head-safe": "--size 1024 --confirm 1000 --publish-only --no-verify --queue-arg x-max-length=1000"
+    " --durable --persistent",
 }
 #: What ``--routing`` compares in.
 ROUTING = ["a16", "b1k", "d-fanout10", "e-topic1000-q10", *STEADY]
@@ -67,8 +76,8 @@ def main() -> int:
     except NoLoadGenerator as error:
         print(error, file=sys.stderr)
         return 2
-    loadgen.scenarios.update(STEADY)
-    names = [name for name in loadgen.scenarios if name not in LEFT_OUT] + [BACKLOG]
+    loadgen.scenarios.update(STEADY | FEATURES)
+    names = [name for name in [*loadgen.scenarios, *LIVES] if name not in LEFT_OUT] + [BACKLOG]
     if args.list:
         print("\n".join(names))
         return 0
@@ -159,8 +168,11 @@ def measure(
     for run in range(runs):
         for name in names:
             for broker in brokers:
-                options = loadgen.scenarios[name].split()
-                row = loadgen.run(broker.port, broker.pid, "--duration", str(seconds), *options)
+                if name in LIVES:
+                    row = LIVES[name](broker, seconds)
+                else:
+                    options = loadgen.scenarios[name].split()
+                    row = loadgen.run(broker.port, broker.pid, "--duration", str(seconds), *options)
                 row["scenario"], row["broker"] = name, broker.name
                 rows.append(row)
                 with (BUILD / "results.jsonl").open("a") as results:
