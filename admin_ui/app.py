@@ -21,6 +21,7 @@ from admin_ui import (
     previews,
     prometheus,
     sessions,
+    tokens,
     ui,
 )
 from admin_ui.api import ENDPOINTS, OBJECTS
@@ -144,10 +145,10 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
-    parts = (previews, delayed, consumers, environment, incidents)
+    parts = (previews, delayed, consumers, tokens, environment, incidents)
     ours = [endpoint for part in parts for endpoint in part.ENDPOINTS]
     endpoints.add_routes(app, [*ours, openapi.endpoint(ours), *OBJECTS], endpoints.PAGES)
-    for part in (sessions, live, prometheus, cli, ui):
-        part.add_routes(app)
+    for routed in (sessions, tokens, live, prometheus, cli, ui):
+        routed.add_routes(app)
     add_index(app, ENDPOINTS)
     return app

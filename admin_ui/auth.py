@@ -1,7 +1,7 @@
 """Authenticates callers, and decides what they may see.
 
-Every call has HTTP Basic credentials, or the session cookie of our own pages. A user's tags decide which
-parts of the API are open; a permission entry decides about a virtual host.
+Every call has HTTP Basic credentials, an API token, or the session cookie of our own pages. A user's tags
+decide which parts of the API are open; a permission entry decides about a virtual host.
 
 A successful verification is cached for a minute under an HMAC with a secret of this process, because agents
 send their password with each call. The cache is invalid as soon as any user or permission changes. All
@@ -25,8 +25,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from aiohttp import hdrs, web
 
@@ -34,6 +35,7 @@ from admin_ui.connections import Connection
 from admin_ui.local_login import LOCAL_LOGIN
 from admin_ui.replies import CHALLENGE, ApiError, bad_request, login_failed, not_authorised
 from admin_ui.state import STATE, State
+from admin_ui.token_store import TOKENS, Tokens, shared_tags
 from amqp_router.auth import (
     DEFAULT_USER,
     HTTP,
@@ -45,7 +47,12 @@ from amqp_router.auth import (
     TooManyFailures,
     User,
 )
+from amqp_router.broker import LOOPBACK
 
+#: Methods that change nothing.
+READING = frozenset({"GET", "HEAD"})
+#: In the place of a user's name where wrong tokens are counted: no user can have it.
+NO_USER = b"\x00bearer"
 #: Seconds for which a verified password is cached, and the number of cached ones.
 REMEMBER_S = 60.0
 REMEMBER_MAX = 1000
@@ -73,6 +80,10 @@ class Identity:
     """A caller who has logged in."""
 
     user: User
+    #: The id of the API token that it was done with; empty without one.
+    token: str = ""
+    #: Whether it may only read.
+    read_only: bool = False
 
     @property
     def name(self) -> str:
@@ -159,6 +170,42 @@ class Verifier:
         attempts.note(HTTP, peer_host, success=True)
         return user
 
+    def verify_token(self, given: str, tokens: Tokens | None, peer_host: str) -> Identity:
+        """Whose API token this is.
+
+        Raises:
+            LoginFailed: it is wrong or has ended, or its user may not come from there.
+            TooManyFailures: too many logins failed before.
+        """
+        broker = self._state.broker
+        token = tokens.find(given) if tokens is not None else None
+        try:
+            if token is None:
+                raise self._wrong_token(given, peer_host)
+            is_loopback = peer_host.startswith(LOOPBACK)
+            user = broker.logins.authenticator.login_external(token.user, is_loopback=is_loopback)
+        except (LoginFailed, TooManyFailures):
+            broker.logins.attempts.note(HTTP, peer_host, success=False)
+            raise
+        broker.logins.attempts.note(HTTP, peer_host, success=True)
+        user = replace(user, tags=shared_tags(user.tags, token.tags))
+        return Identity(user, token.id, token.read_only)
+
+    def _wrong_token(self, given: str, peer_host: str) -> LoginFailed:
+        """Count a wrong token.
+
+        Raises:
+            TooManyFailures: too many logins failed before.
+        """
+        self._throttle.check(peer_host, NO_USER)
+        text = b"%b\x00%b" % (given.encode(errors="surrogateescape"), peer_host.encode())
+        failure = LoginFailed("Bearer", "no such API token, or it has ended")
+        if self._throttle.failed(peer_host, NO_USER, hmac.digest(self._secret, text, hashlib.sha256)):
+            self._state.broker.event(
+                logging.WARNING, "admin login refused", peer=peer_host, reason=failure.reason
+            )
+        return failure
+
     def _verify(self, name: bytes, password: bytes, peer_host: str) -> User:
         generation = self._state.broker.users.generation
         text = b"%d:%b%b\x00%b" % (len(name), name, password, peer_host.encode())
@@ -205,6 +252,8 @@ async def authenticate(request: web.Request) -> Identity:
     identity = await _identity(request)
     if isinstance(request.protocol, Connection):
         request.protocol.logged_in()
+    if identity.read_only and request.method not in READING:
+        raise not_authorised("this token may only read")
     return identity
 
 
@@ -221,9 +270,7 @@ async def _identity(request: web.Request) -> Identity:
     if scheme.lower() == "bearer":
         local = request.app.get(LOCAL_LOGIN)
         owner = local.find(value.strip()) if local is not None else None
-        if owner is None:
-            raise login_failed(challenge=challenges(request))
-        return Identity(owner)
+        return Identity(owner) if owner is not None else _with_token(request, value.strip())
     if scheme.lower() != "basic":
         raise login_failed(challenge=challenges(request))
     try:
@@ -238,15 +285,21 @@ async def _identity(request: web.Request) -> Identity:
     return login(request, name, password)
 
 
-def login(request: web.Request, name: bytes, password: bytes) -> Identity:
-    """Verify the name and password of ``request``.
+def _with_token(request: web.Request, given: str) -> Identity:
+    with _refusals(request):
+        tokens = request.app.get(TOKENS)
+        return request.app[VERIFIER].verify_token(given, tokens, client_host(request))
+
+
+@contextmanager
+def _refusals(request: web.Request) -> Iterator[None]:
+    """Make a refused login into its answer.
 
     Raises:
-        ApiError: they are wrong, or the user may not call from there (401); too many were wrong before (429).
+        ApiError: 401 or 429.
     """
-    broker = request.app[STATE].broker
     try:
-        user = request.app[VERIFIER].verify(name, password, client_host(request))
+        yield
     except TooManyFailures as error:
         headers = {"Retry-After": str(math.ceil(error.wait_s))}
         raise ApiError(429, "too_many_requests", "too many failed logins", headers=headers) from None
@@ -254,6 +307,17 @@ def login(request: web.Request, name: bytes, password: bytes) -> Identity:
         raise not_authorised(LOOPBACK_ONLY) from None
     except LoginFailed:
         raise login_failed(challenge=challenges(request)) from None
+
+
+def login(request: web.Request, name: bytes, password: bytes) -> Identity:
+    """Verify the name and password of ``request``.
+
+    Raises:
+        ApiError: they are wrong, or the user may not call from there (401); too many were wrong before (429).
+    """
+    broker = request.app[STATE].broker
+    with _refusals(request):
+        user = request.app[VERIFIER].verify(name, password, client_host(request))
     # A user that may only log in locally must also use a name of this machine. Otherwise a page of another
     # site whose name was made to resolve to this machine (DNS rebinding) could log in as guest, and so could
     # everybody behind a local proxy.

@@ -113,6 +113,16 @@ BODIES: dict[tuple[str, str], Schema] = {
     ("POST", "/bindings/{vhost}/e/{source}/{kind}/{destination}"): _object(
         routing_key=_NAME, arguments=_TABLE
     ),
+    ("POST", "/tokens"): _object(
+        user=_NAME,
+        name={"type": "string", "maxLength": 100},
+        tags={
+            "type": "array",
+            "items": {"enum": ["management", "policymaker", "monitoring", "administrator"]},
+        },
+        read_only=_FLAG,
+        valid_days={"type": ["integer", "null"], "minimum": 1, "maximum": 3650},
+    ),
     ("POST", "/previews/policy"): _object(
         "vhost",
         vhost=_NAME,
@@ -160,10 +170,14 @@ def document(pages: Iterable[Endpoint]) -> Schema:
         "components": {
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
-                "owner": {"type": "http", "scheme": "bearer", "description": "the token of ctl.json"},
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "an API token, or the owner's token of ctl.json",
+                },
             }
         },
-        "security": [{"basic": []}, {"owner": []}],
+        "security": [{"basic": []}, {"token": []}],
         "paths": paths,
     }
 

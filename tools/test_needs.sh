@@ -1,12 +1,14 @@
 #!/bin/sh
-# What the tests need beside Python packages: a browser, strace, Java. $1 is the environment's Python.
+# What the tests need beside Python packages: a browser, strace, the shells zsh and fish, Java. $1 is the environment's Python.
 # As root on Debian what is missing is installed with apt-get; elsewhere it is named, and its tests are skipped.
 set -eu
 python=$1
 
 missing=
 command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || missing="$missing chromium"
-command -v strace >/dev/null 2>&1 || missing="$missing strace"
+for name in strace zsh fish; do
+    command -v "$name" >/dev/null 2>&1 || missing="$missing $name"
+done
 # The program behind Playwright is linked to it.
 if command -v ldconfig >/dev/null 2>&1 && ! ldconfig -p | grep -q libatomic.so.1; then
     missing="$missing libatomic1"

@@ -28,6 +28,7 @@ const LATER = {
   node: () => import("./pages/node.mjs").then((found) => found.NodePage),
   policies: () => import("./pages/policies.mjs").then((found) => found.Policies),
   queue: () => import("./pages/queue.mjs").then((found) => found.Queue),
+  tokens: () => import("./pages/tokens.mjs").then((found) => found.TokensPage),
   user: () => import("./pages/user.mjs").then((found) => found.User),
   users: () => import("./pages/users.mjs").then((found) => found.Users),
   vhost: () => import("./pages/vhost.mjs").then((found) => found.Vhost),

@@ -70,31 +70,40 @@ def by_password(url: str, user: str, password: str) -> Access:
     return Access(url, f"Basic {credentials}")
 
 
+def by_token(url: str, token: str) -> Access:
+    """Access with an API token."""
+    return Access(url, f"Bearer {token}")
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files for HTTPS: certificates to trust, and the client's own with its key."""
+
+    trusted: Path | None = None
+    own: Path | None = None
+    key: Path | None = None
+
+
 class Client:
     """Calls one broker."""
 
-    def __init__(self, access: Access, cafile: Path | None = None) -> None:
+    def __init__(self, access: Access, certificates: Certificates | None = None) -> None:
         """Raises:
-        CtlError: the URL is not one.
+        CtlError: the URL is not one, or a certificate cannot be used.
         """
+        certificates = certificates or Certificates()
         parts = urlsplit(access.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise CtlError(f"--url: {access.url!r} is not like http://127.0.0.1:15672", USAGE)
         self._access = access
-        self._cafile = cafile
+        self._certificates = certificates
         self._base = parts.path.rstrip("/")
         try:
             port = parts.port or (443 if parts.scheme == "https" else 15672)
         except ValueError as error:
             raise CtlError(f"--url: {error}", USAGE) from None
         if parts.scheme == "https":
-            try:
-                context = ssl.create_default_context(cafile=cafile)
-                if not access.verifies and cafile is None:
-                    context.check_hostname = False
-                    context.verify_mode = ssl.CERT_NONE
-            except OSError as error:
-                raise CtlError(f"--cacert: {cafile} cannot be used ({error})", USAGE) from None
+            context = _context(certificates, verifies=access.verifies)
             self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 parts.hostname, port, timeout=TIMEOUT_S, context=context
             )
@@ -109,7 +118,7 @@ class Client:
     def as_user(self, user: str, password: str) -> Client:
         """The same broker, as a user."""
         access = replace(by_password(self.url, user, password), verifies=self._access.verifies)
-        return Client(access, self._cafile)
+        return Client(access, self._certificates)
 
     def call(
         self,
@@ -139,6 +148,10 @@ class Client:
             raise CtlError(f"{text}; --cacert names certificates to trust", UNAVAILABLE) from None
         except (OSError, http.client.HTTPException) as error:
             where = self._access.url
+            if "CERTIFICATE_REQUIRED" in str(error).upper().replace(" ", "_"):
+                raise CtlError(
+                    f"{where}: the port asks clients for a certificate; --cert names one", UNAVAILABLE
+                ) from None
             raise CtlError(
                 f"{where} cannot be reached ({error or type(error).__name__})", UNAVAILABLE
             ) from None
@@ -154,6 +167,29 @@ class Client:
     def get(self, path: str, **query: str) -> Any:
         """As ``call`` with GET."""
         return self.call("GET", path, query=query)
+
+
+def _context(certificates: Certificates, *, verifies: bool) -> ssl.SSLContext:
+    """How to speak TLS.
+
+    Raises:
+        CtlError: a file cannot be used.
+    """
+    trusted, own, key = certificates.trusted, certificates.own, certificates.key
+    try:
+        context = ssl.create_default_context(cafile=trusted)
+    except OSError as error:
+        raise CtlError(f"--cacert: {trusted} cannot be used ({error})", USAGE) from None
+    if not verifies and trusted is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if own is not None:
+        try:
+            context.load_cert_chain(own, key)
+        except OSError as error:
+            files = f"{own} and {key}" if key is not None else f"{own}"
+            raise CtlError(f"--cert: {files} cannot be used ({error})", USAGE) from None
+    return context
 
 
 def _reason(status: int, content: bytes) -> str:

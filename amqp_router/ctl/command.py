@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from amqp_router.ctl import passwords
-from amqp_router.ctl.client import USAGE, Client, CtlError, by_file, by_password
+from amqp_router.ctl.client import (
+    USAGE,
+    Access,
+    Certificates,
+    Client,
+    CtlError,
+    by_file,
+    by_password,
+    by_token,
+)
 from amqp_router.ctl.completion import SHELLS, script
 from amqp_router.ctl.output import FORMATS
 from amqp_router.ctl.verb import Verb
@@ -20,7 +29,7 @@ from amqp_router.ctl.verbs import VERBS
 DESCRIPTION = """\
 Look at a running broker and change it, over its HTTP API. On the machine and as the user of the broker,
 `--data-dir` is enough: the broker keeps a file there that only its owner can read. Otherwise name its address
-with --url, and a user with --user.
+with --url, and a user with --user or an API token with --token-file.
 """
 EXAMPLES = """\
 examples:
@@ -84,7 +93,17 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="its first line is the password; - is standard input (default: ask)",
     )
+    group.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="its first line is an API token, instead of --user; - is standard input (with --url)",
+    )
     group.add_argument("--cacert", type=Path, metavar="FILE", help="certificates to trust for https")
+    group.add_argument(
+        "--cert", type=Path, metavar="FILE", help="own certificate, if the https port asks for one"
+    )
+    group.add_argument("--key", type=Path, metavar="FILE", help="its key (default: in the same file)")
     group.add_argument(
         "--format", choices=FORMATS, default="table", help="form of the output (default: table)"
     )
@@ -94,7 +113,9 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 def run(verb: Verb, args: argparse.Namespace) -> int:
     """Run one verb; returns the exit code."""
     try:
-        client = Client(_access(args), args.cacert)
+        if args.key is not None and args.cert is None:
+            raise CtlError("--key needs --cert", USAGE)
+        client = Client(_access(args), Certificates(args.cacert, args.cert, args.key))
         if not args.quiet:
             return verb.run(client, args)
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
@@ -104,13 +125,17 @@ def run(verb: Verb, args: argparse.Namespace) -> int:
         return error.code
 
 
-def _access(args: argparse.Namespace) -> Any:
+def _access(args: argparse.Namespace) -> Access:
     if args.url is None:
-        if args.login is not None or args.password_file is not None:
-            raise CtlError("--user and --password-file need --url", USAGE)
+        if args.login is not None or args.password_file is not None or args.token_file is not None:
+            raise CtlError("--user, --password-file and --token-file need --url", USAGE)
         return by_file(args.data_dir)
+    if args.token_file is not None:
+        if args.login is not None or args.password_file is not None:
+            raise CtlError("--token-file stands in the place of --user and --password-file", USAGE)
+        return by_token(args.url, passwords.from_file(args.token_file, "--token-file"))
     if args.login is None:
-        raise CtlError("--url needs --user", USAGE)
+        raise CtlError("--url needs --user or --token-file", USAGE)
     if args.password_file is not None:
         password = passwords.from_file(args.password_file)
     else:

@@ -36,7 +36,7 @@ _ZSH = """\
 _amqp_router() {{
     local word where=""
     local -a found
-    for word in "${{words[@]:1:CURRENT-2}}"; do
+    for word in "${{(@)words[2,CURRENT-1]}}"; do
         case "$where $word" in
 {paths}
         esac

@@ -12,6 +12,7 @@ from typing import Any
 
 from amqp_router.ctl.client import USAGE, Client, CtlError, own_part, part
 from amqp_router.ctl.output import pairs_text, rows_text, show, text
+from amqp_router.ctl.tokens import utc
 from amqp_router.ctl.verb import VHOST, Verb, argument
 
 #: A sentence for each kind of finding of the pages' "Needs attention".
@@ -77,17 +78,13 @@ def list_incidents(client: Client, args: argparse.Namespace) -> int:
         {
             **each,
             "finding": sentence(each),
-            "began": _time(each["began"]),
-            "ended": _time(each["ended"]) if each["ended"] is not None else "",
+            "began": utc(each["began"], ""),
+            "ended": utc(each["ended"], ""),
         }
         for each in client.get("/admin/v1/incidents")
     ]
     show(rows_text(rows, ("began", "ended", "kind", "finding"), args.format))
     return 0
-
-
-def _time(ms: int) -> str:
-    return f"{datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _alarms(node: dict[str, Any]) -> list[str]:

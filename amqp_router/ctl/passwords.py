@@ -9,8 +9,8 @@ from pathlib import Path
 from amqp_router.ctl.client import USAGE, CtlError
 
 
-def from_file(path: Path) -> str:
-    """The first line of a file; ``-`` is standard input.
+def from_file(path: Path, option: str = "--password-file") -> str:
+    """The first line of the file that ``option`` names; ``-`` is standard input.
 
     Raises:
         CtlError: it cannot be read, or is empty.
@@ -18,10 +18,10 @@ def from_file(path: Path) -> str:
     try:
         text = sys.stdin.readline() if str(path) == "-" else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise CtlError(f"--password-file: {path} cannot be read ({error})", USAGE) from None
+        raise CtlError(f"{option}: {path} cannot be read ({error})", USAGE) from None
     password = text.partition("\n")[0].rstrip("\r")
     if not password:
-        raise CtlError(f"--password-file: {path} is empty", USAGE)
+        raise CtlError(f"{option}: {path} is empty", USAGE)
     return password
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from amqp_router.ctl import changes, lists, node, objects
+from amqp_router.ctl import changes, delayed, lists, node, objects, tokens
 
 VERBS = {
     verb.name: verb
     for verb in sorted(
-        (*node.VERBS, *lists.VERBS, *changes.VERBS, *objects.VERBS), key=lambda verb: verb.name
+        (*node.VERBS, *lists.VERBS, *changes.VERBS, *objects.VERBS, *delayed.VERBS, *tokens.VERBS),
+        key=lambda verb: verb.name,
     )
 }

@@ -1,7 +1,7 @@
 // The dialog of an act: fields, the broker's own words at the field that they are about, and one button that does it.
 import { html, useEffect, useRef, useState } from "../lib/html.mjs";
 import { Icon } from "./bits.mjs";
-import { closeDialog, say } from "../lib/dialogs.mjs";
+import { askNext, closeDialog, say } from "../lib/dialogs.mjs";
 import { visible } from "../lib/format.mjs";
 import { blamed, KINDS, tableOf } from "../lib/forms.mjs";
 import { go } from "../lib/location.mjs";
@@ -26,7 +26,7 @@ export function shut(within) {
 /**
  * `spec`: {title, text?, fields, submit, danger?, act, otherwise?, Below?}. `fields` is a list, or gives one for the
  * values: {name, label, kind?, value?, hint?, options?, list?, check?, required?}. `act(values)` calls the broker and
- * gives {said, to?}: what to say and where to go; with `stays` the dialog stays open and shows it.
+ * gives {said, to?, next?}: what to say, where to go, and the act to ask for then; with `stays` the dialog stays open and shows it.
  */
 export function FormDialog({ spec }) {
   const listed = (values) => (typeof spec.fields === "function" ? spec.fields(values) : spec.fields).filter(Boolean);
@@ -67,6 +67,7 @@ export function FormDialog({ spec }) {
       const result = await spec.act(found);
       setBusy(false);
       if (spec.stays) return setDone(result.said);
+      if (result.next) askNext(...result.next);
       shut(form.current);
       say(result.said);
       if (result.to) go(result.to);

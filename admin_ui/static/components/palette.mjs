@@ -23,6 +23,7 @@ function fixed(me) {
     admin && me.vhosts.length && ["Add an operator policy", "admin.putPolicy", { ...rights, kind: "operator_policy" }],
     admin && ["Add a user", "admin.addUser", {}],
     admin && ["Add a virtual host", "admin.putVhost", {}],
+    me.acts.length && ["Make an API token", "tokens.make", { me }],
   ].filter(Boolean);
   return [...pages, ...acts.map(([name, act, what]) => ({ kind: "act", icon: "act", name, path: act, what }))];
 }

@@ -13,7 +13,7 @@ const KEYS = [
   ["f", "put the cursor into the filter of a list"],
   ["Enter", "in the filter: open the first row"],
   ["g then o q e c", "go to overview, queues, exchanges, connections"],
-  ["g then h p v u l d n", "go to channels, policies, virtual hosts, users, limits, definitions, node"],
+  ["g then h p v u l a d n", "go to channels, policies, virtual hosts, users, limits, API tokens, definitions, node"],
   ["n", "something new in a list: declare a queue, add a user"],
   ["t", "next theme: system, light, dark"],
   ["?", "this help"],

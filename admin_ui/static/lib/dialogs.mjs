@@ -6,11 +6,14 @@ const MODULES = {
   admin: () => import("../acts/admin.mjs"),
   columns: () => import("../components/choose.mjs"),
   messages: () => import("../acts/messages.mjs"),
+  tokens: () => import("../acts/tokens.mjs"),
 };
 
 const watchers = new Set();
 let shown = { spec: null, said: "" };
 let timer = 0;
+/** What `askNext` waits to ask. */
+let next = null;
 
 function set(changes) {
   shown = { ...shown, ...changes };
@@ -29,8 +32,15 @@ export async function ask(act, what = {}) {
   }
 }
 
+/** Show the dialog of another act once this one is closed. */
+export function askNext(act, what) {
+  next = [act, what];
+}
+
 export function closeDialog() {
   set({ spec: null });
+  if (next) ask(...next);
+  next = null;
 }
 
 /** Say what was done, for some seconds. */

@@ -13,6 +13,7 @@ export const MORE = [
   { page: "vhosts", label: "Virtual hosts", key: "v" },
   { page: "users", label: "Users", key: "u", tag: "administrator" },
   { page: "limits", label: "Limits", key: "l" },
+  { page: "tokens", label: "API tokens", key: "a" },
   { page: "definitions", label: "Definitions", key: "d", tag: "administrator" },
   { page: "node", label: "Node", key: "n", tag: "monitoring" },
 ];

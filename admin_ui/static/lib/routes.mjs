@@ -6,7 +6,7 @@ const LISTS = { queues: "queue", exchanges: "exchange", connections: "connection
 /** Objects that have a name alone, and no virtual host. */
 const NAMED = new Set(["connections", "users", "vhosts"]);
 /** Pages without pages below them. */
-const ALONE = new Set(["channels", "policies", "limits", "definitions", "node"]);
+const ALONE = new Set(["channels", "policies", "limits", "tokens", "definitions", "node"]);
 
 /** What an address shows: {page, vhost?, name?}; page is "missing" for an unknown one. */
 export function parse(pathname) {

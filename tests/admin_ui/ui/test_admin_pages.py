@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from tests.admin_ui.ui.site import PHONE, Site, Visit
 
@@ -184,3 +188,31 @@ def test_acts_from_the_palette(calm: Site, visit: Visits) -> None:
     one.page.wait_for_selector("li[aria-selected=true]:has-text('Definitions')")
     one.page.keyboard.press("Enter")
     one.page.wait_for_selector("#import")
+
+
+def test_a_token_is_shown_once_and_revoked(calm: Site, visit: Visits) -> None:
+    one = visit(calm, size=PHONE, scheme="dark")
+    one.open("/ui/tokens")
+    one.page.click("button:has-text('Make a token')")
+    one.page.wait_for_selector("dialog.act")
+    assert one.axe() == []
+    one.page.fill("input[name=name]", "prometheus")
+    one.page.select_option("select[name=tags]", "monitoring")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("dialog h2:has-text('Token prometheus')")
+    assert one.axe() == []
+    assert not one.overflows()
+    token = one.page.inner_text("dialog pre")
+    headers = {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{calm.base}/api/whoami", headers=headers)
+    with urllib.request.urlopen(request) as answer:
+        assert json.load(answer)["tags"] == ["monitoring"]
+    one.page.click("button:has-text('I have it')")
+    one.page.wait_for_selector("td:has-text('prometheus')")
+    one.page.wait_for_selector(f"body:not(:has-text('{token}'))")
+    assert one.axe() == []
+    one.page.click("button[aria-label='Revoke prometheus']")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("h2:has-text('No API tokens')")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request)

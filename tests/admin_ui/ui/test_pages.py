@@ -35,6 +35,7 @@ ADMINISTRATION = [
     ("/ui/users/guest", "section:has(#permissions) td:has-text('/')"),
     ("/ui/users/gone", "h2:has-text('no user of this name')"),
     ("/ui/limits", "p:has-text('No user has a limit')"),
+    ("/ui/tokens", "h2:has-text('No API tokens')"),
     ("/ui/definitions", "a:has-text('Download the file')"),
     ("/ui/node", "section:has(#memory) td:has-text('Messages in queues')"),
 ]

@@ -8,7 +8,7 @@ test("addresses and back", () => {
   assert.deepEqual(parse("/ui"), { page: "overview" });
   assert.deepEqual(parse("/ui/queues/"), { page: "queues" });
   assert.deepEqual(parse("/ui/login"), { page: "login" });
-  for (const page of ["channels", "users", "vhosts", "policies", "limits", "definitions", "node"]) assert.deepEqual(parse(`/ui/${page}`), { page });
+  for (const page of ["channels", "users", "vhosts", "policies", "limits", "tokens", "definitions", "node"]) assert.deepEqual(parse(`/ui/${page}`), { page });
   for (const path of ["/ui/nothing", "/ui/channels/x", "/ui/node/a/b", "/ui/users/a/b", "/ui/queues/a", "/ui/queues/a/b/c", "/ui/connections/a/b", "/ui/login/x", "/ui/toString"]) {
     assert.equal(parse(path).page, "missing", path);
   }
