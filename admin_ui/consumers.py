@@ -19,6 +19,7 @@ from admin_ui.auth import ADMINISTRATOR
 from admin_ui.documents import connections
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import bad_request, not_authorised, not_found
+from amqp_router.channel.channel import Channel
 from amqp_router.channel.closing import NotCancellable, close_consumer
 from amqp_router.channel.delivery import ChannelConsumer
 
@@ -36,6 +37,7 @@ async def close(call: Call) -> dict[str, int]:
     """
     consumer = _find(call)
     channel = consumer.delivery.listener
+    assert isinstance(channel, Channel)
     queue, machine = consumer.queue, channel.connection
     if machine.user.name != call.identity.name and not call.identity.has(ADMINISTRATOR):
         raise not_authorised("User not authorised to access object")

@@ -15,9 +15,10 @@ from amqp_router.protocol.tick import Tick
 from amqp_router.storage import Storage
 from persistence.errors import PersistenceError
 from persistence.memory import MemoryBudget
-from vhosts.ports import Host, InSlices
+from vhosts.ports import InSlices
 from vhosts.queues.contents import Contents
 from vhosts.queues.delayed import PREFIX, DelayQueue
+from vhosts.queues.handle import Host
 from vhosts.queues.local import LocalQueue, NamedQueue
 from vhosts.queues.queue import Queue
 from vhosts.queues.services import QueueServices

@@ -36,9 +36,9 @@ from persistence.errors import PersistenceError
 from persistence.log.routing.logs import RoutingLogs
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.route_names import RouteNames
-from vhosts.exchanges.router import RouteCache
+from vhosts.exchanges.router import Permits, RouteCache
 from vhosts.firehose import Firehose
-from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
+from vhosts.ports import DefinitionsPort, InSlices, Permissions, QueueFactory
 from vhosts.vhost import VirtualHost
 
 
@@ -241,16 +241,11 @@ class VirtualHosts:
         for vhost in self.by_name.values():
             vhost.forget_routes()
 
-    def route_cache(self, user: Any, vhost: VirtualHost, permissions: Any) -> RouteCache:
+    def route_cache(self, user: Any, vhost: VirtualHost, permissions: Permissions) -> RouteCache:
         """The routes that ``user`` may use in ``vhost``."""
         cache = self._caches.get((user.name, vhost.name))
         if cache is None:
-            cache = RouteCache(
-                vhost.table,
-                lambda exchange: permissions.check("write", "exchange", exchange),
-                self._budget,
-                partial(_check_topics, permissions),
-            )
+            cache = RouteCache(vhost.table, _WritePermits(permissions), self._budget)
             self._caches[user.name, vhost.name] = cache
         return cache
 
@@ -265,9 +260,18 @@ class _Removal:
         self._remove()
 
 
-def _check_topics(permissions: Any, exchange: str, keys: Sequence[str]) -> None:
-    for key in keys:
-        permissions.check_topic("write", exchange, key)
+class _WritePermits(Permits):
+    """What one user may publish to."""
+
+    def __init__(self, permissions: Permissions) -> None:
+        self._permissions = permissions
+
+    def publish(self, exchange: str) -> None:
+        self._permissions.check("write", "exchange", exchange)
+
+    def topic(self, exchange: str, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._permissions.check_topic("write", exchange, key)
 
 
 def _vhost_of(change: Change) -> str:

@@ -9,7 +9,7 @@ from persistence.memory import MemoryBudget
 from tests.persistence.definitions.support import Loop, wait
 from tests.persistence.log.routing_support import RoutingNode
 from tests.vhosts.fakes import new_vhost, publish_args
-from vhosts.exchanges.router import ROUTES_MAX, RouteCache
+from vhosts.exchanges.router import ROUTES_MAX, Permits, RouteCache
 
 
 def test_definitions_that_are_not_stored_yet(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_remembered_routes() -> None:
     vhost = new_vhost()
     vhost.declare_queue("q")
     vhost.bind_queue("q", "amq.topic", "#", {}, None)
-    cache = RouteCache(vhost.table, lambda _: None, account)
+    cache = RouteCache(vhost.table, Permits(), account)
     highest = 0
     for number in range(ROUTES_MAX + 10):
         cache.resolve(publish_args("amq.topic", f"{number:0200}"), b"\0\0")

@@ -8,9 +8,9 @@ from amqp_router.protocol.errors import InternalError
 from persistence.definitions.records import NO_ARGUMENTS, Delete, Put, QueueRow
 from vhosts.exchanges.delayed import DelayedExchange
 from vhosts.exchanges.exchange import Exchange
-from vhosts.ports import Host, QueueFactory
+from vhosts.ports import QueueFactory
 from vhosts.queues.delayed import PREFIX
-from vhosts.queues.handle import QueueHandle
+from vhosts.queues.handle import Host, QueueHandle
 from vhosts.submitting import Submitter
 from vhosts.topology import Topology
 

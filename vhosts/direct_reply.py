@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vhosts.exchanges.route import default_route
-from vhosts.ports import Host, QueueFactory
+from vhosts.ports import QueueFactory
 from vhosts.publishing.checks import DIRECT_REPLY
-from vhosts.queues.handle import QueueHandle
+from vhosts.queues.handle import Host, QueueHandle
 from vhosts.topology import QUEUE_BYTES, Topology
 
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from amqp_router.protocol.kept_table import Arguments
 from persistence.definitions.records import Change
-from vhosts.queues.handle import QueueHandle
+from vhosts.queues.handle import Host, QueueHandle
 
 #: Calls a step once in each later turn of the event loop until it returns True.
 InSlices: TypeAlias = Callable[[Callable[[], bool]], None]
@@ -39,15 +39,6 @@ class DefinitionsPort(Protocol):
 
     def submit(self, changes: Sequence[Change]) -> int:
         """Store ``changes`` in one transaction; returns their revision."""
-
-
-class Host(Protocol):
-    """The virtual host of a queue, as the queue knows it."""
-
-    name: str
-
-    def queue_expired(self, queue: QueueHandle) -> None:
-        """Nobody has used the queue for as long as it may be unused: remove it."""
 
 
 class QueueFactory(Protocol):

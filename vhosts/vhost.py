@@ -47,7 +47,7 @@ from vhosts.limits import NO_LIMITS
 from vhosts.obeying import Obedience
 from vhosts.overdue import OverdueQueues
 from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
-from vhosts.queues.handle import QueueHandle
+from vhosts.queues.handle import Host, QueueHandle
 from vhosts.removal import SLICE, Removals
 from vhosts.submitting import Submitter
 from vhosts.topology import Topology
@@ -55,7 +55,7 @@ from vhosts.topology import Topology
 RESERVED_PREFIX = "amq."
 
 
-class VirtualHost:
+class VirtualHost(Host):
     """Exchanges, queues and bindings under one name. The caller checks permissions."""
 
     def __init__(
@@ -68,7 +68,7 @@ class VirtualHost:
         in_slices: InSlices,
         account: MemoryBudget | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name)
         #: Its description and tags.
         self.row = VhostRow(name)
         self.limits = NO_LIMITS

@@ -19,6 +19,7 @@ from admin_ui.live.attention import Attention, Finding, shown, visible_to
 from admin_ui.live.rows import state_of
 from admin_ui.query import NO_SPANS, Query
 from admin_ui.state import STATE, State
+from amqp_router.channel.channel import Channel
 from amqp_router.channel.delivery import ChannelConsumer
 from amqp_router.metrics import EXCHANGE, INTERVAL_S, NODE
 from persistence.memory import KEPT_SHARE
@@ -141,7 +142,9 @@ def _queue(state: State, request: web.Request, identity: Identity, about: str, a
     clients = {}
     for consumer in queue.consumers:
         assert isinstance(consumer, ChannelConsumer)
-        machine = consumer.delivery.listener.connection
+        channel = consumer.delivery.listener
+        assert isinstance(channel, Channel)
+        machine = channel.connection
         clients[connections.machine_name(machine)] = connections.machine_says(machine, "connection_name")
     return {
         "queue": queues.single(queue, state.node, Stats(state.metrics, NO_SPANS)),

@@ -19,6 +19,7 @@ from typing import Protocol
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol.errors import ChannelException, DeliveryTimeout
+from vhosts.queues.handle import Consumer
 from vhosts.queues.timers import QueueTimers, Timer
 
 PERIOD_US_MIN = 100_000
@@ -145,7 +146,7 @@ class AckWatch:
         return True
 
 
-def timeout_of(owner: ChannelConsumer) -> int:
+def timeout_of(owner: Consumer) -> int:
     """The timeout of deliveries that ``owner`` took, in ms; 0 for none."""
     of_queue = owner.queue.ack_timeout_ms
     if owner.timeout_ms and of_queue:

@@ -18,6 +18,7 @@ from amqp_router.channel.ack_watch import AckWatch, timeout_of
 from amqp_router.channel.confirms import Confirms
 from amqp_router.channel.content import ContentAssembler
 from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
+from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.ports import Connection
 from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.replies import HeldReplies, HeldReply
@@ -35,7 +36,7 @@ from amqp_router.protocol.output import Output
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.taps import Actor
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.handle import Credit, QueueHandle
+from vhosts.queues.handle import Consumer, Credit, QueueHandle
 
 #: Messages or consumers that a closed channel gives back per turn of the event loop.
 RELEASE_SLICE = RETURN_SLICE
@@ -43,7 +44,7 @@ RELEASE_SLICE = RETURN_SLICE
 AUTO_DELETE_UNITS = 25
 
 
-class Channel:
+class Channel(ChannelListener):
     """A channel in state OPEN or CLOSING."""
 
     __slots__ = (
@@ -231,7 +232,7 @@ class Channel:
             return bool(self.vhost.last_consumer_left(queue))
         return False
 
-    def watch(self, owner: ChannelConsumer) -> None:
+    def watch(self, owner: Consumer) -> None:
         """See that what ``owner`` takes is acknowledged in time, if there is a timeout."""
         timeout_ms = timeout_of(owner)
         timers = owner.queue.timers_of_node()
@@ -240,7 +241,7 @@ class Channel:
                 self.ack_watch = AckWatch(self, self.connection, timers)
             self.ack_watch.begin(timeout_ms)
 
-    def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
+    def consumer_cancelled(self, consumer: Consumer) -> None:
         """The queue was deleted or failed: tell the client, if it has the capability."""
         if self.consumers.get(consumer.tag) is not consumer:
             return  # the client has cancelled it meanwhile, and may have used its tag again

@@ -171,7 +171,9 @@ class _Closing:
             if consumer.counts:
                 consumer.shared.available += 1
                 if consumer.shared.available == 1:
-                    self._channel.delivery.listener.credit_returned()
+                    listener = self._channel.delivery.listener
+                    assert listener is not None
+                    listener.credit_returned()
             consumer.queue.requeue(message)
             self._returned += 1
 

@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.channel.listener cimport ChannelListener
 from amqp_router.protocol cimport constants
 from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.tick cimport Tick
@@ -8,7 +9,7 @@ from amqp_router.protocol.tick cimport Tick
 cdef class Confirms:
     cdef public unsigned int number
     cdef public Tick tick
-    cdef public object owner  # the channel, which is not compiled
+    cdef public ChannelListener owner
     cdef public unsigned long long low
     cdef public unsigned long long acked_to
     cdef public unsigned long long top

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from amqp_router.channel.listener import ChannelListener
 from amqp_router.protocol import constants
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.tick import Tick
@@ -36,8 +37,7 @@ class Confirms:
     def __init__(self) -> None:
         self.number = 0
         self.tick: Tick
-        #: The channel, which has ``emit_confirms()``.
-        self.owner: object
+        self.owner: ChannelListener
         #: The lowest sequence number not settled.
         self.low = 1
         #: All below are acknowledged to the client with ``multiple``.

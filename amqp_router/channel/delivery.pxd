@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.channel.listener cimport ChannelListener
 from amqp_router.protocol cimport flags
 from amqp_router.channel.older cimport OlderDeliveries
 from amqp_router.protocol.message cimport Message
@@ -14,7 +15,6 @@ cdef class ChannelConsumer(Consumer):
     cdef public bint limited
     cdef public bint counts
     cdef public bint shows_count
-    cdef public long long timeout_ms
     @cython.locals(delivery=Delivery, tag="unsigned long long", out=Output, redelivered="unsigned int")
     cpdef void deliver(self, Message message)
     cpdef void cancelled(self)
@@ -25,7 +25,7 @@ cdef class Delivery:
     cdef public Py_ssize_t body_payload_max
     cdef public Output out
     cdef public RoutingTable table
-    cdef public object listener  # the channel, which is not compiled
+    cdef public ChannelListener listener
     cdef public list messages
     cdef public list owners
     cdef public unsigned long long base

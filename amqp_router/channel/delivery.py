@@ -18,6 +18,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, cast
 
+from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.older import OlderDeliveries
 from amqp_router.protocol import flags
 from amqp_router.protocol.constants import FRAME_METHOD
@@ -45,7 +46,7 @@ _NO_TABLE = RoutingTable()
 class ChannelConsumer(Consumer):
     """A consumer on a channel; writes its deliveries into the channel's output."""
 
-    __slots__ = ("counts", "delivery", "limited", "prefix", "shows_count", "timeout_ms")
+    __slots__ = ("counts", "delivery", "limited", "prefix", "shows_count")
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,8 +59,6 @@ class ChannelConsumer(Consumer):
         self.counts = True
         #: Whether its deliveries say how often they came back: those of a quorum queue do.
         self.shows_count = False
-        #: Longest time that its deliveries may be unacknowledged, by its own arguments; 0 for none.
-        self.timeout_ms = 0
 
     def timeout_set(self) -> None:
         if self.delivery.listener is not None:  # else the channel is gone
@@ -125,9 +124,8 @@ class Delivery:
         #: Largest body frame payload the client takes: frame_max less 8.
         self.body_payload_max = 0
         self.out: Output
-        #: The channel. It is told of consumers that the queue cancelled, of returned credit, and of work that
-        #: is too much for one turn.
-        self.listener: Any  # channel.Channel, which imports this module
+        #: The channel; None once everything is given back, when nothing below needs it any more.
+        self.listener: ChannelListener | None = None
         #: The virtual host's routing table, which knows who hears of deliveries.
         self.table = _NO_TABLE
         self.messages: list[Any] = [None] * 16  # a Message where a tag is outstanding; read without a check
@@ -151,8 +149,10 @@ class Delivery:
 
     def tell_taps(self, queue: str, message: Message) -> None:
         """Let those hear who hear of every delivery."""
+        listener = self.listener
+        assert listener is not None
         for tap in list(self.table.taps):
-            tap.on_delivery(queue, message, self.listener.actor())
+            tap.on_delivery(queue, message, listener.actor())
 
     def add(self, message: Message, owner: ChannelConsumer) -> int:
         """Give the next tag to ``message``; returns the tag."""
@@ -259,6 +259,7 @@ class Delivery:
         if self.outstanding <= SETTLE_SLICE or (self.older.count == 0 and last < self.base + SETTLE_SLICE):
             return self._settle_range(last, kind)
         before = self.outstanding
+        assert self.listener is not None
         self.listener.in_slices(partial(self.settle_some, last, kind))
         return before - self.outstanding
 
@@ -307,6 +308,7 @@ class Delivery:
             owner.shared.available += 1
             if owner.shared.available == 1:
                 # Consumers on the channel's other queues waited for the same limit.
+                assert self.listener is not None
                 self.listener.credit_returned()
         if owner.parked:
             owner.wake()
@@ -337,6 +339,7 @@ class Delivery:
         if self.outstanding <= RETURN_SLICE or (self.older.count == 0 and last < self.base + RETURN_SLICE):
             return self._requeue_up_to(last, RETURN_SLICE, False)
         before = self.outstanding
+        assert self.listener is not None
         self.listener.in_slices(partial(self.requeue_slice, last))
         return before - self.outstanding
 

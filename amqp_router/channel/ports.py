@@ -16,7 +16,7 @@ from amqp_router.protocol.tick import Tick
 from vhosts.exchanges.router import RouteCache
 from vhosts.ports import Permissions
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.handle import Credit, QueueHandle
+from vhosts.queues.handle import Consumer, Credit, QueueHandle
 from vhosts.vhost import VirtualHost
 
 
@@ -126,7 +126,7 @@ class ConsumingChannel(DeclaringChannel, Protocol):
     def connection(self) -> Connection:
         """What the channels of the connection share."""
 
-    def watch(self, owner: ChannelConsumer) -> None:
+    def watch(self, owner: Consumer) -> None:
         """See that what ``owner`` takes is acknowledged in time, if there is a timeout."""
 
     def leave(self, consumer: ChannelConsumer) -> bool:

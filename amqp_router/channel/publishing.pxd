@@ -1,6 +1,7 @@
 cimport cython
 
 from amqp_router.channel.confirms cimport Confirms
+from amqp_router.channel.listener cimport ChannelListener
 from amqp_router.protocol cimport constants
 from amqp_router.protocol cimport flags as bits
 from amqp_router.protocol._buf cimport Buf
@@ -33,6 +34,10 @@ cdef class Inflow(Flow):
     cpdef void remove(self, long long size)
 
 
+cdef class TransactionPort:
+    pass
+
+
 @cython.final
 cdef class Publishing(Listener):
     cdef public unsigned int number
@@ -43,12 +48,12 @@ cdef class Publishing(Listener):
     cdef public Inflow inflow
     cdef public Confirms confirms
     cdef public bint confirming
-    cdef public object listener  # the channel, which is not compiled
+    cdef public ChannelListener listener
     cdef public unsigned long long next_sequence
     cdef public bytes last_args
     cdef public Route last_route
     cdef public Walk walk
-    cdef public object transaction  # a port; rare, and not compiled
+    cdef public TransactionPort transaction
     cdef public bytes reply_to
     cdef public unsigned long long publish_total
     cdef public unsigned long long return_total

@@ -10,9 +10,10 @@ Source: AMQP 0-9-1, basic.publish (60.40) and basic.return (60.50).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from amqp_router.channel.confirms import Confirms
+from amqp_router.channel.listener import ChannelListener
 from amqp_router.protocol import constants
 from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import PreconditionFailed
@@ -70,11 +71,14 @@ class Inflow(Flow):
                 self.resume()
 
 
-class Transaction(Protocol):
+class TransactionPort:
     """Where the messages of a transactional channel wait (``channel.transactions``)."""
+
+    __slots__ = ()
 
     def publish(self, route: Route, message: Message, flags: int) -> int:
         """Let ``message`` wait for the commit; returns the cost in enqueues."""
+        raise AssertionError("a transaction must keep its messages")
 
 
 class Publishing(Listener):
@@ -113,14 +117,14 @@ class Publishing(Listener):
         self.confirms: Confirms | None = None
         self.confirming = False
         #: The channel; gets what is too much for one turn.
-        self.listener: Any = None  # channel.Channel, which imports this module
+        self.listener: ChannelListener | None = None
         self.next_sequence = 1
         self.last_args = b""
         self.last_route: Route | None = None
         #: The unfinished walk of a message whose route was too much for one turn; the message comes again.
         self.walk: Walk | None = None
         #: Keeps messages until tx.commit; None unless the channel is transactional.
-        self.transaction: Transaction | None = None
+        self.transaction: TransactionPort | None = None
         #: Where replies to this channel are published, for direct reply-to; empty if it does not consume any.
         self.reply_to = b""
         self.publish_total = 0
@@ -179,7 +183,7 @@ class Publishing(Listener):
         if len(publisher.table.taps) > 0:
             units += self._tell_taps(route, message)
         if self.transaction is not None:
-            return units + int(self.transaction.publish(route, message, flags))
+            return units + self.transaction.publish(route, message, flags)
         self.publish_total += 1
         sequence = 0
         if self.confirming:
@@ -224,13 +228,15 @@ class Publishing(Listener):
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``vhosts.publishing.ports.Listener``. The client's later frames wait."""
+        assert self.listener is not None
         self.listener.in_slices(step)
 
     def _tell_taps(self, route: Route, message: Message) -> int:
         """Let those hear who hear of every publish; returns the cost."""
-        publisher = self.publisher
+        publisher, listener = self.publisher, self.listener
+        assert listener is not None
         for tap in list(publisher.table.taps):
-            tap.on_publish(route, message, self.listener.actor())
+            tap.on_publish(route, message, listener.actor())
         return publisher.account.take_work()
 
     def _inspect(self, args: bytes, properties: bytes, scan: ContentScan) -> bool:

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from amqp_router.channel.content import Intake
 from amqp_router.channel.delivery import RETURN_UNITS, SETTLE_SLICE, Delivery
 from amqp_router.channel.ports import Connection
-from amqp_router.channel.publishing import Publishing
+from amqp_router.channel.publishing import Publishing, TransactionPort
 from amqp_router.channel.replies import HeldReply
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol.errors import PreconditionFailed
@@ -85,7 +85,7 @@ class Settle(NamedTuple):
     kind: int
 
 
-class Transaction:
+class Transaction(TransactionPort):
     """The open transaction of one channel; after a commit or rollback the next one."""
 
     __slots__ = ("_channel", "_last", "_lasting", "_size", "_tags", "_up_to", "publishes", "settles")

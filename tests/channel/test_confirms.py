@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_router.channel.confirms import Confirms
+from amqp_router.channel.listener import ChannelListener
 from amqp_router.protocol import methods as m
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.tick import Tick
 from tests.nodes import decode
 
 
-class Publisher:
+class Publisher(ChannelListener):
     """Confirms of channel 7, and the numbers it has been told of."""
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from amqp_router.channel import delivery as delivery_module
 from amqp_router.channel.delivery import ChannelConsumer, Delivery, consumer_prefix, getter
+from amqp_router.channel.listener import ChannelListener
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.output import Output
@@ -22,7 +23,7 @@ from vhosts.queues.handle import REDELIVERY_UNITS, UNLIMITED, Credit
 from vhosts.queues.queue import Queue
 
 
-class Listener:
+class Listener(ChannelListener):
     """The channel, as far as the ring knows it."""
 
     def __init__(self) -> None:

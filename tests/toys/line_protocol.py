@@ -15,7 +15,7 @@ from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.properties import encode_properties
 from persistence.memory import MemoryBudget
-from vhosts.exchanges.router import RouteCache
+from vhosts.exchanges.router import Permits, RouteCache
 from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
@@ -35,7 +35,7 @@ class LineConnection(Listener):
         self.in_slices = in_slices
         self.write = write
         self._vhost = vhost
-        cache = RouteCache(vhost.table, lambda exchange: None, account)
+        cache = RouteCache(vhost.table, Permits(), account)
         self._publisher = Publisher(vhost.table, cache, account, self)
         self._consumers: list[Subscription] = []
         self._number = 0

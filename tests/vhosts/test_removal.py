@@ -12,7 +12,7 @@ from persistence.definitions.records import DeleteBindings
 from persistence.errors import PersistenceError
 from tests.vhosts.fakes import FakeDefinitions, new_vhost, publish_args
 from vhosts.bindings import Pair
-from vhosts.exchanges.router import RouteCache
+from vhosts.exchanges.router import Permits, RouteCache
 from vhosts.removal import ROWS_MAX, SLICE, SOURCES_MAX
 from vhosts.spread_map import FEW
 from vhosts.vhost import VirtualHost
@@ -36,7 +36,7 @@ class House:
         self.vhost.bind_queue(queue, exchange, f"k{number}.#", table, None)
 
     def queues(self, exchange: str, key: str = "k0.#") -> set[str]:
-        cache = RouteCache(self.vhost.table, lambda _: None)
+        cache = RouteCache(self.vhost.table, Permits())
         properties = b"\x20\0\0\0\0\x07\x01aI\0\0\0\x01"
         args = publish_args(exchange, key)
         route = cache.resolve(args, properties)

@@ -5,6 +5,8 @@ copy. A type only says which of its bindings a message matches.
 
 Source, destination, routing key and arguments together identify a binding; the order of the arguments does
 not matter.
+
+Compiled: see ``exchange.pxd``.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from persistence.definitions.records import NO_ARGUMENTS, BindingRow, ExchangeRo
 from persistence.memory import MemoryBudget
 from vhosts.arguments import ExchangeAttributes
 from vhosts.counters import ExchangeCounters
-from vhosts.policies import Definition, Effective
+from vhosts.declared import Declared
+from vhosts.policies import Definition
 from vhosts.queues.handle import QueueHandle
 
 #: What the route of a message depends on. The router caches the routes of the first two kinds.
@@ -45,7 +48,7 @@ class Routable:
 
     __slots__ = ("_headers", "keys", "properties")
 
-    def __init__(self, keys: Sequence[str], properties: bytes = b"\x00\x00") -> None:
+    def __init__(self, keys: list[str], properties: bytes = b"\x00\x00") -> None:
         #: The routing key, then those of the headers CC and BCC.
         self.keys = keys
         #: Property flags and values as received.
@@ -102,7 +105,7 @@ class ExchangeOptions(TypedDict, total=False):
     arguments: Arguments | None
 
 
-class Exchange:
+class Exchange(Declared):
     """Base of all exchange types. A subclass keeps its bindings in the structure that suits its way of
     matching.
     """
@@ -124,25 +127,18 @@ class Exchange:
         internal: bool = False,
         arguments: Arguments | None = None,
     ) -> None:
+        super().__init__()
         self.name = name
         #: The name under which the type is registered.
         self.type = type_name
         self.durable = durable
-        #: It is deleted when its last binding as source is removed.
         self.auto_delete = auto_delete
-        #: Takes messages from other exchanges only.
         self.internal = internal
-        self.arguments: Arguments = keep(arguments or {})
+        self.arguments = keep(arguments or {})
         #: Name of the exchange that gets the messages that match no binding here: by the arguments, or else
         #: by a policy.
         self.alternate: str | None = None
         self.declared_alternate: str | None = None
-        #: What applies of the policies.
-        self.policy: Effective | None = None
-        #: Revision of the definition this exchange waits for; 0 if nothing was stored.
-        self.definition_rev = 0
-        #: It is deleted. Bindings that still lead here lead nowhere.
-        self.deleted = False
         self.counters = ExchangeCounters()
 
     def memory_bytes(self) -> int:
@@ -150,7 +146,6 @@ class Exchange:
         return EXCHANGE_BYTES + len(self.name) + footprint(self.arguments)
 
     def obey(self, definition: Definition) -> None:
-        """Obey the ``definition`` of the policies that apply."""
         if self.declared_alternate is None:
             alternate = definition.get("alternate-exchange")
             assert alternate is None or isinstance(alternate, str)  # see ``POLICY_KEYS``

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from vhosts.exchanges.exchange cimport Binding
 from vhosts.spread_map cimport SpreadMap
 
 
@@ -9,7 +10,7 @@ cdef Py_ssize_t _CRITERIA_MAX
 
 
 cdef class Entry:
-    cdef public object value  # a Binding, which is not compiled
+    cdef public Binding value
     cdef public list places
     cdef public list rest
     cdef public dict wide

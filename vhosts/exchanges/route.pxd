@@ -30,6 +30,10 @@ cdef class Route:
     cpdef let_go(self)
 
 
+cdef class RouteNamer:
+    pass
+
+
 @cython.locals(copy=Route)
 cpdef Route lasting(Route route)
 @cython.locals(route=Route)

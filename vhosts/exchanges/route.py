@@ -5,9 +5,11 @@ Compiled: see ``route.pxd``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from persistence.log.routing.recorder import RouteEntry
 from vhosts.counters import ExchangeCounters
-from vhosts.exchanges.exchange import Exchange
+from vhosts.exchanges.exchange import Binding, Exchange
 from vhosts.queues.handle import QueueHandle
 
 
@@ -88,6 +90,35 @@ class Route:
         self.lead_to([], [])
         self.inner = []
         self.keepers = None
+
+
+class RouteNamer:
+    """Makes the routes' entries in the routing log (``route_names.RouteNames``)."""
+
+    __slots__ = ()
+
+    def entry(
+        self,
+        exchange: str,
+        route: bytes,
+        queues: list[QueueHandle],
+        bindings: Iterable[Binding],
+        generation: int,
+        *,
+        durable: int,
+    ) -> RouteEntry:
+        """The entry of a route to ``queues``, of which so many are ``durable``, by these ``bindings``.
+
+        ``route`` is exchange and key as two short strings, ``generation`` that of the routing table.
+        """
+        raise AssertionError("a route must have a name")
+
+    def default_entry(self, route: bytes, queue: QueueHandle) -> RouteEntry:
+        """The entry of the route to ``queue`` by its name."""
+        raise AssertionError("a route must have a name")
+
+    def forget(self, generation: int) -> None:
+        """The routing table has changed, and is now of this ``generation``."""
 
 
 def lasting(route: Route) -> Route:

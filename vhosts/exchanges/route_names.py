@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from persistence.log.routing.names import WideNames
 from persistence.log.routing.recorder import RouteEntry
 from vhosts.exchanges.exchange import Binding, Exchange
+from vhosts.exchanges.route import RouteNamer
 from vhosts.queues.handle import QueueHandle
 
 #: Followed by 22 characters of base64url, in names that the server gives.
@@ -43,7 +44,7 @@ class RoutingLogPort(Protocol):
     def entry(self, exchange: str, key: bytes, names: bytes | WideNames) -> RouteEntry: ...
 
 
-class RouteNames:
+class RouteNames(RouteNamer):
     """Makes the entries of a virtual host's routes in its routing log."""
 
     def __init__(self, log: RoutingLogPort) -> None:

@@ -6,10 +6,10 @@ from persistence.memory cimport MemoryBudget
 from persistence.log.routing.recorder cimport RouteEntry
 
 from vhosts.counters cimport ExchangeCounters, RecentUnroutable
-from vhosts.exchanges.route cimport Route
-from vhosts.exchanges.walk cimport Walk
+from vhosts.exchanges.exchange cimport Exchange, Routable
+from vhosts.exchanges.route cimport Route, RouteNamer
+from vhosts.exchanges.walk cimport Walk, WalkedTable
 from vhosts.queues.handle cimport QueueHandle
-from vhosts.unstored cimport Unstored
 
 cdef Py_ssize_t _ROUTES_MAX
 cdef Py_ssize_t _WIDTH_MAX
@@ -20,14 +20,15 @@ cdef unsigned char _MANDATORY
 cdef unsigned char _IMMEDIATE
 
 
-cdef class RoutingTable:
+cdef class Permits:
+    pass
+
+
+cdef class RoutingTable(WalkedTable):
     cdef public str vhost
-    cdef public unsigned long long generation
     cdef public dict default_routes
-    cdef public dict exchanges
-    cdef public object names  # makes JSON for the routing log, once a route; not compiled
+    cdef public RouteNamer names
     cdef public RecentUnroutable unroutable
-    cdef public Unstored unstored
     cdef public list filled
     cdef public list taps
     cdef public object stale  # used once a change of the table; not compiled
@@ -38,8 +39,7 @@ cdef class RoutingTable:
 
 cdef class RouteCache:
     cdef RoutingTable _table
-    cdef object _permits  # a function of the session
-    cdef object _permits_topic  # a function of the session
+    cdef Permits _permits
     cdef bint _is_listed
     cdef dict _by_args
     cdef dict _by_headers
@@ -56,7 +56,7 @@ cdef class RouteCache:
     cpdef Route resolve(self, bytes args, bytes properties, Walk unfinished=*)
     @cython.locals(walk=Walk)
     cpdef Walk take_unfinished(self)
-    @cython.locals(table=RoutingTable, walk=Walk, has_cc=bint, has_bcc=bint, flags=int)
+    @cython.locals(table=RoutingTable, walk=Walk, has_cc=bint, has_bcc=bint, flags=int, exchange=Exchange, message=Routable)
     cdef Walk _begun(self, bytes args, bytes properties, bytes headers)
     @cython.locals(table=RoutingTable, route=Route, args=bytes, flags=int)
     cdef Route _finished(self, Walk walk, bytes by_headers)

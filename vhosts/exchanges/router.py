@@ -15,7 +15,7 @@ Compiled: see ``router.pxd``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from amqp_router.protocol.errors import FieldError, FrameError, NotImplementedByServer, cannot_decode
@@ -23,20 +23,18 @@ from amqp_router.protocol.properties import header_range
 from persistence.memory import MemoryBudget
 from vhosts.counters import RecentUnroutable
 from vhosts.errors import internal_exchange, not_found
-from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Exchange, Routable
-from vhosts.exchanges.route import Route
+from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Routable
+from vhosts.exchanges.route import Route, RouteNamer
 from vhosts.exchanges.sender_selected import further_keys
 from vhosts.exchanges.stale_routes import StaleRoutes
 from vhosts.exchanges.taps import Tap
-from vhosts.exchanges.walk import Walk
+from vhosts.exchanges.walk import Walk, WalkedTable
 from vhosts.long_lists import unwatched
 from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.handle import QueueHandle
-from vhosts.unstored import Unstored
 
 if TYPE_CHECKING:
     from persistence.log.routing.recorder import RouteEntry
-    from vhosts.exchanges.route_names import RouteNames
 
 #: How many routes a cache holds of each kind before it is emptied.
 ROUTES_MAX = 10_000
@@ -56,37 +54,48 @@ _MANDATORY = 1
 _IMMEDIATE = 2
 
 
-class RoutingTable:
+class Permits:
+    """What the user of a route cache may publish to; a subclass asks for the permissions."""
+
+    __slots__ = ()
+
+    def publish(self, exchange: str) -> None:
+        """See whether the user may publish to the exchange of that name. The answer is cached until the
+        table's generation changes.
+
+        Raises:
+            AccessRefused: the user may not (403).
+        """
+
+    def topic(self, exchange: str, keys: Sequence[str]) -> None:
+        """The same for the routing ``keys`` of a topic exchange."""
+
+
+class RoutingTable(WalkedTable):
     """The part of a virtual host that its routes depend on. The virtual host changes it, route caches read
     it.
     """
 
     __slots__ = (
         "default_routes",
-        "exchanges",
         "filled",
-        "generation",
         "names",
         "stale",
         "taps",
         "unroutable",
-        "unstored",
         "vhost",
     )
 
     def __init__(self) -> None:
+        super().__init__()
         #: Name of the virtual host.
         self.vhost = ""
-        self.generation = 1
         #: The route to each queue, by the octets of its name.
         self.default_routes: dict[bytes, Route] = {}
-        self.exchanges: dict[str, Exchange] = {}
         #: Makes the routes' entries in the routing log; None if there is none.
-        self.names: RouteNames | None = None
+        self.names: RouteNamer | None = None
         #: The last publishes that reached no queue.
         self.unroutable = RecentUnroutable()
-        #: Removals that a crash would undo.
-        self.unstored = Unstored()
         #: The caches that hold routes of this generation.
         self.filled: list[RouteCache] = []
         self.stale = StaleRoutes()
@@ -113,10 +122,8 @@ class RoutingTable:
 class RouteCache:
     """The routes of one virtual host that one user may use.
 
-    ``permits(exchange)`` raises AccessRefused if the user may not publish to the exchange of that name. Its
-    answer is cached until the table's generation changes. None if the broker itself publishes: it may publish
-    to every exchange, also to internal ones. ``account`` counts the routes as ``kept``.
-    ``permits_topic(exchange, keys)`` does so for the routing keys of a topic exchange.
+    ``permits`` is None if the broker itself publishes: it may publish to every exchange, also to internal
+    ones. ``account`` counts the routes as ``kept``.
     """
 
     __slots__ = (
@@ -128,7 +135,6 @@ class RouteCache:
         "_generation",
         "_is_listed",
         "_permits",
-        "_permits_topic",
         "_table",
         "_width",
         "unfinished",
@@ -138,14 +144,12 @@ class RouteCache:
     def __init__(
         self,
         table: RoutingTable,
-        permits: Callable[[str], None] | None,
+        permits: Permits | None,
         account: MemoryBudget | None = None,
-        permits_topic: Callable[[str, Sequence[str]], None] | None = None,
     ) -> None:
         self._account = account or MemoryBudget()
         self._table = table
         self._permits = permits
-        self._permits_topic = permits_topic
         self._by_args: dict[bytes, Route] = {}
         self._by_headers: dict[bytes, Route] = {}
         self._default_permitted = False
@@ -237,7 +241,7 @@ class RouteCache:
         if flags & _IMMEDIATE:
             raise NotImplementedByServer("immediate=true")
         if self._permits is not None:
-            self._permits(exchange_name)
+            self._permits.publish(exchange_name)
         table = self._table
         exchange = table.exchanges.get(exchange_name)
         if exchange is None:
@@ -257,8 +261,8 @@ class RouteCache:
         elif self.find(args) is not None:
             # The caller was not certain that there is no CC.
             return None
-        if self._permits_topic is not None and exchange.type == "topic":
-            self._permits_topic(exchange_name, message.keys)
+        if self._permits is not None and exchange.type == "topic":
+            self._permits.topic(exchange_name, message.keys)
         walk = Walk(table, exchange, message)
         walk.args = args
         walk.properties = properties

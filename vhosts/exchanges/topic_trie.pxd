@@ -2,6 +2,7 @@
 
 cimport cython
 
+from vhosts.exchanges.exchange cimport Binding
 from vhosts.spread_map cimport SpreadMap
 
 cdef Py_ssize_t _CHILDREN_MAX
@@ -19,9 +20,9 @@ cdef class Node:
 cdef class TopicTrie:
     cdef Node _root
     @cython.locals(node=Node, step=str)
-    cpdef void insert(self, str pattern, object value)  # a Binding, which is not compiled
+    cpdef void insert(self, str pattern, Binding value)
     @cython.locals(steps=list, path=list, last=Node, node=Node, index=Py_ssize_t, step=str)
-    cpdef void remove(self, str pattern, object value)  # the same
+    cpdef void remove(self, str pattern, Binding value)
     cpdef bint is_empty(self) except -1
     @cython.locals(child=Node)
     cdef int _step(self, Node node, str word, list reached) except -1

@@ -2,7 +2,10 @@
 
 cimport cython
 
+from vhosts.declared cimport Declared
+from vhosts.exchanges.exchange cimport Binding, Exchange, Routable
 from vhosts.queues.handle cimport QueueHandle
+from vhosts.unstored cimport Unstored
 
 cdef int _BY_HEADERS
 cdef Py_ssize_t _NAMED_MAX
@@ -10,8 +13,14 @@ cdef Py_ssize_t _LOOKS_MAX
 cdef Py_ssize_t _LOOKS_PER_UNIT
 
 
+cdef class WalkedTable:
+    cdef public unsigned long long generation
+    cdef public dict exchanges
+    cdef public Unstored unstored
+
+
 cdef class Walk:
-    cdef public object exchange  # exchange types are for third parties to write, in Python
+    cdef public Exchange exchange
     cdef public bytes args
     cdef public bytes properties
     cdef public bint has_cc
@@ -25,17 +34,19 @@ cdef class Walk:
     cdef public int decided_by
     cdef public unsigned long long generation
     cdef public Py_ssize_t looks
-    cdef object _table  # a RoutingTable, whose module knows this one
-    cdef object _message  # a Routable, which exchange types in Python read
+    cdef WalkedTable _table
+    cdef Routable _message
     cdef dict _seen
     cdef list _to_visit
     cdef Py_ssize_t _position
-    cdef object _source  # an exchange
+    cdef Exchange _source
     cdef object _matches  # an iterator of any kind
     cdef Py_ssize_t _match_count
+    @cython.locals(source=Exchange)
     cpdef bint go_on(self) except -1
-    @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, found=dict, queues=list, queue=QueueHandle)
+    @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, found=dict, queues=list, queue=QueueHandle, binding=Binding, destination=Declared)
     cdef bint _follow(self) except -1
+    @cython.locals(source=Exchange, alternate=Exchange)
     cdef void _leave(self)
     cdef bint _is_let_go(self) except -1
     cpdef list abandon(self)

@@ -14,12 +14,13 @@ Compiled: see ``walk.pxd``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Binding, Exchange, Routable
 from vhosts.exchanges.route_names import NAMED_MAX
 from vhosts.long_lists import unwatched
 from vhosts.queues.handle import QueueHandle
+from vhosts.unstored import Unstored
 
 if TYPE_CHECKING:
     from vhosts.counters import ExchangeCounters
@@ -32,6 +33,19 @@ LOOKS_MAX = 4096
 _LOOKS_MAX = LOOKS_MAX
 #: This many visits cost as much as one enqueue.
 _LOOKS_PER_UNIT = 4
+
+
+class WalkedTable:
+    """What a walk reads of a virtual host: ``router.RoutingTable`` is one."""
+
+    __slots__ = ("exchanges", "generation", "unstored")
+
+    def __init__(self) -> None:
+        #: Every change of exchanges, bindings or permissions raises it.
+        self.generation = 1
+        self.exchanges: dict[str, Exchange] = {}
+        #: Removals that a crash would undo.
+        self.unstored = Unstored()
 
 
 class Walk:
@@ -70,8 +84,7 @@ class Walk:
         "queues",
     )
 
-    # The table is a RoutingTable, whose module imports this one.
-    def __init__(self, table: Any, exchange: Exchange, message: Routable) -> None:
+    def __init__(self, table: WalkedTable, exchange: Exchange, message: Routable) -> None:
         self.exchange = exchange
         self.args = b""
         self.properties = b""
@@ -92,7 +105,7 @@ class Walk:
         self.decided_by = BY_KEY
         #: The routing table's generation when the walk began. The route may be cached only under this
         #: generation.
-        self.generation: int = table.generation
+        self.generation = table.generation
         #: Number of visits in the last turn.
         self.looks = 0
         self._table = table
@@ -138,11 +151,12 @@ class Walk:
                 looks += item
             else:
                 looks += 1
-                destination = item.destination
+                binding = item
+                destination = binding.destination
                 if not destination.deleted:
                     self._match_count += 1
                     if is_named and len(matched) < _NAMED_MAX:
-                        matched[item] = None
+                        matched[binding] = None
                     if isinstance(destination, QueueHandle):
                         found[destination] = None
                         if len(found) > len(queues):
@@ -198,8 +212,7 @@ class Walk:
 
     def waits_for(self) -> int:
         """The revision that stores the removals its route depends on; 0 if there are none."""
-        rev: int = self._table.unstored.rev_for(self._seen, self._message.keys)
-        return rev
+        return self._table.unstored.rev_for(self._seen, self._message.keys)
 
     def units(self) -> int:
         """The cost of the last turn, in enqueues."""

@@ -1,7 +1,8 @@
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
 from persistence.log.queue.queue_log cimport QueueLog
-from vhosts.publishing.ports cimport Run
+from vhosts.declared cimport Declared
+from vhosts.publishing.ports cimport Listener, Run
 
 
 cdef class Credit:
@@ -22,6 +23,7 @@ cdef class Consumer:
     cdef public Credit shared
     cdef public Output output
     cdef public long long unacked
+    cdef public long long timeout_ms
     cdef public Consumer following
     cdef public Consumer previous
     cdef public bint parked
@@ -31,18 +33,15 @@ cdef class Consumer:
     cpdef void cancelled(self)
 
 
-cdef class QueueHandle:
+cdef class Host:
     cdef public str name
-    cdef public object policy  # a named tuple
-    cdef public object vhost  # vhosts.ports.Host, which knows this module
-    cdef public bint durable
+    cdef public Listener dead_letters
+
+
+cdef class QueueHandle(Declared):
+    cdef public Host vhost
     cdef public object exclusive_owner  # a connection, compared by identity alone
-    cdef public bint auto_delete
-    cdef public object arguments  # a dict, or a KeptTable
     cdef public str incarnation
-    cdef public bint internal
-    cdef public bint deleted
-    cdef public unsigned long long definition_rev
     cdef public QueueLog log
     cdef public bint logs_all
     cdef public long long ack_timeout_ms

@@ -16,7 +16,7 @@ from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
 from persistence.log.queue.queue_log import QueueLog
-from vhosts.policies import Definition, Effective
+from vhosts.declared import Declared
 from vhosts.publishing.ports import Run
 from vhosts.queues.timers import QueueTimers
 
@@ -70,6 +70,7 @@ class Consumer:
         "queue",
         "shared",
         "tag",
+        "timeout_ms",
         "unacked",
     )
 
@@ -89,6 +90,8 @@ class Consumer:
         self.output: Output
         #: Number of unsettled deliveries.
         self.unacked = 0
+        #: How long one may be unsettled by the consumer's own arguments; 0 for ever.
+        self.timeout_ms = 0
         #: Its neighbours in the queue's ring of consumers whose turn may come.
         self.following: Consumer | None = None
         self.previous: Consumer | None = None
@@ -118,51 +121,47 @@ class Consumer:
         raise AssertionError("a consumer must hear of its end")
 
 
-class QueueHandle:
+class Host:
+    """The virtual host of a queue, as the queue knows it."""
+
+    __slots__ = ("dead_letters", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        #: Publishes what its queues give up: a ``vhosts.dead_letters.DeadLetters``, which knows this module.
+        self.dead_letters: Any = None
+
+    def queue_expired(self, queue: QueueHandle) -> None:
+        """Nobody has used the queue for as long as it may be unused: remove it."""
+        raise AssertionError("a queue must be able to go")
+
+
+class QueueHandle(Declared):
     """A queue as channels, exchanges and the node see it."""
 
     __slots__ = (
         "ack_timeout_ms",
-        "arguments",
-        "auto_delete",
         "consumers",
-        "definition_rev",
-        "deleted",
-        "durable",
         "exclusive_owner",
         "incarnation",
-        "internal",
         "log",
         "logs_all",
-        "name",
-        "policy",
         "unacked_count",
         "vhost",
     )
 
     def __init__(self) -> None:
-        self.name = ""
-        self.vhost: Any = None  # ``vhosts.ports.Host``, which imports this module
-        self.durable = False
+        super().__init__()
+        self.vhost: Host
         #: The connection that alone may use the queue, or None.
         self.exclusive_owner: object = None
-        self.auto_delete = False
-        #: Typed AMQP table as declared.
-        self.arguments: Arguments = {}
         #: Id of this incarnation. A queue that is deleted and declared again has another one.
         self.incarnation = ""
-        #: Only the broker uses it, for an exchange; clients see it and may not touch it.
-        self.internal = False
-        self.deleted = False
-        #: Revision of the definition this queue waits for; 0 once it is stored.
-        self.definition_rev = 0
         self.log: QueueLog | None = None
         #: Whether the log gets every message, whatever its delivery mode: a quorum queue.
         self.logs_all = False
         #: Longest time that a delivery may be unacknowledged; 0 for none.
         self.ack_timeout_ms = 0
-        #: What applies of the policies.
-        self.policy: Effective | None = None
         #: Consumers in the order of their registration.
         self.consumers: dict[Consumer, None] = {}
         self.unacked_count = 0
@@ -174,9 +173,6 @@ class QueueHandle:
     def timers_of_node(self) -> QueueTimers | None:
         """The timers of the node's queues; None if no time passes."""
         return None
-
-    def obey(self, definition: Definition) -> None:
-        """Obey the ``definition`` of the policies that apply, besides the arguments."""
 
     def check_available(self) -> None:
         """Raise PreconditionFailed if the queue cannot be used because its log has failed."""

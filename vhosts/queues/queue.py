@@ -16,8 +16,6 @@ when the log's high watermark has passed what they published.
 
 from __future__ import annotations
 
-from functools import partial
-
 from amqp_router.protocol import flags
 from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
 from amqp_router.protocol.frames import NO_EXPIRY
@@ -87,7 +85,7 @@ class Queue(MortalQueue):
         settings = self.own_settings()
         self.dispatch.is_single = settings.single_active_consumer
         self.logs_all = settings.is_quorum
-        self.use_order(new_order(settings, self.services.discard))
+        self.use_order(new_order(settings))
         if log is not None:
             log.listener = self
             if recovered:
@@ -107,7 +105,8 @@ class Queue(MortalQueue):
         order.contents = self.contents
         order.tick = self.tick
         order.log = self.log
-        order.open_pager = partial(self.services.open_pager, self.incarnation)
+        order.node = self.services
+        order.incarnation = self.incarnation
         self.ready = order
 
     # -- publishing ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from amqp_router.protocol.tick import Tick
 from persistence.log.queue.page_log import PageLog
 from vhosts.queues.contents import Contents
 from vhosts.queues.local import LocalQueue, NamedQueue
-from vhosts.queues.ready.order import Dropped
+from vhosts.queues.ready.order import Dropped, NodePort
 from vhosts.queues.timers import QueueTimers
 
 #: Hears of something that happened to a queue.
@@ -24,7 +24,7 @@ Hearer: TypeAlias = Callable[[NamedQueue], None]
 DROP_SLICE = 4096
 
 
-class QueueServices:
+class QueueServices(NodePort):
     """Made by the composition root, which fills what it has. What is not given is done at once, or not."""
 
     __slots__ = (
@@ -62,6 +62,13 @@ class QueueServices:
         #: Waiting messages cannot be read for now: the callee calls ``unstall`` after a while. None if the
         #: queue fails instead.
         self.stalled: Hearer | None = None
+
+    def page_log(self, incarnation: str) -> PageLog:
+        return self.open_pager(incarnation)
+
+    def free(self, messages: list[Message | None]) -> None:
+        if self.discard is not None:
+            self.discard(messages)
 
     def settle_in_slices(self, dropped: list[Dropped], settle: Callable[[Message], None]) -> None:
         """Call ``settle`` for the message of each pair in ``dropped``, some in each turn of the loop."""

@@ -7,12 +7,12 @@ from vhosts.queues.contents cimport Contents
 from vhosts.queues.dispatch cimport Dispatch
 from vhosts.publishing.ports cimport Run
 from vhosts.queues.handle cimport QueueHandle
-from vhosts.queues.ready.order cimport ReadyOrder
+from vhosts.queues.ready.order cimport NodePort, ReadyOrder
 from vhosts.queues.receipts cimport Receipts
 
 
 cdef class StandingQueue(QueueHandle):
-    cdef public object services  # functions of the node, which tests replace one by one
+    cdef public NodePort services
     cdef public Tick tick
     cdef public Contents contents
     cdef public MemoryBudget budget

@@ -7,10 +7,10 @@ from ...options import LogOptions
 from ..sync.log_sync import LogSync
 from .cleaning import Cleaning
 from .idle import IdleLogs
-from .queue_log import QueueLog
+from .queue_log import Caretaker, QueueLog
 
 
-class LogCaretaker:
+class LogCaretaker(Caretaker):
     """The ``queue_log.Caretaker`` of all logs of a node."""
 
     def __init__(self, disk: Disk, sync: LogSync, options: LogOptions) -> None:

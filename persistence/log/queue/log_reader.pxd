@@ -22,9 +22,12 @@ cdef class Tail:
     cdef list all(self)
 
 
+cdef class ReadLog:
+    pass
+
+
 cdef class LogReader:
-    # A port.
-    cdef object _log
+    cdef ReadLog _log
     cdef Tail _tail
     cdef Cursor _cursor
     cdef Cursor _random

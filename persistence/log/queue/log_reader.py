@@ -5,8 +5,6 @@ The log passes in the settle state, which decides what is left to read.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 
@@ -18,17 +16,23 @@ from .partition import Cursor, Partition
 _U32_MAX = 0xFFFFFFFF
 
 
-class ReadLog(Protocol):
-    """What a reader asks of its log."""
+class ReadLog:
+    """What a reader asks of its log, which overrides all of it."""
+
+    __slots__ = ()
 
     @property
-    def partition(self) -> Partition: ...
+    def partition(self) -> Partition:
+        """Its segments."""
+        raise AssertionError("a log has segments")
 
     def close_batch(self, offset: int) -> None:
         """Close the open batch if it holds ``offset``."""
+        raise AssertionError("a log must show what it has")
 
     def fail(self, error: Exception) -> None:
         """Fence the log."""
+        raise AssertionError("a log must hear that it cannot be read")
 
 
 class Tail:

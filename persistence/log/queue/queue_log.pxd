@@ -3,11 +3,16 @@ cimport cython
 from amqp_router.protocol.message cimport Message
 from persistence.log.format.settles cimport SettleState
 from persistence.log.queue.batches cimport Batches
-from persistence.log.queue.log_reader cimport LogReader
+from persistence.log.queue.log_reader cimport LogReader, ReadLog
 from persistence.log.sync.checkpoints cimport Checkpoints
+from persistence.log.sync.ports cimport Rounds
 
 
-cdef class QueueLog:
+cdef class Caretaker:
+    pass
+
+
+cdef class QueueLog(ReadLog):
     cdef public str incarnation
     cdef public unsigned int number
     cdef public unsigned long long start
@@ -32,11 +37,10 @@ cdef class QueueLog:
     cdef public LogReader reader
     cdef public Checkpoints checkpoints
     cdef public BaseException failed
-    # Ports, and a writer and a sync, which are not compiled.
-    cdef public object listener
-    cdef public object writer
-    cdef object _sync
-    cdef object _caretaker
+    cdef public object listener  # a queue, which knows this module and has another base
+    cdef public object writer  # of the sync, for which it is kept here; not compiled
+    cdef Rounds _sync
+    cdef Caretaker _caretaker
 
     cpdef append(self, Message message, long long now_us)
     cpdef reserve(self, Message message)

@@ -21,12 +21,12 @@ from ...options import LogOptions
 from ..format.checkpoint import LogState, SegmentState, pack_log
 from ..format.sources import has_source
 from ..sync.checkpoints import Checkpoints
-from ..sync.log_sync import LogSync
+from ..sync.ports import Rounds
 from ..sync.round import Submission
 from ..sync.writer import PartitionWriter
 from .batches import Batches
 from .held import Held, hold, reached
-from .log_reader import LogReader
+from .log_reader import LogReader, ReadLog
 from .partition import Partition
 
 
@@ -45,8 +45,10 @@ class Listener(Protocol):
         """The passing error is over: the log takes messages again."""
 
 
-class Caretaker(Protocol):
+class Caretaker:
     """Removes and rewrites segments between the rounds; the calls that it gets from a log."""
+
+    __slots__ = ()
 
     def on_written(self, log: QueueLog) -> None:
         """A round has made durable what the log had given it."""
@@ -58,7 +60,7 @@ class Caretaker(Protocol):
         """The log is deleted."""
 
 
-class QueueLog:
+class QueueLog(ReadLog):
     """One partition's log. Made by ``Catalog``."""
 
     def __init__(
@@ -67,7 +69,7 @@ class QueueLog:
         number: int,
         partition: Partition,
         writer: PartitionWriter,
-        sync: LogSync,
+        sync: Rounds,
         caretaker: Caretaker,
         options: LogOptions,
         boot_id: bytes,
@@ -354,7 +356,7 @@ class QueueLog:
         self.passing = passing
         self.batches.take()
         if passing:
-            self._sync.retries.later(self)
+            self._sync.retry_later(self)
         if self.listener is not None:
             self.listener.on_log_failed(self, failure)
 

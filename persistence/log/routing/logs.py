@@ -29,7 +29,7 @@ from .layout import partition_of, routing_id
 from .names import WideNames
 from .opening import Opener
 from .partition import RoutingPartition
-from .recorder import DAY_US, Backlog, Recorder, RouteEntry, Waiter, waiting_bytes
+from .recorder import DAY_US, Backlog, BacklogPort, Recorder, RouteEntry, Waiter, waiting_bytes
 from .recovery import Recovered, recover
 from .retention import Retention
 
@@ -79,7 +79,7 @@ class RoutingLog:
         return RouteEntry(self.recorders[partition_of(exchange, len(self.recorders))], key, names)
 
 
-class RoutingLogs:
+class RoutingLogs(BacklogPort):
     """Everything but the jobs runs on the event loop; ``post`` puts a call onto it from the thread."""
 
     def __init__(

@@ -14,6 +14,10 @@ cdef long long _DAY_US
 cdef long long _U32_MAX
 
 
+cdef class BacklogPort:
+    pass
+
+
 cdef class Backlog:
     cdef public MemoryBudget account
     cdef public long long bytes
@@ -21,8 +25,7 @@ cdef class Backlog:
     cdef public long long write_bytes
     cdef public bint full
     cdef public list dirty
-    # A port.
-    cdef public object port
+    cdef public BacklogPort port
     cpdef add(self, long long size)
     cpdef remove(self, long long size)
 

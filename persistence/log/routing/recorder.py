@@ -47,8 +47,10 @@ class Waiter(Protocol):
     def remove(self, size: int) -> None: ...
 
 
-class BacklogPort(Protocol):
+class BacklogPort:
     """Who writes the closed batches; the calls that it gets."""
+
+    __slots__ = ()
 
     def hold(self, waiter: Waiter) -> None:
         """Make a publisher wait until the disk has caught up."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +28,7 @@ from ...worker import ThreadWorker, Worker
 from .committer import Committer
 from .jobs import Jobs
 from .marks import Marks
+from .ports import Rounds
 from .removals import Removals
 from .retries import Retries
 from .round import Round, Submission, SyncedLog
@@ -34,7 +36,7 @@ from .round import Round, Submission, SyncedLog
 logger = logging.getLogger(__name__)
 
 
-class LogSync:
+class LogSync(Rounds):
     """Group commit for all logs of a node. Everything but the jobs runs on the event loop.
 
     ``post`` puts a call onto the loop from the worker thread; ``call_later(seconds, callback)`` returns a
@@ -91,6 +93,9 @@ class LogSync:
         if self._settle_timer is None:
             self._settle_timer = self.loop.call_later(self._options.settle_delay_ms / 1000, self._settles_due)
 
+    def retry_later(self, log: SyncedLog) -> None:
+        self.retries.later(log)
+
     @property
     def is_dirty(self) -> bool:
         """Whether ``start_round`` has something to do."""
@@ -137,8 +142,9 @@ class LogSync:
             self._begin()
 
     def _begin(self, *, drain_journal: bool = False) -> None:
-        dirty, self._dirty = self._turn(self._dirty)
-        settles, self._settles = self._turn(self._settles)
+        half = sys.maxsize if self._stopped else self._options.logs_per_round_max // 2
+        dirty, self._dirty = _split(self._dirty, half)
+        settles, self._settles = _split(self._settles, half)
         # The timer is kept. It may be early for the next settles, but that is cheaper than a timer for each
         # round.
         now_us = self.loop.wall_us()
@@ -172,17 +178,6 @@ class LogSync:
             self.jobs.flush(work.plan)
         else:
             self.jobs.worker.submit(partial(self._run_in_worker, work))
-
-    def _turn(self, logs: list[SyncedLog]) -> tuple[list[SyncedLog], list[SyncedLog]]:
-        """Split into the logs of this round and those that wait: the first and the last ones are taken.
-
-        A message to a thousand queues makes a thousand logs dirty. A publisher after it must not wait for all
-        of them.
-        """
-        half = self._options.logs_per_round_max // 2
-        if len(logs) <= 2 * half or self._stopped:
-            return logs, []
-        return logs[:half] + logs[-half:], logs[half:-half]
 
     def flushed(self) -> None:
         """The flusher's descriptor is readable."""
@@ -339,3 +334,14 @@ class LogSync:
         for timer in (self._settle_timer, self._journal_timer):
             if timer is not None:
                 timer.cancel()
+
+
+def _split(logs: list[SyncedLog], half: int) -> tuple[list[SyncedLog], list[SyncedLog]]:
+    """The logs of this round, which are ``half`` at either end, and those that wait.
+
+    A message to a thousand queues makes a thousand logs dirty. A publisher after it must not wait for all of
+    them.
+    """
+    if len(logs) <= 2 * half:
+        return logs, []
+    return logs[:half] + logs[-half:], logs[half:-half]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from tests.vhosts.exchanges.test_topic import matches as topic_matches
 from tests.vhosts.fakes import FakeQueue, new_vhost, publish_args
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Exchange
 from vhosts.exchanges.route import Route
-from vhosts.exchanges.router import HEADERS_BYTES_MAX, ROUTES_MAX, RouteCache, may_select
+from vhosts.exchanges.router import HEADERS_BYTES_MAX, ROUTES_MAX, Permits, RouteCache, may_select
 from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.exchanges.types import EXCHANGE_TYPES, register_exchange_type
 
@@ -32,6 +32,16 @@ def typed(**values: Any) -> Table:
     return decode_table(encode_plain(values), 0)[0]
 
 
+class Asked(Permits):
+    """Asks a function."""
+
+    def __init__(self, ask: Callable[[str], None]) -> None:
+        self.ask = ask
+
+    def publish(self, exchange: str) -> None:
+        self.ask(exchange)
+
+
 class House:
     """A virtual host with short words for what the tests do to it."""
 
@@ -39,7 +49,7 @@ class House:
         self.vhost = new_vhost()
         self.refused: set[str] = set()
         self.asked: list[str] = []
-        self.cache = RouteCache(self.vhost.table, self.permits)
+        self.cache = RouteCache(self.vhost.table, Asked(self.permits))
 
     def permits(self, exchange: str) -> None:
         self.asked.append(exchange)
@@ -544,7 +554,7 @@ class RoutingMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.house = House()
-        self.other_cache = RouteCache(self.house.vhost.table, lambda exchange: None)
+        self.other_cache = RouteCache(self.house.vhost.table, Permits())
         self.model = Model()
 
     @rule(name=st.sampled_from(X_NAMES), alternate=st.sampled_from([None, "", "f", "t", "d"]))
@@ -621,7 +631,7 @@ class RoutingMachine(RuleBasedStateMachine):
             assert route.has_bcc == ("BCC" in (headers or {}))
             assert route.generation == self.house.vhost.generation
             assert all(self.house.vhost.queues[queue.name] is queue for queue in route.queues)
-        fresh = RouteCache(self.house.vhost.table, lambda exchange: None)
+        fresh = RouteCache(self.house.vhost.table, Permits())
         slow = fresh.resolve(publish_args(exchange, key), properties)
         assert [queue.name for queue in slow.queues] == names
         assert (slow.route, slow.exchange, slow.routing_key) == (

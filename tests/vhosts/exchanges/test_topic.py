@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.vhosts.fakes import FakeQueue
+from vhosts.exchanges.exchange import Binding, Exchange
 from vhosts.exchanges.topic_trie import TopicTrie
 
 # Measured on RabbitMQ 3.10.8: which of KEYS each pattern matches.
@@ -65,9 +67,22 @@ def matches(pattern: str, key: str) -> bool:
     return rest(words(pattern), words(key))
 
 
+EXCHANGE = Exchange("t", "topic")
+#: What each binding was made for.
+MADE: dict[Binding, object] = {}
+
+
+@functools.cache
+def made(thing: object) -> Binding:
+    """The binding for ``thing``, always the same."""
+    binding = Binding(EXCHANGE, FakeQueue(), "", {})
+    MADE[binding] = thing
+    return binding
+
+
 def matched(trie: TopicTrie, key: str) -> list[object]:
-    """What a match finds, less what it tells of its work; patterns are values, and no value is a number."""
-    return [found[0] for found in trie.match(key) if not isinstance(found, int)]
+    """What the bindings were made for that a match finds, less what it tells of its work."""
+    return [MADE[found] for found in trie.match(key) if not isinstance(found, int)]
 
 
 def visits(trie: TopicTrie, key: str) -> int:
@@ -77,7 +92,7 @@ def visits(trie: TopicTrie, key: str) -> int:
 
 def single(pattern: str, key: str) -> bool:
     trie = TopicTrie()
-    trie.insert(pattern, ("it",))
+    trie.insert(pattern, made("it"))
     return matched(trie, key) == ["it"]
 
 
@@ -103,7 +118,7 @@ some_patterns = st.lists(st.one_of(WORDS, st.sampled_from(["*", "#"])), max_size
 def test_trie_matches_as_the_rule_says(patterns, keys):
     trie = TopicTrie()
     for number, pattern in enumerate(patterns):
-        trie.insert(pattern, (number,))
+        trie.insert(pattern, made(number))
     for key in keys:
         expected = [number for number, pattern in enumerate(patterns) if matches(pattern, key)]
         assert sorted(matched(trie, key)) == expected
@@ -119,19 +134,19 @@ class TrieMachine(RuleBasedStateMachine):
 
     @rule(pattern=some_patterns, value=st.integers(0, 3))
     def insert(self, pattern: str, value: int) -> None:
-        self.trie.insert(pattern, (value,))
+        self.trie.insert(pattern, made(value))
         self.held.setdefault(pattern, set()).add(value)
 
     @rule(pattern=some_patterns, value=st.integers(0, 3))
     def remove(self, pattern: str, value: int) -> None:
         if value in self.held.get(pattern, ()):
-            self.trie.remove(pattern, (value,))
+            self.trie.remove(pattern, made(value))
             self.held[pattern].discard(value)
             if not self.held[pattern]:
                 del self.held[pattern]
         else:
             with pytest.raises(KeyError):
-                self.trie.remove(pattern, (value,))
+                self.trie.remove(pattern, made(value))
 
     @rule(key=some_keys)
     def match(self, key: str) -> None:
@@ -149,8 +164,8 @@ TestTrieMachine = TrieMachine.TestCase
 
 def test_many_hashes_take_no_longer_than_the_key():
     trie = TopicTrie()
-    trie.insert(".".join(["#", "a"] * 60 + ["b"]), ("never",))
-    trie.insert(".".join(["#", "a"] * 60), ("always",))
+    trie.insert(".".join(["#", "a"] * 60 + ["b"]), made("never"))
+    trie.insert(".".join(["#", "a"] * 60), made("always"))
     # Trying every way to share 128 words among 60 wildcards would not end.
     key = ".".join(["a"] * 128)
     assert matched(trie, key) == ["always"]
@@ -164,7 +179,7 @@ def all_rows(depth: int) -> list[str]:
 def test_what_follows_a_hash_is_matched_once_and_not_at_every_word():
     trie = TopicTrie()
     for row in all_rows(11):
-        trie.insert(f"#.{row}.z", (row,))
+        trie.insert(f"#.{row}.z", made(row))
     nodes = 2**12 + 1
     key = ".".join(["a"] * 114)
     assert visits(trie, key) <= 2 * 114
@@ -175,12 +190,12 @@ def test_what_follows_a_hash_is_matched_once_and_not_at_every_word():
 
 def test_more_patterns_with_hashes_elsewhere_are_not_visited():
     trie = TopicTrie()
-    trie.insert("a.#.z", ("it",))
+    trie.insert("a.#.z", made("it"))
     before = visits(trie, "a.b.c.d.z")
     for number in range(1000):
-        trie.insert(f"{number}.#", (number,))
-        trie.insert(f"#.{number}", (number,))
-        trie.insert(f"a.#.{number}.#.z", (number,))
+        trie.insert(f"{number}.#", made(number))
+        trie.insert(f"#.{number}", made(number))
+        trie.insert(f"a.#.{number}.#.z", made(number))
     assert visits(trie, "a.b.c.d.z") <= 3 * before + 10
     assert matched(trie, "a.b.c.d.z") == ["it"]
 
@@ -188,8 +203,8 @@ def test_more_patterns_with_hashes_elsewhere_are_not_visited():
 def test_two_matches_at_a_time_do_not_disturb_each_other():
     trie = TopicTrie()
     for row in all_rows(6):
-        trie.insert(f"#.{row}.#.a", (row,))
-        trie.insert(f"#.{row}", (row,))
+        trie.insert(f"#.{row}.#.a", made(row))
+        trie.insert(f"#.{row}", made(row))
     keys = ["a." * 20 + "a", "b." * 9 + "a", "a.b." * 9 + "a"]
     alone = [list(trie.match(key)) for key in keys]
     running = [trie.match(key) for key in keys]
@@ -203,7 +218,7 @@ def test_two_matches_at_a_time_do_not_disturb_each_other():
 def test_a_match_tells_of_its_work_while_it_works():
     trie = TopicTrie()
     for row in all_rows(10):
-        trie.insert(f"#.{row}.#.{row}.y", (row,))
+        trie.insert(f"#.{row}.#.{row}.y", made(row))
     told = [each for each in trie.match("a." * 60 + "z") if isinstance(each, int)]
     assert max(told) <= 64
 
@@ -217,7 +232,7 @@ hard_keys = st.lists(hard_words, max_size=12).map(".".join)
 def test_patterns_of_wildcards_match_as_the_rule_says(patterns, keys):
     trie = TopicTrie()
     for pattern in patterns:
-        trie.insert(pattern, (pattern,))
+        trie.insert(pattern, made(pattern))
     for key in keys:
         found = matched(trie, key)
         assert len(found) == len(set(found))
@@ -225,5 +240,5 @@ def test_patterns_of_wildcards_match_as_the_rule_says(patterns, keys):
         nodes = 1 + sum(len(words(pattern)) + 1 for pattern in patterns)
         assert visits(trie, key) <= nodes * (len(words(key)) + 2)
     for pattern in patterns:
-        trie.remove(pattern, (pattern,))
+        trie.remove(pattern, made(pattern))
     assert trie.is_empty()

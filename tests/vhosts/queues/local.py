@@ -13,14 +13,10 @@ from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
 from persistence.memory import MemoryBudget
 from vhosts.queues.contents import Contents
-from vhosts.queues.handle import REDELIVERY_UNITS, UNLIMITED, Consumer
+from vhosts.queues.handle import REDELIVERY_UNITS, UNLIMITED, Consumer, Host
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.services import QueueServices
-
-
-class Vhost:
-    name = "/"
 
 
 def new_tick() -> Tick:
@@ -34,7 +30,7 @@ def transient_queue(name: str = "q", *, memory_bytes: int = 1 << 30, tick: Tick 
     """A queue without a log."""
     queue = Queue(QueueServices(tick or new_tick(), Contents(MemoryBudget(memory_bytes))))
     queue.name = name
-    queue.vhost = Vhost()
+    queue.vhost = Host("/")
     queue.attach(name)
     return queue
 

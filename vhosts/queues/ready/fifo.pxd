@@ -14,7 +14,6 @@ cdef int _GROW_SHIFT
 
 
 cdef class FifoOrder(ReadyOrder):
-    cdef public object discard  # a function of the node
     cdef public object pager  # a PageLog; not compiled, and used while memory is short
     cdef public unsigned long long paged_end
     cdef public list ring

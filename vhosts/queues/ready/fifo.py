@@ -17,7 +17,6 @@ consumers would get newer messages before the older ones that are still on their
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
 
 from amqp_router.protocol import flags
@@ -42,12 +41,11 @@ _OVERHEAD = OVERHEAD
 
 
 class FifoOrder(ReadyOrder):
-    """``discard`` frees a long list of messages over several turns of the loop."""
+    """Oldest first."""
 
     __slots__ = (
         "backlog",
         "cursor",
-        "discard",
         "paged_end",
         "pager",
         "requeued",
@@ -60,9 +58,8 @@ class FifoOrder(ReadyOrder):
         "uncounted_to",
     )
 
-    def __init__(self, discard: Callable[[list[Message | None]], None] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.discard = discard
         self.pager: PageLog | None = None
         #: The offset after the last message given to the page log.
         self.paged_end = 0
@@ -136,7 +133,7 @@ class FifoOrder(ReadyOrder):
         """
         try:
             if self.pager is None:
-                self.pager = self.open_pager()
+                self.pager = self.node.page_log(self.incarnation)
             self.pager.append(message, self.tick.now_us)
         except (OSError, PersistenceError) as error:
             if not is_passing(error):
@@ -335,9 +332,9 @@ class FifoOrder(ReadyOrder):
 
     def _clear_ring(self) -> None:
         self.contents.budget.used -= self.ring_bytes
-        if self.ring_count > _WINDOW_MESSAGES and self.discard is not None:
+        if self.ring_count > _WINDOW_MESSAGES:
             # To free half a million objects takes a tenth of a second.
-            self.discard(self.ring)
+            self.node.free(self.ring)
         self.ring = [None] * 16
         self.ring_head = 0
         self.ring_count = 0

@@ -9,11 +9,16 @@ cdef class Trouble:
     cdef public BaseException error
 
 
+cdef class NodePort:
+    pass
+
+
 cdef class ReadyOrder:
     cdef public Contents contents
     cdef public Tick tick
     cdef public QueueLog log
-    cdef public object open_pager  # a function of the node
+    cdef public NodePort node
+    cdef public str incarnation
     cdef public long long count
     cdef public long long body_bytes
     cdef public bint wanted

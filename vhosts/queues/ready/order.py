@@ -10,7 +10,6 @@ which the queue looks at only then: the way of a message has no handler of excep
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 from amqp_router.protocol.message import Message
@@ -36,6 +35,19 @@ class Trouble:
         self.error = error
 
 
+class NodePort:
+    """The node, as a queue's order knows it: ``vhosts.queues.services.QueueServices``."""
+
+    __slots__ = ()
+
+    def page_log(self, incarnation: str) -> PageLog:
+        """A page log for the queue, which outgrows the node's account."""
+        raise AssertionError("a queue without page files outgrows its memory")
+
+    def free(self, messages: list[Message | None]) -> None:
+        """Nobody else holds this long list: free it in later turns of the loop."""
+
+
 class ReadyOrder:
     """Keeps the messages that are ready. The queue fills the collaborators before it uses the order.
 
@@ -47,8 +59,9 @@ class ReadyOrder:
         "body_bytes",
         "contents",
         "count",
+        "incarnation",
         "log",
-        "open_pager",
+        "node",
         "return_left",
         "returning",
         "tick",
@@ -62,8 +75,9 @@ class ReadyOrder:
         self.tick: Tick
         #: The queue's log, or None.
         self.log: QueueLog | None = None
-        #: Makes the page log of a queue that outgrows the node's budget.
-        self.open_pager: Callable[[], PageLog]
+        #: Makes the page log of a queue that outgrows the node's account, which has the queue's incarnation.
+        self.node: NodePort
+        self.incarnation = ""
         #: Messages ready. The subclass keeps it and the next one.
         self.count = 0
         #: Octets of their bodies, but for those that ``count_bytes`` has not looked at yet.
