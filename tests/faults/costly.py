@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from typing import Any
 
 from tests.faults.duplex import Duplex
 from tests.faults.hungry import array_argument, forget
@@ -149,10 +150,12 @@ def header_bindings(place: Place, seconds: float) -> Outcome:
     return Outcome(published, 0, problem)
 
 
-def held(place: Place, count: int, *, durable: bool, queue: str = "held") -> tuple[Wire, int]:
+def held(
+    place: Place, count: int, *, durable: bool, queue: str = "held", arguments: dict[str, Any] | None = None
+) -> tuple[Wire, int]:
     """A connection that has ``count`` messages of ten octets unacknowledged; how many it got."""
     wire = connect(place)
-    wire.ok(1, "queue.declare", queue=queue, durable=durable)
+    wire.ok(1, "queue.declare", queue=queue, durable=durable, arguments=arguments or {})
     wire.ok(1, "basic.consume", queue=queue)
     both = Duplex(wire)
     block = encode_publish(1, "", queue, bytes(10), delivery_mode=2 if durable else 1) * 1000

@@ -30,6 +30,7 @@ from typing import Any
 
 from tests.brokers import ROOT, Broker, BrokerDied, RabbitProcess, RouterProcess
 from tests.faults.costly import COSTLY
+from tests.faults.crowds import CROWDS
 from tests.faults.holds import LONG_S, TIMED_ENTRY, Hold, Holds
 from tests.faults.honest import Honest
 from tests.faults.hungry import HUNGRY
@@ -55,6 +56,7 @@ ALL: dict[str, CaseLoad] = {
     **{name: partial(_plain, load) for name, load in LOADS.items()},
     **HUNGRY,
     **COSTLY,
+    **CROWDS,
 }
 
 
