@@ -48,6 +48,8 @@ SLICE_UNITS = 2048
 ROOM = 512
 #: Targets of one letter that are remembered as having it; with more, a refused one waits for the next start.
 TARGETS_MAX = 256
+#: What the node's account has for a letter on its way, beside its content: the objects that it is made of.
+LETTER_BYTES = 512
 #: The largest content of a logged message that is kept in memory while its letter waits, in octets.
 KEPT_BYTES_MAX = 1 << 14
 
@@ -57,6 +59,7 @@ class DeadLetters(Listener):
 
     def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:
         self._table = table
+        self._account = account
         self._cache = RouteCache(table, None, account)
         self._publisher = Publisher(table, self._cache, account, self)
         self._in_slices = in_slices
@@ -87,11 +90,15 @@ class DeadLetters(Listener):
         """Send ``message``, which ``queue`` gives up for ``reason``; ``queue.buried`` hears of the end."""
         if message.flags & LOGGED and message.size() > KEPT_BYTES_MAX:
             message.content = None  # it is read again
-        self._send(Letter(queue, message, reason))
+        letter = Letter(queue, message, reason)
+        waits = message.flags & LOGGED and (self.waiting.must_be_put_off(queue) or self.is_full())
+        if not (waits and self.waiting.put_off(letter)):
+            self._send(letter)
 
     def _send(self, letter: Letter) -> None:
+        self._account.held += LETTER_BYTES
         self._letters.append(letter)
-        if not self._is_sending:
+        if not self._is_sending and len(self._unsafe) < ROOM:
             self._is_sending = True
             self._in_slices(self._send_some)
 
@@ -102,7 +109,7 @@ class DeadLetters(Listener):
         letters = self._letters
         units = 0
         for _ in range(min(SLICE, len(letters))):
-            if units >= SLICE_UNITS:
+            if units >= SLICE_UNITS or len(self._unsafe) >= ROOM:
                 break
             letter = letters[0]
             route = self._route(letter)
@@ -119,8 +126,9 @@ class DeadLetters(Listener):
         self._publisher.close_run()
         self._publisher.open_runs.clear()
         self._make_room()
-        self._is_sending = bool(letters)
-        return not letters
+        # With too many letters on their way, those that come home let it go on.
+        self._is_sending = bool(letters) and len(self._unsafe) < ROOM
+        return not self._is_sending
 
     def _route(self, letter: Letter) -> Route | None:
         """The route of a letter; None if it goes nowhere, or is not known yet (``walk`` and ``sift``)."""
@@ -246,16 +254,24 @@ class DeadLetters(Listener):
         if len(targets) > 1 or not letter.refusers:
             taken = taken.union([each.incarnation for each in targets if each not in letter.refusers])
         if len(taken) <= TARGETS_MAX and self.waiting.put(letter, refuser, taken):
+            self._account.held -= LETTER_BYTES
             self.waiting.done(letter, is_taken=False)
         else:
             self._settle(letter, stays=True)
 
     def _settle(self, letter: Letter, *, stays: bool) -> None:
+        self._account.held -= LETTER_BYTES
         letter.queue.buried(letter.message, stays)
         self.waiting.done(letter, is_taken=not stays)
 
     def _make_room(self) -> None:
-        if self._queues and not self.is_full():
+        if self._letters and not self._is_sending and len(self._unsafe) < ROOM:
+            self._is_sending = True
+            self._in_slices(self._send_some)
+        if self.is_full():
+            return
+        self.waiting.send_put_off(ROOM - len(self._letters) - len(self._unsafe))
+        if self._queues:
             queues, self._queues = self._queues, {}
             for queue in queues:
                 queue.touch()

@@ -1,5 +1,6 @@
-"""Dead letters that a target has refused: its log cannot be written for now, or it is full.
+"""Dead letters that wait in the log of their queue: for a target that has refused them, or for their turn.
 
+A target refuses a letter if its log cannot be written for now, or if it is full.
 Such a letter stays in the log of its queue, and 8 bytes of it stay in memory. It is sent again after a
 second, then after twice as long each time, up to half a minute. The letters of one queue that wait for the
 same target are a line. They keep their order, and a line asks its target with one letter before it sends
@@ -9,7 +10,10 @@ A target that has taken a letter which another one refused does not get it again
 safe, too, before the letter's queue settles it.
 
 A process that ends loses nothing: the next start finds the messages in the log, as it does with letters on
-their way. That is also what happens to letters for which the node's account of memory has no room.
+their way. That is also what happens to refused letters for which the node's account of memory has no room.
+
+A million messages that are rejected together are more letters than may be on their way. Those of logged
+messages are put off: they wait in the same form, without a target, until there is room.
 
 Source: RabbitMQ, "At-Least-Once Dead Lettering" (there for quorum queues alone, at a fixed interval).
 """
@@ -45,7 +49,10 @@ _REASON_BITS = 2
 
 
 class Line:
-    """The letters of ``queue`` that wait for ``target``, the oldest first: offset and reason of each."""
+    """The letters of ``queue`` that wait for ``target``, the oldest first: offset and reason of each.
+
+    ``target`` is None if they have not been sent yet.
+    """
 
     __slots__ = (
         "_entries",
@@ -63,7 +70,7 @@ class Line:
         "window",
     )
 
-    def __init__(self, room: WaitingRoom, queue: LocalQueue, target: QueueHandle) -> None:
+    def __init__(self, room: WaitingRoom, queue: LocalQueue, target: QueueHandle | None) -> None:
         self._room = room
         self.queue = queue
         self.target = target
@@ -134,10 +141,12 @@ class WaitingRoom:
     def __init__(self, account: MemoryBudget, send: Callable[[Letter], None]) -> None:
         self._account = account
         self._send = send
-        self._lines: dict[tuple[LocalQueue, QueueHandle], Line] = {}
+        self._lines: dict[tuple[LocalQueue, QueueHandle | None], Line] = {}
+        #: Those of them without a target.
+        self._put_off: dict[LocalQueue, Line] = {}
         #: Letters that are on their way again.
         self._sent: dict[Letter, Line] = {}
-        #: Letters that wait and are not on their way.
+        #: Refused letters that wait and are not on their way.
         self.count = 0
         #: Times that a target refused a letter which is then sent again.
         self.refused_total = 0
@@ -145,8 +154,10 @@ class WaitingRoom:
         self.left_total = 0
 
     def lines(self) -> Iterator[Waiting]:
-        """All lines."""
+        """All lines of refused letters."""
         for line in list(self._lines.values()):
+            if line.target is None:
+                continue
             reason = "it is full" if line.target.takes_messages() else "its log cannot be written"
             yield Waiting(line.queue.name, line.target.name, line.length(), reason)
 
@@ -158,20 +169,15 @@ class WaitingRoom:
         """Let ``letter``, which ``target`` refuses and the queues ``taken`` have, wait; False if memory has
         no room for it. The letter's message is in the log of its queue.
         """
-        line = self._lines.get((letter.queue, target))
-        size = ENTRY_BYTES + (TAKEN_BYTES if taken else 0) + (LINE_BYTES if line is None else 0)
-        if not self._account.has_room_to_keep(size):
+        line = self._line(letter.queue, target, TAKEN_BYTES if taken else 0)
+        if line is None:
             self.left_total += 1
             return False
-        if line is None:
-            line = self._lines[letter.queue, target] = Line(self, letter.queue, target)
-        self._account.kept += size
         self.count += 1
         self.refused_total += 1
-        offset = letter.message.offset
-        entry = offset << _REASON_BITS | _REASONS.index(letter.reason)
+        entry = _entry(letter)
         if taken:
-            line.taken[offset] = taken
+            line.taken[letter.message.offset] = taken
         if self._sent.get(letter) is line:
             line.again.append(entry)
             line.is_refused = True
@@ -181,12 +187,51 @@ class WaitingRoom:
                 self._sleep(line)
         return True
 
+    def must_be_put_off(self, queue: LocalQueue) -> bool:
+        """Whether letters of ``queue`` wait for their turn, so that a new one goes behind them."""
+        return queue in self._put_off
+
+    def put_off(self, letter: Letter) -> bool:
+        """Let ``letter``, whose message is in the log of its queue, wait for its turn; False if memory has no
+        room for that.
+        """
+        line = self._line(letter.queue, None)
+        if line is None:
+            return False
+        self._put_off[letter.queue] = line
+        line.append(_entry(letter))
+        return True
+
+    def send_put_off(self, most: int) -> None:
+        """Send letters whose turn it is."""
+        for line in list(self._put_off.values()):
+            line.window = line.sent + most
+            self._feed(line)
+            most = line.window - line.sent
+            if most <= 0:
+                break
+
+    def _line(self, queue: LocalQueue, target: QueueHandle | None, more: int = 0) -> Line | None:
+        """The line for one more letter, of ``more`` bytes beside its entry; None if memory has no room."""
+        line = self._lines.get((queue, target))
+        size = ENTRY_BYTES + more + (LINE_BYTES if line is None else 0)
+        if not self._account.has_room_to_keep(size):
+            return None
+        self._account.kept += size
+        if line is None:
+            line = self._lines[queue, target] = Line(self, queue, target)
+        return line
+
     def done(self, letter: Letter, *, is_taken: bool) -> None:
         """``letter``, which may have come from a line, is settled (``is_taken``) or waits again."""
         line = self._sent.pop(letter, None)
         if line is None:
             return
         line.sent -= 1
+        if line.target is None:
+            if line.sent == 0 and line.length() == 0:
+                self._remove(line)
+            return
         if is_taken:
             line.pause_us = FIRST_US
             line.window = min(2 * line.window, WINDOW)
@@ -199,7 +244,7 @@ class WaitingRoom:
     def go_on(self, line: Line) -> None:
         """The pause is over: ask the target again."""
         line.is_refused = False
-        line.window = 1
+        line.window = line.sent + 1
         self._feed(line)
 
     def _feed(self, line: Line) -> None:
@@ -225,12 +270,13 @@ class WaitingRoom:
             self._sent[letter] = line
             self._leaves(line, letter.message.offset)
             self._send(letter)
-        if line.sent == 0:
-            line.step_back()
-            if line.length() > 0:
-                self._sleep(line)
-            else:
-                self._remove(line)
+        if line.sent > 0:
+            return
+        line.step_back()
+        if line.length() == 0:
+            self._remove(line)
+        elif line.is_refused:
+            self._sleep(line)
 
     def _letter(self, line: Line, entry: int) -> Letter:
         offset = entry >> _REASON_BITS
@@ -242,7 +288,8 @@ class WaitingRoom:
 
     def _leaves(self, line: Line, offset: int) -> None:
         """The letter at ``offset`` waits no more."""
-        self.count -= 1
+        if line.target is not None:
+            self.count -= 1
         self._account.kept -= ENTRY_BYTES
         if line.taken.pop(offset, None) is not None:
             self._account.kept -= TAKEN_BYTES
@@ -256,7 +303,8 @@ class WaitingRoom:
     def _drop(self, line: Line) -> None:
         """The queue is gone, and with it all its messages."""
         left = line.length() - line.sent
-        self.count -= left
+        if line.target is not None:
+            self.count -= left
         self._account.kept -= ENTRY_BYTES * left + TAKEN_BYTES * len(line.taken)
         line.taken = {}
         self._remove(line)
@@ -265,3 +313,9 @@ class WaitingRoom:
         if self._lines.get((line.queue, line.target)) is line:
             del self._lines[line.queue, line.target]
             self._account.kept -= LINE_BYTES
+            if line.target is None:
+                del self._put_off[line.queue]
+
+
+def _entry(letter: Letter) -> int:
+    return letter.message.offset << _REASON_BITS | _REASONS.index(letter.reason)

@@ -21,6 +21,7 @@ from vhosts import dead_letters
 from vhosts import letter as letters
 from vhosts.queues.queue import Queue
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings
+from vhosts.waiting_letters import ENTRY_BYTES, LINE_BYTES
 
 OPTIONS = LogOptions(batch_bytes_max=4000)
 TO_DEAD: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
@@ -387,6 +388,44 @@ def test_very_many_die_in_slices_in_their_order(node: SimNode) -> None:
     assert most <= dead_letters.ROOM
     assert drained(dead) == [str(number) for number in range(count)]
     assert unsettled(queue.log) == []
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_very_many_rejected_together_are_sent_in_turn(node: SimNode, *, persistent: bool) -> None:
+    """Those that the log has take 8 bytes each until their turn comes; few are on their way at a time."""
+    count = 5 * dead_letters.ROOM
+    queue, dead = declared(node, "src", **TO_DEAD), declared(node, "dead")
+    for number in range(count):
+        node.enter(queue.publish, made(str(number).encode(), persistent=persistent))
+    node.settle()
+    kept, held = node.budget.kept, node.budget.held
+    taken = list(iter(lambda: queue.get(False), None))
+    for each in taken:
+        if persistent:
+            each.content = None
+        queue.settle(each, 2)
+    under_way = node.vhost.dead_letters
+    waiting = count - dead_letters.ROOM
+    if persistent:
+        assert len(under_way._letters) == dead_letters.ROOM
+        assert node.budget.kept - kept == ENTRY_BYTES * waiting + LINE_BYTES
+        assert node.budget.held - held == dead_letters.ROOM * dead_letters.LETTER_BYTES
+    else:
+        assert node.budget.held - held == count * dead_letters.LETTER_BYTES
+    most = 0
+    for _ in range(100_000):
+        if not node.ready and not node.work() and not node.posted:
+            break
+        if node.posted:
+            node.hear()
+        node.turn()
+        most = max(most, len(under_way._unsafe))
+    assert most <= dead_letters.ROOM + dead_letters.SLICE
+    assert drained(dead) == [str(number) for number in range(count)]
+    node.settle()
+    assert unsettled(queue.log) == []
+    assert (node.budget.used, node.budget.held) == (0, held)
+    assert node.budget.kept == kept
 
 
 def test_large_contents_are_dead_lettered(node: SimNode) -> None:

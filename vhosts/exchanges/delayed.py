@@ -56,6 +56,8 @@ class DelayedExchange(Exchange):
         self.keeps = self._inner.keeps
         self.decodes_arguments = self._inner.decodes_arguments
         self._surroundings: Surroundings | None = None
+        #: To the internal queue: always the same one, because the routing log knows routes by their bindings.
+        self._to_queue: Binding | None = None
 
     def memory_bytes(self) -> int:
         """See ``Exchange``."""
@@ -96,7 +98,10 @@ class DelayedExchange(Exchange):
             InternalError: the internal queue cannot be declared (541).
         """
         if delay_ms(message.headers) and self._surroundings is not None:
-            return [Binding(self, self._surroundings.delay_queue(self), "", {})]
+            queue = self._surroundings.delay_queue(self)
+            if self._to_queue is None or self._to_queue.destination is not queue:
+                self._to_queue = Binding(self, queue, "", {})
+            return [self._to_queue]
         return self._inner.route(message)
 
 

@@ -17,6 +17,7 @@ cdef Py_ssize_t _ROUTE_BYTES
 cdef Py_ssize_t _HEADERS_BYTES_MAX
 cdef Py_ssize_t _SPREAD_SLICE
 cdef unsigned char _MANDATORY
+cdef Py_ssize_t _WALK_UNITS
 cdef unsigned char _IMMEDIATE
 
 

@@ -50,6 +50,8 @@ _WIDTH_MAX = 300_000
 _ROUTE_BYTES = 700
 _HEADERS_BYTES_MAX = 512
 _SPREAD_SLICE = SPREAD_SLICE
+#: The cost of a walk apart from what it visits, in enqueues.
+_WALK_UNITS = 10
 _MANDATORY = 1
 _IMMEDIATE = 2
 
@@ -221,7 +223,7 @@ class RouteCache:
             if walk is None:
                 return self.find(args)
             is_done = walk.go_on()
-            self.units = walk.units()
+            self.units = _WALK_UNITS + walk.units()
             if not is_done:
                 self.unfinished = walk
                 return None
