@@ -13,6 +13,7 @@ from admin_ui import (
     cli,
     consumers,
     delayed,
+    differences,
     endpoints,
     environment,
     incidents,
@@ -43,6 +44,12 @@ __all__ = ["Admin", "AdminOptions", "make_app"]
 #: The options that say where the admin server listens.
 FLAGS = ("--admin-bind", "--admin-port")
 METRICS_FLAGS = ("--metrics-bind", "--metrics-port")
+#: The endpoints below `/admin/v1` that `/api` does not have.
+OURS = [
+    endpoint
+    for part in (previews, differences, delayed, consumers, tokens, environment, incidents)
+    for endpoint in part.ENDPOINTS
+]
 #: Connections to the port for Prometheus. A scraper holds one.
 METRICS_CONNECTIONS_MAX = 32
 
@@ -145,9 +152,7 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app[VERIFIER] = Verifier(state)
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
-    parts = (previews, delayed, consumers, tokens, environment, incidents)
-    ours = [endpoint for part in parts for endpoint in part.ENDPOINTS]
-    endpoints.add_routes(app, [*ours, openapi.endpoint(ours), *OBJECTS], endpoints.PAGES)
+    endpoints.add_routes(app, [*OURS, openapi.endpoint(OURS), *OBJECTS], endpoints.PAGES)
     for routed in (sessions, tokens, live, prometheus, cli, ui):
         routed.add_routes(app)
     add_index(app, ENDPOINTS)

@@ -117,8 +117,8 @@ class Endpoint:
     put: Handler | None = None
     post: Handler | None = None
     delete: Handler | None = None
-    #: For PUT, POST and DELETE the caller needs one of these tags.
-    write_tags: frozenset[str] = MANAGEMENT
+    #: For PUT, POST and DELETE the caller needs one of these tags; with None no login.
+    write_tags: frozenset[str] | None = MANAGEMENT
 
     @property
     def handlers(self) -> dict[str, Handler]:

@@ -113,6 +113,7 @@ BODIES: dict[tuple[str, str], Schema] = {
     ("POST", "/bindings/{vhost}/e/{source}/{kind}/{destination}"): _object(
         routing_key=_NAME, arguments=_TABLE
     ),
+    ("POST", "/login"): _object("username", "password", username=_NAME, password=_TEXT),
     ("POST", "/tokens"): _object(
         user=_NAME,
         name={"type": "string", "maxLength": 100},
@@ -123,6 +124,8 @@ BODIES: dict[tuple[str, str], Schema] = {
         read_only=_FLAG,
         valid_days={"type": ["integer", "null"], "minimum": 1, "maximum": 3650},
     ),
+    ("POST", "/previews/definitions"): _DEFINITIONS,
+    ("POST", "/previews/definitions/{vhost}"): _DEFINITIONS,
     ("POST", "/previews/policy"): _object(
         "vhost",
         vhost=_NAME,
@@ -132,6 +135,9 @@ BODIES: dict[tuple[str, str], Schema] = {
         priority=_COUNT,
     ),
 }
+#: Paths whose body is a form, not JSON.
+FORM = "application/x-www-form-urlencoded"
+FORMS = frozenset({"/login"})
 #: What parts of paths are, by their names; others are names of up to 255 octets.
 PARTS: dict[str, Schema] = {
     "kind": {"type": "string", "enum": ["q", "e"]},
@@ -227,7 +233,7 @@ def _operation(base: str, endpoint: Endpoint, method: str, handler: Callable[[Ca
     if body is not None:
         operation["requestBody"] = {
             "required": bool(body.get("required")),
-            "content": {"application/json": {"schema": body}},
+            "content": {FORM if path in FORMS else "application/json": {"schema": body}},
         }
     return operation
 

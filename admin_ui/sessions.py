@@ -21,6 +21,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
@@ -226,14 +227,25 @@ async def _show(request: web.Request) -> web.Response:
 async def _login(request: web.Request) -> web.Response:
     check_origin(request)
     wanted = await _read_login(request)
-    found = login(request, wanted.username.encode(), wanted.password.encode())
+    session, cookie = begin(request, wanted.username, wanted.password)
+    response = _answer(_document(request, session))
+    response.headers["Set-Cookie"] = cookie
+    return response
+
+
+def begin(request: web.Request, username: str, password: str) -> tuple[Session, str]:
+    """Open a session for the user with this name and password; returns it and the header Set-Cookie.
+
+    Raises:
+        ApiError: they are wrong or may not (401), or too many were wrong before (429).
+    """
+    found = login(request, username.encode(), password.encode())
     found.require(MANAGEMENT)
     number, session = request.app[SESSIONS].open(found.user)
-    response = _answer(_document(request, session))
-    response.set_cookie(
-        cookie_name(request), number, path="/", httponly=True, samesite="Strict", secure=request.secure
-    )
-    return response
+    cookie = SimpleCookie({cookie_name(request): number})[cookie_name(request)]
+    cookie["path"], cookie["samesite"] = "/", "Strict"
+    cookie["httponly"], cookie["secure"] = True, request.secure
+    return session, cookie.OutputString()
 
 
 async def _logout(request: web.Request) -> web.Response:

@@ -10,6 +10,7 @@ from admin_ui.api import (
     exchanges,
     health,
     limits,
+    login,
     messages,
     parameters,
     policies,
@@ -24,6 +25,7 @@ from admin_ui.endpoints import Endpoint
 
 ENDPOINTS: list[Endpoint] = [
     *whole.ENDPOINTS,
+    *login.ENDPOINTS,
     *vhosts.ENDPOINTS,
     *users.ENDPOINTS,
     *definitions.ENDPOINTS,

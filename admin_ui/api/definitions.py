@@ -66,7 +66,7 @@ async def load_vhost(call: Call) -> Any:
 
 async def _load(call: Call, vhost: str | None) -> Any:
     strict = flag(call, "strict")
-    content = await _read(call)
+    content = await read_file(call)
     importing = Import(call.state.broker, content, vhost=vhost, strict=strict)
     steps = importing.steps()
     try:
@@ -88,7 +88,12 @@ def _some(steps: Iterator[None]) -> tuple[bool, int]:
     return True, 0
 
 
-async def _read(call: Call) -> dict[str, Any]:
+async def read_file(call: Call) -> dict[str, Any]:
+    """The file of definitions in the body.
+
+    Raises:
+        ApiError: it is no JSON object (400), too large (413), or does not come in time (408).
+    """
     async with call.state.large_bodies:
         if call.request.content_type.startswith("multipart/"):
             data = await body.read_field(call.request, "file", FILE_BYTES_MAX)

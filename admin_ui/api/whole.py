@@ -158,7 +158,6 @@ ENDPOINTS = [
     Endpoint("/cluster-name", cluster_name, put=name_cluster, write_tags=ADMINISTRATOR),
     Endpoint("/whoami", whoami),
     Endpoint("/auth", auth, None),
-    Endpoint("/login"),
     Endpoint("/nodes", nodes, MONITORING),
     Endpoint("/nodes/{node}", one_node, MONITORING),
     Endpoint("/nodes/{node}/memory", node_memory, MONITORING),

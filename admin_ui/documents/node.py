@@ -90,6 +90,9 @@ FEATURES = {
     "drop_unroutable_metric": "Count unroutable publishes that are dropped",
     "empty_basic_get_metric": "Count basic.get on empty queues",
     "implicit_default_bindings": "Bindings of the default exchange are not stored",
+    "quorum_queue": "Queues of type quorum, on a single node",
+    "user_limits": "Limits of a user's connections and channels",
+    "virtual_host_metadata": "Description and tags of virtual hosts",
 }
 DESCRIPTIONS = {
     "direct": "exact routing key",

@@ -33,6 +33,8 @@ SENTENCES = {
     "blocked": "connection {name} ({client}) of user {user} is held back: it publishes faster than the disk "
     "takes it",
 }
+#: Columns of the preview of an import: items that are new, that change, and that differ and stay.
+DIFFERENCES = ("section", "added", "changed", "kept", "same")
 NOTHING = "Nothing needs attention."
 FINDINGS = 1
 
@@ -172,17 +174,28 @@ def export_definitions(client: Client, args: argparse.Namespace) -> int:
 
 def import_definitions(client: Client, args: argparse.Namespace) -> int:
     """Import a file of definitions; says what this broker left out."""
-    path = "/api/definitions" if args.vhost is None else f"/api/definitions/{part(args.vhost)}"
+    where = "" if args.vhost is None else f"/{part(args.vhost)}"
     try:
         found = json.loads(sys.stdin.read() if str(args.file) == "-" else args.file.read_text())
     except OSError as error:
         raise CtlError(f"{args.file}: cannot be read ({error.strerror})", USAGE) from None
     except ValueError as error:
         raise CtlError(f"{args.file}: is not JSON ({error})", USAGE) from None
-    answer = client.call("POST", path, found, query={"strict": "true"} if args.strict else None)
+    if args.dry_run:
+        rows = client.call("POST", f"/admin/v1/previews/definitions{where}", found)
+        show(rows_text([_difference(row) for row in rows], DIFFERENCES, args.format))
+        return 0
+    answer = client.call(
+        "POST", f"/api/definitions{where}", found, query={"strict": "true"} if args.strict else None
+    )
     for each in (answer or {}).get("left_out", ()):
         print(f"left out: {text(each)}", file=sys.stderr)
     return 0
+
+
+def _difference(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the preview, with numbers for the lists of names."""
+    return {name: each["total"] if isinstance(each, dict) else each for name, each in row.items()}
 
 
 _FILE = argument("file", metavar="FILE", type=Path, help="the file; - for standard output or input")
@@ -275,7 +288,15 @@ VERBS = (
             _FILE,
             _OF_VHOST,
             argument("--strict", action="store_true", help="refuse what this broker does not have"),
+            argument(
+                "--dry-run",
+                action="store_true",
+                help="change nothing; say how many items are new, change, differ and stay, or are the same",
+            ),
         ),
-        ("amqp-router ctl import_definitions definitions.json",),
+        (
+            "amqp-router ctl import_definitions definitions.json",
+            "amqp-router ctl import_definitions definitions.json --dry-run",
+        ),
     ),
 )

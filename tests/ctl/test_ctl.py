@@ -245,6 +245,9 @@ def test_the_node(ctl: Run, broker: RouterProcess, tmp_path: Path) -> None:
     ctl("export_definitions", str(file))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     ctl("delete_queue", "kept")
+    rows = ctl("import_definitions", str(file), "--dry-run", "--format", "json")
+    assert {row["section"]: row["added"] for row in rows if row["added"]} == {"queues": 1}
+    assert "kept" not in ctl("list_queues", "name")
     ctl("import_definitions", str(file))
     assert "kept" in ctl("list_queues", "name")
     assert "is not JSON" in ctl("import_definitions", __file__, code=2)

@@ -2,16 +2,15 @@ import { html, useRef, useState } from "../lib/html.mjs";
 import { Card, Icon, Pill } from "../components/bits.mjs";
 import { Field } from "../components/forms.mjs";
 import { Table } from "../components/table.mjs";
-import { act, get } from "../lib/api.mjs";
+import { act, post } from "../lib/api.mjs";
 import { bytes, count, plural, value as text } from "../lib/format.mjs";
-import { differences } from "../lib/definitions.mjs";
 import { documentPath } from "../lib/routes.mjs";
 import { say } from "../lib/dialogs.mjs";
 
 /** As the server has it. */
 const FILE_BYTES_MAX = 50 * 1024 * 1024;
 /** Names shown of each kind of difference. */
-const NAMES = 20;
+const SHOWN = 20;
 
 export function Definitions({ me }) {
   const [vhost, setVhost] = useState("");
@@ -40,6 +39,7 @@ function Import({ vhost, path }) {
   const [leftOut, setLeftOut] = useState(null);
   const [busy, setBusy] = useState(false);
   const input = useRef(null);
+  const preview = vhost ? documentPath("previews/definitions", vhost) : "/admin/v1/previews/definitions";
   const choose = async () => {
     const file = input.current.files[0] ?? null;
     setChosen(file);
@@ -49,16 +49,9 @@ function Import({ vhost, path }) {
     if (!file) return;
     if (file.size > FILE_BYTES_MAX) return setError(`The file has ${bytes(file.size)}; ${bytes(FILE_BYTES_MAX)} are the most.`);
     try {
-      const present = await get(path);
-      let content;
-      try {
-        content = JSON.parse(await file.text());
-      } catch (problem) {
-        throw new Error(`The file is not JSON: ${problem.message}`, { cause: problem });
-      }
-      setFound(differences(present, content, vhost));
+      setFound(await post(preview, file));
     } catch (problem) {
-      setError(problem.message);
+      setError(problem.message === "failed_to_parse_json" ? "The file is not JSON." : problem.message);
     }
   };
   const load = async () => {
@@ -74,7 +67,7 @@ function Import({ vhost, path }) {
     }
     setBusy(false);
   };
-  const changes = found?.reduce((sum, row) => sum + row.added.length + row.changed.length, 0);
+  const changes = found?.reduce((sum, row) => sum + row.added.total + row.changed.total, 0);
   return html`<${Card} title="Import" id="import">
     <div class="form">
       <p class="form-text">An import adds and changes, it removes nothing. Queues and exchanges that exist stay as they are. You see what it would do first.</p>
@@ -95,17 +88,17 @@ function Import({ vhost, path }) {
 const WORDS = { topic_permissions: "topic permissions", global_parameters: "global parameters", vhosts: "virtual hosts" };
 const section = (name) => WORDS[name] ?? name;
 
-function Names({ names, kind }) {
-  if (!names.length) return html`<span class="muted">0</span>`;
-  return html`<b class="num">${count(names.length)}</b>${names.slice(0, NAMES).map((name) => html`<div key=${name} class="given"><code>${name}</code></div>`)}${names.length > NAMES && html`<div class="given">and ${count(names.length - NAMES)} more ${kind}</div>`}`;
+function Names({ of: { total, names }, kind }) {
+  if (!total) return html`<span class="muted">0</span>`;
+  return html`<b class="num">${count(total)}</b>${names.slice(0, SHOWN).map((name) => html`<div key=${name} class="given"><code>${name}</code></div>`)}${total > SHOWN && html`<div class="given">and ${count(total - SHOWN)} more ${kind}</div>`}`;
 }
 
 function Differences({ rows }) {
   const columns = [
     { label: "Section", cell: (row) => section(row.section) },
-    { label: "New", class: "whole", cell: (row) => html`<${Names} names=${row.added} kind="new ones" />` },
-    { label: "Changed", class: "whole", cell: (row) => html`<${Names} names=${row.changed} kind="changed ones" />` },
-    { label: "Differ and stay", class: "whole", title: "Queues and exchanges that exist stay as they are", cell: (row) => html`<${Names} names=${row.kept} kind="that stay" />` },
+    { label: "New", class: "whole", cell: (row) => html`<${Names} of=${row.added} kind="new ones" />` },
+    { label: "Changed", class: "whole", cell: (row) => html`<${Names} of=${row.changed} kind="changed ones" />` },
+    { label: "Differ and stay", class: "whole", title: "Queues and exchanges that exist stay as they are", cell: (row) => html`<${Names} of=${row.kept} kind="that stay" />` },
     { label: "Same", numeric: true, class: "n", cell: (row) => count(row.same) },
   ];
   return html`<${Table} columns=${columns} rows=${rows} caption="What the import would do" rowKey=${(row) => row.section} />`;

@@ -148,6 +148,7 @@ def test_an_import_shows_what_it_would_do_and_what_was_left_out(calm: Site, visi
 
     choose("{")
     one.page.wait_for_selector("#file-error:has-text('not JSON')")
+    one.expect_requests_to_fail("400")
     choose(json.dumps(kept))
     one.page.wait_for_selector(".form-done:has-text('nothing new')")
     kept["queues"][0]["durable"] = False

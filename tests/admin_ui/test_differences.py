@@ -1,0 +1,100 @@
+"""What an import of definitions would do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from admin_ui.differences import NAMES_MAX
+from tests.admin_ui.world import World
+
+PATH = "/admin/v1/previews/definitions"
+
+
+async def preview(shop: World, file: Any, where: str = "") -> dict[str, Any]:
+    reply = await shop.call("POST", PATH + where, body=json.dumps(file))
+    assert reply.status == 200, reply
+    return {row.pop("section"): row for row in reply.json}
+
+
+async def test_its_own_export_brings_nothing(shop: World) -> None:
+    await shop.call("PUT", "/api/policies/shop/short", body='{"pattern":"x","definition":{"max-length":5}}')
+    file = await shop.get("/definitions")
+    rows = await preview(shop, file)
+    assert {"users", "vhosts", "permissions", "policies", "queues", "exchanges", "bindings"} <= rows.keys()
+    for section, row in rows.items():
+        assert row["same"] == len(file[section]), section
+        assert [row[kind]["total"] for kind in ("added", "changed", "kept")] == [0, 0, 0], section
+    rows = await preview(shop, await shop.get("/definitions/shop"), "/shop")
+    assert all(
+        row["added"]["total"] == row["changed"]["total"] == row["kept"]["total"] == 0 for row in rows.values()
+    )
+
+
+async def test_other_ways_to_say_the_same(shop: World) -> None:
+    file = await shop.get("/definitions")
+    alice = next(user for user in file["users"] if user["name"] == "alice")
+    del alice["limits"], alice["hashing_algorithm"]
+    alice["tags"] = "management"
+    rows = await preview(
+        shop,
+        {
+            "users": [alice],
+            "vhosts": [{"name": "shop", "metadata": {"description": "", "tags": []}}],
+            "exchanges": [{"vhost": "/", "name": "amq.topic", "type": "direct"}],
+            "global_parameters": [{"name": "internal_cluster_id", "value": "x"}],
+        },
+    )
+    assert [row["same"] for row in rows.values()] == [1, 1, 1, 1]
+
+
+async def test_what_is_new_changes_and_stays(shop: World) -> None:
+    before = await shop.get("/definitions")
+    queue = {"vhost": "shop", "name": "orders.eu", "durable": False, "auto_delete": False, "arguments": {}}
+    binding = {"vhost": "shop", "source": "orders", "destination": "orders.eu", "destination_type": "queue"}
+    rows = await preview(
+        shop,
+        {
+            "users": [
+                {"name": "alice", "tags": "administrator"},
+                {"name": "ada", "tags": [], "password": "secret"},
+            ],
+            "queues": [queue, {**queue, "name": "new"}, {**queue, "vhost": "/", "name": "new"}],
+            "bindings": [
+                {**binding, "routing_key": "eu.#", "arguments": {}},
+                {**binding, "routing_key": "eu.#", "arguments": {"x": 1}},
+            ],
+        },
+    )
+    assert (rows["users"]["added"]["names"], rows["users"]["changed"]["names"]) == (["ada"], ["alice"])
+    assert rows["queues"]["kept"] == {"total": 1, "names": ["shop · orders.eu"]}
+    assert rows["queues"]["added"]["names"] == ["shop · new", "new"]
+    assert rows["bindings"]["same"] == 1
+    assert rows["bindings"]["added"]["names"] == ["shop · orders · queue · orders.eu · eu.#"]
+    assert await shop.get("/definitions") == before
+
+
+async def test_a_long_file(shop: World) -> None:
+    queues = [{"name": f"q{n}", "durable": True, "auto_delete": False, "arguments": {}} for n in range(5000)]
+    rows = await preview(shop, {"queues": queues}, "/shop")
+    assert rows["queues"]["added"]["total"] == 5000
+    assert len(rows["queues"]["added"]["names"]) == NAMES_MAX
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("{}", "the file has no definitions"),
+        ("", "the file has no definitions"),
+        ("[]", "failed_to_parse_json"),
+        ('{"queues":{}}', "queues is not a list of objects"),
+        ('{"queues":[5]}', "queues is not a list of objects"),
+    ],
+)
+async def test_what_is_no_file_of_definitions(shop: World, body: str, reason: str) -> None:
+    reply = await shop.call("POST", PATH, body=body)
+    assert (reply.status, reply.json["reason"]) == (400, reason)
+    assert (await shop.call("POST", f"{PATH}/nosuch", body="{}")).status == 404
+    assert (await shop.call("POST", PATH, "alice", body="{}")).status == 401
