@@ -227,14 +227,16 @@ def attempts(state: State) -> Iterator[Sample]:
         yield Sample(name, "counter", f"Total number of {text}", list(values))
 
 
-def counts(state: State, consumers: int) -> Iterator[Sample]:
-    """How many objects there are."""
+def counts(state: State, consumers: int, publishers: int) -> Iterator[Sample]:
+    """How many objects there are; ``publishers`` are open channels that have published."""
     broker = state.broker
     transports = [each for each in broker.registry if each.machine.vhost is not None]
     yield one("rabbitmq_connections", "gauge", "Connections currently open", len(transports))
     channels = sum([len(each.machine.channels) for each in transports])
     yield one("rabbitmq_channels", "gauge", "Channels currently open", channels)
     yield one("rabbitmq_consumers", "gauge", "Consumers currently connected", consumers)
+    yield one("rabbitmq_global_consumers", "gauge", "Current number of consumers", consumers, **PROTOCOL)
+    yield one("rabbitmq_global_publishers", "gauge", "Current number of publishers", publishers, **PROTOCOL)
     queues = sum([len(vhost.queues) for vhost in broker.vhosts.values()])
     yield one("rabbitmq_queues", "gauge", "Queues available", queues)
 

@@ -153,7 +153,7 @@ async def aggregated(request: web.Request) -> web.StreamResponse:
     await _whole_node(page, request)
     summed = [family for family in FAMILIES if family.is_summed]
     sums = await page.sums(summed, _all_vhosts(page.state))
-    page.add(node.counts(page.state, int(sums["queue_consumers"])))
+    page.add(node.counts(page.state, int(sums["queue_consumers"]), request.app[TOTALS].publishers))
     return await page.finish()
 
 
@@ -166,7 +166,7 @@ async def per_object(request: web.Request) -> web.StreamResponse:
     seen = {f"{PREFIX}{name}_total" for name, _ in node.SUMS}
     for family in FAMILIES:
         await page.objects(family, vhosts, PREFIX, seen)
-    page.add(node.counts(page.state, await _consumers(page)))
+    page.add(node.counts(page.state, await _consumers(page), request.app[TOTALS].publishers))
     return await page.finish()
 
 

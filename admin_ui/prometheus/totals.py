@@ -32,6 +32,8 @@ class Totals:
         self._gone = [0] * len(NAMES)
         self._gone_confirm = 0
         self._highest: dict[str, int] = {}
+        #: Open channels that have published, at the last ``read``.
+        self.publishers = 0
 
     async def read(self, turns: Turns) -> Mapping[str, int]:
         """Each of `NAMES`, and ``publish_confirm``, with its count."""
@@ -42,7 +44,7 @@ class Totals:
                 self._add_gone(counters, last)
         self._seen = seen
         sums = [sum(column) for column in zip(self._gone, *seen.values(), strict=True)]
-        found = dict(zip(NAMES, sums, strict=True)) | {"publish_confirm": await self._publish_confirm(turns)}
+        found = dict(zip(NAMES, sums, strict=True)) | {"publish_confirm": await self._walk_channels(turns)}
         for name, count in found.items():
             # A channel that closes between two looks at it may be missing once.
             self._highest[name] = max(self._highest.get(name, 0), count)
@@ -55,13 +57,17 @@ class Totals:
         self._gone_confirm += counters.closed.publish_confirm
         self._gone = [one + other for one, other in zip(self._gone, final, strict=True)]
 
-    async def _publish_confirm(self, turns: Turns) -> int:
+    async def _walk_channels(self, turns: Turns) -> int:
+        """Sets ``publishers``; returns how many messages were published with confirms."""
         broker: Any = self._state.broker
+        publishers = 0
         total: int = self._gone_confirm
         total += sum([vhost.counters.closed.publish_confirm for vhost in broker.vhosts.values()])
         for transport in broker.registry:
             for channel in list(transport.machine.channels.values()):
                 if channel.state is ChannelState.OPEN:
                     total += channel.publishing.next_sequence - 1
+                    publishers += channel.publishing.publish_total > 0
             await turns.next()
+        self.publishers = publishers
         return total

@@ -52,7 +52,7 @@ def value(found: dict[str, Any], name: str, **labels: str) -> float:
 
 async def test_names_types_and_labels_of_the_official_dashboard(node: World) -> None:
     found = await scrape(node)
-    assert len(DASHBOARD) == 36
+    assert len(DASHBOARD) == 38
     for name, (kind, labels) in DASHBOARD.items():
         family, samples = found[name]
         assert family.type == ("unknown" if kind == "untyped" else kind), name
@@ -77,6 +77,8 @@ async def test_counts(shop: World) -> None:
     assert value(found, "rabbitmq_channels") == 2
     assert value(found, "rabbitmq_consumers") == 1
     assert value(found, "rabbitmq_queues") == 2
+    assert value(found, "rabbitmq_global_consumers", protocol="amqp091") == 1
+    assert value(found, "rabbitmq_global_publishers", protocol="amqp091") == 2
     for name, count in {
         "received": 3,
         "received_confirm": 2,
