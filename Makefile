@@ -96,7 +96,7 @@ recompute: compile $(VENV)/installed-test $(VENV)/test-needs ## the demo's figur
 million: compile $(VENV)/installed-test $(VENV)/test-needs ## a million messages read by Spark while the broker writes and is killed
 	@$(PY) -m tests.spark_analytics.million $(ARGS)
 
-interop: compile $(VENV)/installed-test ## other people's clients (pika, aio-pika, Celery ...), each in an environment of its own
+interop: compile $(VENV)/installed-test ## other people's clients and their test suites; beside RabbitMQ with ARGS=--rabbitmq
 	@$(PY) -m tests.interop.suites.run $(ARGS)
 
 bench: compile $(VENV)/installed-test ## broker CPU per message; beside RabbitMQ with ARGS=--rabbitmq

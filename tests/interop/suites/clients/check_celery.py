@@ -5,12 +5,10 @@ Celery's own queues for results and remote control carry expiry times.
 
 from __future__ import annotations
 
-import sys
-
 import celery
 import kombu
 from celery.contrib.testing.worker import start_worker
-from checks import HOST, PORT, check, fresh, main, raises, wait
+from checks import ARGUMENTS, HOST, PORT, check, fresh, main, raises, wait
 
 QUEUE = fresh("celery")
 #: Tasks that wait for their time, as many as fill the first limit of a worker many times over.
@@ -20,7 +18,7 @@ app.conf.update(
     task_default_queue=QUEUE,
     broker_connection_retry_on_startup=True,
 )
-IS_QUORUM = sys.argv[4:] == ["quorum"]
+IS_QUORUM = ARGUMENTS == ["quorum"]
 if IS_QUORUM:
     # Celery then lets tasks wait for their time in queues of the broker, which needs a topic exchange.
     app.conf.update(

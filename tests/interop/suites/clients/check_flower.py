@@ -1,8 +1,4 @@
-"""Flower, Celery's monitor: its page of the broker reads the HTTP API.
-
-Flower's event queues carry a TTL, which the broker refuses by name for now, so tasks and workers stay unseen;
-the page of the broker needs none of that.
-"""
+"""Flower, Celery's monitor: its page of the broker reads the HTTP API, the others read Celery's events."""
 
 from __future__ import annotations
 
@@ -15,77 +11,111 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import celery
 import kombu
 from checks import ADMIN_PORT, HOST, PORT, check, fresh, main, wait
 
-APP = """
+BROKER = f"pyamqp://guest:guest@{HOST}:{PORT}//"
+QUEUE = fresh("tasks")
+FLOWER = f"http://127.0.0.1:{20_000 + os.getpid() % 20_000}"
+APP = f"""
 import celery
-app = celery.Celery("flower", broker={broker!r})
-app.conf.update(task_default_queue={queue!r}, worker_enable_remote_control=False)
+app = celery.Celery("flower", broker={BROKER!r}, backend="rpc://")
+app.conf.update(task_default_queue={QUEUE!r}, broker_connection_retry_on_startup=True)
+
+@app.task(name="shop.add")
+def add(x, y):
+    return x + y
 """
+app = celery.Celery("client", broker=BROKER, backend="rpc://")
+app.conf.task_default_queue = QUEUE
 
 
 @contextlib.contextmanager
-def flower(vhost: str, queue: str) -> Iterator[str]:
-    """Flower beside the broker; gives the address of its own API."""
-    broker = f"pyamqp://guest:guest@{HOST}:{PORT}/{vhost}"
-    with tempfile.TemporaryDirectory() as directory, kombu.Connection(broker) as connection:
-        (Path(directory) / "shop.py").write_text(APP.format(broker=broker, queue=queue))
-        port = 20_000 + os.getpid() % 20_000
-        command = [
-            sys.executable,
-            "-m",
-            "celery",
-            "-A",
-            "shop",
-            "flower",
-            f"--port={port}",
-            "--address=127.0.0.1",
-        ]
-        command.append(f"--broker-api=http://guest:guest@{HOST}:{ADMIN_PORT}/api/")
-        environment = {**os.environ, "FLOWER_UNAUTHENTICATED_API": "true"}
-        with open(Path(directory) / "log", "w+") as log:
-            process = subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log)
-            try:
-                channel = connection.default_channel
-                channel.queue_declare(queue, durable=True, auto_delete=False)
-                with connection.SimpleQueue(queue) as simple:
-                    for number in range(5):
-                        simple.put({"number": number})
-                address = f"http://127.0.0.1:{port}"
-                wait(lambda: _answers(address), 30)
-                yield address
-            finally:
-                process.terminate()
-                process.wait(10)
-            log.seek(0)
-            assert "API call failed" not in log.read()
+def running(directory: Path, name: str, *arguments: str) -> Iterator[None]:
+    """A command of Celery with the app beside it; its log is ``name`` in ``directory``."""
+    command = [sys.executable, "-m", "celery", "-A", "shop", *arguments]
+    environment = {**os.environ, "FLOWER_UNAUTHENTICATED_API": "true"}
+    with (directory / name).open("w") as log:
+        process = subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
-def _answers(address: str) -> bool:
+def ask(path: str, body: object = None) -> str:
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(FLOWER + path, data), timeout=20) as reply:
+        return reply.read().decode()
+
+
+def answers(path: str) -> Any:
+    """What Flower answers, or None while it does not."""
     try:
-        with urllib.request.urlopen(f"{address}/broker", timeout=5) as page:
-            return page.status == 200
+        return json.loads(ask(path))
     except OSError:
-        return False
+        return None
 
 
-def lengths(address: str) -> dict[str, dict[str, object]]:
-    with urllib.request.urlopen(f"{address}/api/queues/length", timeout=5) as reply:
-        return {queue["name"]: queue for queue in json.load(reply)["active_queues"]}
+def lengths(queue: str) -> dict[str, Any]:
+    queues = answers("/api/queues/length") or {"active_queues": []}
+    return next((each for each in queues["active_queues"] if each["name"] == queue), {})
 
 
 @check
-def queues_of_the_default_virtual_host() -> None:
-    queue = fresh()
-    with flower("/", queue) as address:
-        wait(lambda: lengths(address)[queue]["messages"] == 5)
-        found = lengths(address)[queue]
-        assert (found["messages_ready"], found["messages_unacknowledged"], found["consumers"]) == (5, 0, 0)
-        with urllib.request.urlopen(f"{address}/broker", timeout=5) as page:
-            assert queue in page.read().decode()
+def a_task_runs() -> None:
+    assert app.send_task("shop.add", (2, 3)).get(timeout=30) == 5
+
+
+@check
+def it_sees_the_worker() -> None:
+    wait(lambda: answers("/api/workers?refresh=1"), 30)
+
+
+@check
+def it_sees_the_task() -> None:
+    wait(lambda: any(task["name"] == "shop.add" for task in answers("/api/tasks").values()), 30)
+
+
+@check
+def its_page_of_the_broker_lists_the_queue() -> None:
+    wait(lambda: QUEUE in ask("/broker"), 30)
+
+
+@check
+def it_tells_the_lengths_of_queues() -> None:
+    wait(lambda: lengths(QUEUE).get("messages") == 0, 30)
+    assert lengths(QUEUE)["consumers"] == 1
+
+
+@check
+def it_publishes_a_task_and_waits_for_its_result() -> None:
+    assert json.loads(ask("/api/task/apply/shop.add", {"args": [4, 5]}))["result"] == 9
+
+
+@check
+def messages_of_a_queue_without_a_worker_are_counted() -> None:
+    with kombu.Connection(BROKER) as connection, connection.SimpleQueue(QUEUE) as simple:
+        app.control.cancel_consumer(QUEUE, reply=True, timeout=5)
+        for number in range(5):
+            simple.put({"number": number})
+        wait(lambda: lengths(QUEUE).get("messages_ready") == 5, 30)
+        found = lengths(QUEUE)
+        assert (found["messages"], found["messages_unacknowledged"], found["consumers"]) == (5, 0, 0)
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory() as _directory:
+        _path = Path(_directory)
+        (_path / "shop.py").write_text(APP)
+        _port = FLOWER.rpartition(":")[2]
+        _api = f"--broker-api=http://guest:guest@{HOST}:{ADMIN_PORT}/api/"
+        with (
+            running(_path, "worker", "worker", "-P", "solo", "-E", "-l", "WARNING"),
+            running(_path, "flower", "flower", f"--port={_port}", "--address=127.0.0.1", _api),
+        ):
+            main()

@@ -1,7 +1,9 @@
 """What the scripts beside this file share, each of which runs in a client's own environment.
 
 A script registers its checks with ``@check`` and calls ``main()``; it is started as ``SCRIPT HOST PORT
-ADMIN_PORT`` and prints one line per check: PASS or FAIL, the name, and why, separated by tabs.
+ADMIN_PORT METRICS_PORT [ARGUMENT ...]`` and prints one line per check: PASS or FAIL, name and reason,
+separated by tabs. If it prints ``KILL``, a tab and ``broker``, the broker is killed and started again, and
+then the script gets a line on its standard input (``suite.py``).
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ HOST = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1"
 PORT = int(sys.argv[2]) if len(sys.argv) > 2 else 5672
 #: Of the HTTP API; 0 if the broker has none.
 ADMIN_PORT = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+#: Of the metrics for Prometheus.
+METRICS_PORT = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+ARGUMENTS = sys.argv[5:]
 #: More than two body frames at the usual frame_max of 131,072.
 LARGE = bytes(range(256)) * 1200
 
@@ -26,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:
-    """Register a check: it passes if it returns, and fails if it raises or takes ``CHECK_SECONDS``."""
+    """Register a check: it passes if it returns, and fails if it raises or takes too long."""
     _checks.append(function)
     return function
 
@@ -34,6 +39,22 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
 def fresh(kind: str = "queue") -> str:
     """A name that no other check uses."""
     return f"interop-{os.getpid()}-{kind}-{next(_numbers)}"
+
+
+def check_that(name: str, condition: Callable[[], object]) -> None:
+    """Register a check by a name that is no Python: it passes if ``condition()`` is true."""
+
+    def function() -> None:
+        assert condition(), "it is not so"
+
+    function.__name__ = name
+    check(function)
+
+
+def kill_broker() -> None:
+    """Have the broker killed with ``kill -9`` and started again; returns when it serves."""
+    print("KILL\tbroker", flush=True)
+    assert sys.stdin.readline().strip() == "started"
 
 
 def wait(condition: Callable[[], object], seconds: float = 10) -> None:
@@ -73,15 +94,15 @@ def _says(error: BaseException, text: str) -> None:
 
 
 def _overdue(number: int, frame: object) -> None:
-    raise TimeoutError(f"not within {CHECK_SECONDS} s")
+    raise TimeoutError("not within the time for one check")
 
 
-def main() -> None:
-    """Run what is registered; the exit code is 1 if anything failed."""
+def main(seconds: int = CHECK_SECONDS) -> None:
+    """Run what is registered, each for ``seconds`` at most; the exit code is 1 if anything failed."""
     signal.signal(signal.SIGALRM, _overdue)
     failed = False
     for function in _checks:
-        signal.alarm(CHECK_SECONDS)
+        signal.alarm(seconds)
         try:
             function()
         except BaseException as error:  # whatever a client raises
