@@ -55,6 +55,8 @@ COMPILED = [
     "persistence.log.sync.checkpoints",
     "persistence.log.sync.ports",
     "persistence.log.queue.batches",
+    "persistence.log.queue.copies",
+    "persistence.log.queue.saving",
     "persistence.log.queue.queue_log",
     "persistence.log.queue.fold",
     "vhosts.counters",

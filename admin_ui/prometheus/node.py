@@ -294,6 +294,7 @@ def own(state: State) -> Iterator[Sample]:
     )
     yield from _letters(state)
     sync = broker.storage.sync
+    unsynced = sync.unsynced()
     yield one(
         "amqp_router_sync_rounds_total",
         "counter",
@@ -310,13 +311,19 @@ def own(state: State) -> Iterator[Sample]:
         "amqp_router_sync_unfinished_seconds",
         "gauge",
         "Age of the oldest sync of the queue logs that has not come back, 0 without one",
-        sync.unfinished_s,
+        unsynced.round_s,
     )
     yield one(
         "amqp_router_sync_unfinished_bytes",
         "gauge",
         "Bytes of the queue logs that are being written and synced",
-        sync.unfinished_bytes,
+        unsynced.round_bytes,
+    )
+    yield one(
+        "amqp_router_unsynced_bytes",
+        "gauge",
+        "Bytes of the queue logs that are not known to be durable",
+        unsynced.bytes,
     )
     yield one(
         "amqp_router_definitions_failed",

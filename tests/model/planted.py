@@ -19,8 +19,44 @@ DURABLE = "tests/test_durable_queues.py"
 EXPIRY = "tests/vhosts/queues/test_expiry.py"
 LIMITS = "tests/vhosts/queues/test_limits.py"
 DEAD = "tests/vhosts/test_dead_letters.py"
+MIRRORED = "tests/vhosts/queues/test_mirrored.py"
 
 PLANTED = [
+    Planted(
+        "a message is delivered above the high watermark of its copies",
+        "vhosts/queues/ready/fifo.py",
+        "            return None\n        ring[head] = None\n",
+        "            pass\n        ring[head] = None\n",
+        MIRRORED,
+    ),
+    Planted(
+        "a message with a priority is delivered above the high watermark of its copies",
+        "vhosts/queues/ready/priority.py",
+        "if log is not None and offset >= log.visible_end and found.flags & flags.LOGGED:",
+        "if log is None and found.flags & flags.LOGGED:",
+        MIRRORED,
+    ),
+    Planted(
+        "a queue with copies does not deliver when the high watermark rises",
+        STANDING,
+        "        if log.copies.mirrored:\n            self.touch()\n",
+        "",
+        MIRRORED,
+    ),
+    Planted(
+        "who waits for a message that was cut waits on",
+        STANDING,
+        "        self.receipts.refuse_from(offset)\n",
+        "        pass\n",
+        MIRRORED,
+    ),
+    Planted(
+        "offsets that a cut gave back are confirmed to their first publisher",
+        "vhosts/queues/receipts.py",
+        "        self.end = min(self.end, offset)\n",
+        "",
+        MIRRORED,
+    ),
     Planted(
         "returned messages come in the order of their return",
         ORDER,

@@ -29,6 +29,16 @@ class Receipts:
         while runs and runs[0][0] <= watermark:
             runs.popleft()[1].settled(False)
 
+    def refuse_from(self, offset: int) -> None:
+        """Refuse who waits for what was appended at ``offset`` or after it: the log has it no more."""
+        runs = self.runs
+        refused: list[Run] = []
+        while runs and runs[len(runs) - 1][0] > offset:
+            refused.append(runs.pop()[1])
+        self.end = min(self.end, offset)
+        for run in reversed(refused):
+            run.settled(True)
+
     def answer_all(self, failed: bool) -> None:
         """What they wait for has failed, or does not matter any more."""
         runs = self.runs

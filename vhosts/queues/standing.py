@@ -76,12 +76,19 @@ class StandingQueue(QueueHandle):
     def on_high_watermark(self, log: QueueLog) -> None:
         """Answer the publishers below the log's high watermark, which has risen.
 
+        If other nodes have copies of the log, deliveries have waited for it, too.
+
         Nobody is answered before the queue's own definition is committed. After a crash the queue would not
         exist, and the confirmed message would be lost.
         """
+        if log.copies.mirrored:
+            self.touch()
         if self.definition_rev:
             return
         self.receipts.reached(log.high_watermark)
+
+    def on_refused(self, log: QueueLog, offset: int) -> None:
+        self.receipts.refuse_from(offset)
 
     def definition_stored(self) -> None:
         """The queue's definition is committed."""

@@ -23,6 +23,7 @@ from ..format.checkpoint import LogState
 from ..format.messages import MessagesBuilder
 from ..format.producers import Producers, note_sequence
 from ..format.record import (
+    HEADER_SIZE,
     SETTLE_SIZE,
     Batch,
     checkpoint_note,
@@ -281,6 +282,13 @@ class Batches:
     def has_closed(self) -> bool:
         """Whether ``take`` would return a batch."""
         return bool(self._outbox)
+
+    def unwritten_bytes(self) -> int:
+        """Bytes of the batches, closed or open, that are not known to be written."""
+        size = sum([batch.length for batch in self.tail.all()])
+        if self._builder.count:
+            size += self._builder.size + HEADER_SIZE
+        return size + self._runs.count * SETTLE_SIZE
 
     def drop(self) -> None:
         """Forget everything that is not written: the log is truncated."""

@@ -1,6 +1,10 @@
-"""Looks after logs between rounds: drops segments of idle logs, rewrites those with few live messages."""
+"""Looks after logs between rounds: drops segments of idle logs, rewrites those with few live messages, and
+tells how far mirrored logs are durable.
+"""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 from ...files import Disk
 from ...options import LogOptions
@@ -10,11 +14,19 @@ from .idle import IdleLogs
 from .queue_log import Caretaker, QueueLog
 
 
+class CopiesListener(Protocol):
+    """Who knows how far the copies of a node's logs reach, and calls ``QueueLog.advance_high_watermark``."""
+
+    def on_durable(self, log: QueueLog) -> None:
+        """``log.durable`` has risen."""
+
+
 class LogCaretaker(Caretaker):
     """The ``queue_log.Caretaker`` of all logs of a node."""
 
     def __init__(self, disk: Disk, sync: LogSync, options: LogOptions) -> None:
         self.cleaning = Cleaning(disk, sync, options)
+        self.copies: CopiesListener | None = None
         self._idle = IdleLogs(options, sync.loop, sync.start_round)
         sync.on_round = self.cleaning.swap
 
@@ -28,6 +40,10 @@ class LogCaretaker(Caretaker):
         self.cleaning.note(log)
         if log.is_idle():
             self._idle.note(log)
+
+    def on_durable(self, log: QueueLog) -> None:
+        if self.copies is not None:
+            self.copies.on_durable(log)
 
     def on_checkpoint(self, log: QueueLog) -> None:
         self.cleaning.begin(log)

@@ -31,6 +31,7 @@ from .partition import Partition
 from .queue_log import QueueLog
 from .recovery import recover
 from .report import Report
+from .saving import pack_state
 from .spill import Spill
 from .truncation import newest_checkpoint, truncate
 
@@ -113,14 +114,18 @@ class Catalog:
         arguments: Arguments | None = None,
         *,
         auto_delete: bool = False,
+        mirrored: bool = False,
     ) -> QueueLog:
-        """Make a log for a new queue. Nothing is written before its first batch."""
-        log = self._create(incarnation, describe(incarnation, vhost, name, arguments, auto_delete))
+        """Make a log for a new queue. Nothing is written before its first batch.
+
+        ``mirrored``: other nodes have copies of it (``copies``).
+        """
+        log = self._create(incarnation, describe(incarnation, vhost, name, arguments, auto_delete), mirrored)
         self.logs[incarnation] = log
         return log
 
-    def _create(self, incarnation: str, description: Description) -> QueueLog:
-        log = self._make(incarnation, description)
+    def _create(self, incarnation: str, description: Description, mirrored: bool) -> QueueLog:
+        log = self._make(incarnation, description, mirrored)
         log.partition.roll(0)
         log.begin(LogState(incarnation, 0), unclean=False)
         return log
@@ -133,6 +138,7 @@ class Catalog:
         arguments: Arguments | None = None,
         *,
         auto_delete: bool = False,
+        mirrored: bool = False,
     ) -> QueueLog:
         """Open the log of a stored queue. One that never had a batch is made as by ``create``.
 
@@ -143,7 +149,8 @@ class Catalog:
         log = self.logs.get(incarnation)
         if log is None:
             try:
-                log = self._open(incarnation, describe(incarnation, vhost, name, arguments, auto_delete))
+                description = describe(incarnation, vhost, name, arguments, auto_delete)
+                log = self._open(incarnation, description, mirrored)
             except (CorruptLog, OSError):
                 mark = self._last.mark(incarnation)
                 if mark is not None:
@@ -153,7 +160,7 @@ class Catalog:
         self.logs[incarnation] = log
         return log
 
-    def _open(self, incarnation: str, description: Description) -> QueueLog:
+    def _open(self, incarnation: str, description: Description, mirrored: bool) -> QueueLog:
         path = join(self._queues_dir, incarnation, "0")
         if not self._disk.exists(path):
             first = next((entry.header.base for entry in self._last.entries(incarnation)), None)
@@ -164,8 +171,8 @@ class Catalog:
             elif first or (first is None and self._last.is_known(incarnation)):
                 raise CorruptLog(path, 0, "the log's directory is missing")
             if first is None or incarnation in self._restarted:
-                return self._create(incarnation, description)
-        log = self._recover(incarnation, description)
+                return self._create(incarnation, description, mirrored)
+        log = self._recover(incarnation, description, mirrored)
         if log.writer.state is not State.CLEAN:
             self._unsynced.append(log)
         else:
@@ -212,7 +219,7 @@ class Catalog:
             else:
                 self._opened(log)
 
-    def _make(self, incarnation: str, description: Description) -> QueueLog:
+    def _make(self, incarnation: str, description: Description, mirrored: bool) -> QueueLog:
         directory = join(self._queues_dir, incarnation, "0")
         partition = Partition(directory, self.options, self._readers, salt_of(incarnation, 0), self._owners)
         writer = PartitionWriter(self._disk, self.sync.committer.files, directory, description)
@@ -220,9 +227,10 @@ class Catalog:
             incarnation, 0, partition, writer, self.sync, self.caretaker, self.options, self._boot_id
         )
         writer.owner = log
+        log.copies.mirrored = mirrored
         return log
 
-    def _recover(self, incarnation: str, description: Description) -> QueueLog:
+    def _recover(self, incarnation: str, description: Description, mirrored: bool = False) -> QueueLog:
         found = read_description(self._disk, join(self._queues_dir, incarnation))
         if found is not None and found.get("incarnation") != incarnation:
             logger.warning(
@@ -233,19 +241,22 @@ class Catalog:
             found = None
         if found is not None:
             description = found | {"version": DESCRIPTION_VERSION}
-        log = self._make(incarnation, description)
+        log = self._make(incarnation, description, mirrored)
         state, clean = self._last.newest_state(incarnation, log.partition.directory)
         if found is not None:
             # A checkpoint is written after the sync of the names.
             durable = state is not None and state.recovery_offset > 0
             log.writer.found(durable=durable, is_current=found["version"] == DESCRIPTION_VERSION)
+        mark = self._last.mark(incarnation)
+        if mark is not None and (state is None or mark.epoch >= state.epoch):
+            log.copies.stored_watermark = mark.watermark
         report = recover(
             log,
             self._disk,
             state,
             clean=clean,
             journal=self._last.entries(incarnation),
-            mark=self._last.mark(incarnation),
+            mark=mark,
             is_journal_whole=self._last.is_journal_whole,
         )
         self._last.replayed(incarnation)
@@ -352,8 +363,8 @@ class Catalog:
 
         What lies above the high watermark may still be cut, so the next start must fold it again.
         """
-        if not log.mirrored or log.high_watermark >= log.end:
-            return log.pack_state()
+        if not log.copies.mirrored or log.high_watermark >= log.end:
+            return pack_state(log)
         state = newest_checkpoint(log, self._disk, self._data_dir)
         return b"" if state is None else pack_log(state)
 

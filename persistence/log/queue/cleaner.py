@@ -75,7 +75,8 @@ class Cleaner:
         if self._batches:
             self._batches[-1].last = self.segment.end - 1
         # The checkpoint says so, too, before the new file is there.
-        self.log.history_start = max(self.log.history_start, self.segment.end)
+        copies = self.log.copies
+        copies.history_start = max(copies.history_start, self.segment.end)
         self._checkpoint = self.log.request_checkpoint()
         return True
 

@@ -56,7 +56,7 @@ class Cleaning:
 
     def begin(self, log: QueueLog) -> None:
         """Begin to rewrite a segment of ``log`` if one is worth it. A node rewrites one segment at a time."""
-        if self._cleaner is None and not self._stopped and not log.awaits_snapshot:
+        if self._cleaner is None and not self._stopped and not log.copies.awaits_snapshot:
             segment = log.partition.cleanable()
             if segment is not None and segment.end <= log.high_watermark:
                 self._cleaner = Cleaner(log, segment)

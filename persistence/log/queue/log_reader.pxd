@@ -19,7 +19,7 @@ cdef class Tail:
     @cython.locals(batches=list, batch=Batch, done=Py_ssize_t)
     cdef written(self, unsigned long long end)
     cdef clear(self)
-    cdef list all(self)
+    cpdef list all(self)
 
 
 cdef class ReadLog:

@@ -176,6 +176,18 @@ class LogReader:
             offset = last + 1
         return found
 
+    def end_below(self, offset: int) -> tuple[int, int, int]:
+        """(offset, base of the segment, position): the end of the last written batch that ends at or below
+        ``offset``.
+
+        Raises:
+            CorruptLog, OSError: the segment cannot be read.
+        """
+        segment, position, header = self._random.header_for(offset - 1)
+        if header.last < offset:
+            return header.last + 1, segment.base, position + header.length
+        return min(header.base, offset), segment.base, position
+
     def closed(self, offset: int) -> Batch | None:
         """The closed batch that holds ``offset``, if it is not known to be written."""
         return self._tail.find(offset)

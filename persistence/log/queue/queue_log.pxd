@@ -3,7 +3,9 @@ cimport cython
 from amqp_router.protocol.message cimport Message
 from persistence.log.format.settles cimport SettleState
 from persistence.log.queue.batches cimport Batches
+from persistence.log.queue.copies cimport Copies
 from persistence.log.queue.log_reader cimport LogReader, ReadLog
+from persistence.log.queue.saving cimport Saving
 from persistence.log.sync.checkpoints cimport Checkpoints
 from persistence.log.sync.ports cimport Rounds
 
@@ -20,14 +22,7 @@ cdef class QueueLog(ReadLog):
     cdef public unsigned long long end
     cdef public unsigned long long high_watermark
     cdef public unsigned long long redelivered_floor
-    cdef public unsigned long long stored_watermark
-    cdef public unsigned long long history_start
-    cdef public unsigned long long cleaned_at
-    cdef unsigned long long _known_history
-    cdef public bint mirrored
-    cdef public bint awaits_snapshot
-    cdef public list held
-    cdef unsigned long long _checkpoint_end
+    cdef public unsigned long long visible_end
     cdef public bint passing
     cdef public bint deleted
     cdef public bint dirty
@@ -36,6 +31,8 @@ cdef class QueueLog(ReadLog):
     cdef public Batches batches
     cdef public LogReader reader
     cdef public Checkpoints checkpoints
+    cdef public Copies copies
+    cdef public Saving saving
     cdef public BaseException failed
     cdef public object listener  # a queue, which knows this module and has another base
     cdef public object writer  # of the sync, for which it is kept here; not compiled

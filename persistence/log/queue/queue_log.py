@@ -18,16 +18,20 @@ from amqp_router.protocol.message import Extras, Message
 
 from ...errors import LogFailed, is_passing
 from ...options import LogOptions
-from ..format.checkpoint import LogState, SegmentState, pack_log
+from ..format.checkpoint import LogState
 from ..format.sources import has_source
 from ..sync.checkpoints import Checkpoints
 from ..sync.ports import Rounds
 from ..sync.round import Submission
 from ..sync.writer import PartitionWriter
 from .batches import Batches
-from .held import Held, hold, reached
+from .copies import Copies
 from .log_reader import LogReader, ReadLog
 from .partition import Partition
+from .saving import Saving
+
+#: Above every offset.
+EVERYTHING = (1 << 64) - 1
 
 
 class Listener(Protocol):
@@ -35,6 +39,9 @@ class Listener(Protocol):
 
     def on_high_watermark(self, log: QueueLog) -> None:
         """``log.high_watermark`` has risen."""
+
+    def on_refused(self, log: QueueLog, offset: int) -> None:
+        """What was appended at ``offset`` and after it is not in the log any more, and never confirmed."""
 
     def on_log_failed(self, log: QueueLog, error: Exception) -> None:
         """The log is fenced: unconfirmed messages will never be confirmed. ``log.passing``: only for a
@@ -52,6 +59,9 @@ class Caretaker:
 
     def on_written(self, log: QueueLog) -> None:
         """A round has made durable what the log had given it."""
+
+    def on_durable(self, log: QueueLog) -> None:
+        """``durable`` of a mirrored log has risen: the first of two steps."""
 
     def on_checkpoint(self, log: QueueLog) -> None:
         """A checkpoint is durable."""
@@ -82,17 +92,9 @@ class QueueLog(ReadLog):
         self.durable = 0
         self.end = 0
         self.high_watermark = 0
-        #: Other nodes have copies: the high watermark is set by whoever knows how far those reach, and
-        #: checkpoints wait for it.
-        self.mirrored = False
-        #: What the last process knew of the high watermark.
-        self.stored_watermark = 0
-        #: Every batch from here on is there; below it settles may be cleaned away.
-        self.history_start = 0
-        #: A state from before this offset has messages that were removed since.
-        self.cleaned_at = 0
-        #: Its settles are not known until it gets another node's snapshot.
-        self.awaits_snapshot = False
+        #: Messages from this offset on are not delivered yet: the high watermark of a mirrored log.
+        self.visible_end = EVERYTHING
+        self.copies = Copies()
         #: Unsettled messages below this offset may have been delivered before.
         self.redelivered_floor = 0
         self.failed: Exception | None = None
@@ -103,10 +105,7 @@ class QueueLog(ReadLog):
         self.dirty = False
         self.settles_dirty = False
         self.checkpoints = Checkpoints()
-        self.held: list[Held] = []
-        # The offset of the checkpoint that the sync has.
-        self._checkpoint_end = 0
-        self._known_history = 0
+        self.saving = Saving()
         self.batches = Batches(partition, self.checkpoints, options, boot_id)
         self.state = self.batches.state
         self.reader = LogReader(self, self.batches.tail)
@@ -196,6 +195,11 @@ class QueueLog(ReadLog):
         """
         return self.batches.producers.get((session, channel), (0, 0))[0]
 
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of its batches, closed or open, that are not known to be durable."""
+        return self.batches.unwritten_bytes()
+
     # -- the sync -------------------------------------------------------------------------------------
 
     def seal(self, now_us: int = 0) -> None:
@@ -229,35 +233,10 @@ class QueueLog(ReadLog):
         elif self.failed is None:
             submission.batches = closed
             if self.checkpoints.is_due:
-                self._make_checkpoint()
-            if self.held:
-                self._submit_checkpoint(submission)
+                self.saving.make(self)
+            if self.saving.held:
+                self.saving.submit(self, submission)
         return submission
-
-    def _make_checkpoint(self) -> None:
-        partition = self.partition
-        if self.mirrored:
-            partition.recount(self.state)  # a follower does not count what its batches settle
-        # A follower that has all below the high watermark finds all that it lacks.
-        below = self.high_watermark if self.mirrored else self.end
-        removed = [] if self.awaits_snapshot else partition.remove_gone(below)
-        for segment in removed:
-            self.history_start = max(self.history_start, segment.end)
-        if self.history_start != self._known_history:
-            self._known_history = self.history_start
-            self.cleaned_at = self.batches.next_base
-        number, removed = self.checkpoints.take(removed)
-        self.start = max(self.start, partition.segments[0].base)
-        state, index = self.pack_state(), partition.active.pack_index()
-        hold(self.held, Held(number, self.batches.next_base, state, removed, index))
-
-    def _submit_checkpoint(self, submission: Submission) -> None:
-        limit = self.high_watermark if self.mirrored and not self.awaits_snapshot else self.end
-        held = reached(self.held, limit)
-        if held is not None:
-            submission.checkpoint_number, self._checkpoint_end = held.number, held.end
-            submission.checkpoint, submission.removed = held.state, held.removed
-            submission.index = held.index_file
 
     def resume(self) -> None:
         """The attempt has succeeded: continue as before the error."""
@@ -273,7 +252,7 @@ class QueueLog(ReadLog):
 
     def checkpoint_written(self, number: int, offset: int) -> None:
         """A round's checkpoint is durable; it may be of less than the round's batches."""
-        self.checkpoints.written(number, self._checkpoint_end)
+        self.saving.written(self, number)
         self._caretaker.on_checkpoint(self)
 
     def request_checkpoint(self) -> int:
@@ -283,35 +262,6 @@ class QueueLog(ReadLog):
         self.checkpoints.is_due = True
         self.mark_dirty()
         return self.checkpoints.next
-
-    def pack_state(self, *, is_cut: bool = False) -> bytes:
-        """This log's part of a checkpoint. Everything must be sealed.
-
-        ``is_cut``: what lies behind the end is to be cut by the start, if that is not done before.
-        """
-        self.state.advance(self.end)
-        active = self.partition.active
-        state = LogState(self.incarnation, self.number)
-        state.start = self.start
-        state.recovery_offset = self.batches.next_base
-        state.recovery_segment = active.base
-        state.recovery_position = active.size
-        state.high_watermark = min(self.high_watermark, self.batches.next_base)
-        state.generation = self.batches.generation
-        state.is_cut = is_cut
-        state.awaits_snapshot = self.awaits_snapshot
-        state.history_start = self.history_start
-        state.epoch = self.batches.epoch
-        state.epochs = self.batches.epochs
-        state.redelivered_floor = self.redelivered_floor
-        state.last_us = self.batches.last_us
-        state.segments = [
-            SegmentState(s.base, s.end, s.size, s.records, s.live) for s in self.partition.segments
-        ]
-        state.settles = self.state
-        state.sources = self.batches.sources
-        state.producers = self.batches.producers
-        return pack_log(state)
 
     def is_idle(self) -> bool:
         """Whether the active segment can be dropped: it has bytes on disk, and nothing is live or open."""
@@ -328,19 +278,51 @@ class QueueLog(ReadLog):
         self._caretaker.on_written(self)
         if generation != self.batches.generation or self.failed is not None:
             return
+        copies = self.copies
+        if copies.mirrored:
+            for batch in self.batches.tail.all():
+                if batch.last < end:
+                    copies.shown.note(batch)
         self.batches.tail.written(end)
         self.durable = end
-        if not self.mirrored:
+        if not copies.mirrored:
             self.advance_high_watermark(end)
+        else:
+            self._caretaker.on_durable(self)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Let confirms and outside readers go up to ``offset``. A single node calls it with ``durable``."""
+        """Let confirms, deliveries and readers in other processes go up to ``offset``: the second step.
+
+        The log of one node alone does it with the first one. ``offset`` is not above ``durable``, but for a
+        snapshot that is about to be written.
+        """
         if offset > self.high_watermark:
             self.high_watermark = offset
-            if self.held and self.held[0].end <= offset:
+            if self.copies.mirrored:
+                self.visible_end = offset
+                if self.failed is None:
+                    self._sync.show(self)
+            if self.saving.is_reached(offset):
                 self.mark_dirty()
             if self.listener is not None:
                 self.listener.on_high_watermark(self)
+
+    def refuse_from(self, offset: int) -> None:
+        """The messages from ``offset`` on are not in the log any more: it was cut there.
+
+        Who waits for one of them hears so. All others go on waiting, and the log goes on.
+        """
+        if self.listener is not None:
+            self.listener.on_refused(self, offset)
+
+    def shown_place(self) -> tuple[int, int, int]:
+        """(offset, base of a segment, position in it): how far readers in other processes may read."""
+        copies, partition = self.copies, self.partition
+        if not copies.mirrored:
+            return self.durable, *partition.synced_place()
+        if copies.awaits_snapshot:
+            return self.start, partition.segments[0].base, 0
+        return copies.shown.place(partition, self.reader, min(self.high_watermark, self.durable))
 
     def fail(self, error: Exception) -> None:
         """Fence the log: this process never confirms what is unconfirmed now.
@@ -415,15 +397,19 @@ class QueueLog(ReadLog):
         epoch.
         """
         self.batches.begin(state)
-        self.held = []
+        self.saving.held = []
         self.state = self.batches.state
         self.start = state.start
-        self.history_start = self._known_history = state.history_start
-        self.cleaned_at = 0
-        self.awaits_snapshot = state.awaits_snapshot
+        copies = self.copies
+        copies.history_start = copies.known_history = state.history_start
+        copies.cleaned_at = 0
+        copies.awaits_snapshot = state.awaits_snapshot
+        copies.shown.clear()
         self.end = self.durable = self.batches.end
-        self.stored_watermark = max(state.high_watermark, self.checkpoints.offset)
-        self.high_watermark = min(self.high_watermark, self.end) if self.mirrored else self.end
+        stored = max(copies.stored_watermark, state.high_watermark)
+        copies.stored_watermark = 0
+        self.high_watermark = min(max(self.high_watermark, stored), self.end) if copies.mirrored else self.end
+        self.visible_end = self.high_watermark if copies.mirrored else EVERYTHING
         self.redelivered_floor = self.end if unclean else state.redelivered_floor
 
     def delete(self) -> None:

@@ -25,6 +25,7 @@ from .fold import fold
 from .partition import Partition
 from .queue_log import QueueLog
 from .report import Report
+from .saving import pack_state
 
 _CHUNK_BYTES = 1 << 20
 _U32_MAX = 0xFFFFFFFF
@@ -105,7 +106,7 @@ def recover(
         log.writer.sync()
         # A copy has batches of the epoch that it has, not of the one that begins here.
         epoch, log.epoch = log.epoch, folded.epoch
-        parts = [log.pack_state()]
+        parts = [pack_state(log)]
         log.epoch = epoch
         write_checkpoint(disk, join(directory, FILE_NAME), parts, clean=False, now_us=folded.last_us)
     return report

@@ -30,6 +30,7 @@ from ..sync.marks import sync_marks
 from .cutting import cut_all
 from .queue_log import QueueLog
 from .recovery import recover
+from .saving import pack_state
 
 
 def truncate(
@@ -48,8 +49,9 @@ def truncate(
     _leave(log)
     try:
         sync.release(log)
+        watermark = log.high_watermark
         cut(log, disk, data_dir, end, keep_as_orphan)
-        sync.marks.set(log)
+        _is_cut(log, sync, watermark)
     except (OSError, CorruptLog) as error:
         raise _fence(log, error) from error
 
@@ -70,6 +72,7 @@ def truncate_later(
     made, the log is fenced then.
     """
     log.batches.generation += 1
+    watermark = log.high_watermark
     _leave(log)
     # It takes no part in rounds, and what is read of it is gone. Nobody hears of this.
     log.failed = LogFailed("the log is being truncated")
@@ -94,12 +97,23 @@ def truncate_later(
     def done(error: Exception | None) -> None:
         log.failed = None
         if error is None:
-            sync.marks.set(log)
+            _is_cut(log, sync, watermark)
         else:
             _fence(log, error)
         on_done()
 
     sync.jobs.beside(lambda: _post(sync, begin))
+
+
+def _is_cut(log: QueueLog, sync: LogSync, watermark: int) -> None:
+    """Tell who waits: what was cut is refused, and what is left of a log without copies is durable.
+
+    ``watermark`` was the high watermark before.
+    """
+    sync.marks.set(log)
+    log.refuse_from(log.end)
+    if log.high_watermark > watermark and log.listener is not None:
+        log.listener.on_high_watermark(log)
 
 
 def _post(sync: LogSync, call: Callable[[], None]) -> None:
@@ -109,7 +123,7 @@ def _post(sync: LogSync, call: Callable[[], None]) -> None:
 def _leave(log: QueueLog) -> None:
     """Forget everything that is not written."""
     log.batches.drop()
-    log.held.clear()
+    log.saving.held.clear()
     log.dirty = log.settles_dirty = log.checkpoints.is_due = False
     log.reader.forget()
 
@@ -133,7 +147,7 @@ def _settle_down(log: QueueLog, sync: LogSync, end: int) -> None:
     refusal = ""
     if log.checkpoints.is_unsure:
         refusal = "a checkpoint could not be written yet"
-    elif end < log.checkpoints.offset and not log.mirrored:
+    elif end < log.checkpoints.offset and not log.copies.mirrored:
         refusal = f"offset {end} lies below the checkpoint at {log.checkpoints.offset}"
     if not refusal:
         return
@@ -185,14 +199,14 @@ def cut(log: QueueLog, disk: Disk, data_dir: str, end: int, keep_as_orphan: bool
     epoch, floor = log.epoch, log.redelivered_floor
     report = recover(log, disk, state, clean=False, limit=end)
     log.writer.sync()
-    if log.mirrored:
+    if log.copies.mirrored:
         log.batches.follow()
     else:
         log.epoch = max(log.epoch, epoch + 1)
     log.redelivered_floor = min(floor, log.end)
     path = join(directory, FILE_NAME)
     # The checkpoint comes first: if the cut is interrupted, the start goes on with it.
-    parts = [log.pack_state(is_cut=bool(report.cut_path))]
+    parts = [pack_state(log, is_cut=bool(report.cut_path))]
     write_checkpoint(disk, path, parts, clean=False, now_us=log.batches.last_us)
     log.checkpoints.offset = log.end
     if not report.cut_path:
@@ -202,7 +216,7 @@ def cut(log: QueueLog, disk: Disk, data_dir: str, end: int, keep_as_orphan: bool
         tail += b"".join([read_file(disk, path) for path in report.cut_segments])
         replace_file(disk, join(directory, f"orphan-{log.end:020d}-{log.epoch}.log"), tail)
     cut_all(disk, directory, report)
-    write_checkpoint(disk, path, [log.pack_state()], clean=False, now_us=log.batches.last_us)
+    write_checkpoint(disk, path, [pack_state(log)], clean=False, now_us=log.batches.last_us)
 
 
 def _empty(log: QueueLog, disk: Disk) -> None:

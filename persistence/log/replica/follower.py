@@ -25,11 +25,14 @@ class Follower:
     """The follower's side of one log; used on the event loop."""
 
     def __init__(self, log: QueueLog) -> None:
-        """``log`` was opened or made and nothing has been written to it, or it led until now."""
+        """``log`` was opened or made and nothing has been written to it, or it led until now.
+
+        Raises:
+            ValueError: it was not opened as mirrored.
+        """
         self.log = log
-        if not log.mirrored:
-            log.mirrored = True
-            log.high_watermark = log.stored_watermark
+        if not log.copies.mirrored:
+            raise ValueError("the log was not opened as mirrored")
         log.batches.close_all()
         log.end = log.batches.end
         log.batches.follow()
@@ -51,7 +54,7 @@ class Follower:
         """
         log = self.log
         self._check_open()
-        if log.awaits_snapshot:
+        if log.copies.awaits_snapshot:
             raise NotCopied("the log awaits a snapshot")
         if log.checkpoints.next <= self._checkpoint:
             raise NotCopied("the log has not begun to write its snapshot yet")
@@ -98,19 +101,19 @@ class Follower:
         """Await a snapshot. ``backfill`` is possible once ``is_awaiting``."""
         log = self.log
         self._check_open()
-        if not log.awaits_snapshot:
-            log.awaits_snapshot = True
+        if not log.copies.awaits_snapshot:
+            log.copies.awaits_snapshot = True
             self._checkpoint = log.request_checkpoint()
 
     @property
     def is_awaiting(self) -> bool:
         """Whether a start would know, too, that the log awaits a snapshot."""
-        return self.log.awaits_snapshot and self.log.checkpoints.durable >= self._checkpoint
+        return self.log.copies.awaits_snapshot and self.log.checkpoints.durable >= self._checkpoint
 
     @property
     def is_whole(self) -> bool:
         """Whether a start, too, would know every settle of the log: it may become a member of the set."""
-        return not self.log.awaits_snapshot and self.log.checkpoints.durable >= self._checkpoint
+        return not self.log.copies.awaits_snapshot and self.log.checkpoints.durable >= self._checkpoint
 
     def backfill(self, first: int, data: bytes, end: int) -> None:
         """Append the messages of a batch at offsets from the log's end up to ``end``, that of the snapshot.
@@ -183,8 +186,8 @@ class Follower:
         batches.epochs = state.epochs
         batches.last_us = max(batches.last_us, state.last_us)
         log.redelivered_floor = state.redelivered_floor
-        log.history_start = state.recovery_offset
-        log.awaits_snapshot = False
+        log.copies.history_start = state.recovery_offset
+        log.copies.awaits_snapshot = False
         log.partition.recount(log.state)
         self._appended()
         # A snapshot is of what lies below the leader's high watermark, so its checkpoint need not wait.
@@ -201,7 +204,7 @@ class Follower:
         """
         log = self.log
         self._check_open()
-        if log.awaits_snapshot:
+        if log.copies.awaits_snapshot:
             raise NotCopied("the log awaits a snapshot")
         if epoch <= self.last_epoch:
             raise NotCopied(f"epoch {epoch} is not above the log's last one, {self.last_epoch}")

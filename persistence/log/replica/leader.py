@@ -27,4 +27,4 @@ def is_valid(log: QueueLog, offset: int) -> bool:
 
     A follower asks when it has all batches below, before it installs the snapshot at that offset.
     """
-    return offset >= log.cleaned_at and offset >= log.history_start
+    return offset >= log.copies.cleaned_at and offset >= log.copies.history_start

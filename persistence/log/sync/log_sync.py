@@ -32,6 +32,7 @@ from .ports import Rounds
 from .removals import Removals
 from .retries import Retries
 from .round import Round, Submission, SyncedLog
+from .unsynced import Unsynced
 
 logger = logging.getLogger(__name__)
 
@@ -106,17 +107,18 @@ class LogSync(Rounds):
         """Whether nothing waits and no round is running."""
         return self._round is None and not self._dirty and not self._settles
 
-    @property
-    def unfinished_s(self) -> float:
-        """Seconds since the round under way began, 0 without one: the age of the oldest unfinished sync."""
-        return 0.0 if self._round is None else max(self.loop.clock() - self._round.started, 0.0)
-
-    @property
-    def unfinished_bytes(self) -> int:
-        """Bytes of the batches in the round under way."""
-        if self._round is None:
-            return 0
-        return sum([batch.length for each in self._round.submissions for batch in each.batches])
+    def unsynced(self) -> Unsynced:
+        """What is not durable yet. It looks at each log that has something to write."""
+        work = self._round
+        logs = dict.fromkeys([*self._dirty, *self._settles, *self._again, *self.retries.waiting()])
+        if work is None:
+            return Unsynced(0.0, 0, sum([log.unsynced_bytes for log in logs]))
+        logs.update(dict.fromkeys([each.log for each in work.submissions]))
+        return Unsynced(
+            max(self.loop.clock() - work.started, 0.0),
+            sum([batch.length for each in work.submissions for batch in each.batches]),
+            sum([log.unsynced_bytes for log in logs]),
+        )
 
     def _try_again(self, log: SyncedLog) -> None:
         if not log.passing:
@@ -277,6 +279,9 @@ class LogSync(Rounds):
         delay = self._options.journal_idle_ms / 1000
         self._journal_timer = self.loop.call_later(delay, self._journal_idle)
 
+    def show(self, log: SyncedLog) -> None:
+        self.marks.set(log)
+
     def delete(self, log: SyncedLog) -> None:
         """Remove a log's directory after the current round."""
         self.marks.clear(log)
@@ -323,8 +328,8 @@ class LogSync(Rounds):
     def stop(self, parts: list[bytes], indexes: list[tuple[str, bytes]]) -> None:
         """After ``flush``: write the node's checkpoint of a clean stop, and stop the threads; blocks.
 
-        The next start scans none of the logs whose ``pack_state`` are ``parts``. ``indexes`` has paths and
-        contents of the index files of their active segments.
+        The next start scans none of the logs whose states (``pack_state``) are ``parts``. ``indexes`` has
+        paths and contents of the index files of their active segments.
         """
         worker = self.jobs.worker
         worker.submit(partial(self.committer.write_clean, parts, indexes, self.loop.wall_us()))

@@ -8,7 +8,8 @@ removed, and at a stop. Therefore the next start relies on its marks (``recovery
 While logs are recovered, marks are collected in ``synced.tmp``. It is renamed to ``synced`` when all marks
 are known. Until then readers use the marks of the last process, which never promise too much.
 
-A log gets its slot with its first mark, so a queue that never had a message has no slot.
+A log gets its slot with its first mark, so a queue that never had a message has no slot. A mirrored log has
+two: its mark ends at the high watermark, and a promise says how far the log is durable.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 FILE_NAME = "synced"
 MAGIC = b"ARLW"
 SLOT_SIZE = HEADER_SIZE = 64
-IN_USE = 1
+#: Flags of a slot: a mark, and what a mirrored log promises to the next start beyond its mark.
+IN_USE, PROMISE = 1, 2
 _HEADER = Struct("<4sHHII16s28x")
 _SLOT = Struct("<16sIIQQQQI")
 _FREE = bytes(SLOT_SIZE)
@@ -46,13 +48,28 @@ def log_id(name: str) -> bytes:
 
 
 class Mark(NamedTuple):
-    """A slot as read."""
+    """A log's slots as read: what is synced, and how far others may read."""
 
     epoch: int
+    #: Everything below is durable.
     end: int
+    #: Other processes read the log up to ``position`` of ``segment``: to the offset ``watermark``.
     segment: int
     position: int
     start: int
+    #: The high watermark of a mirrored log, if it is below ``end``; otherwise -1.
+    shown: int = -1
+
+    @property
+    def watermark(self) -> int:
+        """The high watermark."""
+        return self.end if self.shown < 0 else self.shown
+
+    def with_promise(self, other: Mark) -> Mark:
+        """This mark with a mirrored log's promise, which is ``other``. Only one of an epoch counts."""
+        if other.epoch < self.epoch or other.end <= self.end:
+            return self
+        return self._replace(epoch=other.epoch, end=other.end, shown=self.end)
 
 
 def sync_marks(disk: Disk, data_dir: str, name: str = FILE_NAME) -> None:
@@ -83,7 +100,8 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
     except OSError as error:
         faults.append(f"{path}: {error.strerror or error}")
         return {}
-    found = {}
+    found: dict[tuple[bytes, int], Mark] = {}
+    promises: dict[tuple[bytes, int], Mark] = {}
     used = len(data.rstrip(b"\0"))  # the rest are slots that no log ever had, most of a new file
     for at in range(HEADER_SIZE, min(used, len(data) - SLOT_SIZE + 1), SLOT_SIZE):
         body = data[at : at + SLOT_SIZE - 4]
@@ -92,8 +110,11 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
                 faults.append(f"{path} at byte {at}: checksum of a mark is wrong")
             continue
         name, partition, epoch, end, segment, position, start, flags = _SLOT.unpack(body)
-        if flags & IN_USE:
-            found[name, partition] = Mark(epoch, end, segment, position, start)
+        slots = found if flags & IN_USE else promises
+        if flags & (IN_USE | PROMISE):
+            slots[name, partition] = Mark(epoch, end, segment, position, start)
+    for key, promise in promises.items():
+        found[key] = found.get(key, Mark(0, 0, 0, 0, 0)).with_promise(promise)
     return found
 
 
@@ -115,6 +136,9 @@ class MarkedLog(Hashable, Protocol):
 
     @property
     def partition(self) -> Placed: ...
+
+    def shown_place(self) -> tuple[int, int, int]:
+        """(offset, base of a segment, position in it): how far readers in other processes may read."""
 
 
 class Marks:
@@ -164,9 +188,13 @@ class Marks:
             self._disk.sync_directory(self._data_dir)
 
     def set(self, log: MarkedLog) -> None:
-        """Set the mark of ``log`` to ``log.durable``."""
-        base, position = log.partition.synced_place()
-        self.put(log, log.incarnation, log.number, log.epoch, log.durable, base, position, log.start)
+        """Set the mark of ``log`` to what may be read of it, and its promise to ``log.durable``."""
+        about = log.incarnation, log.number, log.epoch
+        end, base, position = log.shown_place()
+        promise = log, PROMISE
+        if end < log.durable or promise in self._slots:
+            self.put(promise, *about, log.durable, 0, 0, log.start, PROMISE)
+        self.put(log, *about, end, base, position, log.start)
 
     def put(
         self,
@@ -178,6 +206,7 @@ class Marks:
         base: int,
         position: int,
         start: int,
+        flags: int = IN_USE,
     ) -> None:
         """Set the mark of the log with id ``key``: synced below ``end``, up to ``position`` of segment
         ``base``.
@@ -187,16 +216,17 @@ class Marks:
             slot = self._take_slot(key, name)
             if slot < 0:
                 return
-        body = _SLOT.pack(self._heads[key], partition, epoch, end, base, position, start, IN_USE)
+        body = _SLOT.pack(self._heads[key], partition, epoch, end, base, position, start, flags)
         self._store(body + crc32(body).to_bytes(4, "little"), slot)
 
     def clear(self, key: Hashable) -> None:
         """Remove the mark of a deleted log, if it has one."""
-        slot = self._slots.pop(key, None)
-        if slot is not None:
-            del self._heads[key]
-            self._store(_FREE, slot)
-            self._free.append(slot)
+        for each in (key, (key, PROMISE)):
+            slot = self._slots.pop(each, None)
+            if slot is not None:
+                del self._heads[each]
+                self._store(_FREE, slot)
+                self._free.append(slot)
 
     def close(self) -> None:
         """Close the file."""
@@ -209,8 +239,11 @@ class Marks:
                 logger.warning("cannot sync %s: %s", self._path, error)
 
     def keep(self, name: str, partition: int, mark: Mark) -> None:
-        """Keep the last process's mark of a log that cannot be opened."""
-        self.put(name, name, partition, *mark)
+        """Keep the last process's mark of a log that cannot be opened, and its promise."""
+        epoch, end, segment, position, start, shown = mark
+        if shown >= 0:
+            self.put((name, PROMISE), name, partition, epoch, end, 0, 0, start, PROMISE)
+        self.put(name, name, partition, epoch, mark.watermark, segment, position, start)
 
     def _store(self, data: bytes, slot: int) -> None:
         if self._map is not None:

@@ -23,6 +23,10 @@ class Rounds:
         """``log`` is fenced by an error that passes: try again after a while."""
         raise AssertionError("a log must go on after a passing error")
 
+    def show(self, log: SyncedLog) -> None:
+        """The high watermark of ``log`` has risen: readers in other processes may read up to it."""
+        raise AssertionError("others must see a log")
+
     def delete(self, log: SyncedLog) -> None:
         """Remove the files of ``log``, which is deleted, in the worker."""
         raise AssertionError("the files of a log must go")

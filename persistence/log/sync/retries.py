@@ -26,6 +26,10 @@ class Retries:
     def __contains__(self, log: SyncedLog) -> bool:
         return log in self._delays
 
+    def waiting(self) -> list[SyncedLog]:
+        """The logs that wait for an attempt."""
+        return list(self._delays)
+
     def later(self, log: SyncedLog) -> None:
         """An attempt of ``log`` has failed."""
         delay = self._delays.get(log, _FIRST_S)
@@ -40,7 +44,7 @@ class Retries:
     def stop(self) -> list[SyncedLog]:
         """Call back no more; returns the logs that wait."""
         self._stopped = True
-        return list(self._delays)
+        return self.waiting()
 
     def _go(self, log: SyncedLog) -> None:
         if self._stopped:

@@ -27,6 +27,10 @@ class SyncedLog(MarkedLog, Protocol):
     @property
     def checkpoints(self) -> Checkpoints: ...
 
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of its batches, closed or open, that are not known to be durable."""
+
     def seal(self, now_us: int = 0) -> None:
         """Close the open batches."""
 

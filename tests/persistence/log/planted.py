@@ -14,6 +14,13 @@ ROUTING_TEST = "tests/persistence/log/routing/test_routing_log.py"
 
 PLANTED = [
     Planted(
+        "who waits for what a truncation has left hears nothing",
+        LOG + "queue/truncation.py",
+        "    if log.high_watermark > watermark and log.listener is not None:\n",
+        "    if False:\n",
+        mix=4,
+    ),
+    Planted(
         "a new segment's name is not synced",
         LOG + "sync/writer.py",
         "            self._unsynced_names.append(self.directory)\n        # Nothing",
@@ -288,9 +295,9 @@ PLANTED = [
     ),
     Planted(
         "the mark is stored before the sync",
-        LOG + "sync/marks.py",
-        "log.durable, base, position, log.start)",
-        "log.end, base, position, log.start)",
+        LOG + "queue/queue_log.py",
+        "            return self.durable, *partition.synced_place()\n",
+        "            return self.end, *partition.synced_place()\n",
         test="tests/persistence/log/sync/test_marks.py",
     ),
     Planted(

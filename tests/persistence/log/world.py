@@ -86,6 +86,8 @@ class Shadow:
         self.failed = False
         #: The log is fenced by an error that passes: what was settled meanwhile counts.
         self.passing = False
+        #: Offsets of messages whose publishers have no answer.
+        self.waiting: list[int] = []
         #: A truncation of what cannot be cut is under way: below a checkpoint, or of a log not on disk yet.
         self.asks_too_much = False
 
@@ -95,7 +97,14 @@ class Shadow:
         assert log.high_watermark > self.confirmed_below
         assert log.high_watermark <= log.end
         self.confirmed_below = log.high_watermark
+        while self.waiting and self.waiting[0] < self.confirmed_below:
+            del self.waiting[0]
         self.harden()
+
+    def on_refused(self, log: QueueLog, offset: int) -> None:
+        assert log is self.log
+        while self.waiting and self.waiting[-1] >= offset:
+            del self.waiting[-1]
 
     def on_log_failed(self, log: QueueLog, error: Exception) -> None:
         # A healthy log that fences itself is a fault of ours.
@@ -107,6 +116,7 @@ class Shadow:
         known = simulated or "the log is deleted" in str(error)
         assert known or self.asks_too_much, error
         self.failed = True
+        self.waiting = []
         self.passing = log.passing
 
     def on_log_resumed(self, log: QueueLog) -> None:
@@ -252,6 +262,7 @@ class World:
         shadow.unsealed = []
         shadow.sealed = []
         shadow.failed = shadow.passing = False
+        shadow.waiting = []
         shadow.epoch = log.epoch
         shadow.gaps = {message.offset: 0 for message in messages}
 
@@ -287,6 +298,7 @@ class World:
             assert not shadow.failed
             assert message.offset not in shadow.entries
             shadow.entries[message.offset] = Entry(body)
+            shadow.waiting.append(message.offset)
             shadow.gaps[message.offset] = message.gap
 
     def reserve(self, number: int) -> None:
@@ -432,6 +444,7 @@ class World:
             return
         shadow.unsealed = []
         self._note_sealed()
+        assert not shadow.waiting, "what is left is durable, and what is cut is refused"
         assert shadow.confirmed_below <= log.end <= max(end, shadow.confirmed_below)
         assert log.durable == log.high_watermark == log.end
         messages = {message.offset: message for message in self._drain(log)}

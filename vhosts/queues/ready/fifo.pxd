@@ -34,9 +34,9 @@ cdef class FifoOrder(ReadyOrder):
     cdef void _grow(self)
     cdef bint _page(self, Message message) except -1
     cpdef put_back(self, Message message)
-    @cython.locals(ring=list, head=Py_ssize_t, message=Message, size="long long")
+    @cython.locals(ring=list, head=Py_ssize_t, message=Message, size="long long", log=QueueLog)
     cpdef Message pop(self)
-    @cython.locals(message=Message)
+    @cython.locals(message=Message, log=QueueLog)
     cpdef Message peek(self, bint eager)
     @cython.locals(message=Message, found=Message)
     cdef Message _pop_requeued(self)

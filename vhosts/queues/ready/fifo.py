@@ -13,6 +13,9 @@ offset is below ``cursor``. A message joins the ring only while the backlog is e
 A consumer may return a million messages at once, which takes many turns of the loop. Until all of them are
 back, only those that are back are given, lowest offset first, and nothing of the ring. Otherwise other
 consumers would get newer messages before the older ones that are still on their way.
+
+If other nodes have copies of the log, a message is held back until its offset lies below the high watermark
+(``QueueLog.visible_end``). What was returned has been delivered before, so it need not wait again.
 """
 
 from __future__ import annotations
@@ -176,6 +179,9 @@ class FifoOrder(ReadyOrder):
         head = self.ring_head
         message = ring[head]
         assert message is not None
+        log = self.log
+        if log is not None and message.offset >= log.visible_end and message.flags & flags.LOGGED:
+            return None
         ring[head] = None
         self.ring_head = (head + 1) & (len(ring) - 1)
         self.ring_count -= 1
@@ -199,7 +205,12 @@ class FifoOrder(ReadyOrder):
             self._load(_PEEKED_MESSAGES if eager else 1)
             if self.ring_count == 0:
                 return None
-        return self.ring[self.ring_head]
+        message = self.ring[self.ring_head]
+        assert message is not None
+        log = self.log
+        if log is not None and message.offset >= log.visible_end and message.flags & flags.LOGGED:
+            return None
+        return message
 
     def _pop_requeued(self) -> Message | None:
         message = self.requeued[0][1]

@@ -173,6 +173,9 @@ class PriorityOrder(ReadyOrder):
                 self.trouble = Trouble(f"its log failed: {error}", error)
                 return None
             self._hold(found)
+        log = self.log
+        if log is not None and offset >= log.visible_end and found.flags & flags.LOGGED:
+            return None
         return found
 
     def _recall(self, message: Message) -> bool:

@@ -28,7 +28,7 @@ def test_a_follower_has_what_the_leader_has(seed: int) -> None:
 def pair() -> tuple[Node, Follower, Node, Follower]:
     """A leader in epoch 1 with three messages, of which one is settled, and a follower without any."""
     nodes = Node(), Node()
-    leader, follower = [Follower(node.catalog.create("a", "/", "q", {})) for node in nodes]
+    leader, follower = [Follower(node.catalog.create("a", "/", "q", {}, mirrored=True)) for node in nodes]
     leader.lead(1)
     fill(leader.log, 3)
     leader.log.settle(2, 0, ACK)
@@ -54,7 +54,7 @@ def test_the_follower_is_durable_and_its_watermark_is_the_leaders() -> None:
     log.advance_high_watermark(log.durable)
     node.settle()
     assert (log.checkpoints.durable, log.checkpoints.offset) == (1, log.end)
-    again = Follower(Node(node.disk).catalog.open("a")).log
+    again = Follower(Node(node.disk).catalog.open("a", mirrored=True)).log
     assert (again.high_watermark, unsettled(again)) == (log.end, [1, 3])
     assert bodies(again) == bodies(leader.log)
 
@@ -124,7 +124,7 @@ def test_a_snapshot_where_settles_are_cleaned_away() -> None:
         node.settle()
         log.advance_high_watermark(log.durable)
         node.run_timers()
-    assert log.history_start > 0
+    assert log.copies.history_start > 0
     found = snapshot(log, node.disk, "d")
     assert found is not None
     end, state = found
@@ -145,7 +145,7 @@ def test_a_snapshot_where_settles_are_cleaned_away() -> None:
     with pytest.raises(NotCopied, match="missing"):
         follower.install(end + 1, state)
     assert is_valid(log, end)
-    assert Node(other.disk).catalog.open("a").awaits_snapshot
+    assert Node(other.disk).catalog.open("a", mirrored=True).copies.awaits_snapshot
     follower.install(follower.log.end, state)
     fill(log, 1)
     with pytest.raises(NotCopied, match="begun to write"):
@@ -170,10 +170,10 @@ def test_a_copy_is_emptied_below_its_checkpoint() -> None:
     assert not done
     node.settle()
     assert done == [0]
-    assert follower.log.awaits_snapshot
+    assert follower.log.copies.awaits_snapshot
     assert node.disk.list("d/queues/a/0") == ["checkpoint"]
-    again = Node(node.disk).catalog.open("a")
-    assert (again.end, again.awaits_snapshot, again.batches.generation) == (0, True, 1)
+    again = Node(node.disk).catalog.open("a", mirrored=True)
+    assert (again.end, again.copies.awaits_snapshot, again.batches.generation) == (0, True, 1)
 
 
 def test_logs_are_compared_by_epochs() -> None:

@@ -8,6 +8,12 @@ removes and rewrites segments. Whenever the follower has caught up:
 - both logs have the same messages, with the same content, and the same returns;
 - what was below the high watermark is there, and what was settled below it is not.
 
+At all times:
+
+- who published hears once: that the message lies below the high watermark, or that it was cut;
+- the mark for readers in other processes is at the end of the last batch below the log's high watermark;
+- a follower's batches have the epochs of the leader's.
+
 A clean election takes a member of the set; an unclean one anybody, and then the model takes what that one
 has.
 """
@@ -21,6 +27,7 @@ from random import Random
 
 from amqp_router.protocol.flags import ACK, DEAD_LETTER, REJECT, RETURN
 from amqp_router.protocol.message import Extras
+from persistence.log.format.record import parse_header
 from persistence.log.queue.queue_log import QueueLog
 from persistence.log.queue.truncation import truncate_later
 from persistence.log.replica.copying import NotCopied
@@ -28,6 +35,7 @@ from persistence.log.replica.epochs import common_end, epoch_at
 from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
 from persistence.log.replica.reading import RawReader
+from persistence.log.sync.marks import log_id, read_marks
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import InlineWorker, Node, message, unsettled
 from tests.persistence.log.world import OPTIONS
@@ -56,6 +64,12 @@ class Side:
     """One node with its copy of the log."""
 
     def __init__(self, number: int) -> None:
+        #: How far the log was last said to be durable, in this process.
+        self.durable = 0
+        #: Offsets of publishes that have no answer, and of those that were confirmed and refused.
+        self.waiting: list[int] = []
+        self.confirmed: list[int] = []
+        self.refused: list[int] = []
         self.number = number
         self.disk = SimDisk()
         self.disk.make_directory("d")
@@ -71,8 +85,12 @@ class Side:
 
     def start(self) -> None:
         self.node = Node(self.disk, SMALL)
-        self.log = self.node.catalog.open(NAME, "/", "q", {})
+        self.log = self.node.catalog.open(NAME, "/", "q", {}, mirrored=True)
         self.node.catalog.quarantine_unknown([NAME])
+        self.log.listener = self
+        self.node.catalog.caretaker.copies = self
+        self.durable = self.log.durable
+        self.waiting = []
         self.follower = Follower(self.log)
         loop = self.node.sync.loop
         self.reader = RawReader(self.log, self.disk, loop, InlineWorker(), cache_bytes=2000)
@@ -84,6 +102,59 @@ class Side:
         while self.node.posted:
             self.node.posted.pop(0)()
         assert self.log.failed is None or self.is_busy, self.log.failed
+
+    # -- what the log tells -----------------------------------------------------------------------------
+
+    def on_durable(self, log: QueueLog) -> None:
+        assert log.durable >= self.durable
+        self.durable = log.durable
+
+    def on_high_watermark(self, log: QueueLog) -> None:
+        while self.waiting and self.waiting[0] < log.high_watermark:
+            self.confirmed.append(self.waiting.pop(0))
+
+    def on_refused(self, log: QueueLog, offset: int) -> None:
+        assert offset == log.end
+        while self.waiting and self.waiting[-1] >= offset:
+            self.refused.append(self.waiting.pop())
+
+    def on_log_failed(self, log: QueueLog, error: Exception) -> None:
+        self.waiting = []
+
+    def on_log_resumed(self, log: QueueLog) -> None:
+        raise AssertionError
+
+    # -- what others see --------------------------------------------------------------------------------
+
+    def check_mark(self) -> None:
+        """Readers in other processes see what lies below the high watermark, and all of it."""
+        log = self.log
+        if self.is_busy or not log.durable or log.failed is not None:
+            return
+        mark = read_marks(self.disk, "d").get((log_id(NAME), 0))
+        assert mark is not None
+        assert mark.end == log.durable
+        if log.copies.awaits_snapshot:
+            assert mark.watermark <= log.start, "the settles of what is shown are not known"
+            return
+        assert mark.watermark <= log.high_watermark, "what is above the high watermark is shown"
+        segment = next(each for each in log.partition.segments if each.base == mark.segment)
+        file = self.disk.open(segment.path) if mark.position else None
+        data = file.read(segment.written, 0) if file is not None else b""
+        if file is not None:
+            file.close()
+        at, end, next_last = 0, segment.base, 0
+        while at < len(data):
+            header = parse_header(data, at, log.partition.salt)
+            assert header is not None
+            if at + header.length > mark.position:
+                next_last = header.last
+                break
+            at, end = at + header.length, header.last + 1
+        assert at == mark.position, "the mark is not at the end of a batch"
+        assert end <= mark.watermark or not mark.position
+        hidden = min(log.high_watermark, log.durable)
+        assert not next_last or next_last >= hidden, "what is below the high watermark is not shown"
 
 
 class Entry:
@@ -132,7 +203,7 @@ class Toy:
             return
         self.moves["clean election"] += 1
         old = self.leader
-        assert not other.log.awaits_snapshot, "a member of the set has lost its settles"
+        assert not other.log.copies.awaits_snapshot, "a member of the set has lost its settles"
         self.lead(other.number)
         if not old.is_busy:
             old.follower = Follower(old.log)
@@ -140,16 +211,15 @@ class Toy:
 
     def elect_uncleanly(self) -> None:
         other = self.other
-        if other.is_busy or other.number in self.members or other.log.awaits_snapshot:
+        if other.is_busy or other.number in self.members or other.log.copies.awaits_snapshot:
             return
         self.moves["unclean election"] += 1
         old = self.leader
         self.lead(other.number)
         old.follower = Follower(old.log)
         self.members = {other.number}
-        log = other.log
-        self.watermark = min(self.watermark, log.end)
-        log.high_watermark = min(log.high_watermark, self.watermark)
+        # Its own one may be of an earlier time, in which it led.
+        self.watermark = max(min(self.watermark, other.log.end), other.log.high_watermark)
         self.adopt()
 
     def adopt(self) -> None:
@@ -197,6 +267,7 @@ class Toy:
                 made.extras.session, made.extras.channel = 7, self.random.randrange(3)
                 made.extras.sequence = self.number
             self.leader.log.append(made, self.number)
+            self.leader.waiting.append(made.offset)
             self.entries[made.offset] = Entry(body)
 
     def settle(self) -> None:
@@ -224,6 +295,7 @@ class Toy:
                 entry.settled_by = log.batches.next_base
         self.leader.work()
         self.advance()
+        self.leader.check_mark()
 
     def follow(self) -> None:
         """The follower takes some steps, writes, and answers."""
@@ -232,19 +304,31 @@ class Toy:
             if side.is_busy:
                 break
             self.step()
+        self.check_epochs(side)
         side.work()
         log = side.log
         is_whole = not side.is_busy and side.is_joined and side.follower.is_whole
         if is_whole and log.durable >= self.watermark:
             self.members.add(side.number)
         self.advance()
+        side.check_mark()
+
+    def check_epochs(self, side: Side) -> None:
+        """What a follower writes of its own, holes for instance, begins no epoch."""
+        if side.is_joined and not side.is_busy:
+            epochs = self.leader.log.batches.epochs
+            for batch in side.log.batches.tail.all():
+                assert batch.epoch <= epoch_at(epochs, batch.base), "an epoch that no leader has begun"
 
     def advance(self) -> None:
         mark = self.watermark
+        for side in self.sides:
+            if side.is_joined or side is self.leader:
+                assert side.log.high_watermark <= self.watermark, "above what the members have"
         if 1 - self.leader.number not in self.members:
-            mark = self.leader.log.durable
+            mark = self.leader.durable
         elif self.other.is_joined:
-            mark = min(self.leader.log.durable, self.other.log.durable)
+            mark = min(self.leader.durable, self.other.durable)
         self.watermark = max(self.watermark, mark)
         self.leader.log.advance_high_watermark(self.watermark)
         if self.other.is_joined and not self.other.is_busy:
@@ -262,7 +346,7 @@ class Toy:
                 self.truncate(side, end)
                 return
             side.is_joined = True
-        if log.awaits_snapshot or log.end < lead.history_start:
+        if log.copies.awaits_snapshot or log.end < lead.copies.history_start:
             self.backfill(side)
             return
         for data in self.damaged(self.read(log.end, self.random.choice((1, 500, 3000)))):
@@ -310,6 +394,10 @@ class Toy:
             side.is_busy = False
             assert side.log.failed is None, side.log.failed
             assert side.log.end <= end or side.log.end == 0
+            assert not side.waiting or side.waiting[-1] < side.log.end, (
+                "who waits for what is cut hears nothing"
+            )
+            side.durable = side.log.durable
             side.follower = Follower(side.log)
 
         truncate_later(side.log, side.node.sync, side.disk, "d", end, done)
@@ -419,6 +507,8 @@ class Toy:
             raise AssertionError("the follower does not catch up")
         self.round()
         self.follow()
+        for each in self.sides:
+            assert not each.waiting, "a publish has no answer"
         log = side.log
         assert unsettled(log) == unsettled(lead)
         assert log.state.live == lead.state.live

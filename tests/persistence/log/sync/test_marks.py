@@ -11,11 +11,14 @@ from zlib import crc32
 
 import pytest
 
+from persistence.errors import CorruptLog
 from persistence.files import RealDisk
 from persistence.log.format.segment import segment_name
+from persistence.log.queue import copies
 from persistence.log.queue.idle import roll_idle
-from persistence.log.sync.marks import Marks, log_id
+from persistence.log.sync.marks import Marks, log_id, read_marks
 from persistence.options import LogOptions
+from spark_analytics import synced
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import SMALL, Node, fill, message
 
@@ -117,6 +120,81 @@ def test_an_idle_log_that_drops_its_segment() -> None:
     node.settle()
     _, _, end, segment, position, start = read(node)[log_id(ONE)]
     assert (segment, position, start, end) == (log.partition.active.base, 0, log.start, log.end)
+
+
+def test_a_mirrored_log_shows_what_lies_below_its_high_watermark(tmp_path: Path) -> None:
+    """What is durable on this node alone may still be cut: the mark stops before it, a promise does not."""
+    node = started()
+    log = node.catalog.create(ONE, "/", "q", mirrored=True)
+    ends = []
+    for number in range(4):
+        fill(log, 2, first=2 * number)
+        node.settle()
+        ends.append((log.end, log.partition.active.size))
+    key = log_id(ONE), 0
+
+    def marked() -> tuple[int, int, int]:
+        """Offset and position for readers, and the end that the next start asks for."""
+        disk: Any = node.disk
+        (tmp_path / "synced").write_bytes(disk.names["d/synced"].now)
+        found = synced.read_marks(str(tmp_path))
+        assert found is not None
+        mark, own = found[ONE, 0], read_marks(node.disk, "d")[key]
+        assert (own.watermark, own.segment, own.position) == (mark.end, mark.base, mark.position)
+        return mark.end, mark.position, own.end
+
+    assert marked() == (0, 0, log.durable)
+    log.advance_high_watermark(ends[1][0])
+    assert marked() == (*ends[1], log.durable)
+    log.advance_high_watermark(ends[2][0] - 1)  # inside of a batch
+    assert marked() == (*ends[1], log.durable)
+    disk: Any = node.disk
+    disk.forget_files()
+    node = Node(disk)
+    log = node.catalog.open(ONE, mirrored=True)
+    node.catalog.quarantine_unknown([ONE])
+    assert (log.high_watermark, log.durable, log.visible_end) == (ends[1][0], log.end, ends[1][0])
+    assert marked() == (*ends[1], ends[3][0])
+    log.advance_high_watermark(log.durable)
+    assert marked() == (*ends[3], ends[3][0])
+    node.catalog.forget(ONE)
+    assert read_marks(node.disk, "d") == {}
+
+
+def test_the_promise_of_a_log_that_cannot_be_opened_is_kept() -> None:
+    node = started()
+    log = node.catalog.create(ONE, "/", "q", mirrored=True)
+    fill(log, 3)
+    node.settle()
+    before = read_marks(node.disk, "d")
+    disk: Any = node.disk
+    disk.forget_files()
+    path = log.partition.active.path
+    disk.names[path].now[:] = b""
+    for _ in range(2):
+        node = Node(disk)
+        with pytest.raises(CorruptLog, match="had been made durable"):
+            node.catalog.open(ONE, mirrored=True)
+        node.catalog.quarantine_unknown([ONE])
+        assert read_marks(node.disk, "d") == before
+
+
+def test_the_ends_of_many_batches_are_found_in_the_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_ENDS_MAX", 2)
+    node = started()
+    log = node.catalog.create(ONE, "/", "q", mirrored=True)
+    ends = []
+    for number in range(12):
+        fill(log, 1, first=number)
+        node.settle()
+        ends.append(log.end)
+    for end in ends:
+        log.advance_high_watermark(end)
+        mark = read_marks(node.disk, "d")[log_id(ONE), 0]
+        assert mark.watermark == end
+        segment = next(each for each in log.partition.segments if each.base == mark.segment)
+        assert segment.base < end <= segment.end
+        assert (mark.position == segment.size) == (end == segment.end)
 
 
 def test_deleting_frees_the_slot_for_the_next_log() -> None:

@@ -1,0 +1,3 @@
+cdef class Saving:
+    cdef public list held
+    cdef unsigned long long _end
