@@ -17,6 +17,7 @@ from amqp_router.metrics import (
     GLOBAL,
     HISTORY_BYTES_MAX,
     INTERVAL_S,
+    NODE,
     OVERVIEW,
     QUEUE,
     SLICE_OBJECTS,
@@ -115,6 +116,7 @@ class Node:
             vhosts={"/": self.vhost},
             registry=Registry(),
             settings=SimpleNamespace(data_dir="."),
+            budget=SimpleNamespace(used=300, held=20, kept=1),
         )
         lag = SimpleNamespace(last_s=0.002)
         self.metrics = Metrics(self.broker, self.clock, lag)  # type: ignore[arg-type]
@@ -136,6 +138,16 @@ class Node:
 
 
 # -- rates ------------------------------------------------------------------------------------------
+
+
+def test_the_account_of_memory_has_a_history() -> None:
+    node = Node()
+    contents = NODE.fields["account_contents"]
+    assert [node.metrics.node.value(NODE.fields[f"account_{name}"]) for name in ("held", "kept")] == [20, 1]
+    node.broker.budget.used = 500
+    node.clock.sleep(5)
+    found = node.metrics.samples(node.metrics.node, contents, Span(5, 5), GLOBAL)
+    assert [value for value, _ in found] == [500, 300]
 
 
 def test_rate_of_the_last_interval() -> None:

@@ -27,6 +27,10 @@ NODE_COLUMNS = (
     "io_write_bytes",
     "cpu_us",
     "loop_lag_us",
+    # The node's account of memory, see ``persistence.memory``.
+    "account_contents",
+    "account_held",
+    "account_kept",
 )
 
 

@@ -234,9 +234,14 @@ class Metrics:
             self._is_reset = False
             yield from self._forget_samples()
         transports = list(broker.registry)
-        self._record_node(
-            tick, self.node, self.usage.read(len(transports), self.lag.last_s), first=not self.tick
+        budget = broker.budget
+        row = (
+            *self.usage.read(len(transports), self.lag.last_s),
+            budget.used,
+            budget.held,
+            budget.kept,
         )
+        self._record_node(tick, self.node, row, first=not self.tick)
         sums = {vhost: _Sums() for vhost in broker.vhosts.values()}
         for vhost, found in sums.items():
             yield from self._sample_all(tick, EXCHANGE, vhost.exchanges, None)
@@ -245,9 +250,9 @@ class Metrics:
         yield from self._forget(tick)
         total = [0] * VHOST.width
         for vhost, found in sums.items():
-            row = self._vhost_row(vhost, found)
-            total = [one + other for one, other in zip(total, row, strict=True)]
-            self._record(vhost, tick, row)
+            summed = self._vhost_row(vhost, found)
+            total = [one + other for one, other in zip(total, summed, strict=True)]
+            self._record(vhost, tick, summed)
         registry = broker.registry
         overview = (*total, registry.opened_total, registry.closed_total)
         self._record_node(tick, self.overview, overview, first=not self.tick)

@@ -27,7 +27,7 @@ class Usage:
         self.mem_total = memory_total()
 
     def read(self, sockets: int, lag_s: float) -> Row:
-        """A row of `NODE`; a few system calls."""
+        """The columns of `NODE` that the machine knows; a few system calls."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         io = self._io()
         return (

@@ -88,6 +88,23 @@ export function usePoints({ topic, pick, path, ranges, kinds, levels, counters, 
   }, [isLive ? tick : 0, stored, range, topic]);
 }
 
+/**
+ * The points of charts of an object without live events: of those that the server keeps, read again every few seconds.
+ * `charts` are [{levels: [key]} or {counters: [key]}]; returns uPlot's columns of each, and their span.
+ */
+export function useSamples({ path, ranges, kinds, charts }) {
+  const range = useRange(ranges);
+  const { age, step } = RANGES[range];
+  const wanted = kinds.map((kind) => `${kind}_age=${age}&${kind}_incr=${Math.max(5, step)}`).join("&");
+  const { data } = useGet(path && `${path}?${wanted}`, range === "live" ? 5 : Math.min(60, step));
+  return useMemo(() => {
+    const document = flat(data ?? {});
+    const columns = charts.map(({ levels, counters }) => aligned(levels ? levelsOf(document, levels) : ratesOf(document, counters)));
+    const newest = Math.max(...columns.map(([times]) => times.at(-1) ?? 0)) || Date.now() / 1000;
+    return { columns, span: [newest - age, newest] };
+  }, [data, range]);
+}
+
 function flat(document) {
   return { ...document, ...document.message_stats, ...document.queue_totals };
 }

@@ -1,11 +1,13 @@
 import { html } from "../lib/html.mjs";
 import { Card, Facts, Loading, Meter, Pill, State } from "../components/bits.mjs";
+import { Chart } from "../components/chart.mjs";
 import { Figures, Refused, Title } from "../components/detail.mjs";
+import { ALL, RangePicker, useSamples } from "../components/ranges.mjs";
 import { Table } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
 import { bytes, count, duration, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
-import { segment } from "../lib/routes.mjs";
+import { listPath, segment } from "../lib/routes.mjs";
 
 /** The accounts of memory that clients can fill, and what happens at their limits. */
 const ACCOUNTS = {
@@ -18,6 +20,36 @@ const CHURN = [
   ["Channels", "channel_created", "opened", "channel_closed", "closed"],
   ["Queues", "queue_created", "created", "queue_deleted", "deleted"],
 ];
+const MEMORY = [
+  { label: "process", colour: "blue", area: true },
+  { label: "messages", colour: "violet" },
+  { label: "output and input", colour: "amber" },
+  { label: "declared", colour: "green", dash: true },
+];
+const DISK = [{ label: "free", colour: "blue", area: true }];
+const FILES = [
+  { label: "descriptors", colour: "blue", area: true },
+  { label: "connections", colour: "violet" },
+];
+const TRAFFIC = [
+  { label: "written", colour: "blue" },
+  { label: "read", colour: "violet" },
+];
+const COME_AND_GO = [
+  { label: "connections opened", colour: "blue" },
+  { label: "connections closed", colour: "blue", dash: true },
+  { label: "channels opened", colour: "violet" },
+  { label: "channels closed", colour: "violet", dash: true },
+  { label: "queues created", colour: "green" },
+  { label: "queues deleted", colour: "green", dash: true },
+];
+const CHARTS = [
+  { levels: ["mem_used", "account_contents", "account_held", "account_kept"] },
+  { levels: ["disk_free"] },
+  { levels: ["fd_used", "sockets_used"] },
+  { counters: ["io_write_bytes", "io_read_bytes"] },
+  { counters: ["connection_created", "connection_closed", "channel_created", "channel_closed", "queue_created", "queue_deleted"] },
+];
 const PROTOCOLS = {
   amqp: "AMQP 0-9-1",
   "amqp/ssl": "AMQP 0-9-1 with TLS",
@@ -29,6 +61,7 @@ export function NodePage({ me }) {
   const node = useGet(`/api/nodes/${segment(me.node)}`, 5);
   const live = useTopic("overview")?.node;
   const overview = useGet("/api/overview", 10);
+  const points = useSamples({ path: `/api/nodes/${segment(me.node)}`, ranges: ALL, kinds: ["node_stats"], charts: CHARTS });
   if (node.error) return html`<${Refused} error=${node.error} />`;
   const one = node.data;
   if (!one || !overview.data) return html`<${Loading} rows=${10} />`;
@@ -45,6 +78,14 @@ export function NodePage({ me }) {
       ["Loop lag", one.loop_lag_ms < 10 ? one.loop_lag_ms.toFixed(1) : count(one.loop_lag_ms), " ms"],
       ["Processors", count(one.processors)],
     ]} />
+    <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${ALL} path=${listPath("node")} /></div>
+    <div class="two">
+      <${Chart} id="node-memory" title="Memory" series=${MEMORY} data=${points.columns[0]} span=${points.span} format=${bytes} axis=${bytes} binary group="node" />
+      <${Chart} id="node-disk" title="Disk" series=${DISK} data=${points.columns[1]} span=${points.span} format=${bytes} axis=${bytes} binary group="node" />
+      <${Chart} id="node-files" title="Descriptors" series=${FILES} data=${points.columns[2]} span=${points.span} format=${count} group="node" />
+      <${Chart} id="node-traffic" title="Disk traffic" unit="bytes per second" series=${TRAFFIC} data=${points.columns[3]} span=${points.span} format=${bytes} axis=${bytes} binary group="node" />
+    </div>
+    <${Chart} id="node-churn" title="What comes and goes" unit="per second" series=${COME_AND_GO} data=${points.columns[4]} span=${points.span} format=${rate} group="node" />
     <div class="two">
       <${Memory} node=${one} accounts=${live?.accounts} />
       <${Card} title="Disk and descriptors" id="disk">
@@ -89,7 +130,7 @@ function Memory({ node, accounts }) {
     { label: "Memory", numeric: true, class: "amount", cell: ([, , used]) => bytes(used) },
     { label: "Limit", numeric: true, class: "amount", cell: ([, effect, , limit]) => (limit ? html`<span title=${effect}>${bytes(limit)}</span>` : html`<span class="muted">none</span>`) },
   ];
-  return html`<${Card} title="Memory" id="memory">
+  return html`<${Card} title="Memory by account" id="memory">
     <div class="meters"><${Meter} name="Used" used=${node.mem_used} total=${node.mem_limit} text=${`${bytes(node.mem_used)} of ${bytes(node.mem_limit)}`} /></div>
     <${Table} columns=${columns} rows=${parts} caption="Memory by account" rowKey=${([name]) => name} />
   <//>`;

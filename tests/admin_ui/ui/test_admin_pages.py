@@ -217,3 +217,31 @@ def test_a_token_is_shown_once_and_revoked(calm: Site, visit: Visits) -> None:
     one.page.wait_for_selector("h2:has-text('No API tokens')")
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(request)
+
+
+def test_charts_of_the_node_and_of_a_virtual_host(calm: Site, visit: Visits) -> None:
+    with calm.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("charted", exclusive=True)
+        for _ in range(500):
+            channel.basic_publish("", "charted", b"x" * 1000)
+        one = visit(calm)
+        one.open("/ui/vhosts/%2F")
+        one.page.wait_for_selector("[aria-label^='Messages: ready 500, unacked 0']")
+        one.page.wait_for_selector("[aria-label^='Data: from clients']")
+        one.page.click("a:has-text('10 min')")
+        one.page.wait_for_selector("a[aria-current]:has-text('10 min')")
+        assert one.path() == "/ui/vhosts/%2F?range=10m"
+        one.open("/ui/node?range=24h")
+        for title in (
+            "Memory: process",
+            "Disk: free",
+            "Descriptors: descriptors",
+            "What comes and goes: connections",
+        ):
+            one.page.wait_for_selector(f"[aria-label^='{title}']")
+        one.open("/ui/node")
+        # The account of memory has what is in the queue.
+        one.page.wait_for_selector("[aria-label^='Memory: process']:not([aria-label*='messages 0 B'])")
+        assert one.page.locator(".plot-empty").count() == 0
+        assert one.axe() == []
