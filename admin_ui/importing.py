@@ -36,7 +36,7 @@ SECTIONS = (
     "exchanges",
     "bindings",
 )
-#: Those of a file for one virtual host.
+#: The sections of a file for one virtual host.
 VHOST_SECTIONS = ("parameters", "policies", "queues", "exchanges", "bindings")
 #: A global parameter that is this node's own.
 CLUSTER_ID = "internal_cluster_id"
@@ -55,7 +55,7 @@ class Import:
         self._broker = broker
         self._vhost = vhost
         self._strict = strict
-        #: What was left out, and why.
+        #: Objects that were left out, and why.
         self.left_out: list[dict[str, Any]] = []
         #: The revision of the definitions that stores everything.
         self.rev = 0

@@ -138,7 +138,7 @@ BODIES: dict[tuple[str, str], Schema] = {
 #: Paths whose body is a form, not JSON.
 FORM = "application/x-www-form-urlencoded"
 FORMS = frozenset({"/login"})
-#: What parts of paths are, by their names; others are names of up to 255 octets.
+#: Schemas of the parameters in paths, by name; others are names of up to 255 octets.
 PARTS: dict[str, Schema] = {
     "kind": {"type": "string", "enum": ["q", "e"]},
     "unit": {"type": "string", "enum": ["days", "weeks", "months", "years"]},

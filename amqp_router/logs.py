@@ -48,7 +48,7 @@ class Handler(logging.Handler):
     def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
         super().__init__()
         self.setFormatter(formatter)
-        # What tests catch the log in has no descriptor.
+        # The streams in which tests catch the log have no descriptor.
         write = descriptor(stream.fileno()) if stream in (sys.stderr, sys.__stderr__) else _writer(stream)
         self.outlet = Outlet(write, self._dropped, "log")
 

@@ -35,6 +35,7 @@ from persistence.files import Disk
 from persistence.loop import Loop
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
+from vhosts.queues.state import FAILED
 
 
 class Definitions(Protocol):
@@ -189,7 +190,7 @@ class NodeCore:
             after="a clean stop" if catalog.was_clean else "a crash",
             queues=len(queues),
             messages=sum([queue.message_count() for queue in queues]),
-            damaged=sum([bool(queue.error) for queue in queues]) or None,
+            damaged=sum([queue.state == FAILED for queue in queues]) or None,
             replayed_batches=sum([report.replayed_batches for report in reports]) or None,
             torn_bytes_cut=sum([report.cut_bytes for report in reports]) or None,
             logs_set_aside=set_aside or None,

@@ -102,11 +102,11 @@ class Collector:
 
     #: Less CPU than this share since the last look counts as idle.
     IDLE_SHARE = 0.05
-    #: What full collections of a busy broker may take of the time: 10 ms in six minutes, 100 ms in an hour.
+    #: Share of time that full collections of a busy broker may take: 10 ms in six minutes, 100 ms in an hour.
     BUSY_SHARE = 1 / 36_000
     #: The same of an idle one: 0.1 s in a minute, 1 s in eight. An idle broker, too, has clients that wait.
     QUIET_SHARE = 1 / 500
-    #: What the first collection takes for each block of Python's allocator, by estimate.
+    #: Estimated time of the first collection for each block of Python's allocator.
     BLOCK_S = 1e-7
     INTERVAL_S = 60.0
 

@@ -22,6 +22,7 @@ from vhosts.queues.handle import Host
 from vhosts.queues.local import LocalQueue, NamedQueue
 from vhosts.queues.queue import Queue
 from vhosts.queues.services import QueueServices
+from vhosts.queues.state import FAILED
 from vhosts.queues.timers import QueueTimers
 
 #: Messages freed per turn of the loop when a long queue is purged or deleted.
@@ -115,7 +116,7 @@ class QueueMaker:
             except (PersistenceError, OSError) as error:
                 # That queue alone stands still; what is on disk is left as it is.
                 queue.attach(incarnation)
-                queue.error = queue.refusing = f"its log cannot be read: {error}"
+                queue.set_failed(f"its log cannot be read: {error}")
                 self._event(
                     logging.ERROR,
                     "queue not available",
@@ -138,8 +139,12 @@ class QueueMaker:
 
     def _queue_failed(self, queue: NamedQueue) -> None:
         """The operator must hear of it; clients do from their methods."""
-        what = "queue failed" if queue.error else "queue takes no messages until its log can be written"
-        self._event(logging.ERROR, what, queue=queue.name, vhost=queue.vhost.name, reason=queue.refusing)
+        what = (
+            "queue failed"
+            if queue.state == FAILED
+            else "queue takes no messages until its log can be written"
+        )
+        self._event(logging.ERROR, what, queue=queue.name, vhost=queue.vhost.name, reason=queue.reason)
 
     def _queue_resumed(self, queue: NamedQueue) -> None:
         self._event(logging.INFO, "queue takes messages again", queue=queue.name, vhost=queue.vhost.name)

@@ -21,7 +21,7 @@ from persistence.worker import Worker
 
 
 class Threads(NamedTuple):
-    """Who waits for the disk. A worker that is not given is a thread of its own."""
+    """The threads that wait for the disk. A worker that is None is made: a thread of its own."""
 
     #: The disk's, for small rounds of the sync. Whoever made it calls ``LogSync.flushed`` when it is done.
     flusher: Flusher | None

@@ -42,9 +42,9 @@ class Letter:
         self.queue = queue
         self.message = message
         self.reason = reason
-        #: What is published; None until its turn comes.
+        #: The message that is published; None until its turn comes.
         self.made: Message | None = None
-        #: What it says of its death; None if it is no dead letter but a delayed message that is due.
+        #: Its headers about the death; None for a delayed message that is due.
         self.death: Death | None = None
         self.args = b""
         self.properties = b""

@@ -32,7 +32,7 @@ class Obedience:
         topology.on_entered = self.entered
 
     def of(self, end: End) -> Effective:
-        """What applies to a queue or exchange."""
+        """The policies that apply to a queue or exchange."""
         return NOTHING if end.policy is None else end.policy
 
     def put(self, policies: PolicySet, policy: Policy) -> None:

@@ -47,7 +47,7 @@ class Passing(Listener):
         self._table = table
         self._cache = RouteCache(table, None, account)
         self._publisher = Publisher(table, self._cache, account, self)
-        #: What is left to pass on, each with its destination.
+        #: Messages that are left to pass on, by destination.
         self._left: deque[tuple[End, Iterator[Message]]] = deque()
         #: The message whose route takes more than one turn to find, and the search.
         self._searching: Message | None = None

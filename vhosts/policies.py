@@ -78,7 +78,7 @@ class Policy:
 
 
 class Effective(NamedTuple):
-    """What applies to one queue or exchange."""
+    """The policies that apply to one queue or exchange."""
 
     policy: Policy | None = None
     operator: Policy | None = None
@@ -89,7 +89,7 @@ NOTHING = Effective()
 
 
 def effective(policy: Policy | None, operator: Policy | None) -> Effective:
-    """What the two policies say together."""
+    """The two policies put together."""
     if policy is None and operator is None:
         return NOTHING
     own = policy.definition if policy is not None else NO_DEFINITION

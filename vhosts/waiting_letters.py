@@ -37,7 +37,7 @@ FIRST_US = 1_000_000
 LONGEST_US = 30_000_000
 #: Letters of one line on their way at a time, when its target takes them.
 WINDOW = 64
-#: What the node's account has for a waiting letter, for one that some targets have, and for a line.
+#: Bytes in the node's account of memory: of a waiting letter, of one that some targets have taken, of a line.
 ENTRY_BYTES = 8
 TAKEN_BYTES = 128
 LINE_BYTES = 1024

@@ -41,8 +41,8 @@ ENDPOINTS: list[Endpoint] = [
     *health.ENDPOINTS,
 ]
 
-#: What the pages read in another way than the API: virtual hosts, which the API shows only to administrators,
-#: and connections by the names that clients give them.
+#: Endpoints where the pages get another answer than the API: virtual hosts, which the API shows only to
+#: administrators, and connections by the names that clients give them.
 _OWN: list[Endpoint] = [
     Endpoint("/vhosts/{vhost}", vhosts.one, put=vhosts.put, delete=vhosts.delete, write_tags=ADMINISTRATOR),
     Endpoint("/connections", connections.every_by_client),

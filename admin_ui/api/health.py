@@ -14,6 +14,7 @@ from amqp_router.protocol.message import build_message
 from amqp_router.sockets.certificates import DAY_S
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import Publisher
+from vhosts.queues.state import FAILED
 
 QUEUE = "aliveness-test"
 #: The encoded properties of a message without any.
@@ -80,9 +81,9 @@ def virtual_hosts(call: Call) -> dict[str, Any]:
         queue for vhost in call.state.broker.vhosts.values() for queue in vhost.queues.values()
     ]
     broken = [
-        {"vhost": queue.vhost.name, "queue": queue.name, "reason": queue.error}
+        {"vhost": queue.vhost.name, "queue": queue.name, "reason": queue.reason}
         for queue in everything
-        if queue.error
+        if queue.state == FAILED
     ]
     if broken:
         raise failed("Some queues cannot be used", queues=broken[:10])
@@ -172,7 +173,7 @@ def aliveness(call: Call) -> dict[str, Any]:
         cache = broker.route_cache(user, vhost, permissions)
         publisher = Publisher(vhost.table, cache, broker.budget, None)
         if publisher.send("", QUEUE, build_message(b"", NO_PROPERTIES, b"test_message")) != Outcome.TAKEN:
-            outcome.append(queue.refusing)
+            outcome.append(queue.reason)
         elif queue.get(True) is None:
             outcome.append("the message did not arrive")
 

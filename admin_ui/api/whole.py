@@ -180,7 +180,7 @@ ENDPOINTS = [
 
 
 def _said(endpoint: Endpoint) -> Iterable[str]:
-    """What each handler of a path says that it does."""
+    """The first line of the docstring of each handler of a path."""
     for handler in dict.fromkeys(endpoint.handlers.values()):
         yield (handler.__doc__ or "").partition("\n")[0]
 

@@ -9,6 +9,7 @@ from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, wi
 from admin_ui.documents.tables import table
 from amqp_router.metrics import QUEUE
 from vhosts.policies import NOTHING
+from vhosts.queues.state import FAILED
 
 #: RabbitMQ's fields about its processes, mirrors and single active consumers, which this broker
 #: does not have. All documents share them, so they must not be changed.
@@ -59,7 +60,7 @@ def brief(queue: Any, node: str, *, totals: bool) -> dict[str, Any]:
         "name": queue.name,
         "node": node,
         # A queue with a damaged log does not work until it is repaired.
-        "state": "crashed" if queue.error else "running",
+        "state": "crashed" if queue.state == FAILED else "running",
         "type": kind[1].decode() if kind is not None and kind[0] == "S" else "classic",
         "vhost": queue.vhost.name,
     }

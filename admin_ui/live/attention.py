@@ -33,6 +33,7 @@ from admin_ui.live.work import Work
 from admin_ui.state import State
 from amqp_router.metrics import BASIC, GLOBAL, INTERVAL_S, NODE, QUEUE, VHOST, History
 from vhosts.long_lists import passing
+from vhosts.queues.state import FAILED
 
 #: Seconds between two searches.
 PERIOD_S = 5.0
@@ -142,8 +143,8 @@ class Attention:
 
     def _queue(self, queue: Any) -> Finding | None:
         about = {"vhost": queue.vhost.name, "name": queue.name}
-        if queue.error:
-            return {"kind": "failed", **about, "reason": str(queue.error)}
+        if queue.state == FAILED:
+            return {"kind": "failed", **about, "reason": queue.reason}
         ready = queue.message_count()
         if not ready:
             return None

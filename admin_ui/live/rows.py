@@ -11,6 +11,7 @@ from admin_ui.replies import dumps
 from admin_ui.state import State
 from amqp_router.metrics import CONNECTION, EXCHANGE, INTERVAL_S, QUEUE, History
 from vhosts.long_lists import passing
+from vhosts.queues.state import FAILED
 
 #: A queue without any change for this many samples is called idle.
 IDLE_TICKS = 60 // INTERVAL_S
@@ -131,7 +132,7 @@ def _key(vhost: str, name: str) -> str:
 
 def state_of(queue: Any, history: History | None) -> str:
     """The state of a queue on the pages: RabbitMQ's ``crashed`` and ``running``, or ``stuck`` or ``idle``."""
-    if queue.error:
+    if queue.state == FAILED:
         return "crashed"
     if is_stuck(queue, history):
         return "stuck"

@@ -130,7 +130,7 @@ def _shorten(entries: dict[Any, Any]) -> None:
 
 
 def network(address: str) -> str:
-    """What one client can call from: of IPv6 a whole network of 64 bits is one machine's."""
+    """The addresses of one client: an IPv4 address, or an IPv6 network of 64 bits."""
     try:
         parsed = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:

@@ -263,7 +263,7 @@ class Users:
 
 @dataclass(frozen=True)
 class FirstStart:
-    """What a start on an empty data directory makes: an administrator and a virtual host."""
+    """The administrator and the virtual host that a start on an empty data directory makes."""
 
     user: str = DEFAULT_USER
     password: bytes = field(default=DEFAULT_PASSWORD, repr=False)

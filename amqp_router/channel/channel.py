@@ -119,7 +119,7 @@ class Channel(ChannelListener):
         self.vhost.counters.channel_created += 1
 
     def actor(self) -> Actor:
-        """Who publishes here and is delivered to."""
+        """This channel as taps name it: connection, channel number and user."""
         return Actor(self.connection.name, self.number, self.connection.user.name)
 
     # -- methods ------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ class Delivery:
         self.owners: list[Any] = [None] * 16  # the ChannelConsumer of each
         self.base = 1
         self.next_tag = 1
-        #: What is outstanding below ``base``.
+        #: Outstanding deliveries with a tag below ``base``.
         self.older = OlderDeliveries()
         #: Deliveries not settled, in the ring and in ``older``.
         self.outstanding = 0
@@ -224,7 +224,7 @@ class Delivery:
         return tag < self.next_tag and self.messages[tag & (len(self.messages) - 1)] is not None
 
     def owner_of(self, tag: int) -> ChannelConsumer | None:
-        """Who took what is outstanding as ``tag``; None if nothing is, or if it is in ``older``."""
+        """The consumer of the outstanding delivery ``tag``; None if there is none, or if it is in ``older``."""
         if tag < self.base or tag >= self.next_tag:
             return None
         found: ChannelConsumer | None = self.owners[tag & (len(self.owners) - 1)]

@@ -43,7 +43,7 @@ class HeldReplies:
         return self._waiting[-1].rev if self._waiting else 0
 
     def outputs(self) -> list[Output]:
-        """What was written after each."""
+        """The output written after each waiting reply."""
         return [held.output for held in self._waiting]
 
     def wait_for_definitions(self) -> bool:

@@ -47,7 +47,7 @@ class ConnectionRegistry(Generic[T]):
         self.closed_total = 0
         #: Octets received and sent by closed connections, by virtual host.
         self.closed_octets: dict[str, tuple[int, int]] = {}
-        #: Those that have opened a virtual host: by the user's name, and how many by virtual host.
+        #: Connections that have opened a virtual host, by the user's name; and their number by virtual host.
         self._by_user: dict[str, dict[T, None]] = {}
         self._in_vhost: dict[Any, int] = {}
 

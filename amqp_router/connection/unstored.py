@@ -12,7 +12,7 @@ from typing import Any
 
 from amqp_router.channel.publishing import Inflow
 
-#: What a change takes in memory while it waits, beside its octets, and how often it holds those; measured
+#: Memory of a change that waits: octets beside its text, and how many copies of the text there are. Measured
 #: in ``persistence.definitions.store``.
 CHANGE_BYTES = 400
 CHANGE_COPIES = 2

@@ -58,7 +58,7 @@ class TlsOptions:
     require_certificate: bool = False
     min_version: str = "1.2"
     names: tuple[ServerName, ...] = ()
-    #: What of a client's certificate is the user's name for EXTERNAL: "none", "common_name" or
+    #: The part of a client's certificate that EXTERNAL takes as the user's name: "none", "common_name" or
     #: "distinguished_name".
     login_from: str = "none"
 

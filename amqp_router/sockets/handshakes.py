@@ -62,7 +62,7 @@ class Handshakes:
         self._seldom = logs.Seldom()
         #: Handshakes in progress by address, the oldest first, with the timer of each.
         self._open: dict[str, dict[Handshake, asyncio.TimerHandle]] = {}
-        #: Those with something to do, by address; the address whose turn is next comes first.
+        #: Handshakes that can go on, by address; the address whose turn is next comes first.
         self._waiting: dict[str, deque[Handshake]] = {}
         self._is_scheduled = False
         #: Handshakes in progress, and those that failed since the start.

@@ -1,4 +1,4 @@
-"""What certificates say: names as RFC 4514 writes them, and when they end.
+"""Names in certificates, as RFC 4514 writes them, and the time when a certificate ends.
 
 Python tells the names of a certificate that it has verified (``ssl.SSLObject.getpeercert``), but nothing of
 our own certificates, so the end of those is read from their bytes.

@@ -9,6 +9,7 @@ import pytest
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
 from vhosts.publishing.spread import SPREAD_DURABLE, SPREAD_SLICE
+from vhosts.queues.state import REFUSING
 
 COUNT = 3 * SPREAD_SLICE + 10
 
@@ -87,7 +88,7 @@ def test_a_queue_that_refuses() -> None:
     node = wide(durable=5)
     client = Client(node).open(1)
     client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
-    node.queue("q3").refusing = "no room"
+    node.queue("q3").state = REFUSING
     client.feed(publish(PERSISTENT))
     node.settle()
     assert [received.method for received in client.take()] == [m.BasicNack(1, False)]

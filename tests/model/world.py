@@ -39,6 +39,7 @@ from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.world import OPTIONS
 from tests.planting import walk_seeds
 from tests.vhosts.queues.local import order
+from vhosts.queues.state import FAILED
 
 QUEUES = {"d": True, "e": True, "t": False}
 FANOUT = "amq.fanout"
@@ -143,8 +144,8 @@ class World:
 
     def _note_failures(self) -> None:
         for name, queue in self.queues.items():
-            if self.node.queue(name).error and not queue.failed:
-                assert self.has_failed, f"{name} failed by itself: {self.node.queue(name).error}"
+            if self.node.queue(name).state == FAILED and not queue.failed:
+                assert self.has_failed, f"{name} failed by itself: {self.node.queue(name).reason}"
                 queue.failed = True
                 self.moves["(queue failed)"] += 1
                 for consumer in queue.consumers:

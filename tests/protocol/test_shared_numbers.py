@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from amqp_router.protocol import constants, flags
+from vhosts.queues import state
 
 
 def constants_of_c(module: ModuleType) -> dict[str, int]:
@@ -19,7 +20,7 @@ def constants_of_c(module: ModuleType) -> dict[str, int]:
     return {name: eval(compile(ast.parse(value, mode="eval"), name, "eval"), {}) for name, value in pairs}
 
 
-@pytest.mark.parametrize("module", [constants, flags], ids=["constants", "flags"])
+@pytest.mark.parametrize("module", [constants, flags, state], ids=["constants", "flags", "state"])
 def test_constants_of_c_have_the_values_of_python(module: ModuleType) -> None:
     found = constants_of_c(module)
     assert found

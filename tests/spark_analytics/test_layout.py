@@ -7,6 +7,7 @@ from zlib import crc32
 from amqp_router import datadir
 from persistence.log.format import checkpoint, identity, index, record, sections
 from persistence.log.format.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
+from persistence.log.format.settles import settle_run
 from persistence.log.routing import layout as routing_layout
 from persistence.log.routing import recorder
 from persistence.log.sync import marks
@@ -25,7 +26,7 @@ def test_batch_header() -> None:
     assert layout.KIND_ROUTING == recorder.ROUTING
     assert layout.MESSAGE_SIZE == record.MESSAGE_SIZE
     assert layout.ROUTING_SIZE == recorder.RECORD_SIZE
-    batch = record.settles_batch([(1, 2, 1, 0)], 5, 7, 1_000, 3)
+    batch = record.settles_batch([settle_run(1, 2, 1, 0)], 5, 7, 1_000, 3)
     crc = crc32(b"".join(batch.pieces))
     fields = layout.BATCH_HEADER.unpack(batch.pack_header(0, 5))
     assert fields[:-1] == (record.MAGIC, 1, record.SETTLE_SIZE, 96, record.SETTLES, 0, crc, 1, 2, 5)

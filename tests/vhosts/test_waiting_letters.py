@@ -16,6 +16,7 @@ from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import declared, drained
 from vhosts.queues.queue import Queue
+from vhosts.queues.state import REFUSING, WORKING
 from vhosts.waiting_letters import ENTRY_BYTES, LINE_BYTES, LONGEST_US, WaitingRoom
 
 OPTIONS = LogOptions(batch_bytes_max=4000)
@@ -153,7 +154,7 @@ def test_a_target_whose_disk_is_full_for_a_while(node: SimNode, operation: str) 
     node.settle()
     node.disk.fail(operation, dead.incarnation, error=errno.ENOSPC)
     wait(node, 1.5)
-    assert dead.refusing
+    assert dead.state == REFUSING
     assert len(unsettled(queue.log)) == 1
     assert waiting(node).count == 1
     for _ in range(3):
@@ -162,7 +163,7 @@ def test_a_target_whose_disk_is_full_for_a_while(node: SimNode, operation: str) 
     node.disk.hook = None
     for _ in range(3):
         wait(node, 40)
-    assert not dead.refusing
+    assert dead.state == WORKING
     assert unsettled(queue.log) == []
     assert waiting(node).count == 0
     assert drained(dead) == ["1"]

@@ -70,9 +70,9 @@ class Column:
     __slots__ = ("by_value", "present", "users")
 
     def __init__(self) -> None:
-        #: Those that require a certain value, by its ``comparable`` form.
+        #: Bindings that require a certain value of the header, by its ``comparable`` form.
         self.by_value: SpreadMap[Comparable, SpreadMap[Entry, None]] = SpreadMap()
-        #: Those that accept any value.
+        #: Bindings that accept any value of the header.
         self.present: SpreadMap[Entry, None] = SpreadMap()
         #: Number of entries with a criterion on this header, also of those stored under another one.
         self.users = 0

@@ -23,7 +23,7 @@ SLICE = 1000
 QUEUES_PER_ROUTE = 64
 #: Longer lists of queues, and dicts, are emptied in slices of this length.
 WIDE = 2048
-#: What a search has found, or a route leads to.
+#: Queues that a search has found, or that a route leads to.
 Found: TypeAlias = list[QueueHandle] | dict[QueueHandle, None]
 
 

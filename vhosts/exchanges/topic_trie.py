@@ -175,7 +175,7 @@ class TopicTrie:
     def _past_any(
         self, node: Node, position: int, loops: list[Node], backs: list[tuple[Node, int]], seen: set[Node]
     ) -> None:
-        """What follows ``node`` by ``#`` has been reached after ``position`` words."""
+        """Note that the node behind ``node``'s ``#`` was reached after ``position`` words of the key."""
         while True:
             if node.back is not None and node.back not in seen:
                 seen.add(node.back)

@@ -64,7 +64,7 @@ class Spread:
         self.account: MemoryBudget
         self.unstored: Unstored
         self.route: Route
-        #: Those of the route, which may let go of them.
+        #: The route's queues. The route itself may let go of them meanwhile.
         self.queues: list[QueueHandle]
         self.message: Message
         #: The publish's number, and its flags in the routing log.

@@ -59,7 +59,7 @@ class DelayQueue(Queue):
 
     @property
     def order(self) -> DueOrder:
-        """What waits."""
+        """The delayed messages."""
         assert isinstance(self.ready, DueOrder)
         return self.ready
 

@@ -17,9 +17,9 @@ class NamedQueue(Protocol):
 
     name: str
     vhost: Host
-    #: Why it has failed, and why it takes no messages; "" if it does not.
-    error: str
-    refusing: str
+    #: Whether it works (``vhosts.queues.state``), and why it does not, or "".
+    state: int
+    reason: str
 
     def unstall(self) -> None:
         """Try again to read waiting messages."""

@@ -5,6 +5,7 @@ from amqp_router.protocol.message cimport Message
 from persistence.memory cimport MemoryBudget
 from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues.handle cimport Consumer
+from vhosts.queues cimport state as states
 from vhosts.queues.dispatch cimport Dispatch
 from vhosts.queues.mortal cimport MortalQueue
 from vhosts.queues.ready.order cimport ReadyOrder

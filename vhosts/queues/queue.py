@@ -21,6 +21,7 @@ from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
+from vhosts.queues import state as states
 from vhosts.queues.death import REJECTED
 from vhosts.queues.handle import REDELIVERY_UNITS, Consumer
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
@@ -117,7 +118,7 @@ class Queue(MortalQueue):
         """
         log = self.log
         logged = False
-        if self.refusing:
+        if self.state != states.WORKING:
             return False
         if self.limits.rejects and not self._has_room(message):
             return False
@@ -365,7 +366,7 @@ class Queue(MortalQueue):
 
     def wake(self, consumer: Consumer) -> None:
         """``consumer`` may be ready again; its turn comes after those of all others."""
-        if self.deleted or self.error:
+        if self.deleted or self.state == states.FAILED:
             return  # it is cancelled, and may not have heard of it yet
         self.dispatch.unpark(consumer)
         self.touch()
@@ -385,9 +386,9 @@ class Queue(MortalQueue):
         self.check_available()
         count = self.message_count()
         if self.log is not None:
-            if self.refusing:
+            if self.state != states.WORKING:
                 raise PreconditionFailed(
-                    f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be purged: {self.refusing}"
+                    f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be purged: {self.reason}"
                 )
             self.tick.wake()
         self._drop_ready(settle=True)

@@ -40,7 +40,7 @@ class Receipts:
             run.settled(True)
 
     def answer_all(self, failed: bool) -> None:
-        """What they wait for has failed, or does not matter any more."""
+        """Answer all waiting publishers; ``failed`` if their messages are lost."""
         runs = self.runs
         while runs:
             runs.popleft()[1].settled(failed)

@@ -56,7 +56,7 @@ class QueueServices(NodePort):
         self.expired: Callable[[LocalQueue], None] = _nobody
         #: Timers of the queues; None if no time passes.
         self.timers: QueueTimers | None = None
-        #: The queue has failed (``error``) or takes no messages (``refusing``); it takes them again.
+        #: The queue has failed or takes no messages (its ``state`` says which); it takes them again.
         self.failed: Hearer = _nobody
         self.resumed: Hearer = _nobody
         #: Waiting messages cannot be read for now: the callee calls ``unstall`` after a while. None if the

@@ -3,6 +3,7 @@ cimport cython
 from amqp_router.protocol.tick cimport Tick
 from persistence.log.queue.queue_log cimport QueueLog
 from persistence.memory cimport MemoryBudget
+from vhosts.queues cimport state as states
 from vhosts.queues.contents cimport Contents
 from vhosts.queues.dispatch cimport Dispatch
 from vhosts.publishing.ports cimport Run
@@ -21,8 +22,8 @@ cdef class StandingQueue(QueueHandle):
     cdef public Receipts receipts
     cdef public bint dirty
     cdef public bint stalled
-    cdef public str error
-    cdef public str refusing
+    cdef public int state
+    cdef public str reason
     @cython.locals(log=QueueLog)
     cpdef void await_durable(self, Run run)
     cpdef void touch(self)

@@ -11,6 +11,7 @@ from persistence.errors import is_passing
 from persistence.log.queue.queue_log import QueueLog
 from persistence.memory import MemoryBudget
 from vhosts.publishing.ports import Run
+from vhosts.queues import state as states
 from vhosts.queues.contents import Contents
 from vhosts.queues.dispatch import Dispatch
 from vhosts.queues.handle import QueueHandle
@@ -28,12 +29,12 @@ class StandingQueue(QueueHandle):
         "contents",
         "dirty",
         "dispatch",
-        "error",
         "ready",
+        "reason",
         "receipts",
-        "refusing",
         "services",
         "stalled",
+        "state",
         "tick",
     )
 
@@ -50,11 +51,9 @@ class StandingQueue(QueueHandle):
         self.dirty = False
         #: Whether waiting messages cannot be read for now.
         self.stalled = False
-        #: Why the queue has failed, or "".
-        self.error = ""
-        #: Why it takes no messages, or "": it has failed, or its log waits for disk space or file
-        #: descriptors.
-        self.refusing = ""
+        #: WORKING, REFUSING or FAILED (``vhosts.queues.state``), and why it does not work, or "".
+        self.state = states.WORKING
+        self.reason = ""
 
     def timers_of_node(self) -> QueueTimers | None:
         return self.services.timers
@@ -64,7 +63,7 @@ class StandingQueue(QueueHandle):
         log = self.log
         if self.deleted and (log is None or log.deleted):
             return
-        if self.refusing:
+        if self.state != states.WORKING:
             run.remaining += 1
             run.settled(True)
             return
@@ -93,16 +92,14 @@ class StandingQueue(QueueHandle):
     def definition_stored(self) -> None:
         """The queue's definition is committed."""
         self.definition_rev = 0
-        if self.refusing and not self.error and (self.log is None or self.log.failed is None):
+        if self.state == states.REFUSING and (self.log is None or self.log.failed is None):
             self.on_log_resumed(self.log)
         if self.log is not None:
             self.on_high_watermark(self.log)
 
     def definition_failed(self, error: Exception) -> None:
         """The queue's definition cannot be stored for now: nack the publishers that wait for it."""
-        if not self.refusing:
-            self.refusing = f"its definition cannot be stored: {error}"
-            self._refuse_waiting()
+        self._refuse(f"its definition cannot be stored: {error}")
 
     def on_log_failed(self, log: QueueLog, error: Exception) -> None:
         """The log cannot be read or written: nack publishers, cancel consumers, and answer with the reason
@@ -112,19 +109,24 @@ class StandingQueue(QueueHandle):
         go on.
         """
         if log.passing:
-            if not self.refusing:
-                self.refusing = f"its log cannot be written for now: {error}"
-                self._refuse_waiting()
+            self._refuse(f"its log cannot be written for now: {error}")
         else:
             self._fail(f"its log failed: {error}")
 
     def on_log_resumed(self, log: QueueLog | None) -> None:
         """The log takes messages again."""
-        if not self.error and not self.definition_rev:
-            self.refusing = ""
+        if self.state != states.FAILED and not self.definition_rev:
+            self.state = states.WORKING
+            self.reason = ""
             self.services.resumed(self)
             if len(self.consumers) > 0:
                 self.touch()
+
+    def _refuse(self, reason: str) -> None:
+        if self.state == states.WORKING:
+            self.state = states.REFUSING
+            self.reason = reason
+            self._refuse_waiting()
 
     def _refuse_waiting(self) -> None:
         self.services.failed(self)
@@ -152,20 +154,25 @@ class StandingQueue(QueueHandle):
             self.touch()
 
     def _fail(self, reason: str) -> None:
-        if self.error:
+        if self.state == states.FAILED:
             return
-        self.error = self.refusing = reason
+        self.set_failed(reason)
         self._refuse_waiting()
         self._cancel_consumers()
 
+    def set_failed(self, reason: str) -> None:
+        """Its log cannot be used. ``_fail`` tells others, too."""
+        self.state = states.FAILED
+        self.reason = reason
+
     def takes_messages(self) -> bool:
-        return not self.refusing
+        return self.state == states.WORKING
 
     def check_available(self) -> None:
         """Raises PreconditionFailed when the log has failed."""
-        if self.error:
+        if self.state == states.FAILED:
             raise PreconditionFailed(
-                f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.error}"
+                f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.reason}"
             )
 
     def touch(self) -> None:

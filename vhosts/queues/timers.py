@@ -24,7 +24,7 @@ class Handle(Protocol):
 
 
 class Due(Protocol):
-    """Whose time comes: a queue, or a channel that waits for acknowledgements."""
+    """An object with a deadline: a queue, or a channel that waits for acknowledgements."""
 
     def timer_due(self, now_us: int) -> None:
         """The timer has gone off."""

@@ -80,11 +80,11 @@ class Owners:
 
     @classmethod
     def around(cls, disk: Disk, directory: str) -> Owners:
-        """Those of the data directory in which a partition's directory stands."""
+        """The owners of salts in the data directory that holds a partition's directory."""
         return cls(disk, parent(parent(parent(directory))))
 
     def foreign(self, header: bytes, salt: int) -> str:
-        """What to say of a header that is not of the log with ``salt``; empty unless a known log has it."""
+        """An error that names the log to which ``header`` belongs; empty if it is ours or nobody's."""
         found = salt_in(header)
         if found is None or found == salt:
             return ""

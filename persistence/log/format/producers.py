@@ -34,7 +34,7 @@ def note_sequence(producers: Producers, session: int, channel: int, sequence: in
 
 
 def pack_producers(producers: Producers, now_us: int) -> bytes:
-    """Those for a checkpoint, without the ones to be forgotten at ``now_us``."""
+    """The entries for a checkpoint, without producers that are forgotten at ``now_us``."""
     return b"".join(
         [
             ENTRY.pack(session, channel, 0, sequence, time_us)

@@ -13,6 +13,8 @@ from zlib import crc32
 from amqp_router.protocol.flags import ACK, RETURN
 from amqp_router.protocol.message import Message
 
+from .settles import SettleRun, pack_runs, settle_run
+
 if TYPE_CHECKING:
     from .segment import Segment
 
@@ -184,13 +186,9 @@ def parse_header(data: bytes, position: int, salt: int) -> BatchHeader | None:
     )
 
 
-def settles_batch(
-    runs: list[tuple[int, int, int, int]], base: int, last: int, now_us: int, epoch: int
-) -> Batch:
-    """A SETTLES batch of runs (first offset, count, kind, delivery_count)."""
-    pack = SETTLE.pack
-    payload = b"".join([pack(first, count, kind, 0, delivery, 0, 0) for first, count, kind, delivery in runs])
-    batch = _batch(SETTLES, payload, base, last, now_us, epoch)
+def settles_batch(runs: list[SettleRun], base: int, last: int, now_us: int, epoch: int) -> Batch:
+    """A SETTLES batch."""
+    batch = _batch(SETTLES, pack_runs(runs), base, last, now_us, epoch)
     batch.record_size = SETTLE_SIZE
     batch.count = len(runs)
     return batch
@@ -266,13 +264,18 @@ def check_settles(payload: bytes, record_size: int, count: int) -> None:
     """Raises ``ValueError`` if these are not ``count`` SETTLES records of known kinds."""
     if record_size < SETTLE_SIZE or len(payload) < record_size * count:
         raise ValueError("a settle record is too short")
-    for _, _, kind, _ in iterate_settles(payload, record_size, count):
-        if not ACK <= kind <= RETURN:
-            raise ValueError(f"settle kind {kind} is not known")
+    for run in iterate_settles(payload, record_size, count):
+        check_kind(run)
 
 
-def iterate_settles(payload: bytes, record_size: int, count: int) -> Iterator[tuple[int, int, int, int]]:
-    """(first offset, count, kind, delivery_count) of each run."""
+def check_kind(run: SettleRun) -> None:
+    """Raises ``ValueError`` if the kind is not known."""
+    if not ACK <= run.kind <= RETURN:
+        raise ValueError(f"settle kind {run.kind} is not known")
+
+
+def iterate_settles(payload: bytes, record_size: int, count: int) -> Iterator[SettleRun]:
+    """The runs of a SETTLES batch."""
     for index in range(count):
-        first, number, kind, _, delivery, _, _ = SETTLE.unpack_from(payload, index * record_size)
-        yield first, number, kind, delivery
+        first, number, kind, _, returns, _, _ = SETTLE.unpack_from(payload, index * record_size)
+        yield settle_run(first, number, kind, returns)

@@ -66,7 +66,7 @@ class Scanner:
             at += length
 
     def bad_header(self) -> bytes:
-        """What stands at ``position``."""
+        """The octets at ``position``, as many as a header has."""
         return self._file.read(HEADER_SIZE, self.position)
 
     def witness(self) -> int:

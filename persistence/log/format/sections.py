@@ -70,7 +70,7 @@ def _extend(runs: list[tuple[int, int, int, int, int]], record: int, each: Extra
 
 
 def parse_sections(attributes: int, data: bytes, records: int) -> dict[int, Extras]:
-    """What the records of a batch have beyond their fixed part, by their numbers.
+    """The extras of a batch's records, by the records' numbers.
 
     ``data`` is all that follows the heaps.
 

@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.protocol cimport flags
 from amqp_router.protocol._buf cimport Buf
 
 
@@ -46,6 +47,20 @@ cdef class SettleState:
     cdef int _fill(self, Chunk chunk, unsigned int low, unsigned int high) except -1
 
 
+@cython.final
+cdef class SettleRun:
+    cdef public unsigned long long first
+    cdef public unsigned long long count
+    cdef public unsigned int kind
+    cdef public unsigned int returns
+    cdef public unsigned long long settled
+
+
+@cython.locals(run=SettleRun)
+cpdef SettleRun settle_run(unsigned long long first, unsigned long long count, unsigned int kind, unsigned int returns,
+                           unsigned long long settled=*)
+
+
 cdef class SettleRuns:
     cdef public unsigned long count
     cdef unsigned long long _first
@@ -62,7 +77,10 @@ cdef class SettleRuns:
     cdef list take(self)
 
 
-cdef int _put_return(Buf out, unsigned long long first, unsigned long long end, unsigned int returns) except -1
+@cython.locals(out=Buf, run=SettleRun)
+cpdef bytes pack_runs(list runs)
+cdef int _put_run(Buf out, unsigned long long first, unsigned long long count, unsigned int kind,
+                  unsigned int returns) except -1
 
 cdef Chunk FULL
 cdef bytes _ONES

@@ -12,6 +12,7 @@ bits in [``settled_below``, end), where the end is the log's and grows by ``note
 
 from __future__ import annotations
 
+from amqp_router.protocol import flags
 from amqp_router.protocol._buf import Buf
 
 #: Offsets per chunk, and the bytes of its bitmap.
@@ -232,14 +233,14 @@ class SettleState:
                     if found != returns or offset != end:
                         if returns > 0:
                             records += 1
-                            _put_return(out, first, end, returns)
+                            _put_run(out, first, end - first, flags.RETURN, returns)
                         first = offset
                         returns = found
                     end = offset + 1
                 offset += 1
         if returns > 0:
             records += 1
-            _put_return(out, first, end, returns)
+            _put_run(out, first, end - first, flags.RETURN, returns)
         return records, out.take()
 
     def load_chunk(self, number: int, bits: bytes) -> None:
@@ -315,6 +316,35 @@ class SettleState:
         return changed
 
 
+class SettleRun:
+    """``count`` offsets from ``first`` on that were settled alike: a record of a SETTLES batch.
+
+    ``kind`` is one of those in ``amqp_router.protocol.flags``, and ``returns`` how often the messages were
+    returned (0 unless ``kind`` is RETURN). Of the offsets ``settled`` were messages not settled before; that
+    is not in the record.
+    """
+
+    __slots__ = ("count", "first", "kind", "returns", "settled")
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.count = 0
+        self.kind = 0
+        self.returns = 0
+        self.settled = 0
+
+
+def settle_run(first: int, count: int, kind: int, returns: int, settled: int = 0) -> SettleRun:
+    """A run with these values."""
+    run = SettleRun()
+    run.first = first
+    run.count = count
+    run.kind = kind
+    run.returns = returns
+    run.settled = settled
+    return run
+
+
 class SettleRuns:
     """Settles for the next SETTLES batch. Neighbours of the same kind and return count form one run."""
 
@@ -329,7 +359,7 @@ class SettleRuns:
         self._kind = 0
         self._returns = 0
         self._settled = 0
-        self._runs: list[tuple[int, int, int, int, int]] = []
+        self._runs: list[SettleRun] = []
 
     def extend(self, offset: int, gap: int, kind: int, returns: int, settled: int) -> bool:
         """Add the settle of ``offset`` to the run, if that ends ``gap`` offsets (no messages) before it."""
@@ -352,10 +382,10 @@ class SettleRuns:
 
     def _close(self) -> None:
         first = self._first
-        self._runs.append((first, self._end - first, self._kind, self._returns, self._settled))
+        self._runs.append(settle_run(first, self._end - first, self._kind, self._returns, self._settled))
 
-    def take(self) -> list[tuple[int, int, int, int, int]]:
-        """Return and clear the runs: (first, offsets, kind, return count, messages settled) of each."""
+    def take(self) -> list[SettleRun]:
+        """Return and clear the runs."""
         if self._kind:
             self._close()
         self._kind = 0
@@ -370,11 +400,18 @@ FULL = Chunk()
 FULL.number = -1
 
 
-def _put_return(out: Buf, first: int, end: int, returns: int) -> None:
-    """A SETTLES record of kind RETURN."""
+def pack_runs(runs: list[SettleRun]) -> bytes:
+    """The records of a SETTLES batch."""
+    out = Buf()
+    for run in runs:
+        _put_run(out, run.first, run.count, run.kind, run.returns)
+    return out.take()
+
+
+def _put_run(out: Buf, first: int, count: int, kind: int, returns: int) -> None:
     out.le64(first)
-    out.le32(end - first)
-    out.le16(6)
+    out.le32(count)
+    out.le16(kind)
     out.le16(returns)
     out.le64(0)
 

@@ -44,7 +44,7 @@ _RESERVED_MAX = 1 << 30
 
 
 class Batches:
-    """Those of one log. Nothing here waits or writes."""
+    """The open and closed batches of one log. Nothing here waits or writes."""
 
     def __init__(
         self, partition: Partition, checkpoints: Checkpoints, options: LogOptions, boot_id: bytes
@@ -251,7 +251,7 @@ class Batches:
             self._start_epoch(self.last_us)
         most = self._batch_bytes_max // SETTLE_SIZE
         for at in range(0, len(runs), most):
-            part = [(run[0], run[1], run[2], run[3]) for run in runs[at : at + most]]
+            part = runs[at : at + most]
             self._place(settles_batch(part, self.next_base, self._take_offset(), self.last_us, self.epoch))
 
     def purge(self, first: int, end: int) -> None:

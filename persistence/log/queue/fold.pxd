@@ -1,9 +1,9 @@
 cimport cython
 
-from persistence.log.format.settles cimport SettleState
+from persistence.log.format.settles cimport SettleRun, SettleState
 
 
-@cython.locals(settles=SettleState, first=cython.ulonglong, end=cython.ulonglong, run_first=cython.ulonglong,
+@cython.locals(settles=SettleState, first=cython.ulonglong, end=cython.ulonglong, run=SettleRun,
                run_end=cython.ulonglong, at=cython.ulonglong)
 # A LogState and a BatchHeader, which are not compiled.
 cpdef fold(state, header, bytes payload)

@@ -6,7 +6,7 @@ batches above it. The log then continues from that state (FORMAT.md, "The fold")
 
 from __future__ import annotations
 
-from amqp_router.protocol.flags import ACK, RETURN
+from amqp_router.protocol.flags import RETURN
 
 from ..format.checkpoint import LogState
 from ..format.messages import message_offsets
@@ -21,6 +21,7 @@ from ..format.record import (
     PURGE,
     SETTLES,
     BatchHeader,
+    check_kind,
     iterate_settles,
     parse_control,
 )
@@ -54,16 +55,15 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
         return
     settles.note_gap(first, end)
     if header.kind == SETTLES:
-        for run_first, count, kind, returned in iterate_settles(payload, header.record_size, header.records):
-            if not ACK <= kind <= RETURN:
-                raise ValueError(f"settle kind {kind} is not known")
-            run_end = min(run_first + count, end)
-            if kind != RETURN:
-                settles.settle_range(run_first, run_end)
+        for run in iterate_settles(payload, header.record_size, header.records):
+            check_kind(run)
+            run_end = min(run.first + run.count, end)
+            if run.kind != RETURN:
+                settles.settle_range(run.first, run_end)
                 continue
-            at = settles.next_unsettled(run_first, run_end)
+            at = settles.next_unsettled(run.first, run_end)
             while at < run_end:
-                settles.set_returned(at, returned)
+                settles.set_returned(at, run.returns)
                 at = settles.next_unsettled(at + 1, run_end)
     elif header.kind == CONTROL:
         control = parse_control(payload)

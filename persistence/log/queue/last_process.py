@@ -159,7 +159,7 @@ class LastProcess:
         self._journal.pop(incarnation, None)
 
     def needs_journal(self, incarnation: str) -> None:
-        """What was replayed of a log is not durable elsewhere: the journal must be kept."""
+        """Keep the journal: batches of this log were replayed from it, and are durable nowhere else."""
         self._journal.setdefault(incarnation, [])
 
     def remove_journal(self, wanted: Iterable[str]) -> None:

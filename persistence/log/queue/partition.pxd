@@ -5,6 +5,7 @@ from amqp_router.protocol.message cimport Message
 from persistence.log.format.messages cimport BatchView
 from persistence.log.format.record cimport Batch
 from persistence.log.format.segment cimport Segment
+from persistence.log.format.settles cimport SettleRun, SettleState
 from persistence.log.queue.gone cimport Settled
 
 cdef long long _U32_MAX
@@ -29,6 +30,8 @@ cdef class Partition:
     cpdef bint place(self, Batch batch) except -1
     @cython.locals(segment=Segment)
     cpdef tuple synced_place(self)
+    @cython.locals(run=SettleRun, segment=Segment, is_empty=bint)
+    cpdef bint count_settled(self, list runs, SettleState state) except -1
 
 
 cdef class Cursor:

@@ -24,7 +24,7 @@ from ..format.messages import BatchView
 from ..format.record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader, parse_header
 from ..format.sections import parse_sections
 from ..format.segment import Segment
-from ..format.settles import SettleState
+from ..format.settles import SettleRun, SettleState
 from .gone import SETTLED, Settled
 from .stored import StoredFrames
 
@@ -121,20 +121,20 @@ class Partition:
             segment.live += batch.count
         return rolled
 
-    def count_settled(self, runs: list[tuple[int, int, int, int, int]], state: SettleState) -> bool:
+    def count_settled(self, runs: list[SettleRun], state: SettleState) -> bool:
         """Subtract what ``runs`` settled from the segments' counts; True if a closed segment of them is gone.
 
-        Every offset of the runs (see ``SettleRuns.take``) must be in a segment.
+        Every offset of the runs must be in a segment.
         """
         is_empty = False
-        for first, count, _, _, settled in runs:
-            if not settled:
+        for run in runs:
+            if not run.settled:
                 continue
-            segment = self.segment_of(first)
-            if segment is None or first + count > segment.end:
+            segment = self.segment_of(run.first)
+            if segment is None or run.first + run.count > segment.end:
                 # For a run across two segments, the number of messages in each is not known.
                 return self.recount(state)
-            segment.live -= settled
+            segment.live -= run.settled
             if segment is not self.active and self.gone.is_gone(segment):
                 is_empty = True
         return is_empty

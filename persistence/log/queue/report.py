@@ -16,7 +16,7 @@ class Report:
     replayed_batches: int = 0
     #: Segments that are completely after the cut.
     cut_segments: list[str] = field(default_factory=list)
-    #: What is cut was left by an unfinished truncation.
+    #: Whether the octets that are cut were left by an unfinished truncation.
     is_leftover: bool = False
     #: The file with the cut bytes; empty if there is none.
     kept_path: str = ""

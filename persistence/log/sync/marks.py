@@ -126,7 +126,7 @@ class Placed(Protocol):
 
 
 class MarkedLog(Hashable, Protocol):
-    """What a mark tells of a log."""
+    """A log, with the fields that a mark has of it."""
 
     incarnation: str
     number: int

@@ -79,7 +79,7 @@ class Submission:
         self.log = log
         self.writer = writer
         self.batches: list[Batch] = []
-        #: What of the batches is not written yet, while a plan is made.
+        #: While a plan is made: the write that the next batches join.
         self.write: Write | None = None
         #: The log was fenced by a passing error, and this is everything that it could not write since.
         self.again = False

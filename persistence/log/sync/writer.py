@@ -51,7 +51,7 @@ def _base64(octets: bytes) -> str:
 
 
 class Fenced(Protocol):
-    """What is told of an error."""
+    """An object that is fenced after an error: a log, or all of them."""
 
     def fail(self, error: Exception) -> None: ...
 
@@ -99,7 +99,7 @@ class PartitionWriter:
 
     @property
     def state(self) -> State:
-        """What the next sync has to do."""
+        """How much the next sync has to do: new names, written octets, or nothing."""
         if self._description is not None or self._unsynced_names:
             return State.NEW
         return State.NAMED if self.synced_to < self.position else State.CLEAN

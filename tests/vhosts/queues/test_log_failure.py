@@ -10,6 +10,7 @@ from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, Client, SimNode
 from tests.vhosts.queues.local import Sink, message, order, text_of
 from vhosts.queues.queue import Queue
+from vhosts.queues.state import FAILED, WORKING
 
 OPTIONS = LogOptions(batch_bytes_max=600, segment_bytes_max=3000, read_bytes=500)
 
@@ -37,8 +38,8 @@ def test_backlog_that_cannot_be_read(node: SimNode, queue: Queue) -> None:
     node.disk.fail("read", ".log")
     assert queue.pump(99) == 0
     assert sink.is_cancelled
-    assert "its log failed" in queue.error
-    assert "simulated" in queue.error
+    assert "its log failed" in queue.reason
+    assert "simulated" in queue.reason
     assert not queue.consumers
     assert not queue.publish(message("x", persistent=True))
     assert queue.get(True) is None
@@ -52,7 +53,7 @@ def test_returned_message_that_cannot_be_read(node: SimNode, queue: Queue) -> No
     node.disk.fail("read", ".log")
     assert queue.pump(9) == 0
     assert sink.is_cancelled
-    assert queue.error
+    assert queue.state == FAILED
 
 
 def test_failure_is_told_to_clients_in_words(node: SimNode, queue: Queue) -> None:
@@ -108,8 +109,8 @@ def test_other_queues_go_on(node: SimNode, queue: Queue) -> None:
     client.publish(b"x", "d", properties=PERSISTENT)
     client.publish(b"x", "e", properties=PERSISTENT)
     node.settle()
-    assert queue.error
-    assert not other.error
+    assert queue.state == FAILED
+    assert other.state == WORKING
     assert [received.method for received in client.take()] == [
         m.BasicNack(1, False, True),
         m.BasicAck(2, False),
@@ -124,7 +125,7 @@ def test_what_was_confirmed_is_there_after_a_restart(node: SimNode, queue: Queue
     queue.publish(message("lost", persistent=True))
     node.tick.wake()
     node.settle()
-    assert queue.error
+    assert queue.state == FAILED
     sink.ack()
     sink.requeue()
     node.disk.hook = None
@@ -148,14 +149,14 @@ def test_count_that_the_log_does_not_hold(node: SimNode, queue: Queue) -> None:
         pass
     assert len(sink.got) == 10
     assert sink.is_cancelled
-    assert "not there" in queue.error
+    assert "not there" in queue.reason
 
 
 def test_failing_twice_keeps_the_first_reason(node: SimNode, queue: Queue) -> None:
     queue.on_log_failed(queue.log, OSError("first"))
     queue.on_log_failed(queue.log, OSError("second"))
-    assert queue.error == "its log failed: first"
-    assert node.events == [("queue failed", {"queue": "d", "vhost": "/", "reason": queue.error})]
+    assert queue.reason == "its log failed: first"
+    assert node.events == [("queue failed", {"queue": "d", "vhost": "/", "reason": queue.reason})]
 
 
 def test_definition_that_cannot_be_stored(node: SimNode) -> None:
@@ -170,7 +171,7 @@ def test_definition_that_cannot_be_stored(node: SimNode) -> None:
     queue.definition_failed(OSError("disk full"))
     node.quiet()
     assert [received.method for received in publishing.take()] == [m.BasicNack(1, False, True)]
-    assert queue.refusing == "its definition cannot be stored: disk full"
+    assert queue.reason == "its definition cannot be stored: disk full"
     publishing.publish(b"y", "d", properties=PERSISTENT)
     node.quiet()
     assert [received.method for received in publishing.take()] == [m.BasicNack(2, False, True)]

@@ -17,6 +17,7 @@ from tests.vhosts.queues.local import Sink, drained, message, numbers, order, te
 from vhosts.queues.contents import SPILL_UNITS
 from vhosts.queues.handle import REDELIVERY_UNITS
 from vhosts.queues.queue import Queue
+from vhosts.queues.state import WORKING
 
 OPTIONS = LogOptions(batch_bytes_max=600, segment_bytes_max=3000, read_bytes=500)
 
@@ -267,7 +268,7 @@ def test_page_file_that_fails_for_a_while(operation: str, durable: bool, error: 
     node.disk.fail(operation, "/paging", error=error)
     taken = [number for number in range(30) if queue.publish(message(number, size=100))]
     assert 0 < len(taken) < 30
-    assert not queue.error
+    assert queue.state == WORKING
     queue.pump(1000)
     assert sink.got == numbers(*taken[:2])
     assert not sink.is_cancelled
@@ -293,7 +294,7 @@ def test_page_file_that_fails(operation: str, durable: bool) -> None:
     sink.credit = 1000
     sink.wake()
     assert queue.pump(100) == 0
-    assert "simulated" in queue.error
+    assert "simulated" in queue.reason
     assert sink.is_cancelled
     assert all(taken) == (operation == "read")
     assert not queue.publish(message("more"))

@@ -39,9 +39,9 @@ class DueOrder(ReadyOrder):
         super().__init__()
         #: Due time and offset as one number each.
         self._heap: list[int] = []
-        #: Those of them that were removed, until their time comes.
+        #: Entries of the heap whose message was removed. They leave the heap when their time comes.
         self._removed: set[int] = set()
-        #: The latest that was taken. Those that come later are due later, unless the clock is set back.
+        #: The latest entry that was taken. New entries are above it, unless the clock is set back.
         self._last_taken = 0
         #: Transient messages, by offset.
         self._held: dict[int, Message] = {}

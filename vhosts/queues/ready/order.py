@@ -136,7 +136,7 @@ class ReadyOrder:
         return 0
 
     def memory_bytes(self) -> int:
-        """What they are counted with in the node's account."""
+        """Bytes that those messages have in the node's account of memory."""
         return 0
 
     # -- returns in slices ---------------------------------------------------------------------------------

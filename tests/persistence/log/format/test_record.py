@@ -24,7 +24,7 @@ from persistence.log.format.record import (
     purge,
     settles_batch,
 )
-from persistence.log.format.settles import SettleState
+from persistence.log.format.settles import SettleState, settle_run
 
 SALT = 0x12345678
 ROUTES = st.sampled_from((b"\x00\x01q", b"\x01e\x02kk", b"\x00\x00"))
@@ -203,9 +203,10 @@ def test_any_properties_are_survived(tail: bytes) -> None:
 
 def test_settles_and_control_come_back() -> None:
     runs = [(5, 3, 1, 0), (9, 1, 6, 2)]
-    batch = settles_batch(runs, 20, 21, 1000, 3)
+    batch = settles_batch([settle_run(*run) for run in runs], 20, 21, 1000, 3)
     data = packed(batch)
-    assert list(iterate_settles(data[HEADER_SIZE:], 24, 2)) == runs
+    found = iterate_settles(data[HEADER_SIZE:], 24, 2)
+    assert [(run.first, run.count, run.kind, run.returns) for run in found] == runs
     header = parse_header(packed(control_batch(epoch_start(4, 3, bytes(16)), 1, 1, 0, 4)), 0, SALT)
     assert header is not None
     assert header.kind != MESSAGES

@@ -54,10 +54,11 @@ def test_settling_in_any_order(moves: list[int | list[int]], returned: list[int]
     count, packed = state.pack_returns()
     assert len(packed) == count * SETTLE_SIZE
     runs = list(iterate_settles(packed, SETTLE_SIZE, count))
-    assert {kind for _, _, kind, _ in runs} <= {RETURN}
-    assert {o: found for first, many, _, found in runs for o in range(first, first + many)} == counts
-    for (first, many, _, found), (following, _, _, other) in pairwise(runs):
-        assert first + many < following or (first + many == following and found != other)
+    assert {run.kind for run in runs} <= {RETURN}
+    assert {o: run.returns for run in runs for o in range(run.first, run.first + run.count)} == counts
+    for run, after in pairwise(runs):
+        end = run.first + run.count
+        assert end < after.first or (end == after.first and run.returns != after.returns)
     assert all(offset in done for offset in range(state.settled_below))
 
 

@@ -17,6 +17,7 @@ from persistence.files import read_file
 from persistence.log.format.checkpoint import NODE_FILE_NAME
 from persistence.log.format.index import SparseIndex
 from persistence.log.format.record import checkpoint_note, control_batch, settles_batch
+from persistence.log.format.settles import settle_run
 from persistence.log.offline.verify import ROT, TORN_TAIL, BatchInfo, iterate, read_node_states, verify
 from persistence.log.queue.idle import roll_idle
 from persistence.log.sync.journal import read_journal
@@ -688,7 +689,7 @@ def test_what_another_release_wrote_is_refused(what: str) -> None:
     size = log.partition.active.size
     batch = control_batch(checkpoint_note(0, 0), log.end, log.end, 1, 1)
     if what == "settle":
-        batch = settles_batch([(1, 1, 9, 0)], log.end, log.end, 1, 1)
+        batch = settles_batch([settle_run(1, 1, 9, 0)], log.end, log.end, 1, 1)
     elif what == "attributes":
         batch.attributes = 8
     elif what == "kind":
