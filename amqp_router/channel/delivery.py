@@ -224,7 +224,7 @@ class Delivery:
         return tag < self.next_tag and self.messages[tag & (len(self.messages) - 1)] is not None
 
     def owner_of(self, tag: int) -> ChannelConsumer | None:
-        """The consumer of the outstanding delivery ``tag``; None if there is none, or if it is in ``older``."""
+        """The consumer of the outstanding delivery ``tag``; None if there is none, or it is in ``older``."""
         if tag < self.base or tag >= self.next_tag:
             return None
         found: ChannelConsumer | None = self.owners[tag & (len(self.owners) - 1)]

@@ -89,7 +89,8 @@ class Metrics:
         self.overview = History(0, (0,) * OVERVIEW.width)
         self.node = History(0, (0,) * NODE.width)
         #: The objects of the tick in progress, as objects may come and go meanwhile. One list for all ticks:
-        #: the garbage collector would soon look at each object in a new one, which takes some 5 ms for 100,000 queues.
+        #: the garbage collector would soon look at each object in a new one, which takes some 5 ms for
+        #: 100,000 queues.
         self._listed: list[Any] = []
         self._timer: asyncio.TimerHandle | None = None
         self._work: Iterator[None] | None = None

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from amqp_router.protocol.flags import LOGGED, SPILLED
+from amqp_router.protocol.flags import SPILLED
 from amqp_router.protocol.message import Message
 from persistence.errors import LogFailed, PersistenceError
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble
+from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message
 
 #: Memory of a message apart from its content.
 ENTRY_BYTES = 60
@@ -89,9 +89,7 @@ class DueOrder(ReadyOrder):
         if not self._heap:
             return None
         entry = self._heap[0]
-        message = Message()
-        message.offset = entry & _OFFSETS
-        message.flags = LOGGED
+        message = logged_message(entry & _OFFSETS)
         message.deadline_us = entry >> _OFFSET_BITS
         return message
 
@@ -164,7 +162,7 @@ class DueOrder(ReadyOrder):
         self.contents.budget.kept -= ENTRY_BYTES * len(self._heap)
         self._heap, self._removed = [], set()
         self._held_bytes = self.count = self.body_bytes = 0
-        return [(offset, held.get(offset) or _logged_message(offset)) for offset in sorted(offsets)]
+        return [(offset, held.get(offset) or logged_message(offset)) for offset in sorted(offsets)]
 
     # -- looking --------------------------------------------------------------------------------------
 
@@ -186,11 +184,3 @@ class DueOrder(ReadyOrder):
 
     def memory_bytes(self) -> int:
         return self._held_bytes
-
-
-def _logged_message(offset: int) -> Message:
-    """A message of the log of which nothing but its offset is in memory."""
-    message = Message()
-    message.offset = offset
-    message.flags = LOGGED
-    return message

@@ -1,3 +1,4 @@
+from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.tick cimport Tick
 from persistence.log.queue.queue_log cimport QueueLog
@@ -32,3 +33,6 @@ cdef class ReadyOrder:
     cpdef void begin_return(self, long long unacked)
     cpdef bint end_return(self)
     cpdef bint is_returning(self)
+
+
+cpdef Message logged_message(unsigned long long offset)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
 from persistence.log.queue.page_log import PageLog
@@ -159,3 +160,11 @@ class ReadyOrder:
     def is_returning(self) -> bool:
         """Whether newer messages wait for those that come back."""
         return self.returning > 0 and self.return_left > 0
+
+
+def logged_message(offset: int) -> Message:
+    """A message of the log of which nothing but its offset is in memory."""
+    message = Message()
+    message.offset = offset
+    message.flags = flags.LOGGED
+    return message

@@ -16,7 +16,7 @@ from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble
+from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message
 
 #: Limits of the part of a logged queue that is in memory: messages and octets.
 WINDOW_MESSAGES = 4096
@@ -211,7 +211,7 @@ class PriorityOrder(ReadyOrder):
                 for offset in level.offsets[level.spent :]:
                     held = self._held.get(offset)
                     if held is not None or settle:
-                        dropped.append((offset, held or _logged_message(offset)))
+                        dropped.append((offset, held or logged_message(offset)))
             self._levels[number] = Level()
         self._held = {}
         self._held_bytes = 0
@@ -226,11 +226,3 @@ class PriorityOrder(ReadyOrder):
 
     def memory_bytes(self) -> int:
         return self._held_bytes
-
-
-def _logged_message(offset: int) -> Message:
-    """A message of the log of which nothing but its offset is in memory."""
-    message = Message()
-    message.offset = offset
-    message.flags = flags.LOGGED
-    return message
