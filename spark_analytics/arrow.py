@@ -19,7 +19,7 @@ from .names import Names, read_names
 from .options import ReadOptions, Selection, parse_options
 from .planning import LogRef, Split, gap_text, loss_text, plan, segment_path
 from .schema import arrow_schema
-from .segments import Gap, LeftOut, Piece, read_windows
+from .segments import Gap, LeftOut, Piece, Window, read_windows
 from .snapshot import end_offsets_of, take_snapshot
 
 logger = logging.getLogger(__name__)
@@ -166,18 +166,10 @@ def _events(
     selection: Selection,
     schema: Any,
 ) -> Iterator[Any]:
-    payloads = _payloads(piece, options)
-    try:
-        told = _teller(path, log, options)
-        for window in read_windows(
-            file, path, piece, layout.KIND_ROUTING, log.salt, payloads=payloads, left_out=told
-        ):
-            yield from decode_routing(
-                window, log, piece, names, schema.names, selection, options.batch_rows, schema
-            )
-    except Gap as gap:
-        if options.fail_on_data_loss:
-            raise DataLoss(gap_text(log, gap.low, gap.high)) from None
+    for window in _windows(file, path, log, piece, layout.KIND_ROUTING, options):
+        yield from decode_routing(
+            window, log, piece, names, schema.names, selection, options.batch_rows, schema
+        )
 
 
 def _messages(
@@ -189,15 +181,22 @@ def _messages(
     selection: Selection,
     schema: Any,
 ) -> Iterator[Any]:
+    for window in _windows(file, path, log, piece, layout.KIND_MESSAGES, options):
+        yield from decode_messages(window, log, piece, schema.names, selection, options.batch_rows, schema)
+
+
+def _windows(
+    file: int, path: str, log: LogRef, piece: Piece, kind: int, options: ReadOptions
+) -> Iterator[Window]:
+    """The piece's batches of this kind, as much of the file at a time as fits a window.
+
+    Raises:
+        DataLoss: batches that the piece needs are gone, and the options do not allow that.
+    """
+    told = _teller(path, log, options)
     payloads = _payloads(piece, options)
     try:
-        told = _teller(path, log, options)
-        for window in read_windows(
-            file, path, piece, layout.KIND_MESSAGES, log.salt, payloads=payloads, left_out=told
-        ):
-            yield from decode_messages(
-                window, log, piece, schema.names, selection, options.batch_rows, schema
-            )
+        yield from read_windows(file, path, piece, kind, log.salt, payloads=payloads, left_out=told)
     except Gap as gap:
         if options.fail_on_data_loss:
             raise DataLoss(gap_text(log, gap.low, gap.high)) from None

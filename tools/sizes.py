@@ -24,9 +24,6 @@ ALLOWED: dict[str, str] = {
     "persistence/log/queue/queue_log.py: QueueLog": "what queues read of a log, and its copies",
     "persistence/log/queue/batches.py: Batches": "made of both kinds of records; copies of a log added to it",
     "vhosts/queues/handle.py: QueueHandle": "the whole port of a queue; each method is one call of a channel",
-    "vhosts/exchanges/walk.py: Walk": "the state of a search that goes on in later turns, read by its cache",
-    "persistence/log/format/messages.py: BatchView": "the columns of a batch, read for each message",
-    "amqp_router/connection/shared.py: Shared": "what the channels of a connection share",
 }
 
 

@@ -21,6 +21,7 @@ cdef class Dispatch:
     cdef public object shared
     cdef public Input frames
     cdef public Slices work
+    cdef public object admission  # asked once a channel; not compiled
     cdef public long long message_bytes_max
     cdef public long assembling
     cdef public long hot_number

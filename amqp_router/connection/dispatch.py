@@ -20,6 +20,7 @@ from amqp_router.channel.delivery import RETURN_UNITS, Delivery
 from amqp_router.channel.due import Due, due_before
 from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.states import ChannelState
+from amqp_router.connection.ports import Admission
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.slices import Slices
 from amqp_router.protocol import constants, errors, methods
@@ -60,6 +61,7 @@ class Dispatch:
     """Acts on the frames of the channels of one connection; ``channels`` has them by number."""
 
     __slots__ = (
+        "admission",
         "assembling",
         "channels",
         "delivered",
@@ -83,6 +85,7 @@ class Dispatch:
         frames: Input,
         work: Slices,
         *,
+        admission: Admission,
         message_bytes_max: int,
         event: Callable[..., None],
     ) -> None:
@@ -90,6 +93,8 @@ class Dispatch:
         self.shared = shared
         self.frames = frames
         self.work = work
+        #: The limits of users and virtual hosts.
+        self.admission = admission
         self.message_bytes_max = message_bytes_max
         #: Writes a line to the broker's log.
         self.event = event
@@ -302,7 +307,7 @@ class Dispatch:
                 f"({channel_max})"
             )
         try:
-            self.shared.admission.channel(self.shared.user)
+            self.admission.channel(self.shared.user)
         except NotAllowed:
             self.frames.class_id = self.frames.method_id = 0
             raise

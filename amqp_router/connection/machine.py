@@ -95,6 +95,7 @@ class Machine:
             self.shared,
             self.frames,
             self.work,
+            admission=node.admission,
             message_bytes_max=options.message_bytes_max,
             event=node.event,
         )

@@ -30,7 +30,6 @@ class Shared:
     """What the channels of one connection share; see ``channel.ports.Connection``."""
 
     __slots__ = (
-        "admission",
         "cache",
         "channel_closer",
         "commits",
@@ -61,7 +60,6 @@ class Shared:
         self.work = work
         self.tick = node.tick
         self.commits = node.commits
-        self.admission = node.admission
         self.generate_name: Callable[[str], str] = node.generate_name
         self.output = Output()
         self.output.tick = node.tick

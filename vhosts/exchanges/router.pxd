@@ -8,7 +8,7 @@ from persistence.log.routing.recorder cimport RouteEntry
 from vhosts.counters cimport ExchangeCounters, RecentUnroutable
 from vhosts.exchanges.exchange cimport Exchange, Routable
 from vhosts.exchanges.route cimport Route, RouteNamer
-from vhosts.exchanges.walk cimport Walk, WalkedTable
+from vhosts.exchanges.walk cimport Asked, Walk, WalkedTable
 from vhosts.queues.handle cimport QueueHandle
 
 cdef Py_ssize_t _ROUTES_MAX
@@ -57,9 +57,9 @@ cdef class RouteCache:
     cpdef Route resolve(self, bytes args, bytes properties, Walk unfinished=*)
     @cython.locals(walk=Walk)
     cpdef Walk take_unfinished(self)
-    @cython.locals(table=RoutingTable, walk=Walk, has_cc=bint, has_bcc=bint, flags=int, exchange=Exchange, message=Routable)
+    @cython.locals(table=RoutingTable, asked=Asked, flags=int, exchange=Exchange, message=Routable)
     cdef Walk _begun(self, bytes args, bytes properties, bytes headers)
-    @cython.locals(table=RoutingTable, route=Route, args=bytes, flags=int)
+    @cython.locals(table=RoutingTable, route=Route, asked=Asked, args=bytes, flags=int)
     cdef Route _finished(self, Walk walk, bytes by_headers)
     cdef void _make_room(self, dict routes, Walk walk)
     @cython.locals(width=Py_ssize_t, size=Py_ssize_t)

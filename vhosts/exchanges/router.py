@@ -28,7 +28,7 @@ from vhosts.exchanges.route import Route, RouteNamer
 from vhosts.exchanges.sender_selected import further_keys
 from vhosts.exchanges.stale_routes import StaleRoutes
 from vhosts.exchanges.taps import Tap
-from vhosts.exchanges.walk import Walk, WalkedTable
+from vhosts.exchanges.walk import Asked, Walk, WalkedTable
 from vhosts.long_lists import unwatched
 from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.handle import QueueHandle
@@ -218,7 +218,7 @@ class RouteCache:
                 if known is not None:
                     return known
             walk = unfinished
-            if walk is None or walk.args != args or walk.properties != properties or walk.exchange.deleted:
+            if walk is None or not walk.asked.is_for(args, properties) or walk.exchange.deleted:
                 walk = self._begun(args, properties, properties[start:end])
             if walk is None:
                 return self.find(args)
@@ -253,29 +253,24 @@ class RouteCache:
         if exchange_name == "":
             self._default_permitted = True
         message = Routable([key], properties)
-        has_cc = False
-        has_bcc = False
+        asked = Asked(args, properties)
         if may_select(headers):
-            has_cc = "CC" in message.headers
-            has_bcc = "BCC" in message.headers
-        if has_cc or has_bcc:
+            asked.has_cc = "CC" in message.headers
+            asked.has_bcc = "BCC" in message.headers
+        if asked.has_cc or asked.has_bcc:
             message.keys = [key, *further_keys(message.headers)]
         elif self.find(args) is not None:
             # The caller was not certain that there is no CC.
             return None
         if self._permits is not None and exchange.type == "topic":
             self._permits.topic(exchange_name, message.keys)
-        walk = Walk(table, exchange, message)
-        walk.args = args
-        walk.properties = properties
-        walk.has_cc = has_cc
-        walk.has_bcc = has_bcc
-        return walk
+        return Walk(table, exchange, message, asked)
 
     def _finished(self, walk: Walk, by_headers: bytes) -> Route:
         """The route that ``walk`` has found; it is cached if possible."""
         table = self._table
-        args = walk.args
+        asked = walk.asked
+        args = asked.args
         exchange_name, key, flags = _decode(args)
         route = Route()
         route.lead_to(_existing(walk.queues), _existing(walk.durable_queues))
@@ -287,7 +282,7 @@ class RouteCache:
         route.route = args[2 : len(args) - 1]
         route.mandatory = flags & _MANDATORY != 0
         # A message that is delayed keeps the header for the time when it is due.
-        route.has_bcc = walk.has_bcc and not (route.single is not None and route.single.internal)
+        route.has_bcc = asked.has_bcc and not (route.single is not None and route.single.internal)
         route.generation = walk.generation
         if table.unstored.rev:
             route.waits_for = walk.waits_for()
@@ -303,7 +298,7 @@ class RouteCache:
         if walk.generation != table.generation:
             table.stale.release(walk.queues, walk.durable_queues)
             return route  # for this message only, because bindings changed during the walk
-        if walk.decided_by == BY_KEY and not walk.has_cc and not walk.has_bcc:
+        if walk.decided_by == BY_KEY and not asked.has_cc and not asked.has_bcc:
             route.cacheable = True
             self._make_room(self._by_args, walk)
             self._by_args[args] = route

@@ -19,12 +19,18 @@ cdef class WalkedTable:
     cdef public Unstored unstored
 
 
-cdef class Walk:
-    cdef public Exchange exchange
+@cython.final
+cdef class Asked:
     cdef public bytes args
     cdef public bytes properties
     cdef public bint has_cc
     cdef public bint has_bcc
+    cpdef bint is_for(self, bytes args, bytes properties) except -1
+
+
+cdef class Walk:
+    cdef public Exchange exchange
+    cdef public Asked asked
     cdef public list queues
     cdef public list durable_queues
     cdef dict _found

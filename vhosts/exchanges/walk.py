@@ -48,6 +48,22 @@ class WalkedTable:
         self.unstored = Unstored()
 
 
+class Asked:
+    """The publish whose route is searched: its arguments and properties, and whether these have CC or BCC."""
+
+    __slots__ = ("args", "has_bcc", "has_cc", "properties")
+
+    def __init__(self, args: bytes, properties: bytes) -> None:
+        self.args = args
+        self.properties = properties
+        self.has_cc = False
+        self.has_bcc = False
+
+    def is_for(self, args: bytes, properties: bytes) -> bool:
+        """Whether a publish with these is the same."""
+        return self.args == args and self.properties == properties
+
+
 class Walk:
     """The search for the queues of ``message``, published to ``exchange``.
 
@@ -55,11 +71,10 @@ class Walk:
     an exchange is used if no binding of that exchange matched. As in RabbitMQ, it is not used if a binding
     matched that led nowhere.
 
-    ``args`` and ``properties`` are those of the publish; the caller compares them when it asks again.
+    ``asked`` is the publish; the caller compares it when it asks again.
     """
 
     __slots__ = (
-        "_exchanges",
         "_found",
         "_match_count",
         "_matches",
@@ -69,27 +84,21 @@ class Walk:
         "_source",
         "_table",
         "_to_visit",
-        "args",
+        "asked",
         "decided_by",
         "durable_queues",
         "exchange",
         "generation",
-        "has_bcc",
-        "has_cc",
         "inner",
         "keepers",
         "looks",
         "matched",
-        "properties",
         "queues",
     )
 
-    def __init__(self, table: WalkedTable, exchange: Exchange, message: Routable) -> None:
+    def __init__(self, table: WalkedTable, exchange: Exchange, message: Routable, asked: Asked) -> None:
         self.exchange = exchange
-        self.args = b""
-        self.properties = b""
-        self.has_cc = False
-        self.has_bcc = False
+        self.asked = asked
         #: The queues found, each once, in the order in which bindings led there, and those of them that are
         #: durable.
         self.queues: list[QueueHandle] = []

@@ -11,6 +11,7 @@ from typing import Any
 
 from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
+from persistence.log.queue.queue_log import QueueLog
 from persistence.log.queue.spill import Spill
 from persistence.memory import MemoryBudget
 
@@ -62,6 +63,18 @@ class Contents:
         message.content = content[0]
         message.flags &= ~flags.SPILLED
         self.budget.used += message.size()
+
+    def recall(self, message: Message, log: QueueLog | None) -> None:
+        """See that a delivered message of the queue with this log has its content.
+
+        Raises:
+            OSError, PersistenceError: it cannot be read.
+        """
+        if message.content is None:
+            assert log is not None  # nobody else drops contents
+            message.take_content(log.read_one(message.offset))
+        elif message.flags & flags.SPILLED:
+            self.take_back(message)
 
     def release(self, message: Message) -> None:
         """A transient message that was delivered or returned is gone."""

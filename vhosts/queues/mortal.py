@@ -170,12 +170,7 @@ class MortalQueue(StandingQueue):
     def recall(self, message: Message) -> bool:
         """See that ``message``, which was delivered, has its content; False if it cannot be read."""
         try:
-            if message.content is None:
-                log = self.log
-                assert log is not None  # nobody else drops contents
-                message.take_content(log.read_one(message.offset))
-            elif message.flags & flags.SPILLED:
-                self.contents.take_back(message)
+            self.contents.recall(message, self.log)
         except (OSError, PersistenceError):
             return False
         return True

@@ -37,23 +37,25 @@ cdef class MessagesBuilder:
     cdef _close_extras(self, Batch batch)
 
 
+@cython.final
+cdef class Heap:
+    cdef public bytes data
+    cdef public Py_ssize_t at
+    cdef public Py_ssize_t next
+    cpdef void open(self, bytes data, Py_ssize_t at)
+
+
 cdef class BatchView:
     cdef Buf _out
     cdef bytes _records
-    cdef bytes _routes
-    cdef bytes _properties
-    cdef bytes _bodies
+    cdef Heap _routes
+    cdef Heap _properties
+    cdef Heap _bodies
     cdef dict _extras
     cdef Py_ssize_t _records_at
-    cdef Py_ssize_t _routes_at
-    cdef Py_ssize_t _properties_at
-    cdef Py_ssize_t _bodies_at
     cdef Py_ssize_t _record_at
     cdef unsigned long _index
     cdef bytes _route
-    cdef Py_ssize_t _route_start
-    cdef Py_ssize_t _properties_start
-    cdef Py_ssize_t _body_start
     cdef public unsigned int record_size
     cdef public unsigned long long base
     cdef public long long base_ts
@@ -63,6 +65,7 @@ cdef class BatchView:
     cdef int _start(self, unsigned long long base, unsigned long long last, unsigned long count, long long base_ts,
                     unsigned int record_size) except -1
     cdef int _rewind(self) except -1
-    @cython.locals(delta=cython.ulonglong, d="const unsigned char*", at=Py_ssize_t, found=cython.ulonglong,
+    @cython.locals(delta=cython.ulonglong, d="const unsigned char*", routes=Heap, properties=Heap, bodies=Heap,
+                   at=Py_ssize_t, found=cython.ulonglong,
                    route_end=Py_ssize_t, properties_end=Py_ssize_t, body_end=Py_ssize_t, message=Message, expire_ms=cython.longlong)
     cpdef Message message_at(self, unsigned long long offset)

@@ -233,6 +233,24 @@ def message_offsets(payload: bytes, record_size: int, base: int, count: int) -> 
     return [base + le32(payload, index * record_size + 16) for index in range(count)]
 
 
+class Heap:
+    """The routes, properties or bodies of a batch's records, one after the other: ``data`` from ``at`` on.
+
+    Those of the record that is read next begin ``next`` octets after ``at``.
+    """
+
+    __slots__ = ("at", "data", "next")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.at = 0
+        self.next = 0
+
+    def open(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+
+
 class BatchView:
     """A MESSAGES batch being read, forward, one record at a time.
 
@@ -241,21 +259,15 @@ class BatchView:
 
     __slots__ = (
         "_bodies",
-        "_bodies_at",
-        "_body_start",
         "_extras",
         "_index",
         "_out",
         "_properties",
-        "_properties_at",
-        "_properties_start",
         "_record_at",
         "_records",
         "_records_at",
         "_route",
-        "_route_start",
         "_routes",
-        "_routes_at",
         "base",
         "base_ts",
         "count",
@@ -267,20 +279,14 @@ class BatchView:
         self._out = Buf()
         self._records = b""
         self._records_at = 0
-        self._routes = b""
-        self._routes_at = 0
-        self._properties = b""
-        self._properties_at = 0
-        self._bodies = b""
-        self._bodies_at = 0
-        #: What records have beyond the fixed part, by their numbers; None if none has.
+        self._routes = Heap()
+        self._properties = Heap()
+        self._bodies = Heap()
+        #: The extras of records that have some, by their numbers; None if none has.
         self._extras: dict[int, Extras] | None = None
         self._record_at = 0
         self._index = 0
         self._route = b""
-        self._route_start = 0
-        self._properties_start = 0
-        self._body_start = 0
         self.record_size = MESSAGE_SIZE
         self.base = 1
         self.base_ts = 0
@@ -294,35 +300,41 @@ class BatchView:
         if batch.attributes:
             self._extras = parse_sections(batch.attributes, bytes(batch.pieces[4]), batch.count)
         self._records = records  # type: ignore[assignment]
-        self._routes = routes  # type: ignore[assignment]
-        self._properties = properties  # type: ignore[assignment]
-        self._bodies = bodies  # type: ignore[assignment]
-        self._records_at = self._routes_at = self._properties_at = self._bodies_at = 0
+        self._records_at = 0
+        self._routes.open(routes, 0)  # type: ignore[arg-type]
+        self._properties.open(properties, 0)  # type: ignore[arg-type]
+        self._bodies.open(bodies, 0)  # type: ignore[arg-type]
         self._start(batch.base, batch.last, batch.count, batch.base_ts, batch.record_size)
 
     def open_data(self, data: bytes, position: int, header: BatchHeader) -> None:
         """Read the whole batch at ``position`` of ``data``; ``ValueError`` if its ends do not fit."""
         records = position + HEADER_SIZE
         routes = records + header.records * header.record_size
-        self._records = self._routes = self._properties = self._bodies = data
+        self._records = data
         self._records_at = records
-        self._routes_at = routes
         self._extras = None
+        properties = bodies = routes
         if header.records:
             last = routes - header.record_size
-            self._properties_at = routes + le32(data, last)
-            self._bodies_at = self._properties_at + le32(data, last + 4)
-            end = self._bodies_at + le32(data, last + 8)
+            properties = routes + le32(data, last)
+            bodies = properties + le32(data, last + 4)
+            end = bodies + le32(data, last + 8)
             if end > position + header.length:
                 raise ValueError("the heaps of a batch do not fit its length")
             if header.attributes:
                 sections = data[end : position + header.length]
                 self._extras = parse_sections(header.attributes, sections, header.records)
+        self._routes.open(data, routes)
+        self._properties.open(data, properties)
+        self._bodies.open(data, bodies)
         self._start(header.base, header.last, header.records, header.base_ts, header.record_size)
 
     def close(self) -> None:
         """Release the buffers; the view then covers no offset."""
-        self._records = self._routes = self._properties = self._bodies = b""
+        self._records = b""
+        self._routes.open(b"", 0)
+        self._properties.open(b"", 0)
+        self._bodies.open(b"", 0)
         self._extras = None
         self._start(1, 0, 0, 0, MESSAGE_SIZE)
 
@@ -338,14 +350,15 @@ class BatchView:
         self._index = 0
         self._record_at = self._records_at
         self._route = b""
-        self._route_start = 0
-        self._properties_start = 0
-        self._body_start = 0
+        self._routes.next = self._properties.next = self._bodies.next = 0
 
     def message_at(self, offset: int) -> Message | None:
         """The message at ``offset`` in new frames, or None if no record has that offset."""
         delta = offset - self.base
         d = self._records
+        routes = self._routes
+        properties = self._properties
+        bodies = self._bodies
         if self._index > 0 and le32(d, self._record_at - self.record_size + 16) >= delta:
             self._rewind()
         while self._index < self.count:
@@ -357,17 +370,17 @@ class BatchView:
             properties_end = le32(d, at + 4)
             body_end = le32(d, at + 8)
             message = None
-            if route_end != self._route_start:
-                self._route = self._routes[self._routes_at + self._route_start : self._routes_at + route_end]
+            if route_end != routes.next:
+                self._route = routes.data[routes.at + routes.next : routes.at + route_end]
             if found == delta:
                 message = read_message(
                     self._out,
-                    self._properties,
-                    self._properties_at + self._properties_start,
-                    self._properties_at + properties_end,
-                    self._bodies,
-                    self._bodies_at + self._body_start,
-                    self._bodies_at + body_end,
+                    properties.data,
+                    properties.at + properties.next,
+                    properties.at + properties_end,
+                    bodies.data,
+                    bodies.at + bodies.next,
+                    bodies.at + body_end,
                 )
                 message.offset = offset
                 message.route = self._route
@@ -382,9 +395,9 @@ class BatchView:
                     message.extras = self._extras.get(self._index)
             self._index += 1
             self._record_at = at + self.record_size
-            self._route_start = route_end
-            self._properties_start = properties_end
-            self._body_start = body_end
+            routes.next = route_end
+            properties.next = properties_end
+            bodies.next = body_end
             if found == delta:
                 return message
         return None

@@ -14,12 +14,10 @@ from amqp_router.protocol.flags import SPILLED
 from amqp_router.protocol.message import Message
 from persistence.errors import LogFailed, PersistenceError
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message
+from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message, stored_messages
 
 #: Memory of a message apart from its content.
 ENTRY_BYTES = 60
-#: Messages read together at a start.
-RECOVERED_TOGETHER = 1024
 
 _OFFSET_BITS = 64
 _OFFSETS = (1 << _OFFSET_BITS) - 1
@@ -67,11 +65,7 @@ class DueOrder(ReadyOrder):
         raise AssertionError("nobody returns a delayed message")
 
     def recovered(self) -> None:
-        log = self.log
-        assert log is not None
-        offset = log.start
-        while offset < log.end:
-            messages, offset = log.read(offset, log.end, RECOVERED_TOGETHER, 1 << 20)
+        for messages in stored_messages(self.log):
             for message in messages:
                 self._enter(message)
 

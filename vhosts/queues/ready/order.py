@@ -10,6 +10,7 @@ which the queue looks at only then: the way of a message has no handler of excep
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from amqp_router.protocol import flags
@@ -19,6 +20,8 @@ from persistence.log.queue.page_log import PageLog
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.queues.contents import Contents
 
+#: Messages read together at a start.
+RECOVERED_TOGETHER = 1024
 #: A message and its offset, or None in its place when it is settled.
 Dropped: TypeAlias = tuple[int, Message] | None
 
@@ -168,3 +171,12 @@ def logged_message(offset: int) -> Message:
     message.offset = offset
     message.flags = flags.LOGGED
     return message
+
+
+def stored_messages(log: QueueLog | None) -> Iterator[list[Message]]:
+    """The unsettled messages of a log at a start, some at a time, in the order of their offsets."""
+    assert log is not None
+    offset = log.start
+    while offset < log.end:
+        messages, offset = log.read(offset, log.end, RECOVERED_TOGETHER, 1 << 20)
+        yield messages

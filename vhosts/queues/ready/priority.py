@@ -16,13 +16,11 @@ from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message
+from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message, stored_messages
 
 #: Limits of the part of a logged queue that is in memory: messages and octets.
 WINDOW_MESSAGES = 4096
 WINDOW_BYTES = 8 << 20
-#: Messages read together at a start.
-RECOVERED_TOGETHER = 1024
 #: Places at the front of a level that are given back together.
 SPENT_MAX = 4096
 
@@ -105,11 +103,7 @@ class PriorityOrder(ReadyOrder):
         self.body_bytes += message.body_size
 
     def recovered(self) -> None:
-        log = self.log
-        assert log is not None
-        offset = log.start
-        while offset < log.end:
-            messages, offset = log.read(offset, log.end, RECOVERED_TOGETHER, 1 << 20)
+        for messages in stored_messages(self.log):
             for message in messages:
                 self._level(message).offsets.append(message.offset)
                 self.body_bytes += message.body_size
@@ -183,12 +177,7 @@ class PriorityOrder(ReadyOrder):
         read.
         """
         try:
-            if message.content is None:
-                log = self.log
-                assert log is not None  # nobody else drops contents
-                message.take_content(log.read_one(message.offset))
-            elif message.flags & flags.SPILLED:
-                self.contents.take_back(message)
+            self.contents.recall(message, self.log)
         except (OSError, PersistenceError) as error:
             self.trouble = Trouble(f"its log failed: {error}", error)
             return False
