@@ -276,7 +276,9 @@ def _document(request: web.Request, session: Session) -> dict[str, Any]:
     """The data that the pages need before they show anything."""
     state = request.app[STATE]
     found = Identity(session.user)
-    host, port = state.options.amqp_address
+    address = state.options.amqp_address or state.options.amqps_address
+    assert address is not None  # one of the two is always there
+    host, port = address
     return {
         "name": found.name,
         "tags": list(found.tags),
@@ -288,6 +290,7 @@ def _document(request: web.Request, session: Session) -> dict[str, Any]:
         "compiled": compiled.build.whole,
         "amqp_host": host,
         "amqp_port": port,
+        "amqp_tls": state.options.amqp_address is None,
     }
 
 

@@ -31,7 +31,7 @@ class AdminOptions:
     #: Port to listen on; 0 picks a free one.
     port: int
     #: Address of the AMQP listener: host, port.
-    amqp_address: tuple[str, int]
+    amqp_address: tuple[str, int] | None
     #: Largest number of AMQP connections.
     connections_max: int
     #: Largest number of HTTP connections; further ones are refused.

@@ -61,6 +61,18 @@ def parse_bytes(value: object) -> object:
 Bytes = Annotated[int, BeforeValidator(parse_bytes)]
 
 
+def parse_port(value: object) -> object:
+    """``"none"`` to None. Everything else is returned as it is, for the type's own check."""
+    if value is None or (isinstance(value, str) and value.strip().lower() == "none"):
+        return None
+    if not isinstance(value, int | str) or (isinstance(value, str) and not value.strip().isdecimal()):
+        raise ValueError("a port, or none")
+    return value
+
+
+Port = Annotated[int | None, BeforeValidator(parse_port)]
+
+
 def parse_share(value: object) -> str:
     """``40%`` as it is; a size in bytes as text, by ``parse_bytes``."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,2}(\.[0-9]+)?%", value.strip()):
@@ -143,7 +155,14 @@ class Settings(BaseSettings):
     bind: str = _listener(
         "127.0.0.1", "", "address to listen on; 0.0.0.0 or :: for every interface", min_length=1
     )
-    amqp_port: int = _listener(5672, "", "port for AMQP clients; 0 picks a free one", ge=0, le=65535)
+    amqp_port: Port = _listener(
+        5672,
+        "",
+        "port for AMQP clients; 0 picks a free one, none is no listener without TLS. Needs amqps_certificate "
+        "if it is none",
+        ge=0,
+        le=65535,
+    )
 
     proxy_protocol_from: str = _listener(
         "",
@@ -166,10 +185,20 @@ class Settings(BaseSettings):
         "Read again when it changes and at SIGHUP, as are all files of these options",
     )
     amqps_key: Path | None = _tls(
-        None, "", "PEM file with the certificate's key, without a password; by default the certificate's file"
+        None, "", "PEM file with the certificate's key; by default the certificate's file"
+    )
+    amqps_key_password_file: Path | None = _tls(
+        None, "", "file whose first line is the password of the keys, also of those of amqps_sni"
     )
     amqps_ca: Path | None = _tls(
         None, "", "PEM file of the authorities whose client certificates are accepted"
+    )
+    amqps_crl: Path | None = _tls(
+        None,
+        "",
+        "PEM file of revocation lists, one of each authority that issues clients' certificates: refuse a "
+        "certificate that is revoked, or whose issuer's list is missing or has ended; needs "
+        "amqps_verify = peer",
     )
     amqps_verify: Literal["none", "peer"] = _tls(
         "none", "", "peer: ask clients for a certificate, and refuse one that amqps_ca does not confirm"
@@ -214,7 +243,9 @@ class Settings(BaseSettings):
         None, "", "PEM file with the server's certificate: the admin port then speaks HTTPS and no HTTP"
     )
     admin_key: Path | None = _admin_tls(None, "", "as amqps_key")
+    admin_key_password_file: Path | None = _admin_tls(None, "", "as amqps_key_password_file")
     admin_ca: Path | None = _admin_tls(None, "", "as amqps_ca")
+    admin_crl: Path | None = _admin_tls(None, "", "as amqps_crl")
     admin_verify: Literal["none", "peer"] = _admin_tls("none", "", "as amqps_verify")
     admin_require_certificate: bool = _admin_tls(
         False, "", "refuse clients without a certificate; the name and password are needed all the same"

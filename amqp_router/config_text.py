@@ -48,7 +48,13 @@ def type_name(info: FieldInfo) -> str:
         return " or ".join(get_args(info.annotation))
     if (unit := _extra(info, "unit")) in SIZE_UNITS:
         return unit
-    names = {int: "integer", float: "number", bool: "true or false", str: "text"}
+    names = {
+        int: "integer",
+        float: "number",
+        bool: "true or false",
+        str: "text",
+        int | None: "integer or none",
+    }
     return names.get(info.annotation, "path")  # type: ignore[arg-type]  # an annotation is any object, a dict key too
 
 

@@ -76,7 +76,8 @@ class ServerOptions:
     """What the listeners need to know."""
 
     bind: str
-    amqp_port: int
+    #: Port of the listener without TLS; None: there is none.
+    amqp_port: int | None
     #: More connections are refused.
     connections_max: int
     #: Port of the listener with TLS, if there are certificates.
@@ -115,7 +116,7 @@ async def _nothing() -> None:
 
 
 class Server:
-    """The AMQP listeners of one broker; with ``certificates``, one of them speaks TLS.
+    """The AMQP listeners of one broker: one without TLS, one with TLS (``certificates``), or both.
 
     Raises:
         ListenError: an address cannot be used.
@@ -133,7 +134,8 @@ class Server:
         self._logger = logger
         self._certificates = certificates
         self._is_listening = False
-        self._sockets = bind(options.bind, options.amqp_port)
+        port = options.amqp_port
+        self._sockets = [] if port is None else bind(options.bind, port)
         self._tls_sockets: list[socket.socket] = []
         if certificates is not None:
             try:
@@ -152,18 +154,14 @@ class Server:
         self.refused_count = 0
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Host and port clients connect to."""
-        host, port = self._sockets[0].getsockname()[:2]
-        return host, port
+    def address(self) -> tuple[str, int] | None:
+        """Host and port of the listener without TLS; None if there is none."""
+        return _address(self._sockets)
 
     @property
     def tls_address(self) -> tuple[str, int] | None:
         """Host and port of the listener with TLS; None if there is none."""
-        if not self._tls_sockets:
-            return None
-        host, port = self._tls_sockets[0].getsockname()[:2]
-        return host, port
+        return _address(self._tls_sockets)
 
     async def start(self, prepare: Callable[[], Awaitable[None]] = _nothing) -> None:
         """Start the broker, run ``prepare``, then accept.
@@ -296,6 +294,13 @@ class Server:
         node = self._node
         make = partial(node.connection_factory, origin)
         return TlsSocket(self._certificates, self._handshakes, make, node.account, self._loop.time, origin)
+
+
+def _address(sockets: list[socket.socket]) -> tuple[str, int] | None:
+    if not sockets:
+        return None
+    host, port = sockets[0].getsockname()[:2]
+    return host, port
 
 
 def peer_text(peer: object) -> str:

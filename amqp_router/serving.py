@@ -71,6 +71,7 @@ def serve(args: argparse.Namespace) -> int:
     flags = {name: value for name, value in vars(args).items() if name in config.Settings.model_fields}
     settings = config.load(flags, args.config)
     logger = logs.setup(settings.log_level, settings.log_format)
+    tls_settings.check_listeners(settings)
     certificates = {
         prefix: tls_settings.certificates(settings, prefix, partial(logs.event, logger))
         for prefix in ("amqps", "admin")
@@ -200,7 +201,7 @@ async def _serve(
             logger,
             logging.INFO,
             "serving",
-            amqp=peer_text(server.address),
+            amqp="off" if server.address is None else peer_text(server.address),
             amqps="off" if server.tls_address is None else peer_text(server.tls_address),
             admin="off" if admin_address is None else peer_text(admin_address),
             metrics="off" if metrics_address is None else peer_text(metrics_address),
@@ -301,7 +302,7 @@ def _banner(
     scheme = "http" if settings.admin_certificate is None else "https"
     return BANNER.format(
         version=VERSION,
-        amqp=peer_text(server.address),
+        amqp="off" if server.address is None else f"amqp://{peer_text(server.address)}/",
         amqps="off" if server.tls_address is None else f"amqps://{peer_text(server.tls_address)}/",
         admin="off" if admin is None else f"{scheme}://{peer_text(admin)}/",
         who="(guest only from this machine)" if settings.guest_loopback_only else "",
@@ -323,8 +324,9 @@ def _ready(
         "node": settings.node,
         "data_dir": str(directory.path),
         "compiled": compiled.build.whole,
-        "amqp": {"host": server.address[0], "port": server.address[1]},
     }
+    if server.address is not None:
+        ready["amqp"] = {"host": server.address[0], "port": server.address[1]}
     if server.tls_address is not None:
         ready["amqps"] = {"host": server.tls_address[0], "port": server.tls_address[1]}
     if admin is not None:

@@ -25,6 +25,18 @@ def certificates(settings: Settings, prefix: str, event: Callable[..., None]) ->
         raise ConfigError(str(error)) from None
 
 
+def check_listeners(settings: Settings) -> None:
+    """See that AMQP clients have a port.
+
+    Raises:
+        ConfigError: they have none.
+    """
+    if settings.amqp_port is None and settings.amqps_certificate is None:
+        raise ConfigError(
+            "amqp_port is none, but amqps_certificate is not set: AMQP clients would have no port"
+        )
+
+
 def tls_options(settings: Settings, prefix: str) -> TlsOptions | None:
     """The options whose names begin with ``prefix`` (``amqps``); None if they name no certificate.
 
@@ -39,7 +51,9 @@ def tls_options(settings: Settings, prefix: str) -> TlsOptions | None:
     login_from = value("login_from") or "none"
     asked = {
         "key": value("key") is not None,
+        "key_password_file": value("key_password_file") is not None,
         "ca": value("ca") is not None,
+        "crl": value("crl") is not None,
         "verify": verify,
         "require_certificate": value("require_certificate"),
         "sni": bool(value("sni")),
@@ -52,14 +66,16 @@ def tls_options(settings: Settings, prefix: str) -> TlsOptions | None:
         return None
     if verify and value("ca") is None:
         raise ConfigError(f"{prefix}_verify is peer, but {prefix}_ca is not set")
-    for name in ("require_certificate", "login_from"):
+    for name in ("require_certificate", "login_from", "crl"):
         if asked[name] and not verify:
             raise ConfigError(f"{prefix}_{name} is set, but {prefix}_verify is not peer")
     return TlsOptions(
         prefix=prefix,
         certificate=value("certificate"),
         key=value("key"),
+        key_password_file=value("key_password_file"),
         ca=value("ca"),
+        crl=value("crl"),
         verify=verify,
         require_certificate=bool(value("require_certificate")),
         min_version=value("min_version"),

@@ -146,7 +146,7 @@ class RouterProcess:
                 raise BrokerDied(f"the broker did not serve:\n{self.log()[-4000:]}")
             time.sleep(0.01)
         ready = json.loads(self.ready_file.read_text())
-        self.port = ready["amqp"]["port"]
+        self.port = ready.get("amqp", {"port": 0})["port"]
         self.admin_port = ready.get("admin", {"port": 0})["port"]
         self.pid = ready["pid"]
         self.compiled = bool(ready.get("compiled"))

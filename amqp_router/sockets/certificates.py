@@ -6,7 +6,7 @@ its key not yet), the listener goes on with the old ones and looks again.
 A client that names the server it wants (SNI) gets the certificate of that name, any other client the first
 one.
 
-Source: RabbitMQ, "TLS Support"; RFC 6066 section 3 (SNI).
+Source: RabbitMQ, "TLS Support"; RFC 6066 section 3 (SNI); RFC 5280 section 5 (revocation lists).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from amqp_router.sockets.x509 import ends
@@ -27,6 +28,9 @@ LOOK_S = 5.0
 #: The log warns of a certificate that ends sooner than this many days from now.
 WARN_DAYS = 14
 DAY_S = 86_400.0
+#: The longest password that OpenSSL takes, in octets.
+PASSWORD_MAX = 1023
+_CRL = b"-----BEGIN X509 CRL-----"
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -51,8 +55,12 @@ class TlsOptions:
     certificate: Path
     #: None: it is in the file of the certificate.
     key: Path | None = None
+    #: A file whose first line is the password of this key and those of ``names``; None: they have none.
+    key_password_file: Path | None = None
     #: Certificates of authorities that clients' certificates are compared with.
     ca: Path | None = None
+    #: Revocation lists of these authorities; None: nothing is revoked.
+    crl: Path | None = None
     #: Whether clients are asked for a certificate, and whether they must have one.
     verify: bool = False
     require_certificate: bool = False
@@ -129,7 +137,13 @@ class Certificates:
     def files(self) -> list[tuple[str, Path]]:
         """The option and path of every file."""
         options = self.options
-        found = [("certificate", options.certificate), ("key", options.key), ("ca", options.ca)]
+        found = [
+            ("certificate", options.certificate),
+            ("key", options.key),
+            ("key_password_file", options.key_password_file),
+            ("ca", options.ca),
+            ("crl", options.crl),
+        ]
         for name in options.names:
             found += [("sni", name.certificate), ("sni", name.key)]
         return [(f"{options.prefix}_{option}", path) for option, path in found if path is not None]
@@ -153,15 +167,6 @@ class Certificates:
             except OSError as error:
                 raise CertificateError(f"{option}: {path} cannot be read ({error.strerror})") from None
         context = _context(options, "certificate", options.certificate, options.key)
-        if options.ca is not None:
-            try:
-                context.load_verify_locations(options.ca)
-            except ssl.SSLError:
-                raise CertificateError(
-                    f"{options.prefix}_ca: {options.ca} has no certificate in PEM form"
-                ) from None
-        if options.verify:
-            context.verify_mode = ssl.CERT_REQUIRED if options.require_certificate else ssl.CERT_OPTIONAL
         if options.names:
             context.sni_callback = _chooser(
                 {
@@ -174,7 +179,7 @@ class Certificates:
     def _read_ends(self) -> None:
         for option, path in self.files:
             found = []
-            if not option.endswith("_key"):
+            if option.endswith(("_certificate", "_ca", "_sni")):
                 try:
                     found = ends(path.read_text(errors="replace"))
                 except (OSError, ValueError):
@@ -198,20 +203,71 @@ def _context(options: TlsOptions, option: str, certificate: Path, key: Path | No
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_COMPRESSION
     try:
         # Without a password OpenSSL would ask for one at the terminal.
-        context.load_cert_chain(certificate, key, password=lambda: "")
+        context.load_cert_chain(certificate, key, password=partial(_password, options))
     except ssl.SSLError as error:
         names = f"{certificate}" if key is None else f"{certificate} and {key}"
-        reason = "the key is not the certificate's" if error.reason == "KEY_VALUES_MISMATCH" else _why(error)
+        reason = _why(error, options, key or certificate)
         raise CertificateError(f"{options.prefix}_{option}: {names} cannot be used: {reason}") from None
     except OSError as error:
         raise CertificateError(f"{options.prefix}_{option}: {error}") from None
+    _verify(context, options)
     return context
 
 
-def _why(error: ssl.SSLError) -> str:
-    return "not a certificate with its key in PEM form, or the key has a password" + (
-        f" ({error.reason})" if error.reason else ""
-    )
+def _verify(context: ssl.SSLContext, options: TlsOptions) -> None:
+    """Ask clients for certificates as the options say. A server name's context checks them by itself."""
+    if options.ca is not None:
+        try:
+            context.load_verify_locations(options.ca)
+        except ssl.SSLError:
+            raise CertificateError(
+                f"{options.prefix}_ca: {options.ca} has no certificate in PEM form"
+            ) from None
+    if options.crl is not None:
+        try:
+            has_list = _CRL in options.crl.read_bytes()
+            context.load_verify_locations(options.crl)
+        except (OSError, ssl.SSLError):
+            has_list = False
+        if not has_list:
+            raise CertificateError(f"{options.prefix}_crl: {options.crl} has no revocation list in PEM form")
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    if options.verify:
+        context.verify_mode = ssl.CERT_REQUIRED if options.require_certificate else ssl.CERT_OPTIONAL
+
+
+def _password(options: TlsOptions) -> bytes:
+    """The password of a key, for which OpenSSL asks.
+
+    Raises:
+        CertificateError: there is none, or OpenSSL takes none of this length.
+    """
+    path = options.key_password_file
+    if path is None:
+        return b""
+    password = path.read_bytes().partition(b"\n")[0].rstrip(b"\r")
+    if not 0 < len(password) <= PASSWORD_MAX:
+        raise CertificateError(
+            f"{options.prefix}_key_password_file: the first line of {path} is not a password of 1 to "
+            f"{PASSWORD_MAX} octets"
+        )
+    return password
+
+
+def _why(error: ssl.SSLError, options: TlsOptions, key: Path) -> str:
+    """Why a certificate and its key cannot be used."""
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the key is not the certificate's"
+    try:
+        is_encrypted = b"ENCRYPTED" in key.read_bytes()
+    except OSError:
+        is_encrypted = False
+    if is_encrypted:
+        option = f"{options.prefix}_key_password_file"
+        if options.key_password_file is None:
+            return f"the key has a password, and {option} is not set"
+        return f"the key is broken, or the password in {option} is not the key's"
+    return "not a certificate with its key in PEM form" + (f" ({error.reason})" if error.reason else "")
 
 
 def _chooser(contexts: dict[str, ssl.SSLContext]) -> Callable[[ssl.SSLObject, str | None, object], None]:

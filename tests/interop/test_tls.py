@@ -342,6 +342,98 @@ def test_certificates_change_under_open_connections(tmp_path: Path) -> None:
         assert process.stop() == 0
 
 
+def test_without_the_plain_listener_and_with_a_locked_key(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    authority.make("server", "/CN=localhost")
+    password = tmp_path / "password"
+    password.write_text("open sesame\n")
+    given = [
+        *("--amqp-port", "none", "--amqps-port", "0", "--amqps-key-password-file", str(password)),
+        *("--amqps-certificate", str(authority.directory / "server.pem")),
+        *("--amqps-key", str(authority.lock("server", "open sesame"))),
+    ]
+    process = TlsBroker(tmp_path / "broker", options=given)
+    process.start()
+    try:
+        ready = json.loads(process.ready_file.read_text())
+        assert "amqp" not in ready
+        with Wire(process.tls_port, tls=authority.client()) as wire:
+            wire.open_channel(1)
+        assert {each["protocol"] for each in process.api("overview")["listeners"]} == {"amqp/ssl", "http"}
+        assert "amqp=off" in process.log()
+        assert listening(process.pid) == {process.tls_port, process.admin_port}
+    finally:
+        assert process.stop() == 0
+
+
+def listening(pid: int) -> set[int]:
+    """The ports on which the process listens, from Linux' proc file system."""
+    mine = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            mine.add(os.readlink(each))
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return {
+        int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in mine
+    }
+
+
+def test_start_without_any_listener_for_clients(tmp_path: Path) -> None:
+    process = RouterProcess(tmp_path, options=["--amqp-port", "none"])
+    process.launch()
+    assert process.process is not None
+    assert process.process.wait(60) == 2
+    assert "amqp_port is none, but amqps_certificate is not set" in process.log()
+
+
+def test_revoked_certificates_are_refused(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    for file in ("server", "guest", "thief"):
+        authority.make(file, f"/CN={file}")
+    authority.make("named", "/CN=named", names="DNS:named.example")
+    named = f"named.example={authority.directory / 'named.pem'}:{authority.directory / 'named.key'}"
+    more = ["--amqps-require-certificate", "true", "--amqps-crl", str(authority.revoke("thief"))]
+    process = TlsBroker(tmp_path / "broker", options=options(authority, *more, "--amqps-sni", named))
+    process.start()
+    try:
+        connect = partial(Wire, process.tls_port)
+        with connect(tls=authority.client("guest")) as wire:
+            wire.open_channel(1)
+            assert_refused(connect, authority.client("thief"))
+            assert_named(process, authority.client("guest"), refused=False)
+            assert_named(process, authority.client("thief"), refused=True)
+            replaced(process, authority, "guest")
+            assert_refused(connect, authority.client("guest"))
+            wire.ok(1, "queue.declare", queue="q")  # a connection stays as it is
+        authority.make("new", "/CN=new")
+        with connect(tls=authority.client("new")):
+            pass
+        replaced(process, authority, ended=True)
+        assert_refused(connect, authority.client("new"))
+    finally:
+        assert process.stop() == 0
+
+
+def replaced(process: TlsBroker, authority: Authority, *files: str, ended: bool = False) -> None:
+    """Let the broker read a new list."""
+    lines = process.log().count("certificates reloaded")
+    authority.revoke(*files, ended=ended)
+    os.kill(process.pid, signal.SIGHUP)
+    until(lambda: process.log().count("certificates reloaded") > lines)
+
+
+def assert_named(process: TlsBroker, context: ssl.SSLContext, *, refused: bool) -> None:
+    """What a client meets that asks for another server name."""
+    with socket.create_connection(("127.0.0.1", process.tls_port), 20) as plain:
+        try:
+            with context.wrap_socket(plain, server_hostname="named.example") as secure:
+                secure.sendall(b"AMQP\x00\x00\x09\x01")
+                is_answered = secure.recv(1) == b"\x01"
+        except (ssl.SSLError, ConnectionResetError):
+            is_answered = False
+    assert is_answered is not refused
+
+
 def test_start_with_a_wrong_certificate_names_it(tmp_path: Path) -> None:
     process = RouterProcess(tmp_path, options=["--amqps-certificate", str(tmp_path / "none.pem")])
     process.launch()

@@ -48,6 +48,34 @@ class Authority:
         new_certificate.replace(certificate)
         return certificate, key
 
+    def lock(self, file: str, password: str) -> Path:
+        """The key of the certificate ``file`` once more, with a password."""
+        locked = self.directory / f"{file}.locked"
+        _openssl(
+            *("pkey", "-in", self.directory / f"{file}.key", "-aes256"),
+            *("-passout", f"pass:{password}", "-out", locked),
+        )
+        return locked
+
+    def revoke(self, *files: str, ended: bool = False) -> Path:
+        """A list of this authority on which the certificates ``files`` stand, and those of earlier calls."""
+        config, found = self.directory / "lists.cnf", self.directory / "crl.pem"
+        if not config.exists():
+            config.write_text(
+                f"[ca]\ndefault_ca = lists\n[lists]\ndatabase = {self.directory / 'index'}\n"
+                f"crlnumber = {self.directory / 'number'}\ndefault_md = sha256\ndefault_crl_days = 20\n"
+            )
+            (self.directory / "index").touch()
+            (self.directory / "number").write_text("01\n")
+        ca = ("ca", "-config", config, "-keyfile", self.key, "-cert", self.certificate)
+        for file in files:
+            _openssl(*ca, "-revoke", self.directory / f"{file}.pem")
+        times = ("-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", "20200201000000Z")
+        new = found.with_suffix(".new")
+        _openssl(*ca, "-gencrl", "-out", new, *(times if ended else ()))
+        new.replace(found)
+        return found
+
     def client(self, file: str = "", **versions: ssl.TLSVersion) -> ssl.SSLContext:
         """A client's context that trusts this authority, with the certificate ``file`` if one is named."""
         context = ssl.create_default_context(cafile=str(self.certificate))

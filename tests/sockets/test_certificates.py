@@ -137,9 +137,42 @@ def test_unusable_files(authority: Authority, options: TlsOptions, tmp_path: Pat
         assert "\n" not in str(caught.value)
 
 
+def test_key_with_a_password(options: TlsOptions, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.make("server", "/CN=localhost")
+    authority.make("other", "/CN=other", names="DNS:other.example")
+    password = tmp_path / "password"
+    password.write_bytes(b"open sesame\r\nsecond line")
+    certificate, locked = tmp_path / "server.pem", authority.lock("server", "open sesame")
+    other = ServerName("other.example", tmp_path / "other.pem", authority.lock("other", "open sesame"))
+    given = TlsOptions("amqps", certificate, locked, key_password_file=password, names=(other,))
+    client = authority.client()
+    assert served(Certificates(given, Log()), client, "localhost") == ["localhost"]
+    assert served(Certificates(given, Log()), client, "other.example") == ["other"]
+    with pytest.raises(CertificateError, match="the key has a password, and amqps_key_password_file is not"):
+        Certificates(replace(given, key_password_file=None, names=()), Log())
+    password.write_text("close sesame\n")
+    with pytest.raises(CertificateError, match="or the password in amqps_key_password_file is not the key's"):
+        Certificates(given, Log())
+    for wrong in ("\nopen sesame", "a" * 1024):
+        password.write_text(wrong)
+        with pytest.raises(CertificateError, match=r"the first line of .* is not a password of 1 to 1023"):
+            Certificates(given, Log())
+    with pytest.raises(CertificateError, match=r"amqps_key_password_file: .* cannot be read"):
+        Certificates(replace(options, key_password_file=tmp_path / "missing"), Log())
+
+
+def test_file_without_a_revocation_list(authority: Authority, options: TlsOptions) -> None:
+    ca = authority.directory / "ca.pem"
+    with pytest.raises(CertificateError, match=r"amqps_crl: .*ca.pem has no revocation list in PEM form"):
+        Certificates(replace(options, ca=ca, crl=ca, verify=True), Log())
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
+        ({"amqps_key_password_file": "f"}, "amqps_key_password_file is set, but amqps_certificate is not"),
+        ({"admin_certificate": "c", "admin_crl": "l"}, "admin_crl is set, but admin_verify is not peer"),
         ({"amqps_key": "k"}, "amqps_key is set, but amqps_certificate is not"),
         ({"amqps_sni": "a=b:c"}, "amqps_sni is set, but amqps_certificate is not"),
         ({"admin_verify": "peer"}, "admin_verify is set, but admin_certificate is not"),
@@ -169,3 +202,12 @@ def test_options_together() -> None:
     assert (found.certificate, found.key, found.ca, found.verify) == (Path("c"), Path("k"), Path("a"), True)
     assert [each.name for each in found.names] == ["A.example", "*.b"]
     assert tls_settings.tls_options(Settings(), "admin") is None
+
+
+@pytest.mark.parametrize("port", ["none", "None"])
+def test_no_port_for_clients(port: str) -> None:
+    settings = Settings(amqp_port=port)  # type: ignore[arg-type]
+    assert settings.amqp_port is None
+    with pytest.raises(ConfigError, match="amqp_port is none, but amqps_certificate is not set"):
+        tls_settings.check_listeners(settings)
+    tls_settings.check_listeners(Settings(amqp_port=port, amqps_certificate="c"))  # type: ignore[arg-type]

@@ -122,11 +122,19 @@ export function Snippet({ text, label }) {
   </div>`;
 }
 
-/** A first publisher and consumer against this very broker. */
-export function firstSteps(port) {
-  return `import pika
+/** A first publisher and consumer against this very broker, on the AMQP port that `me` names. */
+export function firstSteps({ amqp_port: port, amqp_tls: tls }) {
+  const ssl = `import ssl
 
-with pika.BlockingConnection(pika.ConnectionParameters("${location.hostname}", ${port})) as connection:
+import pika
+
+trusted = pika.SSLOptions(ssl.create_default_context(cafile="ca.pem"), "${location.hostname}")
+where = pika.ConnectionParameters("${location.hostname}", ${port}, ssl_options=trusted)`;
+  const plain = `import pika
+
+where = pika.ConnectionParameters("${location.hostname}", ${port})`;
+  return `${tls ? ssl : plain}
+with pika.BlockingConnection(where) as connection:
     channel = connection.channel()
     channel.queue_declare("hello", durable=True)
     channel.basic_publish("", "hello", b"Hello, world")

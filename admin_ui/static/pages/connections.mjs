@@ -48,7 +48,7 @@ export function Connections({ me }) {
   ];
   const empty = html`<${Empty} title="Nobody is connected">
     <p>Clients connect to port <b class="num">${me.amqp_port}</b>. A first one with pika (<code>pip install pika</code>):</p>
-    <${Snippet} text=${firstSteps(me.amqp_port)} label="A first program with pika" />
+    <${Snippet} text=${firstSteps(me)} label="A first program with pika" />
   <//>`;
   return html`<${ListPage} topic="connections" noun="connection" columns=${columns} fields=${FIELDS} examples=${EXAMPLES}
     empty=${empty} initialSort="name" />`;

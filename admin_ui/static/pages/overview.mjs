@@ -69,7 +69,7 @@ export function Overview({ me }) {
   return html`<div class="overview">
     ${!quiet && html`<${Attention} event=${event} me=${me} />`}
     <${Tiles} event=${event} overview=${overview} points=${points} history=${history} />
-    ${quiet && html`<${Welcome} port=${me.amqp_port} />`}
+    ${quiet && html`<${Welcome} me=${me} />`}
     <div class="overview-grid">
       <div class="charts">
         <div class="charts-bar"><h2>Messages</h2><${RangePicker} path=${listPath("overview")} ranges=${ranges} /></div>
@@ -119,14 +119,14 @@ function Tile({ label, value, unit, note, values, kind, link }) {
   return link ? html`<a class="tile" href=${href(link)}>${body}</a>` : html`<div class="tile">${body}</div>`;
 }
 
-function Welcome({ port }) {
+function Welcome({ me }) {
   return html`<section class="card welcome">
     <div>
       <h2>The broker is ready, and nothing is connected yet</h2>
       <p>Any AMQP 0-9-1 client works. This one declares a queue, publishes a message and gets it back. Run it and watch this page.</p>
       <p><code>pip install pika</code>, then:</p>
     </div>
-    <${Snippet} text=${firstSteps(port)} label="A first program with pika" />
+    <${Snippet} text=${firstSteps(me)} label="A first program with pika" />
   </section>`;
 }
 
@@ -144,7 +144,7 @@ function Node({ node, me }) {
       node && ["Up for", duration(node.uptime)],
       node && ["Disk free", bytes(node.disk_free)],
       node && ["Loop lag", `${node.loop_lag_ms < 10 ? node.loop_lag_ms.toFixed(1) : Math.round(node.loop_lag_ms)} ms`],
-      ["AMQP", `${me.amqp_host}:${me.amqp_port}`],
+      [me.amqp_tls ? "AMQP with TLS" : "AMQP", `${me.amqp_host}:${me.amqp_port}`],
     ]} />
   <//>`;
 }

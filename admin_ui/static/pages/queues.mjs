@@ -109,7 +109,7 @@ export function Queues({ me }) {
   const empty = html`<${Empty} title="No queues yet">
     <p>Queues are declared by clients. This program declares one, publishes to it and takes the message back
       (<code>pip install pika</code>):</p>
-    <${Snippet} text=${firstSteps(me.amqp_port)} label="A first program with pika" />
+    <${Snippet} text=${firstSteps(me)} label="A first program with pika" />
     ${declare}
   <//>`;
   return html`<${ListPage} topic="queues" noun="queue" columns=${columns} fields=${FIELDS} examples=${EXAMPLES}
