@@ -15,24 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from amqp_router import (
-    compiled,
-    config,
-    config_text,
-    ctl,
-    log_adopt,
-    log_command,
-    log_inspect,
-    log_salvage,
-)
+from amqp_router import compiled, config, config_text
 from amqp_router.datadir import DataDirError
-from amqp_router.exit_codes import EXIT_CODES, FAILED, INTERRUPTED, OK, UNAVAILABLE, USAGE
+from amqp_router.exit_codes import EXIT_CODES, INTERRUPTED, OK, UNAVAILABLE, USAGE
 from amqp_router.log_text import LogDirectoryError
 from amqp_router.server import ListenError
 from amqp_router.serving import serve
 from amqp_router.version import VERSION
-from persistence.errors import PersistenceError
-from spark_analytics import cli as analytics
 
 EXAMPLES = """\
 examples:
@@ -59,41 +48,16 @@ examples:
 An option can also stand in the file (amqp_port = 5673) or in the environment (AMQP_ROUTER_AMQP_PORT=5673).
 """
 
-LOG_EXAMPLES = {
-    "inspect": """\
-examples:
-  amqp-router log inspect                               every durable queue and routing log of ./data
-  amqp-router log inspect --data-dir /var/lib/amqp-router --filter orders --sort size
-  amqp-router log inspect --format json | jq '.logs[] | select(.waiting > 1000) | .name'
-
-exit code 0 if a broker could open every log, otherwise 1""",
-    "verify": """\
-example:
-  amqp-router log verify --data-dir /var/lib/amqp-router
-
-exit code 0 if every log is intact, 1 if one is damaged""",
-    "salvage": """\
-examples:
-  amqp-router log salvage orders orders.jsonl
-  amqp-router log salvage orders orders.jsonl --data-dir /var/lib/amqp-router --vhost tenant
-  amqp-router log salvage 1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed orders.jsonl
-
-exit code 0 if every message is there, 1 if some are missing, 2 if there is no such log, or FILE exists""",
-    "adopt": """\
-example:
-  amqp-router log adopt --data-dir /var/lib/amqp-router
-
-exit code 0 if every log belongs to a queue afterwards, 1 if some are left, 3 if a broker runs on it""",
-}
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    parser = _parser()
-    args = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = _parser(only_serve=given[:1] == ["serve"])
+    args = parser.parse_args(given)
     if args.run is None:
         parser.print_help()
         return USAGE
+    del parser  # a broker would keep it for as long as it runs
     try:
         return int(args.run(args))
     except (config.ConfigError, LogDirectoryError) as error:
@@ -142,7 +106,7 @@ class _Parser(argparse.ArgumentParser):
         return namespace, left
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(*, only_serve: bool = False) -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     codes = "\n".join(f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items())
     parser = _Parser(
@@ -179,104 +143,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     options_parser.set_defaults(run=list_options)
 
-    log_help = "look into the logs of a data directory; only adopt changes anything, the definitions"
-    log_parser = commands.add_parser(
-        "log",
-        help=log_help,
-        description="Look into the logs of a data directory. No log is changed, and the broker may run. Only "
-        "`adopt` writes something, the definitions of a stopped broker.",
-        epilog="examples:\n  amqp-router log inspect\n  amqp-router log verify --data-dir DIR",
-        formatter_class=raw,
-    )
-    log_commands = log_parser.add_subparsers(
-        title="commands", metavar="command", parser_class=_Parser, required=True
-    )
-    for name, text in (
-        ("inspect", "show what each queue log and routing log holds, as a broker would find it at its start"),
-        ("verify", "read every batch and compare its checksums"),
-    ):
-        sub_parser = log_commands.add_parser(
-            name,
-            help=text,
-            description=f"{text[0].upper()}{text[1:]}.",
-            epilog=LOG_EXAMPLES[name],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        _add_data_dir(sub_parser)
-        sub_parser.set_defaults(run=verify_logs if name == "verify" else inspect_logs)
-        if name == "inspect":
-            sub_parser.add_argument(
-                "--filter",
-                metavar="TEXT",
-                default="",
-                help="only logs whose virtual host or queue contains TEXT",
-            )
-            sub_parser.add_argument(
-                "--sort",
-                choices=sorted(log_inspect.ORDERS),
-                default="name",
-                help="sort by this column, size and waiting from large to small (default: name)",
-            )
-            sub_parser.add_argument(
-                "--format",
-                choices=("table", "json"),
-                default="table",
-                help="form of the output (default: table)",
-            )
-
-    _add_salvage(log_commands)
-    _add_adopt(log_commands)
-    analytics.add_commands(commands)
-    ctl.add_commands(commands, _Parser, parser)
+    if not only_serve:
+        _add_others(commands, parser)
     return parser
 
 
-def _add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """The option, and the directory as the first argument, which is how older versions took it."""
-    parser.add_argument("directory", type=Path, nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="data directory (default: data)")
+def _add_others(commands: Any, parser: argparse.ArgumentParser) -> None:
+    # Imported here, as a broker would keep in memory what it never runs (3 MiB).
+    from amqp_router import ctl, log_cli  # noqa: PLC0415
+    from spark_analytics import cli as analytics  # noqa: PLC0415
 
-
-def _data_dir(args: argparse.Namespace) -> Path:
-    """The data directory that a ``log`` command was given.
-
-    Raises:
-        LogDirectoryError: it was given twice.
-    """
-    if args.directory is not None and args.data_dir is not None:
-        raise LogDirectoryError(f"unknown argument: {args.directory}; --data-dir names the data directory")
-    given: Path = args.directory or args.data_dir or Path("data")
-    return given
-
-
-def _add_salvage(log_commands: Any) -> None:
-    text = "write the waiting messages of a damaged queue that can be read to a file, as JSON lines"
-    parser = log_commands.add_parser(
-        "salvage",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}. Say which offsets are missing. No log is changed.",
-        epilog=LOG_EXAMPLES["salvage"],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_data_dir(parser)
-    parser.add_argument("queue", help="the queue's name, or that of its folder in queues or quarantine")
-    parser.add_argument("out", metavar="FILE", type=Path, help="a new file")
-    parser.add_argument("--vhost", metavar="NAME", default="/", help="the queue's virtual host (default: /)")
-    parser.set_defaults(run=salvage_log)
-
-
-def _add_adopt(log_commands: Any) -> None:
-    text = "define the queues of logs that no definition names, from what each log says of itself"
-    parser = log_commands.add_parser(
-        "adopt",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}. For a lost definitions.sqlite, or one that names a wrong "
-        "folder. The broker must be stopped. Writes definitions.sqlite alone; no log is changed.",
-        epilog=LOG_EXAMPLES["adopt"],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_data_dir(parser)
-    parser.set_defaults(run=adopt_logs)
+    log_cli.add_commands(commands, _Parser)
+    analytics.add_commands(commands)
+    ctl.add_commands(commands, _Parser, parser)
 
 
 def version_text() -> str:
@@ -300,43 +179,3 @@ def list_options(args: argparse.Namespace) -> int:
         default = config_text.default_text(info) + config_text.unit_text(info)
         print(f"  {name:<21}{config_text.type_name(info)}, default {default}\n{'':<23}{info.description}")
     return OK
-
-
-def inspect_logs(args: argparse.Namespace) -> int:
-    """Print what each log holds; 1 if one cannot be opened."""
-    inspection = log_inspect.inspect(_data_dir(args))
-    found = log_inspect.selected(inspection.found, args.filter, args.sort)
-    if args.format == "json":
-        print(log_inspect.json_text(inspection, found))
-    else:
-        print(*log_inspect.table_lines(inspection, found), sep="\n")
-    return OK if inspection.whole else FAILED
-
-
-def verify_logs(args: argparse.Namespace) -> int:
-    """Print whether each log is intact; 1 if something is damaged."""
-    lines, whole = log_command.check(_data_dir(args))
-    print(*lines, sep="\n")
-    return OK if whole else FAILED
-
-
-def salvage_log(args: argparse.Namespace) -> int:
-    """Write what is readable of a log, print what is missing; 1 if something is."""
-    lines, whole = log_salvage.salvage(_data_dir(args), args.queue, args.vhost, args.out, _progress)
-    print(*lines, sep="\n")
-    return OK if whole else FAILED
-
-
-def adopt_logs(args: argparse.Namespace) -> int:
-    """Define queues for the logs without one, print which; 1 if some logs are left."""
-    try:
-        lines, whole = log_adopt.adopt(_data_dir(args))
-    except PersistenceError as error:
-        raise DataDirError(str(error)) from error
-    print(*lines, sep="\n")
-    return OK if whole else FAILED
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)

@@ -16,8 +16,6 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-import re2
-
 #: Time limit (s) of a search in one name or a few. A thousand ordinary searches take less.
 LIMIT_S = 0.01
 #: Limits of a pattern: its octets; its parts (characters, classes) once repeats are expanded; and the memory
@@ -40,6 +38,14 @@ class Compiled(Protocol):
 
     def search(self, text: bytes, /, **limits: float) -> object:
         """The first match, or None."""
+
+
+class _Anything:
+    """Matches every name: the permission and filter ``.*``, for which no engine is needed."""
+
+    def search(self, text: bytes, /, **limits: float) -> object:
+        """A match."""
+        return True
 
 
 class Pattern:
@@ -72,6 +78,8 @@ def compile_pattern(text: str, *, ignore_case: bool = False, memory_bytes: int =
     Raises:
         ValueError: it is not a regular expression, or it is too large; the text says why.
     """
+    if text == ".*":
+        return Pattern(_Anything(), is_linear=True)
     octets = text.encode(errors="surrogateescape")
     if len(octets) > PATTERN_BYTES_MAX:
         raise ValueError(
@@ -90,6 +98,8 @@ def compile_pattern(text: str, *, ignore_case: bool = False, memory_bytes: int =
 
 
 def _linear(octets: bytes, ignore_case: bool, memory_bytes: int) -> Compiled | None:
+    import re2  # noqa: PLC0415  2 MiB that a broker whose users may do everything never needs
+
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
