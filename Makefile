@@ -14,7 +14,7 @@ BOTH_WAYS := $(wildcard tests/protocol tests/connection tests/channel tests/vhos
 # Arguments of the tool behind a target: make test ARGS='-k topic' runs those tests alone, and once.
 ARGS :=
 
-.PHONY: help install compile run test check analytics demo recompute million chaos fuzz soak contract interop bench clean
+.PHONY: help install compile run test walk check analytics demo recompute million chaos fuzz soak contract interop bench clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -58,6 +58,9 @@ test: compile $(VENV)/installed-test $(VENV)/test-needs ## every test; those of 
 	else \
 	    $(PY) -m pytest $(ARGS); \
 	fi
+
+walk: compile $(VENV)/installed-test ## 100,000 random steps beside a model of how messages end; or ARGS='700 --steps 5000'
+	@$(PY) -m tests.model.endings.walk $(ARGS)
 
 check: compile $(VENV)/installed-dev ## format, lint, types, layers, tests
 	@$(VENV)/bin/ruff format --check .

@@ -41,6 +41,8 @@ class Planted(NamedTuple):
     #: Seeds the model walks at most (0: as usual), and the mix of moves that reaches it best (-1: all).
     seeds: int = 0
     mix: int = -1
+    #: The module that walks; nothing for the one of the list.
+    walk: str = ""
 
 
 def walk_seeds(first: int, last: int, walk: Callable[[int], Counter[str]]) -> int:

@@ -198,7 +198,8 @@ class DeadLetters(Listener):
             extras.source = log_id(queue.incarnation)
             extras.source_partition = queue.log.number
             extras.source_offset = message.offset
-            letter.is_old = message.offset < queue.log.redelivered_floor
+            log = queue.log
+            letter.is_old = message.offset < max(log.redelivered_floor, log.continued_at)
         letter.properties = letter.made.properties()
         return True
 

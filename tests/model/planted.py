@@ -20,6 +20,8 @@ EXPIRY = "tests/vhosts/queues/test_expiry.py"
 LIMITS = "tests/vhosts/queues/test_limits.py"
 DEAD = "tests/vhosts/test_dead_letters.py"
 MIRRORED = "tests/vhosts/queues/test_mirrored.py"
+#: The walk that is about the ends of messages.
+ENDINGS = "tests.model.endings.walk"
 
 PLANTED = [
     Planted(
@@ -299,7 +301,7 @@ PLANTED = [
     Planted(
         "a message is refused although a ready consumer makes room",
         QUEUE,
-        "        if self.dirty:\n            self.pump(_AT_ONCE_UNITS)",
+        "        if self.has_due():\n            self.pump(_AT_ONCE_UNITS)",
         "        if False:\n            self.pump(_AT_ONCE_UNITS)",
         LIMITS,
     ),
@@ -344,5 +346,118 @@ PLANTED = [
         'self.properties.pop("expiration", None)',
         'self.properties.get("expiration", None)',
         DEAD,
+    ),
+    Planted(
+        "the next head does not expire after a drop by a policy",
+        QUEUE,
+        "                    done = self._expire(done, budget)  # the next head\n",
+        "                    pass\n",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "nobody looks at the next head after a drop by a publish",
+        QUEUE,
+        "< _TRIM_UNITS and not is_timed:",
+        "< _TRIM_UNITS:",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a message that is over counts as dropped",
+        QUEUE,
+        "done = self._expire(0, _TRIM_UNITS) if is_timed else 0",
+        "done = 0",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a message comes back once less than it may",
+        QUEUE,
+        "if message.delivery_count > self.delivery_limit:",
+        "if message.delivery_count >= self.delivery_limit > 0:",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "the delivery limit counts as a rejection",
+        MORTAL,
+        "self._bury(message, DELIVERY_LIMIT)",
+        'self._bury(message, "rejected")',
+        walk=ENDINGS,
+    ),
+    Planted(
+        "deaths are not counted",
+        "vhosts/queues/death.py",
+        'entry = {**known, "count": ("l", _count(known) + 1)}',
+        'entry = {**known, "count": ("l", _count(known))}',
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a letter of the last process is sent twice after a clean stop",
+        "vhosts/dead_letters.py",
+        "letter.is_old = message.offset < max(log.redelivered_floor, log.continued_at)",
+        "letter.is_old = message.offset < log.redelivered_floor",
+        DEAD,
+    ),
+    Planted(
+        "a channel is closed before its deliveries are too old",
+        "amqp_router/channel/ack_watch.py",
+        "        if now_us - marked_us < age_us:",
+        "        if now_us - marked_us < age_us // 2:",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "consumers do not hear of a timeout that a policy sets",
+        MORTAL,
+        "if self.ack_timeout_ms and len(self.consumers) > 0:",
+        "if False:",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a queue takes one more than its limit before it refuses",
+        "vhosts/queues/limits.py",
+        "return ready.count < self.length and",
+        "return ready.count <= self.length and",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a priority above the highest counts as none",
+        "vhosts/queues/ready/priority.py",
+        "number = min(message.priority, len(self._levels) - 1)",
+        "number = message.priority if message.priority < len(self._levels) else 0",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "the larger of two limits counts",
+        "vhosts/queues/settings.py",
+        "found[field] = min(given)",
+        "found[field] = max(given)",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a policy goes before an argument",
+        "vhosts/queues/settings.py",
+        "        if argument is not None:\n            found[field] = argument[1].decode(",
+        "        if argument is not None and not any(key in each for each in policies):\n"
+        "            found[field] = argument[1].decode(",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a refused message is not dead-lettered",
+        QUEUE,
+        "if self.buries and self.limits.overflow == REJECT_PUBLISH_DLX:",
+        "if False:",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a deleted queue dead-letters what is rejected",
+        QUEUE,
+        "elif self.buries and not self.deleted:",
+        "elif self.buries:",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "what is returned does not count against a limit",
+        QUEUE,
+        "        elif self.limits.is_set or len(self.consumers) > 0:",
+        "        elif len(self.consumers) > 0:",
+        walk=ENDINGS,
     ),
 ]

@@ -13,6 +13,7 @@ from tests.trees import copy_tree
 
 pytestmark = ONCE
 WALK = ["tests.model.world", "0"]
+ENDINGS = ["tests.model.endings.walk", "0"]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def walk(planted: Planted) -> Sequence[str]:
-    return [*WALK, str(planted.seeds or 60)]
+    return [planted.walk or WALK[0], "0", str(planted.seeds or 60)]
 
 
 @pytest.fixture(scope="module")
@@ -36,5 +37,6 @@ def test_planted_bug_is_found(garden: Garden, planted: Planted) -> None:
     garden.check(planted)
 
 
-def test_without_a_bug_nothing_is_found(tree: Path) -> None:
-    check_nothing_is_found(tree, [*WALK, "8"])
+@pytest.mark.parametrize("walk", [[*WALK, "8"], [*ENDINGS, "4"]], ids=["world", "endings"])
+def test_without_a_bug_nothing_is_found(tree: Path, walk: list[str]) -> None:
+    check_nothing_is_found(tree, walk)

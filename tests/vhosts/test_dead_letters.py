@@ -511,3 +511,34 @@ def test_a_letter_that_came_before_a_crash_does_not_come_again(seed: int, is_cut
 def test_arguments_come_back_as_declared(node: SimNode) -> None:
     queue = declared(node, "src", **TO_DEAD)
     assert dict(queue.arguments) == dict(typed(**TO_DEAD))
+
+
+def test_a_reject_after_the_queue_was_deleted_makes_no_letter(node: SimNode) -> None:
+    client = Client(node).open(1)
+    queue, dead = declared(node, "src", **TO_DEAD), declared(node, "dead")
+    publish(node, queue, made(persistent=False))
+    client.call(m.BasicGet("src"), m.BasicGetOk)
+    node.enter(node.vhost.delete_queue, "src")
+    node.settle()
+    client.send(m.BasicReject(1, False))
+    node.settle()
+    assert dead.message_count() == 0
+    client.call(m.QueueDeclare("dead", passive=True, durable=True), m.QueueDeclareOk)  # it is no error
+
+
+def test_a_letter_whose_queue_was_stored_by_the_stop_does_not_come_again() -> None:
+    """The stop stores definitions last, so the letter is safe when its queue's log is closed."""
+    disk = SimDisk()
+    node = SimNode(disk, log_options=OPTIONS)
+    queue = declared(node, "src", max_length=1, **TO_DEAD)
+    node.vhost.declare_queue("dead", durable=True)
+    node.quiet()
+    assert node.definitions.pending
+    for number in range(3):
+        node.enter(queue.publish, made(b"%d" % number))
+    node.quiet()
+    node.stop()
+    node = SimNode(disk, node.definitions, boot=2, log_options=OPTIONS)
+    node.settle()
+    assert drained(node.queue("src")) == ["2"]
+    assert drained(node.queue("dead")) == ["0", "1"]

@@ -32,6 +32,7 @@ cdef class Queue(MortalQueue):
     @cython.locals(log=QueueLog, logged=bint)
     cpdef bint publish(self, Message message) except -1
     cdef _watch_published(self, Message message)
+    cdef _shorten(self)
     cpdef bint has_new(self)
     cpdef void begin_return(self)
     cpdef void end_return(self)

@@ -147,23 +147,31 @@ class Queue(MortalQueue):
         if message.deadline_us != 0:
             self._watch_published(message)
         if self.limits.is_set and self.limits.is_exceeded(self.ready):
-            if self.dispatch.turn is None and self._trim(0, _TRIM_UNITS) < _TRIM_UNITS:
-                return True
-            self.touch()  # after its deliveries
+            self._shorten()
         return True
 
     def _has_room(self, message: Message) -> bool:
         """Whether there is room for a message that is published."""
         if self.limits.has_room(self.ready, message):
             return True
-        if self.dirty:
-            self.pump(_AT_ONCE_UNITS)  # a ready consumer would have made room already
+        if self.has_due():
+            self.pump(_AT_ONCE_UNITS)  # a ready consumer, or time, would have made room already
             if self.limits.has_room(self.ready, message):
                 return True
         self.rejected_total += 1
         if self.buries and self.limits.overflow == REJECT_PUBLISH_DLX:
             self._bury_refused(message)
         return False
+
+    def _shorten(self) -> None:
+        """There is one message too many: let the oldest one go, after the deliveries if there may be some."""
+        is_timed = self.expiry.is_timed
+        if self.dispatch.turn is None:
+            # What is over has expired, and was not dropped.
+            done = self._expire(0, _TRIM_UNITS) if is_timed else 0
+            if self._trim(done, _TRIM_UNITS) < _TRIM_UNITS and not is_timed:
+                return
+        self.touch()
 
     def _watch_published(self, message: Message) -> None:
         """A message with a deadline was published."""
@@ -234,8 +242,10 @@ class Queue(MortalQueue):
             self.pumped_at = self.publish_total
             if self.expiry.is_timed:
                 done = self._expire(done, budget)
-            if self.limits.is_set:
+            if self.limits.is_set and self.limits.is_exceeded(self.ready):
                 done = self._trim(done, budget)
+                if self.expiry.is_timed:
+                    done = self._expire(done, budget)  # the next head
             if self.expiry.expires_us > 0 and len(self.consumers) == 0:
                 self._expire_itself()
         return done
@@ -298,7 +308,7 @@ class Queue(MortalQueue):
             self.touch()
         if kind == flags.ACK:
             self.ack_total += 1
-        elif self.buries:
+        elif self.buries and not self.deleted:
             self._bury(message, REJECTED)
             return
         self._gone(message, kind)

@@ -23,6 +23,7 @@ cdef class QueueLog(ReadLog):
     cdef public unsigned long long high_watermark
     cdef public unsigned long long redelivered_floor
     cdef public unsigned long long visible_end
+    cdef public unsigned long long continued_at
     cdef public bint passing
     cdef public bint deleted
     cdef public bint dirty

@@ -97,6 +97,8 @@ class QueueLog(ReadLog):
         self.copies = Copies()
         #: Unsettled messages below this offset may have been delivered before.
         self.redelivered_floor = 0
+        #: Where this process has continued the log.
+        self.continued_at = 0
         self.failed: Exception | None = None
         #: ``failed`` is an error that passes: the sync tries again. Reads and settles go on meanwhile.
         self.passing = False
@@ -411,6 +413,7 @@ class QueueLog(ReadLog):
         self.high_watermark = min(max(self.high_watermark, stored), self.end) if copies.mirrored else self.end
         self.visible_end = self.high_watermark if copies.mirrored else EVERYTHING
         self.redelivered_floor = self.end if unclean else state.redelivered_floor
+        self.continued_at = self.end
 
     def delete(self) -> None:
         """Remove the log with all its files. Its row in the definitions is already deleted."""

@@ -275,3 +275,52 @@ def test_any_course_against_a_list(
         assert queue.message_count() == len(ready)
         assert queue.ready.body_bytes == sum(map(len, ready)) or octets is None
     assert drained(queue) == ready
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_the_next_head_expires_when_the_head_was_dropped(node: SimNode, durable: bool) -> None:
+    queue = declared(node, durable=durable, max_length=2)
+    timed = message("timed", persistent=True)
+    timed.expire_ms = 1000
+    publish(node, queue, "0")
+    node.enter(queue.publish, timed)
+    publish(node, queue, "1")  # drops "0"
+    assert queue.message_count() == 2
+    node.sleep(1.0)
+    assert (queue.message_count(), queue.expired_total) == (1, 1)
+    assert drained(queue) == ["1"]
+
+
+def test_what_is_over_when_a_policy_drops_the_head_expires_at_once(node: SimNode) -> None:
+    queue = declared(node)
+    timed = message("timed", persistent=True)
+    timed.expire_ms = 1000
+    publish(node, queue, "0")
+    node.enter(queue.publish, timed)
+    publish(node, queue, "1")
+    node.sleep(2.0)
+    assert queue.message_count() == 3  # it is not the head
+    node.enter(queue.apply_settings, QueueSettings(max_length=2))
+    assert (queue.dropped_total, queue.expired_total) == (1, 1)
+    assert drained(queue) == ["1"]
+
+
+def test_what_is_over_has_expired_and_was_not_dropped(node: SimNode) -> None:
+    """A message comes after the head's time, and before the timer that tells of it."""
+    queue = declared(node, max_length=1, message_ttl=1000)
+    publish(node, queue, "0")
+    node.clock.now += 1.0
+    node.tick.now_us = node.clock.wall_us()
+    publish(node, queue, "1")
+    assert (queue.dropped_total, queue.expired_total) == (0, 1)
+    assert drained(queue) == ["1"]
+
+
+def test_time_makes_room_for_a_message_that_would_be_refused(node: SimNode) -> None:
+    queue = declared(node, max_length=1, message_ttl=1000, overflow="reject-publish")
+    publish(node, queue, "0")
+    node.clock.now += 1.0
+    node.tick.now_us = node.clock.wall_us()
+    assert publish(node, queue, "1", "2") == [True, False]
+    assert (queue.rejected_total, queue.expired_total) == (1, 1)
+    assert drained(queue) == ["1"]

@@ -1,0 +1,391 @@
+"""The model: queues made of lists that say when a message must end, and how.
+
+It knows nothing of slices, windows, timers, logs and pages. Whatever the node does in however many turns, in
+the end the same messages must be ready in the same order, and the same letters must have gone out.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tests.model.endings.pairs import Pairs
+from tests.model.endings.rules import KINDS, Kind, Rules, Told, rules
+
+
+class Death(NamedTuple):
+    """One entry of ``x-death`` but for its time."""
+
+    queue: str
+    reason: str
+    count: int
+    exchange: str
+    keys: tuple[str, ...]
+    expiration: str | None
+
+
+@dataclass(frozen=True)
+class Says:
+    """What a consumer sees of a message beside its body and flags."""
+
+    exchange: str
+    key: str
+    priority: int | None
+    expiration: str | None
+    persistent: bool
+    deaths: tuple[Death, ...] = ()
+    first: tuple[str, str, str] | None = None
+
+
+class Entry:
+    """One message in one queue, or on its way to one."""
+
+    def __init__(self, serial: int, body: bytes, says: Says, marks: set[str]) -> None:
+        self.serial = serial
+        self.body = body
+        self.says = says
+        #: The features that took part in its life, also before it was a dead letter.
+        self.marks = marks
+        #: Its place in the queue: by priority, then by arrival.
+        self.place = (0, 0)
+        #: Its turn among all that its queue has given.
+        self.turn = 0
+        self.deadline_us: int | None = None
+        self.redelivered = False
+        #: How often it came back.
+        self.returns = 0
+        self.logged = False
+        #: The publisher was told, or everything was synced since: it must survive.
+        self.safe = False
+        #: It is settled; a crash may undo that.
+        self.ended = False
+        #: It may have been sent as a letter by an earlier process; and where in its log it is.
+        self.is_old = False
+        self.offset = 0
+        #: It is over, but stays in the log until the removal of a queue is stored that would have its letter.
+        self.may_stay = False
+        #: The letters that were made of it: one, or none if it went nowhere.
+        self.letters: list[tuple[ModelQueue, Entry]] = []
+        #: What it was before it was a letter, and of which life of which queue.
+        self.origin: tuple[str, int, tuple[Death, ...]] | None = None
+
+    def __lt__(self, other: Entry) -> bool:
+        return self.place < other.place
+
+    @property
+    def key(self) -> tuple[int, tuple[Death, ...]]:
+        """No other message of a queue has it."""
+        return self.serial, self.says.deaths
+
+
+class ModelConsumer:
+    def __init__(self, queue: ModelQueue, tag: str, *, no_ack: bool, prefetch: int, timeout: int) -> None:
+        self.queue = queue
+        self.tag = tag
+        self.no_ack = no_ack
+        self.prefetch = prefetch
+        #: Its own timeout in ms; 0 for none.
+        self.timeout = timeout
+        self.out = 0
+        #: The turn of the last message that it was given.
+        self.last_turn = 0
+
+    def credit(self) -> int:
+        if self.no_ack or not self.prefetch:
+            return 1 << 30
+        return max(self.prefetch - self.out, 0)
+
+
+class ModelQueue:
+    """What a queue must hold."""
+
+    def __init__(self, kind: Kind, incarnation: str, arguments: Told, policy: Told, now_us: int) -> None:
+        self.kind = kind
+        self.name = kind.name
+        self.incarnation = incarnation
+        self.arguments = arguments
+        self.policy = policy
+        self.rules: Rules = rules(kind, arguments, policy)
+        self.ready: list[Entry] = []
+        self.out = 0
+        self.consumers: list[ModelConsumer] = []
+        #: Taken by consumers in this move; which one has which is seen later.
+        self.given: list[Entry] = []
+        self.turns = 0
+        #: How many came in this move.
+        self.arrived = 0
+        #: In this move its consumers got something else than its head.
+        self.is_out_of_order = False
+        #: All messages that a crash may bring back.
+        self.entries: dict[tuple[int, tuple[Death, ...]], Entry] = {}
+        self.number = 0
+        self.used_us = now_us
+        self.deleted = False
+        #: To the exchange that sends to all queues.
+        self.is_bound = True
+        self.was_declared = False
+        self.was_removed = not kind.durable
+        #: Letters that the log has, or has had, from before a crash: by what they were.
+        self.letters: set[tuple[str, int, tuple[Death, ...]]] = set()
+
+    def obey(self, policy: Told) -> None:
+        self.policy = policy
+        self.rules = rules(self.kind, self.arguments, policy)
+
+    def credit(self) -> int:
+        taken = len(self.given)
+        if any(consumer.credit() >= 1 << 30 for consumer in self.consumers):
+            return 1 << 30
+        return sum(consumer.credit() for consumer in self.consumers) - taken
+
+    def insert(self, entry: Entry) -> None:
+        highest = self.kind.priorities
+        level = 0 if highest is None else min(entry.says.priority or 0, highest)
+        entry.place = (-level, self.number)
+        self.number += 1
+        self.ready.append(entry)
+        if highest is not None:
+            self.ready.sort()
+
+    def octets(self) -> int:
+        return sum(len(entry.body) for entry in self.ready)
+
+    def is_too_long(self, *, more: int = 0, octets: int = 0) -> bool:
+        """Whether there are too many messages, with ``more`` of ``octets`` in all."""
+        found = self.rules
+        if found.length is not None and len(self.ready) + more > found.length:
+            return True
+        return found.octets is not None and self.octets() + octets > found.octets
+
+
+class Lists:
+    """All queues of the node, and the letters under way."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.queues: dict[str, ModelQueue] = {}
+        self.pairs = Pairs()
+        self.counts: dict[str, int] = {}
+        #: Names of queues whose removal may not be stored.
+        self.leaving: Callable[[], set[str]] = set
+        self._letters: deque[tuple[ModelQueue, Entry, str]] = deque()
+        #: What the consumers of a queue got in this move.
+        self.seen: Callable[[ModelQueue], set[tuple[int, tuple[Death, ...]]]] = lambda queue: set()
+
+    def count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def note(self, entry: Entry, feature: str) -> None:
+        self.pairs.note(entry.marks, feature)
+
+    # -- coming -----------------------------------------------------------------------------------------
+
+    def publish(self, queue: ModelQueue, entry: Entry) -> bool:
+        """Whether ``queue`` takes it."""
+        found = queue.rules
+        if found.is_limited:
+            self.note(entry, "max-length")
+        if found.overflow != "drop-head" and queue.is_too_long(more=1, octets=len(entry.body)):
+            self.pump(queue)
+            if queue.is_too_long(more=1, octets=len(entry.body)):
+                self.note(entry, "overflow")
+                self.count("refused")
+                if found.overflow == "reject-publish-dlx":
+                    self._die(queue, entry, "maxlen")
+                return False
+        times = []
+        if found.ttl is not None:
+            times.append(found.ttl)
+        if entry.says.expiration is not None:
+            times.append(int(entry.says.expiration))
+        if times:
+            entry.deadline_us = self.now_us + min(times) * 1000
+            self.note(entry, "TTL")
+        if queue.kind.priorities is not None and entry.says.priority:
+            self.note(entry, "priority")
+        entry.logged = queue.kind.quorum or (queue.kind.durable and entry.says.persistent)
+        queue.entries[entry.key] = entry
+        queue.arrived += 1
+        queue.insert(entry)
+        if entry.deadline_us is not None and entry.deadline_us <= self.now_us:
+            self._deliver(queue)
+            self._expire(queue)
+        if queue.credit() <= 0 and queue.rules.overflow == "drop-head" and queue.is_too_long():
+            self._expire(queue)
+            self._trim(queue)
+        return True
+
+    # -- going ------------------------------------------------------------------------------------------
+
+    def pump(self, queue: ModelQueue) -> None:
+        """Deliver what consumers take, then let end what must end."""
+        before = -1
+        while before != len(queue.ready):
+            before = len(queue.ready)
+            self._deliver(queue)
+            self._expire(queue)
+            self._trim(queue)
+
+    def rest(self) -> None:
+        """Until nothing more happens by itself."""
+        for queue in list(self.queues.values()):
+            self.pump(queue)
+        while self._letters:
+            queue, entry, reason = self._letters.popleft()
+            target = self._send(queue, entry, reason)
+            if target is not None:
+                self.pump(target)
+
+    def _deliver(self, queue: ModelQueue) -> None:
+        seen = None
+        while queue.ready and queue.credit() > 0:
+            entry = queue.ready[0]
+            if entry.deadline_us is not None and entry.deadline_us < self.now_us:
+                self._die(queue, queue.ready.pop(0), "expired")
+                continue
+            if queue.kind.priorities is not None:
+                # If others come meanwhile, what its consumers take first is seen, not foretold.
+                if seen is None:
+                    seen = self.seen(queue) - {each.key for each in queue.given}
+                found = next((each for each in queue.ready if each.key in seen), None)
+                queue.is_out_of_order |= found is not entry
+                if found is None:
+                    return
+                entry = found
+            queue.ready.remove(entry)
+            queue.turns += 1
+            entry.turn = queue.turns
+            queue.given.append(entry)
+
+    def _expire(self, queue: ModelQueue) -> None:
+        while queue.ready:
+            head = queue.ready[0]
+            if head.deadline_us is None or head.deadline_us > self.now_us:
+                return
+            queue.ready.pop(0)
+            self._die(queue, head, "expired")
+
+    def _trim(self, queue: ModelQueue) -> None:
+        while queue.rules.overflow == "drop-head" and queue.ready and queue.is_too_long():
+            self._die(queue, queue.ready.pop(0), "maxlen")
+
+    def _die(self, queue: ModelQueue, entry: Entry, reason: str) -> None:
+        self.count(reason)
+        feature = {"expired": "TTL", "maxlen": "overflow", "delivery_limit": "delivery limit"}.get(reason)
+        if feature is not None:
+            self.note(entry, feature)
+        if reason == "maxlen":
+            self.note(entry, "max-length")
+        if queue.rules.exchange is None:
+            entry.ended = True
+        else:
+            self._letters.append((queue, entry, reason))
+
+    # -- settling -----------------------------------------------------------------------------------------
+
+    def put_back(self, queue: ModelQueue, entry: Entry, *, by_timeout: bool = False) -> None:
+        queue.out -= 1
+        if queue.deleted:
+            return
+        self.note(entry, "requeue")
+        if by_timeout:
+            self.note(entry, "consumer timeout")
+        if queue.rules.is_limited:
+            self.note(entry, "max-length")
+        entry.redelivered = True
+        entry.returns += 1
+        if queue.rules.returns is not None:
+            self.note(entry, "delivery limit")
+            if entry.returns > queue.rules.returns:
+                self._die(queue, entry, "delivery_limit")
+                return
+        insort(queue.ready, entry)
+
+    def settle(self, queue: ModelQueue, entry: Entry, *, ack: bool) -> None:
+        queue.out -= 1
+        if queue.deleted:
+            return
+        if ack:
+            entry.ended = True
+        else:
+            self._die(queue, entry, "rejected")
+
+    def purge(self, queue: ModelQueue) -> int:
+        count = len(queue.ready)
+        for entry in queue.ready:
+            entry.ended = True
+        queue.ready = []
+        return count
+
+    # -- letters ------------------------------------------------------------------------------------------
+
+    def _send(self, queue: ModelQueue, entry: Entry, reason: str) -> ModelQueue | None:
+        """Send the dead letter of ``entry``; the queue that took it."""
+        found = queue.rules
+        entry.ended = not entry.logged
+        if found.exchange != "":
+            entry.ended = True  # there is no such exchange
+            return None
+        says = after_death(entry.says, queue.name, reason, found)
+        target = self.queues.get(says.key)
+        if target is None:
+            entry.ended = True
+            entry.may_stay = says.key in self.leaving()
+            return None
+        letter = Entry(entry.serial, entry.body, says, set(entry.marks))
+        was_here = [death for death in says.deaths if death.queue == target.name]
+        if was_here:
+            self.note(letter, "dead-letter cycle")
+            self.note(entry, "dead-letter cycle")
+        if would_go_round(says, reason, target.name):
+            self.count("cycle ends")
+            entry.ended = True
+            return None
+        self.count("dead letter" if not was_here else "dead letter comes again")
+        letter.origin = (queue.incarnation, *entry.key)
+        if entry.is_old and letter.origin in target.letters:
+            self.count("letter known")
+            entry.ended = True
+            return None
+        entry.letters.append((target, letter))
+        if not self.publish(target, letter) or not letter.logged:
+            entry.ended = True
+        return target
+
+
+def after_death(says: Says, queue: str, reason: str, found: Rules) -> Says:
+    """What a message says when it leaves ``queue`` for ``reason``."""
+    deaths = list(says.deaths)
+    for death in deaths:
+        if (death.queue, death.reason) == (queue, reason):
+            deaths.remove(death)
+            newest = death._replace(count=death.count + 1)
+            break
+    else:
+        newest = Death(queue, reason, 1, says.exchange, (says.key,), says.expiration)
+    return replace(
+        says,
+        exchange=found.exchange or "",
+        key=says.key if found.key is None else found.key,
+        expiration=None,
+        deaths=(newest, *deaths),
+        first=says.first or (queue, reason, says.exchange),
+    )
+
+
+def would_go_round(says: Says, reason: str, target: str) -> bool:
+    """Whether it was in ``target`` before, and nobody has rejected it since."""
+    if reason == "rejected":
+        return False
+    for death in says.deaths:
+        if death.reason == "rejected":
+            return False
+        if death.queue == target:
+            return True
+    return False
+
+
+__all__ = ["KINDS", "Death", "Entry", "Lists", "ModelConsumer", "ModelQueue", "Says"]

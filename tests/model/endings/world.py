@@ -1,0 +1,876 @@
+"""A node over a simulated disk, its clients, and beside it the lists that say how messages must end.
+
+As in ``tests.model.world`` nothing runs by itself, so a seed is a run. This walk is about what ends a message
+or a queue without a consumer's will: time, limits, returns, rejections, timeouts, and policies that change
+all of them. After every move
+
+- each queue has as many ready messages as its list, and nobody with credit waits while one is ready;
+- what was delivered is what the lists gave, in their order, and says each death, flag and count that they
+  foretell;
+- a publisher is answered by ack, or by nack if a queue was full;
+- no delivery has been out for longer than its timeout, and no channel was closed before.
+
+After every start, clean or not, each log has what it must and nothing that it must not (``starts``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from amqp_router.connection.states import ConnectionState
+from amqp_router.protocol import methods as m
+from tests.model.endings.lists import KINDS, Death, Entry, Lists, ModelConsumer, ModelQueue, Says
+from tests.model.endings.rules import Told, choose, target
+from tests.model.endings.wire import check, properties_of, read, serial_of
+from tests.nodes import Client, Received, SimDefinitions, SimNode, publish_frames
+from tests.persistence.log.simdisk import SimDisk
+from tests.persistence.log.support import ManualClock, ManualTimer
+from tests.persistence.log.world import OPTIONS
+from tests.vhosts.queues.local import typed
+
+FANOUT = "amq.fanout"
+#: A channel closes so much later than the timeout of its deliveries says, at most.
+LATE_US = 210_000
+
+
+class Clock(ManualClock):
+    """A clock of whole microseconds, so that what is due in one goes off in it."""
+
+    def wall_us(self) -> int:
+        return round(self.now * 1_000_000)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> ManualTimer:
+        timer = super().call_later(delay, callback)
+        timer.due = round(timer.due, 6)
+        return timer
+
+    def advance(self, seconds: float) -> list[ManualTimer]:
+        self.now = round(self.now + seconds, 6)
+        return super().advance(0)
+
+    def next_due(self, end: float) -> float:
+        """When the next timer goes off, or ``end`` if that is sooner."""
+        return min([end, *[timer.due for timer in self._timers if not timer.cancelled]])
+
+
+class Out:
+    """One delivery that is not settled; ``consumer`` is None for basic.get."""
+
+    def __init__(self, queue: ModelQueue, entry: Entry, consumer: ModelConsumer | None, at_us: int) -> None:
+        self.queue = queue
+        self.entry = entry
+        self.consumer = consumer
+        self.at_us = at_us
+        #: Since when its timeout is watched: a policy may set one later, and a loop that is late looks late.
+        self.since_us = at_us
+
+    def is_told(self, channel: Channel) -> bool:
+        """Whether its channel hears of a timeout that a policy sets."""
+        return self.consumer is not None and self.consumer in channel.consumers.values()
+
+    def timeout_us(self) -> int:
+        """0: none."""
+        own = self.consumer.timeout if self.consumer is not None else 0
+        given = [each for each in (own, self.queue.rules.timeout or 0) if each]
+        return min(given) * 1000 if given else 0
+
+
+class Channel:
+    """What a client knows of one of its channels."""
+
+    def __init__(self, number: int, *, is_transacted: bool = False) -> None:
+        self.number = number
+        self.is_transacted = is_transacted
+        self.reset()
+
+    def reset(self) -> None:
+        self.next_tag = 1
+        self.out: dict[int, Out] = {}
+        self.consumers: dict[str, ModelConsumer] = {}
+        self.prefetch = 0
+        self.confirming = False
+        self.next_sequence = 1
+        #: Publishes without an answer: what was taken, and whether a queue refused.
+        self.unanswered: dict[int, tuple[list[Entry], bool]] = {}
+        self.expected: list[m.Method] = []
+        #: Replies that wait for the disk or for the definitions.
+        self.late: list[m.Method] = []
+        self.cancels: list[str] = []
+        #: Of the transaction that is open: publishes, and settled tags with what is done with them.
+        self.publishes: list[tuple[list[ModelQueue], Says, bytes]] = []
+        self.settles: list[tuple[list[int], str]] = []
+
+
+class Peer:
+    def __init__(self, name: str, *channels: Channel) -> None:
+        self.name = name
+        self.channels = {channel.number: channel for channel in channels}
+        self.client: Client
+
+    def connect(self, node: SimNode) -> None:
+        self.client = Client(node).open(*self.channels)
+        for channel in self.channels.values():
+            channel.reset()
+            if channel.is_transacted:
+                self.client.send(m.TxSelect(), channel=channel.number)
+                channel.expected.append(m.TxSelectOk())
+
+
+class World:
+    """The node, the lists and the clients; ``moves`` has the moves."""
+
+    def __init__(self, random: Random, memory_bytes: int) -> None:
+        self.random = random
+        self.memory_bytes = memory_bytes
+        self.disk = SimDisk()
+        self.definitions = SimDefinitions()
+        self.boot = 0
+        self.serial = 0
+        self.moves: Counter[str] = Counter()
+        self.lists = Lists()
+        self.lists.seen = self._seen
+        self.lists.leaving = self._leaving
+        #: Lives of queues that are over, or may be.
+        self.past: dict[str, ModelQueue] = {}
+        self.publisher = Peer("publisher", Channel(1), Channel(2, is_transacted=True))
+        self.consumers = [
+            Peer("consumer 1", Channel(1), Channel(2)),
+            Peer("consumer 2", Channel(1), Channel(2, is_transacted=True)),
+        ]
+        self.admin = Peer("admin", Channel(1))
+        self.peers = [self.publisher, *self.consumers, self.admin]
+        self._received: list[tuple[Peer, Received]] = []
+        #: Queues whose declare-ok has not come.
+        self._declaring: list[ModelQueue] = []
+        self.start(Clock(1000.0))
+
+    def start(self, clock: Clock) -> None:
+        """A new process over what there is."""
+        self.boot += 1
+        self.clock = clock
+        self.node = SimNode(
+            self.disk,
+            self.definitions,
+            boot=self.boot,
+            log_options=OPTIONS,
+            memory_bytes=self.memory_bytes,
+            clock=clock,
+        )
+        self.lists.now_us = clock.wall_us()
+
+    def connect(self) -> None:
+        """All clients, and what their channels begin with."""
+        self._declaring = []
+        for peer in self.peers:
+            peer.connect(self.node)
+        self.publisher.client.send(m.ConfirmSelect())
+        self.publisher.channels[1].expected.append(m.ConfirmSelectOk())
+        self.publisher.channels[1].confirming = True
+        self.come_to_rest()
+
+    # -- what came of it --------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Let the loop come to rest and see what left it. The model follows with ``compare``."""
+        self.node.quiet()
+        assert not self.node.faults, self.node.faults
+        for peer in self.peers:
+            self._received += [(peer, received) for received in peer.client.take()]
+
+    def come_to_rest(self) -> None:
+        """``look`` and ``compare`` after a move in which the model has nothing to do."""
+        self.look()
+        self.compare()
+
+    def compare(self) -> None:
+        """Let the lists come to rest too, and compare."""
+        self._note_closed_channels()
+        self.lists.rest()
+        received, self._received = self._received, []
+        taken: dict[ModelQueue, set[int]] = {}
+        for peer, each in received:
+            self._hear(peer, peer.channels[each.channel], each, taken)
+        for queue in self.lists.queues.values():
+            assert not queue.given, f"{queue.name} gives {[e.serial for e in queue.given]} to nobody"
+            is_foretold = not queue.arrived or queue.kind.priorities is None
+            assert not (is_foretold and queue.is_out_of_order), f"{queue.name} did not give its head"
+            queue.arrived, queue.is_out_of_order = 0, False
+            self._compare(queue)
+        for peer in self.peers:
+            for channel in peer.channels.values():
+                where = f"{peer.name}, channel {channel.number}"
+                assert not channel.cancels, f"{where} was not told of {channel.cancels}"
+                assert not channel.expected, f"{where} did not get {channel.expected}"
+                self._check_timeouts(where, channel)
+        self._note_pages()
+
+    def _compare(self, queue: ModelQueue) -> None:
+        real = self.node.queue(queue.name)
+        ready = [entry.serial for entry in queue.ready]
+        assert real.message_count() == len(ready), f"{queue.name}: {real.message_count()}, not {ready}"
+        assert real.unacked_count == queue.out, queue.name
+        assert real.consumer_count() == len(queue.consumers)
+        assert not ready or queue.credit() <= 0, f"{queue.name} keeps a consumer waiting"
+
+    def _watch_anew(self) -> None:
+        for peer in self.consumers:
+            for channel in peer.channels.values():
+                for out in channel.out.values():
+                    out.since_us = self.lists.now_us
+
+    def _check_timeouts(self, where: str, channel: Channel) -> None:
+        for out in channel.out.values():
+            timeout_us = out.timeout_us()
+            if timeout_us and out.is_told(channel):
+                age_us = self.lists.now_us - out.since_us
+                limit_us = timeout_us + max(timeout_us // 4, LATE_US)
+                assert age_us <= limit_us, f"{where} is not closed: a delivery is {age_us} µs old"
+
+    def _note_pages(self) -> None:
+        for queue in self.lists.queues.values():
+            ready: Any = self.node.queue(queue.name).ready
+            if getattr(ready, "pager", None) is None:
+                continue
+            # Behind what is in memory.
+            behind = queue.ready[len(ready.requeued) + ready.in_memory() :]
+            for entry in behind:
+                if not entry.logged:
+                    self.lists.note(entry, "paging")
+
+    def _seen(self, queue: ModelQueue) -> set[tuple[int, tuple[Death, ...]]]:
+        """The messages of a queue that were delivered in this move."""
+        found = set()
+        for peer, received in self._received:
+            method = received.method
+            if isinstance(method, m.BasicDeliver):
+                consumer = peer.channels[received.channel].consumers.get(method.consumer_tag)
+                if consumer is not None and consumer.queue is queue:
+                    says, _ = read(received.properties, method.exchange, method.routing_key)
+                    found.add((serial_of(received.body), says.deaths))
+        return found
+
+    def _leaving(self) -> set[str]:
+        return {queue.name for queue in self.past.values() if not queue.was_removed}
+
+    # -- hearing ------------------------------------------------------------------------------------------
+
+    def _hear(
+        self, peer: Peer, channel: Channel, received: Received, taken: dict[ModelQueue, set[int]]
+    ) -> None:
+        method = received.method
+        if isinstance(method, m.BasicDeliver):
+            self._hear_delivery(channel, method, received)
+        elif isinstance(method, (m.BasicAck, m.BasicNack)):
+            self._hear_confirm(channel, method)
+        elif isinstance(method, m.BasicCancel):
+            channel.cancels.remove(method.consumer_tag)
+        elif channel.late and type(method) is type(channel.late[0]):
+            assert method == channel.late.pop(0)
+            self._note_answer(method)
+        else:
+            assert channel.expected, f"{peer.name} got {method} unasked"
+            expected = channel.expected.pop(0)
+            if isinstance(expected, m.ChannelClose) and isinstance(method, m.ChannelClose):
+                assert method.reply_code == expected.reply_code, method
+            else:
+                assert method == expected, f"{peer.name} got {method} instead of {expected}"
+
+    def _note_answer(self, method: m.Method) -> None:
+        if isinstance(method, m.QueueDeclareOk):
+            self._declaring.pop(0).was_declared = True
+
+    def _hear_delivery(self, channel: Channel, method: m.BasicDeliver, received: Received) -> None:
+        consumer = channel.consumers[method.consumer_tag]
+        queue = consumer.queue
+        assert consumer.credit() > 0, f"{method} beyond the prefetch limit"
+        assert method.delivery_tag == channel.next_tag
+        channel.next_tag += 1
+        says, count = read(received.properties, method.exchange, method.routing_key)
+        key = (serial_of(received.body), says.deaths)
+        # One consumer's messages come in order; of two consumers it is not known who was first.
+        entry = next((each for each in queue.given if each.key == key), None)
+        assert entry is not None, f"{queue.name} gave {says}, body {received.body[:9]!r}: not its turn"
+        is_ordered = queue.kind.priorities is None or queue.arrived <= 1
+        assert entry.turn > consumer.last_turn or not is_ordered, f"{queue.name} gave {entry.serial} too late"
+        consumer.last_turn = max(entry.turn, consumer.last_turn)
+        queue.given.remove(entry)
+        assert received.body == entry.body
+        assert bool(method.redelivered) == entry.redelivered, f"redelivered flag of {entry.serial}"
+        check(entry, queue, says, count, is_get=False)
+        queue.out += 1
+        if consumer.no_ack:
+            self.lists.settle(queue, entry, ack=True)
+        else:
+            consumer.out += 1
+            channel.out[method.delivery_tag] = Out(queue, entry, consumer, self.lists.now_us)
+
+    def _hear_confirm(self, channel: Channel, method: m.BasicAck | m.BasicNack) -> None:
+        tag = method.delivery_tag
+        assert tag in channel.unanswered, f"{method} answers nothing"
+        for number in [n for n in channel.unanswered if n == tag or (method.multiple and n < tag)]:
+            entries, is_refused = channel.unanswered.pop(number)
+            is_nack = isinstance(method, m.BasicNack)
+            assert is_nack == is_refused, f"{method} for publish {number}"
+            self.moves["(nack)" if is_nack else "(ack)"] += 1
+            if not is_nack:
+                for entry in entries:
+                    entry.safe = True
+
+    def _note_closed_channels(self) -> None:
+        """Channels of consumers that the node has closed because of a timeout."""
+        for peer, received in list(self._received):
+            method = received.method
+            if not isinstance(method, m.ChannelClose) or "timed out" not in method.reply_text:
+                continue
+            channel = peer.channels[received.channel]
+            ages = [
+                (self.lists.now_us - out.at_us, out.timeout_us())
+                for out in channel.out.values()
+                if out.timeout_us()
+            ]
+            assert any(age >= timeout for age, timeout in ages), f"{peer.name} timed out: {ages}"
+            self.moves["(timed out)"] += 1
+            # What came before the close is given back with the rest.
+            mine = [pair for pair in self._received if pair[0] is peer and pair[1].channel == channel.number]
+            self._received = [pair for pair in self._received if pair not in mine]
+            assert [pair[1].method for pair in mine] == [method], mine
+            self.give_back(channel, by_timeout=True)
+            self.open_again(peer, channel)
+
+    def open_again(self, peer: Peer, channel: Channel) -> None:
+        """Open the channel that the node has closed again."""
+        channel.reset()
+        opening = [m.ChannelCloseOk(), m.ChannelOpen()]
+        channel.expected.append(m.ChannelOpenOk())
+        if channel.is_transacted:
+            opening.append(m.TxSelect())
+            channel.expected.append(m.TxSelectOk())
+        peer.client.send(*opening, channel=channel.number)
+        self.look()
+
+    def give_back(self, channel: Channel, *, by_timeout: bool = False) -> None:
+        """The channel is gone: its consumers leave, and what is out goes back."""
+        for consumer in channel.consumers.values():
+            consumer.queue.consumers.remove(consumer)
+            consumer.queue.used_us = self.lists.now_us
+        for tag in sorted(channel.out):
+            out = channel.out[tag]
+            self.lists.put_back(out.queue, out.entry, by_timeout=by_timeout)
+        channel.reset()
+
+    # -- queues -------------------------------------------------------------------------------------------
+
+    def targets_left(self, name: str) -> list[str | None]:
+        """Where the letters of a queue may go so that no two queues send to the same one."""
+        used = {target(each.kind, each.rules) for each in self.lists.queues.values() if each.name != name}
+        return [each for each in ("c", "p", "q", "t", None) if (each or name) not in used]
+
+    def policy_of(self, name: str) -> dict[str, Any]:
+        value = self.node.core.parameters.values.get(("/", "policy", f"of {name}"))
+        return dict(value["definition"]) if value is not None else {}
+
+    def declare(self, name: str) -> None:
+        """Declare a queue with random arguments, or one that is there again."""
+        kind = KINDS[name]
+        queue = self.lists.queues.get(name)
+        channel = self.admin.channels[1]
+        if queue is None:
+            arguments = choose(self.random, kind, self.targets_left(name), is_policy=False)
+            policy = self.policy_of(name)
+            if name != "x" and self.random.random() < 0.5:
+                # Most walks change by policy where letters go.
+                arguments.pop("dead-letter-exchange", None)
+                arguments.pop("dead-letter-routing-key", None)
+            if "dead-letter-routing-key" in policy:
+                arguments.pop("dead-letter-exchange", None)
+                arguments.pop("dead-letter-routing-key", None)
+        else:
+            arguments = dict(queue.arguments)
+        method = m.QueueDeclare(name, durable=kind.durable, arguments=_typed(kind, arguments))
+        methods = [method]
+        if queue is None:
+            methods.append(m.QueueBind(name, FANOUT))
+        self.admin.client.send(*methods)
+        self.look()
+        count = len(queue.ready) if queue is not None else 0
+        consumers = len(queue.consumers) if queue is not None else 0
+        channel.late.append(m.QueueDeclareOk(name, count, consumers))
+        if queue is None:
+            channel.late.append(m.QueueBindOk())
+            real = self.node.queue(name)
+            queue = ModelQueue(kind, real.incarnation, arguments, self.policy_of(name), self.lists.now_us)
+            self.lists.queues[name] = queue
+        queue.used_us = self.lists.now_us
+        self._declaring.append(queue)
+        self.compare()
+
+    def delete(self, name: str) -> None:
+        queue = self.lists.queues.get(name)
+        if queue is None:
+            return
+        self.moves["delete"] += 1
+        self.admin.client.send(m.QueueDelete(name))
+        self.look()
+        self.admin.channels[1].late.append(m.QueueDeleteOk(len(queue.ready)))
+        self.gone(queue)
+        self.compare()
+
+    def gone(self, queue: ModelQueue) -> None:
+        """The queue is deleted, or has expired."""
+        del self.lists.queues[queue.name]
+        self.past[queue.incarnation] = queue
+        queue.deleted = True
+        queue.ready = []
+        for consumer in queue.consumers:
+            channel = next(
+                each
+                for peer in self.consumers
+                for each in peer.channels.values()
+                if consumer in each.consumers.values()
+            )
+            channel.cancels.append(consumer.tag)
+            del channel.consumers[consumer.tag]
+        queue.consumers = []
+
+    def set_policy(self, name: str, definition: Told | None) -> None:
+        """Set or clear the policy of one queue, over the messages that wait in it."""
+        self.moves["policy" if definition is not None else "policy cleared"] += 1
+        parameters = self.node.core.parameters
+        if definition is None or not definition:
+            if ("/", "policy", f"of {name}") not in parameters.values:
+                return
+            self.node.enter(parameters.delete, self.node.vhost, "policy", f"of {name}")
+            definition = {}
+        else:
+            value = {"pattern": f"^{name}$", "definition": dict(definition), "apply-to": "queues"}
+            self.node.enter(parameters.put, self.node.vhost, "policy", f"of {name}", value)
+        queue = self.lists.queues.get(name)
+        self.look()
+        if queue is not None:
+            if definition != queue.policy:
+                queue.used_us = self.lists.now_us
+            was = queue.rules
+            queue.obey(definition)
+            if queue.rules.timeout != was.timeout:
+                self._watch_anew()
+            if queue.rules != was:
+                for entry in queue.ready:
+                    self.lists.note(entry, "policy change")
+        self.compare()
+
+    # -- publishing ---------------------------------------------------------------------------------------
+
+    def says(
+        self, exchange: str, key: str, *, persistent: bool, priority: int | None, ms: int | None
+    ) -> Says:
+        return Says(exchange, key, priority, None if ms is None else str(ms), persistent)
+
+    def publish(self, messages: list[Says], sizes: list[int]) -> None:
+        """Publish in one chunk, with confirms."""
+        self.moves["publish"] += 1
+        channel = self.publisher.channels[1]
+        data = []
+        bodies = [self._body(size) for size in sizes]
+        for says, body in zip(messages, bodies, strict=True):
+            method = m.BasicPublish(says.exchange, says.key)
+            data += publish_frames(1, method, properties_of(says), body)
+        self.publisher.client.feed(b"".join(data))
+        self.look()
+        for says, body in zip(messages, bodies, strict=True):
+            entries, is_refused = self._published(self._targets(says), says, body)
+            channel.unanswered[channel.next_sequence] = (entries, is_refused)
+            channel.next_sequence += 1
+        self.compare()
+
+    def _body(self, size: int) -> bytes:
+        self.serial += 1
+        return (b"%d:" % self.serial).ljust(size, b".")
+
+    def _targets(self, says: Says) -> list[ModelQueue]:
+        if says.exchange == FANOUT:
+            return [queue for queue in self.lists.queues.values() if queue.is_bound]
+        return [self.lists.queues[says.key]] if says.key in self.lists.queues else []
+
+    def _published(self, targets: list[ModelQueue], says: Says, body: bytes) -> tuple[list[Entry], bool]:
+        """What the queues do with it: the entries taken, and whether one was refused."""
+        entries, is_refused = [], False
+        for queue in targets:
+            if queue.deleted:
+                continue  # since the transaction began
+            entry = Entry(serial_of(body), body, says, set())
+            if self.lists.publish(queue, entry):
+                entries.append(entry)
+            else:
+                is_refused = True
+        return entries, is_refused
+
+    def publish_in_transaction(self, messages: list[Says], sizes: list[int]) -> None:
+        """Publish on the channel with transactions: nothing is seen of it before the commit."""
+        self.moves["publish in a transaction"] += 1
+        channel = self.publisher.channels[2]
+        for says, size in zip(messages, sizes, strict=True):
+            body = self._body(size)
+            method = m.BasicPublish(says.exchange, says.key)
+            self.publisher.client.feed(b"".join(publish_frames(2, method, properties_of(says), body)))
+            channel.publishes.append((self._targets(says), says, body))
+        self.come_to_rest()
+
+    def end_publishes(self, *, commit: bool) -> None:
+        """Commit or roll back what was published."""
+        channel = self.publisher.channels[2]
+        if channel.late:
+            return  # the last commit still waits for the disk
+        self.moves["commit of publishes" if commit else "rollback of publishes"] += 1
+        publishes, channel.publishes = channel.publishes, []
+        self.publisher.client.send(m.TxCommit() if commit else m.TxRollback(), channel=2)
+        self.look()
+        if not commit:
+            channel.expected.append(m.TxRollbackOk())
+            self.compare()
+            return
+        is_refused = False
+        for targets, says, body in publishes:
+            is_refused |= self._published(targets, says, body)[1]
+        if is_refused:
+            self._close_when_told(self.publisher, channel)
+        else:
+            channel.late.append(m.TxCommitOk())
+        self.compare()
+
+    def _close_when_told(self, peer: Peer, channel: Channel) -> None:
+        """A commit has failed: the channel closes when the rest of it is on disk."""
+        self.moves["(commit refused)"] += 1
+        for _ in range(100):
+            closes = [
+                pair
+                for pair in self._received
+                if pair[0] is peer and isinstance(pair[1].method, m.ChannelClose)
+            ]
+            if closes:
+                (pair,) = closes
+                method: Any = pair[1].method
+                assert (method.reply_code, pair[1].channel) == (406, channel.number), method
+                self._received.remove(pair)
+                self.open_again(peer, channel)
+                return
+            self.node.sync_once()
+            self.node.commit()
+            self.look()
+        raise AssertionError("a commit that was refused has no answer")
+
+    # -- consuming ----------------------------------------------------------------------------------------
+
+    def consume(self, who: int, number: int, name: str, tag: str, *, no_ack: bool, prefetch: int) -> None:
+        peer, channel = self.channel(who, number)
+        queue = self.lists.queues.get(name)
+        if queue is None or tag in channel.consumers:
+            return
+        self.moves["consume without ack" if no_ack else "consume"] += 1
+        timeout = self.random.choice((0, 0, 0, 500, 800)) if not no_ack else 0
+        arguments = typed(consumer_timeout=timeout) if timeout else {}
+        peer.client.send(
+            m.BasicQos(0, prefetch, False),
+            m.BasicConsume(name, tag, no_ack=no_ack, arguments=arguments),
+            channel=number,
+        )
+        self.look()
+        consumer = ModelConsumer(queue, tag, no_ack=no_ack, prefetch=prefetch, timeout=timeout)
+        channel.consumers[tag] = consumer
+        queue.consumers.append(consumer)
+        channel.expected += [m.BasicQosOk(), m.BasicConsumeOk(tag)]
+        self.compare()
+
+    def cancel(self, who: int, number: int, tag: str) -> None:
+        peer, channel = self.channel(who, number)
+        if tag not in channel.consumers:
+            return
+        self.moves["cancel"] += 1
+        peer.client.send(m.BasicCancel(tag), channel=number)
+        self.look()
+        consumer = channel.consumers.pop(tag)
+        consumer.queue.consumers.remove(consumer)
+        consumer.queue.used_us = self.lists.now_us
+        channel.expected.append(m.BasicCancelOk(tag))
+        self.compare()
+
+    def get(self, who: int, number: int, name: str, *, no_ack: bool) -> None:
+        peer, channel = self.channel(who, number)
+        queue = self.lists.queues.get(name)
+        if queue is None:
+            return
+        self.moves["get"] += 1
+        peer.client.send(m.BasicGet(name, no_ack), channel=number)
+        self.look()
+        self.got(peer, channel, queue, no_ack=no_ack)
+        self.compare()
+
+    def got(self, peer: Peer, channel: Channel, queue: ModelQueue, *, no_ack: bool) -> None:
+        """The answer to a get, which the node has given."""
+        queue.used_us = self.lists.now_us
+        self.lists.pump(queue)
+        if not queue.ready:
+            self._take(peer, channel, m.BasicGetEmpty)
+            return
+        received = self._take(peer, channel, m.BasicGetOk)
+        entry = queue.ready.pop(0)
+        tag = channel.next_tag
+        channel.next_tag += 1
+        method: Any = received.method
+        assert received.body == entry.body
+        assert (method.delivery_tag, bool(method.redelivered)) == (tag, entry.redelivered)
+        assert method.message_count == len(queue.ready)
+        says, count = read(received.properties, method.exchange, method.routing_key)
+        check(entry, queue, says, count, is_get=True)
+        queue.out += 1
+        if no_ack:
+            self.lists.settle(queue, entry, ack=True)
+        else:
+            channel.out[tag] = Out(queue, entry, None, self.lists.now_us)
+
+    def _take(self, peer: Peer, channel: Channel, kind: type[m.Method]) -> Received:
+        """The answer of this kind that came on a channel; the rest is heard later."""
+        for pair in self._received:
+            if pair[0] is peer and pair[1].channel == channel.number and isinstance(pair[1].method, kind):
+                self._received.remove(pair)
+                return pair[1]
+        raise AssertionError(f"{peer.name} did not get {kind.__name__}")
+
+    def purge(self, name: str) -> None:
+        queue = self.lists.queues.get(name)
+        if queue is None:
+            return
+        self.moves["purge"] += 1
+        peer, channel = self.channel(0, 1)
+        peer.client.send(m.QueuePurge(name))
+        self.look()
+        channel.expected.append(m.QueuePurgeOk(self.lists.purge(queue)))
+        self.compare()
+
+    # -- settling -----------------------------------------------------------------------------------------
+
+    def settle(self, who: int, number: int, which: int, how: str, *, multiple: bool, follow: bool) -> None:
+        """Acknowledge, reject or requeue one delivery or all up to it; ``follow``: and at once look into the
+        queue, while the node may still be at it.
+        """
+        peer, channel = self.channel(who, number)
+        settled = {tag for tags, _ in channel.settles for tag in tags}
+        # A transaction has settled all up to the last one with multiple, or none.
+        free = sorted(tag for tag in channel.out if tag not in settled)
+        if not free:
+            return
+        tag = free[which % len(free)]
+        multiple = multiple and how != "reject"
+        tags = [each for each in free if each <= tag] if multiple else [tag]
+        self.moves[how + (" multiple" if multiple else "")] += 1
+        method: m.Method
+        if how == "ack":
+            method = m.BasicAck(tag, multiple)
+        elif how == "reject":
+            method = m.BasicReject(tag, False)
+        else:
+            method = m.BasicNack(tag, multiple, how == "requeue")
+        queue = channel.out[tag].queue
+        follow = follow and not channel.is_transacted and queue.was_declared and not queue.deleted
+        sent = [method, m.QueueDeclare(queue.name, passive=True)] if follow else [method]
+        peer.client.send(*sent, channel=number)
+        self.look()
+        if channel.is_transacted:
+            channel.settles.append((tags, how))
+        else:
+            self._settle(channel, tags, how)
+        if follow:
+            self.moves["(looked into at once)"] += 1
+            self.lists.pump(queue)
+            queue.used_us = self.lists.now_us
+            answer = m.QueueDeclareOk(queue.name, len(queue.ready), len(queue.consumers))
+            channel.expected.append(answer)
+        self.compare()
+
+    def _settle(self, channel: Channel, tags: list[int], how: str) -> None:
+        for tag in tags:
+            out = channel.out.pop(tag)
+            if out.consumer is not None:
+                out.consumer.out -= 1
+            if how == "requeue":
+                self.lists.put_back(out.queue, out.entry)
+            else:
+                self.lists.settle(out.queue, out.entry, ack=how == "ack")
+
+    def end_settles(self, *, commit: bool) -> None:
+        """Commit or roll back what the consumer with transactions has settled."""
+        peer, channel = self.channel(1, 2)
+        self.moves["commit of acks" if commit else "rollback of acks"] += 1
+        settles, channel.settles = channel.settles, []
+        peer.client.send(m.TxCommit() if commit else m.TxRollback(), channel=2)
+        self.look()
+        if commit:
+            for tags, how in settles:
+                self._settle(channel, tags, how)
+        channel.expected.append(m.TxCommitOk() if commit else m.TxRollbackOk())
+        self.compare()
+
+    def close_channel(self, who: int, number: int) -> None:
+        peer, channel = self.channel(who, number)
+        self.moves["channel close"] += 1
+        sent: list[m.Method] = [m.ChannelClose(), m.ChannelOpen()]
+        if channel.is_transacted:
+            sent.append(m.TxSelect())
+        peer.client.send(*sent, channel=number)
+        self.look()
+        self.give_back(channel)
+        channel.expected += [m.ChannelCloseOk(), m.ChannelOpenOk()]
+        if channel.is_transacted:
+            channel.expected.append(m.TxSelectOk())
+        self.compare()
+
+    def lose_connection(self, who: int) -> None:
+        """A consumer's socket is gone, and it comes back."""
+        peer = self.consumers[who]
+        self.close_all_but_one(peer)
+        self.moves["connection lost"] += 1
+        peer.client.drop()
+        peer.client.machine.state = ConnectionState.CLOSED
+        self.look()
+        for channel in peer.channels.values():
+            self.give_back(channel)
+        self.compare()
+        peer.connect(self.node)
+        self.come_to_rest()
+
+    def close_all_but_one(self, *peers: Peer) -> None:
+        """Close channels one by one until at most one has messages of a queue that drops some.
+
+        Several that come to an end together give back in an order that is not foretold.
+        """
+        is_seen = False
+        for who, peer in enumerate(self.consumers):
+            for number, channel in peer.channels.items():
+                drops = any(_drops(out.queue) for out in channel.out.values())
+                if peer in peers and drops and is_seen:
+                    self.close_channel(who, number)
+                is_seen |= drops
+
+    def channel(self, who: int, number: int) -> tuple[Peer, Channel]:
+        peer = self.consumers[who]
+        return peer, peer.channels[number]
+
+    # -- time ---------------------------------------------------------------------------------------------
+
+    def sleep(self, seconds: float) -> None:
+        """Time goes by, from timer to timer."""
+        self.moves["time passes"] += 1
+        end = round(self.clock.now + seconds, 6)
+        while self.clock.now < end:
+            self.node.sleep(max(self.clock.next_due(end) - self.clock.now, 0))
+            self.pass_time()
+
+    def pass_time(self) -> None:
+        """The time has changed; the timers that had to go off have."""
+        self.lists.now_us = self.clock.wall_us()
+        self.look()
+        for queue in list(self.lists.queues.values()):
+            expires = queue.rules.expires
+            if expires is None or queue.consumers:
+                continue
+            if self.lists.now_us >= queue.used_us + expires * 1000:
+                assert queue.name not in self.node.vhost.queues, f"{queue.name} has not expired"
+                self.moves["(queue expires)"] += 1
+                self.lists.pump(queue)  # messages whose time was over by then are not lost with it
+                self.gone(queue)
+        self.compare()
+
+    def late_frame(self, who: int, number: int, name: str, seconds: float, *, get: bool) -> None:
+        """The loop is late: a client's frame is there before the timers of ``seconds`` go off."""
+        peer, channel = self.channel(who, number)
+        queue = self.lists.queues.get(name)
+        if queue is None or not queue.was_declared or queue.rules.expires is not None:
+            return
+        # What is due in another queue at the same time might come before or after.
+        others = [each for each in self.lists.queues.values() if each is not queue]
+        times = [e.deadline_us for each in others for e in each.ready if e.deadline_us is not None]
+        times += [each.used_us + each.rules.expires * 1000 for each in others if each.rules.expires]
+        seconds = min([seconds, *[(due_us - 1 - self.lists.now_us) / 1e6 for due_us in times]])
+        if seconds <= 0:
+            return
+        self.moves["late get" if get else "late declare"] += 1
+        self.clock.now = round(self.clock.now + seconds, 6)
+        self.node.tick.now_us = self.lists.now_us = self.clock.wall_us()
+        method = m.BasicGet(name, True) if get else m.QueueDeclare(name, passive=True)
+        peer.client.send(method, channel=number)
+        self.look()
+        self.lists.pump(queue)
+        if get:
+            self.got(peer, channel, queue, no_ack=True)
+        else:
+            queue.used_us = self.lists.now_us
+            answer = self._take(peer, channel, m.QueueDeclareOk).method
+            assert answer == m.QueueDeclareOk(name, len(queue.ready), len(queue.consumers)), answer
+        self._watch_anew()
+        self.node.sleep(0)
+        self.pass_time()
+
+    # -- what happens elsewhere ---------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """One of the threads that write does a job; the loop has not heard of it."""
+        self.moves["a thread works"] += 1
+        self.node.work()
+
+    def hear(self) -> None:
+        if self.node.posted:
+            self.moves["the loop hears"] += 1
+            self.node.hear()
+            self.come_to_rest()
+
+    def commit(self) -> None:
+        if self.definitions.pending:
+            self.moves["definitions stored"] += 1
+            self.node.commit(1)
+            self.come_to_rest()
+
+    def settle_down(self) -> None:
+        """Everything is synced and stored; nobody waits any more."""
+        self.moves["settle down"] += 1
+        self.node.commit()
+        for _ in range(20):
+            self.node.settle()
+            self.sleep(0.3)
+            self.node.settle()
+            self.come_to_rest()
+            if self.node.sync.is_idle:
+                break
+        assert self.node.sync.is_idle
+        for peer in self.peers:
+            for channel in peer.channels.values():
+                assert not channel.unanswered, f"no confirm for {list(channel.unanswered)}"
+                assert not channel.late, f"{peer.name} did not get {channel.late}"
+        self.harden()
+
+    def harden(self) -> None:
+        """All that happened so far is durable."""
+        for queue in self.past.values():
+            queue.was_removed = True
+        for queue in self.lists.queues.values():
+            queue.entries = {
+                key: entry for key, entry in queue.entries.items() if not entry.ended and not entry.letters
+            }
+            for entry in queue.entries.values():
+                entry.safe = True
+
+
+def _typed(kind: Any, told: Told) -> Any:
+    values = {key.replace("-", "_"): value for key, value in told.items()}
+    if kind.priorities is not None:
+        values["max_priority"] = kind.priorities
+    if kind.quorum:
+        values["queue_type"] = "quorum"
+    return typed(**values)
+
+
+def _drops(queue: ModelQueue) -> bool:
+    """Whether what comes back may make a queue give up messages."""
+    found = queue.rules
+    return found.is_limited or found.ttl is not None or found.returns is not None
