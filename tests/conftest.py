@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ settings.load_profile("no clock")
 # Brokers of several tests at a time would want the same port.
 os.environ.setdefault("AMQP_ROUTER_METRICS_PORT", "0")
 
-# Where the tests from source say how they ended; not for tests that run tests.
+# Where the tests beside these say how they ended; not for tests that run tests.
 _BESIDE = os.environ.pop("AMQP_ROUTER_TESTS_BESIDE", None)
 
 
@@ -35,15 +37,28 @@ def pytest_report_header() -> str:
     return f"amqp-router: {compiled.build.summary()}"
 
 
+def pytest_collection_finish() -> None:
+    """Take what collecting has made out of the collector's sight: a full collection costs seconds with it."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what came of the tests from source that ran beside these (``tools/test_both_ways.sh``)."""
+    """Show what came of the tests that ran beside these (``tools/test_both_ways.sh``)."""
     if _BESIDE is None:
         return
     folder = Path(_BESIDE)
     while not (folder / "status").exists():
         time.sleep(0.1)
-    failed = (folder / "status").read_text().strip() != "0"
-    output = (folder / "output").read_text(errors="replace").splitlines()
-    terminalreporter.section("tests of compiled modules, from source")
-    for line in output if failed else output[-1:]:
-        terminalreporter.line(line)
+    codes = (folder / "status").read_text().split()
+    for name, code in zip(("from source", "compiled"), codes, strict=True):
+        output = (folder / name).read_text(errors="replace").splitlines()
+        terminalreporter.section(f"tests of compiled modules, {name}")
+        for line in output if code != "0" else _told(output):
+            terminalreporter.line(line)
+
+
+def _told(output: Sequence[str]) -> Sequence[str]:
+    """What a run that passed says beyond its dots: what the models did, and the last line."""
+    heads = [number for number, line in enumerate(output) if line.startswith("=====") and " moves " in line]
+    return output[heads[0] :] if heads else output[-1:]

@@ -86,8 +86,7 @@ def test_prepare() -> None:
 @pytest.fixture
 def _collector_put_back() -> Iterator[None]:
     thresholds = gc.get_threshold()
-    yield
-    gc.unfreeze()
+    yield  # what is frozen stays so
     gc.set_threshold(*thresholds)
 
 
