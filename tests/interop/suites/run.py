@@ -1,9 +1,10 @@
 """``make interop``: a table of other people's clients and what each could do with the broker.
 
-A suite (``suite.py``) is a program written for one client (``programs.py``), or a client's own tests as its
-author ships them (``shipped.py``). Each gets a fresh broker. With ``--rabbitmq`` each runs again with
-Debian's rabbitmq-server, and the tests are compared by name: what passes there must pass here. Without it
-every test must pass but those known to fail on RabbitMQ.
+A suite (``suite.py``) is a program written for one client (``programs.py``), a client's own tests as its
+author ships them (``shipped.py``), or an application under load whose broker is killed (``applications.py``).
+Each gets a fresh broker. With ``--rabbitmq`` each runs again with Debian's rabbitmq-server, and the tests are
+compared by name: what passes there must pass here. Without it every test must pass but those known to fail
+on RabbitMQ.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.brokers import RabbitProcess, RouterProcess, free_port
+from tests.interop.suites.applications import APPLICATIONS
 from tests.interop.suites.environments import RABBITMQ, RABBITMQ_PLUGINS, Missing
 from tests.interop.suites.programs import PROGRAMS
 from tests.interop.suites.results import FAIL, PASS, SKIP, Results, worse_than
 from tests.interop.suites.shipped import SUITES
 from tests.interop.suites.suite import Node, Suite
 
-ALL: tuple[Suite, ...] = (*PROGRAMS, *SUITES)
+ALL: tuple[Suite, ...] = (*PROGRAMS, *SUITES, *APPLICATIONS)
 #: Name of the test that a traceback in our broker's log fails.
 NO_TRACEBACK = "the broker's log has no traceback"
 
