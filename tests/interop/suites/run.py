@@ -42,12 +42,12 @@ class Row(NamedTuple):
 
     def judged(self) -> dict[str, str]:
         """The tests held against our broker, each with the reason of its failure."""
-        if self.theirs is None:
-            failures = self.ours.failures()
-            return {name: why for name, why in failures.items() if name not in self.suite.fails_on_rabbitmq}
-        worse = worse_than(self.ours, self.theirs)
-        worse += [NO_TRACEBACK] if NO_TRACEBACK in self.ours else []
-        return {name: self.ours[name].why if name in self.ours else "it did not run" for name in worse}
+        failed = self.ours.failures()
+        if self.theirs is not None:
+            worse = worse_than(self.ours, self.theirs)
+            worse += [NO_TRACEBACK] if NO_TRACEBACK in self.ours else []
+            failed = {name: failed.get(name, "it did not run, or was skipped") for name in worse}
+        return {name: why for name, why in failed.items() if name not in self.suite.fails_on_rabbitmq}
 
 
 def run_ours(suite: Suite, *, uncompiled: bool) -> Results:

@@ -183,6 +183,15 @@ CELERY_FAILURES = frozenset(
         "t.integration.test_tasks.test_trace_log_arguments::test_task_success",
     )
 )
+#: They fail if ``connection.close-ok`` comes within one turn of the client's loop: at random, with both.
+AIORMQ_FAILURES = frozenset(
+    f"tests.test_connection::test_closing_waiter_cancellation[{url}-{how}-connection-True]"
+    for url in ("amqp", "amqp-named")
+    for how in ("cancel", "timeout")
+) | frozenset(
+    f"tests.test_connection_futures::test_connection_close_during_publish_drain[{url}]"
+    for url in ("amqp", "amqp-named")
+)
 SUITES = (
     Shipped("suite of py-amqp", "py-amqp", "amqp", PY_AMQP_TESTS, _py_amqp),
     Shipped("suite of kombu", "kombu", "kombu", KOMBU_TESTS, _py_amqp),
@@ -199,7 +208,9 @@ SUITES = (
         options=AS_ITSELF,
         fails_on_rabbitmq=CELERY_FAILURES,
     ),
-    Shipped("suite of aiormq", "aiormq", "aiormq", AIORMQ_TESTS, _container),
+    Shipped(
+        "suite of aiormq", "aiormq", "aiormq", AIORMQ_TESTS, _container, fails_on_rabbitmq=AIORMQ_FAILURES
+    ),
     Shipped("suite of aio-pika", "aio-pika", "aio-pika", AIO_PIKA_TESTS, _container, _aio_pika_fixture),
     Shipped("suite of AMQPStorm", "amqpstorm", "AMQPStorm", AMQPSTORM_TESTS, _amqpstorm, _amqpstorm_port),
     Shipped(

@@ -57,7 +57,7 @@ class Suite(Protocol):
 
     @property
     def fails_on_rabbitmq(self) -> frozenset[str]:
-        """Names of tests that RabbitMQ fails too, so they are not held against our broker."""
+        """Names of tests that RabbitMQ fails too, always or at random: not held against our broker."""
         ...
 
     def prepare(self) -> str:
