@@ -84,7 +84,7 @@ demo: compile $(VENV)/installed-demo ## 336,776 real flights: published, read by
 chaos: compile $(VENV)/installed-test ## 50 rounds of kill -9 under confirmed load: nothing confirmed may be lost
 	@$(PY) -m tests.faults.chaos $(ARGS)
 
-fuzz: compile $(VENV)/installed-test ## broken AMQP, HTTP and files, a minute each: ARGS='--minutes 60 --seed 7 --only amqp'
+fuzz: compile $(VENV)/installed-test ## broken AMQP, TLS, HTTP and files, a minute each: ARGS='--minutes 60 --seed 7 --only amqp'
 	@$(PY) -m tests.fuzz $(ARGS)
 
 soak: compile $(VENV)/installed-test ## every load that could starve the others, with a probe beside it; or ARGS='--minutes 30'

@@ -17,8 +17,9 @@ from tests.fuzz.amqp import Amqp
 from tests.fuzz.core import Target, case_of, fuzz, run_all
 from tests.fuzz.files import Files
 from tests.fuzz.http import Http
+from tests.fuzz.tls import Tls
 
-TARGETS: dict[str, Callable[[], Target]] = {"amqp": Amqp, "http": Http, "files": Files}
+TARGETS: dict[str, Callable[[], Target]] = {"amqp": Amqp, "tls": Tls, "http": Http, "files": Files}
 
 
 def main() -> int:

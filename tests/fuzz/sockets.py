@@ -67,17 +67,25 @@ class Peer:
             return
         try:
             while data := self.socket.recv(1 << 18):
-                if len(self.received) < KEPT:
-                    self.received += data
+                self.got(data)
             self.over = True
         except BlockingIOError:
             pass
         except OSError:
             self.over = True
 
+    def got(self, data: bytes) -> None:
+        """Octets that came from the socket."""
+        if len(self.received) < KEPT:
+            self.received += data
+
+    def do(self, word: str, *rest: Any) -> None:
+        """A step that this kind of connection has besides those above."""
+        raise ValueError(f"no such step: {word}")
+
     def look(self) -> None:
         """Note deliveries; answer a closed channel."""
-        if self.kind != "amqp":
+        if self.kind == "http":
             return
         data, answer = self.received, bytearray()
         while self.seen + 8 <= len(data) and data[self.seen : self.seen + 4] != b"AMQP":
@@ -134,7 +142,12 @@ class Peer:
         self.socket.close()
 
 
-def play(case: Case, ports: Mapping[str, int], fill: Callable[[bytes], bytes] = bytes) -> str:
+def play(
+    case: Case,
+    ports: Mapping[str, int],
+    fill: Callable[[bytes], bytes] = bytes,
+    connect: Callable[[int, str], Peer] = Peer,
+) -> str:
     """Run the steps; what a reply shows to be wrong, or an empty text. Octets go through ``fill`` first."""
     peers: dict[int, Peer] = {}
     try:
@@ -143,7 +156,7 @@ def play(case: Case, ports: Mapping[str, int], fill: Callable[[bytes], bytes] = 
                 if number in peers:
                     peers[number].close()
                 try:
-                    peers[number] = Peer(ports[name], name)
+                    peers[number] = connect(ports[name], name)
                 except OSError as error:
                     return f"nobody answers at the {name} port: {error}"
                 continue
@@ -170,6 +183,8 @@ def play(case: Case, ports: Mapping[str, int], fill: Callable[[bytes], bytes] = 
                 peer.reset()
             elif name == "close":
                 peer.close()
+            else:
+                peer.do(name, *rest)
         for peer in peers.values():
             peer.wait(0.002)
         return next((found for peer in peers.values() if (found := judge(peer))), "")

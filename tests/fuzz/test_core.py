@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from random import Random
 
-from tests.fuzz import amqp, files, http
+from tests.fuzz import amqp, files, http, tls
 from tests.fuzz.core import Case, case_of, fuzz, kind_of, run_all
 from tests.fuzz.directory import Base
 from tests.fuzz.files import judged
@@ -59,7 +59,7 @@ def test_a_finding_is_made_as_small_as_it_gets_and_replays(tmp_path: Path) -> No
 
 
 def test_seed_and_number_make_the_case() -> None:
-    for module in (amqp, http, files):
+    for module in (amqp, http, files, tls):
         first, again, other = (module.make(Random(seed)) for seed in ("a", "a", "b"))
         assert first == again == json.loads(json.dumps(first))
         assert first != other

@@ -333,6 +333,9 @@ class Queue(MortalQueue):
             assert log is not None
             log.settle(message.offset, message.gap, flags.RETURN)
         self.ready.put_back(message)
+        if self.limits.is_set and self.limits.is_exceeded(self.ready):
+            # Before a consumer gets any of them, as in RabbitMQ. What is left then is left to the agenda.
+            self._trim(0, _TRIM_UNITS)
         if message.deadline_us != 0:
             self.expiry.is_timed = True
             self.touch()

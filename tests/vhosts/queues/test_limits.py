@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_router.protocol import methods as m
+from amqp_router.protocol.properties import encode_properties
 from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, Client, Received, SimNode
 from tests.persistence.log.support import unsettled
@@ -324,3 +325,35 @@ def test_time_makes_room_for_a_message_that_would_be_refused(node: SimNode) -> N
     assert publish(node, queue, "1", "2") == [True, False]
     assert (queue.rejected_total, queue.expired_total) == (1, 1)
     assert drained(queue) == ["1"]
+
+
+def test_of_what_comes_back_the_oldest_leave_before_a_consumer_gets_them(node: SimNode) -> None:
+    """As in RabbitMQ: a queue that gets messages back looks at its limits first, then at its consumers."""
+    queue = declared(node, max_length=2)
+    sink = Sink(queue)
+    node.enter(lambda: queue.add_consumer(sink))
+    publish(node, queue, 0, 1, 2)
+    assert sink.got == numbers(0, 1, 2)
+
+    def give_back() -> None:
+        while sink.messages:
+            sink.requeue()
+
+    node.enter(give_back)
+    node.settle()
+    assert sink.got == numbers(0, 1, 2, 1, 2)
+    assert (queue.dropped_total, queue.message_count(), queue.unacked_count) == (1, 0, 2)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_head_behind_a_dropped_one_dies_if_its_time_is_over(node: SimNode, durable: bool) -> None:
+    client = Client(node).open(1)
+    queue = declared(node, durable=durable, max_length=2)
+    client.publish(b"0", "q", properties=PERSISTENT)
+    client.publish(b"1", "q", properties=encode_properties({"delivery_mode": 2, "expiration": "0"}))
+    node.settle()
+    assert queue.message_count() == 2  # only the head dies
+    client.publish(b"2", "q", properties=PERSISTENT)
+    node.settle()
+    assert (queue.dropped_total, queue.expired_total) == (1, 1)
+    assert drained(queue) == numbers(2)
