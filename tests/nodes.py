@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from amqp_router.auth.mechanisms import MECHANISMS
@@ -40,6 +41,9 @@ from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.vhost import VirtualHost
 
 M = TypeVar("M", bound=m.Method)
+
+FRAME_HEAD = struct.Struct(">BHI").unpack_from
+CONTENT_HEAD = struct.Struct(">HHQ").unpack_from
 
 #: Properties of a plain message: flags word and values.
 TRANSIENT = b"\x00\x00"
@@ -438,10 +442,9 @@ class Client:
 
     def open(self, *channels: int) -> Client:
         """The whole handshake, then these channels."""
-        tune = m.ConnectionTuneOk(2047, self.frame_max, 0)
         self.feed(PROTOCOL_HEADER)
-        self.feed(b"".join(m.frame(0, method) for method in (self.start_ok(), tune, m.ConnectionOpen("/"))))
-        self.feed(b"".join(m.frame(number, m.ChannelOpen()) for number in channels))
+        for frames in opening(self.frame_max, self._capabilities, channels):
+            self.feed(frames)
         self.node.quiet()
         answers = [type(received.method) for received in self.take()]
         assert answers == [
@@ -453,13 +456,7 @@ class Client:
         return self
 
     def start_ok(self) -> m.ConnectionStartOk:
-        names = (
-            ("consumer_cancel_notify", "authentication_failure_close", "connection.blocked")
-            if self._capabilities
-            else ()
-        )
-        properties = {"capabilities": ("F", dict.fromkeys(names, ("t", True)))}
-        return m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US")
+        return start_ok(self._capabilities)
 
     def send(self, *sent: m.Method, channel: int = 1) -> None:
         self.feed(b"".join(m.frame(channel, method) for method in sent))
@@ -555,6 +552,33 @@ def split_frames(data: bytes) -> list[bytes]:
     return frames
 
 
+@lru_cache(maxsize=256)
+def decode_method(payload: bytes) -> m.Method:
+    """As the product's. Many answers of a broker are the same; nobody changes a method that was received."""
+    return m.decode_method(payload)
+
+
+def start_ok(capabilities: bool) -> m.ConnectionStartOk:
+    """The answer of a client that can do everything a broker may ask, or nothing of it."""
+    names = (
+        ("consumer_cancel_notify", "authentication_failure_close", "connection.blocked")
+        if capabilities
+        else ()
+    )
+    properties = {"capabilities": ("F", dict.fromkeys(names, ("t", True)))}
+    return m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US")
+
+
+@lru_cache(maxsize=64)
+def opening(frame_max: int, capabilities: bool, channels: tuple[int, ...]) -> tuple[bytes, bytes]:
+    """What a client sends to open a connection, and then its channels."""
+    tune = m.ConnectionTuneOk(2047, frame_max, 0)
+    return (
+        b"".join(m.frame(0, method) for method in (start_ok(capabilities), tune, m.ConnectionOpen("/"))),
+        b"".join(m.frame(number, m.ChannelOpen()) for number in channels),
+    )
+
+
 def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
     """Methods with their contents, and how many octets of ``data`` they took.
 
@@ -563,15 +587,19 @@ def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
     """
     received: list[Received] = []
     partial: dict[int, tuple[m.Method, bytes, int, list[bytes]]] = {}
-    for frame in split_frames(data):
-        kind, channel, size = struct.unpack_from(">BHI", frame)
-        payload = frame[7:-1]
+    at = 0
+    while at < len(data):
+        kind, channel, size = FRAME_HEAD(data, at)
+        end = at + size + 8
+        assert data[end - 1] == 0xCE, f"frame without end octet at {at}"
         assert size + 8 <= frame_max, f"a frame of {size + 8} octets"
+        payload = data[at + 7 : end - 1]
+        at = end
         if kind == 8:
             continue
         if kind == 1:
             assert channel not in partial, "a method inside of a content"
-            method = m.decode_method(payload)
+            method = decode_method(payload)
             if method.HAS_CONTENT:
                 partial[channel] = (method, b"", -1, [])
             else:
@@ -580,7 +608,7 @@ def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
         method, properties, missing, parts = partial[channel]
         if kind == 2:
             assert missing < 0, "a second content header"
-            class_id, weight, missing = struct.unpack_from(">HHQ", payload)
+            class_id, weight, missing = CONTENT_HEAD(payload)
             assert (class_id, weight) == (60, 0)
             properties = payload[12:]
         else:
@@ -588,9 +616,11 @@ def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
             parts.append(payload)
             missing -= size
             assert missing >= 0, "a body longer than announced, or before its header"
-        partial[channel] = (method, properties, missing, parts)
-        if missing == 0:
+        if missing:
+            partial[channel] = (method, properties, missing, parts)
+        else:
             del partial[channel]
             received.append(Received(channel, method, properties, b"".join(parts)))
+    assert at == len(data), "the last frame is cut"
     assert not partial, "a content that does not end"
     return received, len(data)

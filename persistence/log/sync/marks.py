@@ -34,7 +34,7 @@ _HEADER = Struct("<4sHHII16s28x")
 _SLOT = Struct("<16sIIQQQQI")
 _FREE = bytes(SLOT_SIZE)
 #: The file starts with this size and doubles up to steps of ``_STEP_BYTES_MAX``.
-_FIRST_BYTES = 64 * 1024
+_FIRST_BYTES = 4096
 _STEP_BYTES_MAX = 1 << 20
 
 
