@@ -14,9 +14,11 @@ from zlib import crc32
 STAMP = "amqp-router.json"
 DATA_LAYOUT = 1
 
-#: ``log.json`` of a log, and the newest version of it, of batches and of names; version 0 has no salt.
+#: ``log.json`` of a log, and the newest version of it and of batches; version 0 has no salt.
 DESCRIPTION = "log.json"
-LOG_VERSION = 1
+LOG_VERSION = 2
+#: The newest version of names; version 0 has no salt.
+NAMES_VERSION = 1
 #: The version of marks and indexes.
 FORMAT_VERSION = 0
 #: The newest version of checkpoints.
@@ -30,8 +32,10 @@ NAME_DIGITS = 20
 # --- batches ----------------------------------------------------------------------------------------------
 BATCH_MAGIC = b"ARLB"
 #: The header fields used to find and select batches: magic, version, record_size, length, kind, attributes,
-#: payload crc, records, last offset delta, base offset, header crc.
-BATCH_HEADER = Struct("<4sHHIHHII12xI8xQ12xI")
+#: payload crc, records, crc of the stamp, last offset delta, base offset, and, before version 2, crc of all.
+BATCH_HEADER = Struct("<4sHHIHHII8xII8xQ12xI")
+#: The crc of the stamp covers what is before and behind it.
+STAMP_CRC_AT, STAMP_SIZE = 32, 64
 #: The header fields that decoders need: name, numpy type and place.
 HEADER_FIELDS = (
     ("length", "<u4", 8),

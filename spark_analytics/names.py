@@ -59,8 +59,8 @@ def read_names(directory: str, base: int, salt: int) -> Names:
     magic, version, _, found = layout.NAMES_HEADER.unpack_from(data)
     if magic != layout.NAMES_MAGIC or found != base:
         raise CorruptLog(path, 0, base, "these are not the names of this segment's routes")
-    if version > layout.LOG_VERSION:
-        raise FormatVersionError(path, version, layout.LOG_VERSION)
+    if version > layout.NAMES_VERSION:
+        raise FormatVersionError(path, version, layout.NAMES_VERSION)
     if not version:
         salt = 0
     exchanges: list[str] = []

@@ -144,6 +144,8 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str, salt
     This is the inner loop of reading small batches, where a microsecond counts for every message.
     """
     unpack, crc_of, size = layout.BATCH_HEADER.unpack_from, crc32, layout.HEADER_SIZE
+    first, stamp = layout.STAMP_CRC_AT, layout.STAMP_SIZE
+    behind = first + 4
     make = Batch._make
     limit = len(data) - size
     while position < end and at <= limit:
@@ -156,13 +158,22 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str, salt
             attributes,
             payload_crc,
             records,
+            stamp_crc,
             last_delta,
             base,
             crc,
         ) = unpack(data, at)
         if magic != layout.BATCH_MAGIC:
             raise BadBatch(position, "no batch begins here")
-        if crc_of(data[at : at + size - 4], salt if version else 0) != crc:
+        if version > 1:
+            # The last 8 octets are the node's own, of no use to others.
+            found, crc = (
+                crc_of(data[at + behind : at + stamp], crc_of(data[at : at + first], salt)),
+                stamp_crc,
+            )
+        else:
+            found = crc_of(data[at : at + size - 4], salt if version else 0)
+        if found != crc:
             raise BadBatch(
                 position, "the checksum of the batch header is wrong, or the batch belongs to another log"
             )

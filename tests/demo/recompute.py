@@ -59,8 +59,10 @@ def batches(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
         head = HEADER.unpack_from(content, at)
         magic, version, record_size, length, kind, _attributes, payload_crc, count = head[:8]
         payload = content[at + 72 : at + length]
-        assert (magic, version, crc32(payload)) == (b"ARLB", 1, payload_crc), f"{path} at {at}"
-        assert crc32(content[at : at + 68], salt) == head[-1], f"{path} at {at}"
+        assert (magic, version, crc32(payload)) == (b"ARLB", 2, payload_crc), f"{path} at {at}"
+        assert crc32(content[at + 36 : at + 64], crc32(content[at : at + 32], salt)) == head[9], (
+            f"{path} at {at}"
+        )
         yield kind, count, record_size, payload
         at += length
 

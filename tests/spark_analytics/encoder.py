@@ -39,7 +39,7 @@ def batch(
     base_ts: int,
     payload: bytes,
     *,
-    version: int = 1,
+    version: int = 2,
     max_ts: int | None = None,
 ) -> bytes:
     head = HEADER.pack(
@@ -66,6 +66,10 @@ def batch(
 
 def stamped(data: bytes, salt: int) -> bytes:
     """A batch with the checksum of its log."""
+    if data[4] > 1:
+        crc = crc32(data[36:64], crc32(data[:32], salt))
+        own = struct.pack("<I", crc32(data[64:68], crc))
+        return data[:32] + struct.pack("<I", crc) + data[36:68] + own + data[72:]
     crc = crc32(data[:68], salt if data[4] else 0)
     return data[:68] + struct.pack("<I", crc) + data[72:]
 

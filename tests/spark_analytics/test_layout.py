@@ -29,7 +29,9 @@ def test_batch_header() -> None:
     batch = record.settles_batch([settle_run(1, 2, 1, 0)], 5, 7, 1_000, 3)
     crc = crc32(b"".join(batch.pieces))
     fields = layout.BATCH_HEADER.unpack(batch.pack_header(0, 5))
-    assert fields[:-1] == (record.MAGIC, 1, record.SETTLE_SIZE, 96, record.SETTLES, 0, crc, 1, 2, 5)
+    assert fields[:8] == (record.MAGIC, 2, record.SETTLE_SIZE, 96, record.SETTLES, 0, crc, 1)
+    assert fields[9:11] == (2, 5)
+    assert (layout.STAMP_CRC_AT, layout.STAMP_SIZE) == (record.STAMP_CRC_AT, record.STAMP_SIZE)
 
 
 def test_message_flags() -> None:

@@ -309,7 +309,7 @@ def test_another_version_of_the_directory(tmp_path: Path) -> None:
 def test_another_version_of_a_log(tmp_path: Path) -> None:
     stamp(tmp_path)
     routing_log(tmp_path, "/", NAMES, version=3)
-    with pytest.raises(FormatVersionError, match=r"log\.json: format version 3, this reader knows version 1"):
+    with pytest.raises(FormatVersionError, match=r"log\.json: format version 3, this reader knows version 2"):
         offsets(tmp_path)
 
 
@@ -320,9 +320,9 @@ def test_another_version_of_the_marks(tmp_path: Path, log: LogFiles) -> None:
 
 
 def test_another_version_of_a_batch(tmp_path: Path, log: LogFiles) -> None:
-    log.append(batch(4, 24, 1, 30, 30, T0, struct.pack("<IIIIIHH", 1, 0, 0, 0, 0, 0, 0), version=2))
+    log.append(batch(4, 24, 1, 30, 30, T0, struct.pack("<IIIIIHH", 1, 0, 0, 0, 0, 0, 0), version=3))
     write_marks(tmp_path, [log])
-    with pytest.raises(FormatVersionError, match=r"\.log: format version 2"):
+    with pytest.raises(FormatVersionError, match=r"\.log: format version 3"):
         offsets(tmp_path)
 
 

@@ -12,12 +12,12 @@ from contextlib import suppress
 from zlib import crc32
 
 from ...files import Disk, join, parent, read_file
-from .record import HEADER, HEADER_SIZE, MAGIC, VERSION
+from .record import HEADER, HEADER_SIZE, MAGIC, STAMP_CRC_AT, STAMP_SIZE, VERSION
 
 DESCRIPTION = "log.json"
 #: Versions of ``log.json`` that can be read; the last one is written. Batches of version 0 have no salt.
-DESCRIPTION_VERSIONS = (0, 1)
-DESCRIPTION_VERSION = 1
+DESCRIPTION_VERSIONS = (0, 1, 2)
+DESCRIPTION_VERSION = 2
 WAY_OUT = "; start the amqp-router release that wrote it"
 _ID = re.compile("[0-9a-f]{32}")
 _DIRECTORIES = ("queues", "routing", "quarantine")
@@ -32,16 +32,23 @@ def salt_of(log_id: str, partition: int, node: str = "") -> int:
 
 
 def salt_in(header: bytes) -> int | None:
-    """The salt with which a header's checksum is right; None if it is none of this version.
+    """The salt with which a header's checksum is right; None if it is none, or has none.
 
     Damaged ones have a salt, too, so it counts only if it is that of a known log.
     """
-    if len(header) < HEADER_SIZE or header[:4] != MAGIC or HEADER.unpack_from(header)[1] != VERSION:
+    if len(header) < HEADER_SIZE or header[:4] != MAGIC:
         return None
-    end = HEADER_SIZE - 4
+    version, at = HEADER.unpack_from(header)[1], STAMP_CRC_AT
+    if version == VERSION:
+        covered = header[:at] + header[at + 4 : STAMP_SIZE]
+    elif version == 1:
+        at = HEADER_SIZE - 4
+        covered = header[:at]
+    else:
+        return None
     # The checksums of the same bytes with two salts differ by what zeros make of the salts' difference.
-    register = crc32(header[:end]) ^ int.from_bytes(header[end:HEADER_SIZE], "little")
-    for _ in range(end):
+    register = crc32(covered) ^ int.from_bytes(header[at : at + 4], "little")
+    for _ in range(len(covered)):
         number = _CRC_NUMBERS[register >> 24]
         register = (register ^ _CRC_TABLE[number]) << 8 & 0xFFFFFFFF | number
     return register

@@ -12,8 +12,6 @@ cdef class Batch:
     cdef public unsigned long epoch
     cdef public unsigned int record_size
     cdef public unsigned int attributes
-    cdef public unsigned long long session
-    cdef public unsigned long sequence
     cdef public list pieces
     cdef public unsigned long long length
     cdef public long long payload_crc

@@ -19,16 +19,21 @@ if TYPE_CHECKING:
     from .segment import Segment
 
 MAGIC = b"ARLB"
-#: Written; read is version 0, too, which has no salt.
-VERSION = 1
+#: Written; read are version 1, too, with one checksum for all of the header, and version 0, without a salt.
+VERSION = 2
 HEADER_SIZE = 72
-#: magic, version, record_size, length, kind, attributes, payload crc, count, producer session, base sequence,
-#: last offset delta, max time delta, epoch, base offset, base time, unsynced_back; then the header crc.
+#: magic, version, record_size, length, kind, attributes, payload crc, count, 0, crc of the stamp, last offset
+#: delta, max time delta, epoch, base offset, base time: the stamp; then unsynced_back, and a crc.
 HEADER = Struct("<4sHHIHHIIQIIIIQqI")
 MESSAGES, SETTLES, CONTROL = 1, 2, 3
 MESSAGE_SIZE, SETTLE_SIZE = 32, 24
 SETTLE = Struct("<QIBBHII")
 
+#: The stamp, which is the same on all nodes, is before and behind its own checksum.
+STAMP_CRC_AT, STAMP_SIZE = 32, 64
+_STAMP_FIRST = Struct("<4sHHIHHIIQ")
+_STAMP_LAST = Struct("<IIIQq")
+_U32 = Struct("<I")
 
 EPOCH_START, PURGE, CHECKPOINT, HOLE = 1, 2, 3, 4
 _CONTROL = Struct("<HHI")
@@ -57,8 +62,6 @@ class Batch:
         "position",
         "record_size",
         "segment",
-        "sequence",
-        "session",
     )
 
     def __init__(self) -> None:
@@ -71,8 +74,6 @@ class Batch:
         self.epoch = 0
         self.record_size = 0
         self.attributes = 0
-        self.session = 0
-        self.sequence = 0
         #: Bytes of the payload; MESSAGES: records, routes, properties, then one or more pieces of bodies.
         self.pieces: list[bytes | memoryview] = []
         #: Bytes of the whole batch.
@@ -88,14 +89,15 @@ class Batch:
     def pack_header(self, unsynced_back: int, salt: int) -> bytes:
         """The 72 bytes before the pieces, ``salt`` being that of the log (``identity``).
 
-        Computes the payload's checksum if need be (worker thread).
+        The last 8 of them are this node's own, the others are the same in each copy of the log. Computes the
+        payload's checksum if need be (worker thread).
         """
         if self.payload_crc < 0:
             crc = 0
             for piece in self.pieces:
                 crc = crc32(piece, crc)
             self.payload_crc = crc
-        header = HEADER.pack(
+        first = _STAMP_FIRST.pack(
             MAGIC,
             VERSION,
             self.record_size,
@@ -104,16 +106,12 @@ class Batch:
             self.attributes,
             self.payload_crc,
             self.count,
-            self.session,
-            self.sequence,
-            self.last - self.base,
-            self.max_ts_delta,
-            self.epoch,
-            self.base,
-            self.base_ts,
-            unsynced_back,
+            0,
         )
-        return header + crc32(header, salt).to_bytes(4, "little")
+        last = _STAMP_LAST.pack(self.last - self.base, self.max_ts_delta, self.epoch, self.base, self.base_ts)
+        crc = crc32(last, crc32(first, salt))
+        own = _U32.pack(unsynced_back)
+        return first + _U32.pack(crc) + last + own + _U32.pack(crc32(own, crc))
 
 
 class BatchHeader(NamedTuple):
@@ -125,8 +123,6 @@ class BatchHeader(NamedTuple):
     attributes: int
     payload_crc: int
     records: int
-    session: int
-    sequence: int
     last: int
     max_ts_delta: int
     epoch: int
@@ -151,8 +147,8 @@ def parse_header(data: bytes, position: int, salt: int) -> BatchHeader | None:
         attributes,
         payload_crc,
         count,
-        session,
-        sequence,
+        _,
+        stamp_crc,
         last_delta,
         max_ts_delta,
         epoch,
@@ -160,11 +156,18 @@ def parse_header(data: bytes, position: int, salt: int) -> BatchHeader | None:
         base_ts,
         unsynced_back,
     ) = HEADER.unpack_from(data, position)
-    end = position + HEADER_SIZE
     if version > VERSION:
         return None
-    crc = crc32(data[position : end - 4], salt if version else 0)
-    if crc != int.from_bytes(data[end - 4 : end], "little"):
+    at = position + STAMP_SIZE
+    own = data[at : at + 4]
+    if version > 1:
+        first, last = data[position : position + STAMP_CRC_AT], data[position + STAMP_CRC_AT + 4 : at]
+        if crc32(last, crc32(first, salt)) != stamp_crc:
+            return None
+        crc = crc32(own, stamp_crc)
+    else:
+        crc = crc32(data[position : at + 4], salt if version else 0)
+    if crc != int.from_bytes(data[at + 4 : at + 8], "little"):
         return None
     if length < HEADER_SIZE + record_size * count:
         return None
@@ -175,8 +178,6 @@ def parse_header(data: bytes, position: int, salt: int) -> BatchHeader | None:
         attributes,
         payload_crc,
         count,
-        session,
-        sequence,
         base + last_delta,
         max_ts_delta,
         epoch,

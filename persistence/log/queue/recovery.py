@@ -332,8 +332,6 @@ def raw_batch(header: BatchHeader, data: bytes) -> Batch:
     batch.epoch = header.epoch
     batch.record_size = header.record_size
     batch.attributes = header.attributes
-    batch.session = header.session
-    batch.sequence = header.sequence
     batch.length = header.length
     batch.payload_crc = header.payload_crc
     batch.pieces = [data[HEADER_SIZE:]]

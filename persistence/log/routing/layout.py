@@ -13,12 +13,13 @@ from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, join, read_file
-from ..format.record import VERSION, BatchHeader
+from ..format.record import BatchHeader
 from ..format.segment import Segment
 from .recorder import RECORD_SIZE, SAME_KEY
 
 DIRECTORY = "routing"
 NAMES_SUFFIX = ".names"
+_NAMES_VERSION = 1
 _NAMES_MAGIC = b"ARLN"
 NAMES_HEADER = Struct("<4sHHQ")
 NAME = Struct("<III")
@@ -45,7 +46,7 @@ def names_path(segment: Segment) -> str:
     return join(segment.directory, f"{segment.base:020d}{NAMES_SUFFIX}")
 
 
-def names_header(base: int, version: int = VERSION) -> bytes:
+def names_header(base: int, version: int = _NAMES_VERSION) -> bytes:
     """The header of a ``.names`` file."""
     return NAMES_HEADER.pack(_NAMES_MAGIC, version, 0, base)
 

@@ -79,7 +79,7 @@ class Opener:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise PersistenceError(f"{path} cannot be read: {error}") from error
         if version not in DESCRIPTION_VERSIONS or partitions < 1:
-            raise PersistenceError(f"{path}: format version {version}, this release reads 0 and 1{WAY_OUT}")
+            raise PersistenceError(f"{path}: format version {version}, this release reads 0 to 2{WAY_OUT}")
         return partitions, str(description.get("node", self._node))
 
     def is_removing(self, vhost: str) -> bool:

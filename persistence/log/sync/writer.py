@@ -42,7 +42,7 @@ def read_description(disk: Disk, directory: str) -> dict[str, object] | None:
         return None
     version = description.get("version")
     if version not in DESCRIPTION_VERSIONS:
-        raise CorruptLog(path, 0, f"format version {version}, this release reads 0 and 1{WAY_OUT}")
+        raise CorruptLog(path, 0, f"format version {version}, this release reads 0 to 2{WAY_OUT}")
     return description
 
 

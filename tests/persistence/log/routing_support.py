@@ -190,14 +190,15 @@ def _read_batch(
 ) -> tuple[int, int]:
     assert data[at : at + 4] == b"ARLB"
     version, record_size, length, kind, attributes, payload_crc, count = unpack_from("<HHIHHII", data, at + 4)
-    assert (version, record_size, kind, attributes) == (1, 24, 4, 0)
+    assert (version, record_size, kind, attributes) == (2, 24, 4, 0)
     assert length <= 256 * 1024
     assert 0 < count <= 4096
-    session, sequence, last_delta, max_ts_delta, epoch, base, base_ts, _, crc = unpack_from(
+    session, stamp_crc, last_delta, max_ts_delta, epoch, base, base_ts, _, crc = unpack_from(
         "<QIIIIQqII", data, at + 24
     )
-    assert (session, sequence, epoch) == (0, 0, 0)
-    assert crc == crc32(data[at : at + 68], salt)
+    assert (session, epoch) == (0, 0)
+    assert stamp_crc == crc32(data[at + 36 : at + 64], crc32(data[at : at + 32], salt))
+    assert crc == crc32(data[at + 64 : at + 68], stamp_crc)
     assert payload_crc == crc32(data[at + 72 : at + length])
     assert base == expected
     heap = at + 72 + 24 * count

@@ -179,19 +179,26 @@ def test_a_log_json_of_another_log_is_made_again() -> None:
     assert verify(ONE, disk).problem is None
 
 
-def as_version_0(data: bytes) -> bytes:
-    """A segment as it was before there was a salt."""
+def as_version(version: int, data: bytes, salt: int = 0) -> bytes:
+    """A segment as it was before; version 0 had no salt."""
     out, at = b"", 0
     while at < len(data):
-        head = data[at : at + 4] + bytes(2) + data[at + 6 : at + 68]
+        head = (
+            data[at : at + 4]
+            + bytes([version, 0])
+            + data[at + 6 : at + 32]
+            + bytes(4)
+            + data[at + 36 : at + 68]
+        )
         length = int.from_bytes(data[at + 8 : at + 12], "little")
-        out += head + crc32(head).to_bytes(4, "little") + data[at + 72 : at + length]
+        out += head + crc32(head, salt).to_bytes(4, "little") + data[at + 72 : at + length]
         at += length
     return out
 
 
+@pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_of_version_0_is_read_and_goes_on_as_version_1(clean: bool) -> None:
+def test_a_log_of_an_earlier_version_is_read_and_goes_on_as_version_2(clean: bool, version: int) -> None:
     old = Node(two_queues(LogOptions()))
     old.catalog.open(A)
     if clean:
@@ -199,8 +206,8 @@ def test_a_log_of_version_0_is_read_and_goes_on_as_version_1(clean: bool) -> Non
     disk = old.disk
     assert isinstance(disk, SimDisk)
     segment, about = inode(disk, f"{ONE}/{FIRST}"), inode(disk, f"d/queues/{A}/log.json")
-    segment.now = bytearray(as_version_0(segment.now))
-    about.now = bytearray(bytes(about.now).replace(b'"version": 1', b'"version": 0'))
+    segment.now = bytearray(as_version(version, segment.now, salt_of(A, 0) if version else 0))
+    about.now = bytearray(bytes(about.now).replace(b'"version": 2', b'"version": %d' % version))
     assert verify(ONE, disk).problem is None
     node = Node(disk)
     log = node.catalog.open(A)
@@ -210,9 +217,9 @@ def test_a_log_of_version_0_is_read_and_goes_on_as_version_1(clean: bool) -> Non
     fill(log, 1, first=6)
     node.settle()
     data = bytes(inode(disk, f"{ONE}/{FIRST}").now)
-    assert data[4] == 0
-    assert data[size + 4] == 1
-    assert json.loads(bytes(inode(disk, f"d/queues/{A}/log.json").now))["version"] == 1
+    assert data[4] == version
+    assert data[size + 4] == 2
+    assert json.loads(bytes(inode(disk, f"d/queues/{A}/log.json").now))["version"] == 2
     assert verify(ONE, disk).problem is None
     again = Node(copy.deepcopy(disk)).catalog.open(A)
     assert [body.split(b":")[0] for body in bodies(again)] == [b"%d" % number for number in range(7)]
@@ -278,12 +285,12 @@ def test_a_routing_log_ahead_of_the_clock_is_told_of() -> None:
     assert "its times are 3600 s ahead of the system's clock" in text
 
 
-def test_a_routing_log_of_version_0_goes_on_as_version_1() -> None:
+def test_a_routing_log_of_version_0_goes_on_as_version_2() -> None:
     node = routing_logs()
     about = inode(node.disk, f"d/routing/{node.log.id}/log.json")
     about.now = bytearray(b'{"kind": "routing", "partitions": 1, "version": 0, "vhost": "/"}')
     segment = inode(node.disk, f"{node.directory}/{FIRST}")
-    segment.now = bytearray(as_version_0(segment.now))
+    segment.now = bytearray(as_version(0, segment.now))
     names = inode(node.disk, f"{node.directory}/{0:020d}.names").now
     names[4] = 0
     names[20:24] = crc32(names[24:]).to_bytes(4, "little")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from zlib import crc32
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +132,34 @@ def test_live_batch_keeps_what_is_unsettled(
 def test_equal_routes_are_stored_once() -> None:
     _, batch = build([(b"\x00\x01q", b"\x00\x00", b"a", 0, 0)] * 3)
     assert batch.pieces[1] == b"\x00\x01q"
+
+
+def test_the_header_is_the_same_on_every_node_but_for_its_last_field() -> None:
+    _, batch = build([(b"\x00\x01q", b"\x00\x00", b"a", 0, 0)])
+    one, other = packed(batch, 5), packed(batch, 0xFFFFFFFF)
+    assert one[:64] + one[72:] == other[:64] + other[72:]
+    for data, unsynced_back in ((one, 5), (other, 0xFFFFFFFF)):
+        header = parse_header(data, 0, SALT)
+        assert header is not None
+        assert header.unsynced_back == unsynced_back == int.from_bytes(data[64:68], "little")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_headers_of_earlier_versions_are_read(version: int) -> None:
+    """Their checksum covers ``unsynced_back``, which comes before it; that of version 0 has no salt."""
+    _, batch = build([(b"\x00\x01q", b"\x00\x00", b"a", 0, 0)])
+    data = bytearray(packed(batch))
+    data[4] = version
+    data[32:36] = bytes(4)
+    data[64:68] = (77).to_bytes(4, "little")
+    data[68:72] = crc32(data[:68], SALT if version else 0).to_bytes(4, "little")
+    header = parse_header(bytes(data), 0, SALT)
+    assert header is not None
+    assert (header.unsynced_back, header.base) == (77, batch.base)
+    for at in range(HEADER_SIZE):
+        broken = bytearray(data)
+        broken[at] ^= 64
+        assert parse_header(bytes(broken), 0, SALT) is None
 
 
 def test_header_with_any_flipped_byte_is_bad() -> None:

@@ -420,9 +420,9 @@ def test_another_format_version_is_refused() -> None:
     disk = node.disk
     assert isinstance(disk, SimDisk)
     description = inode(disk, "d/queues/a/log.json")
-    description.now[:] = bytes(description.now).replace(b'"version": 1', b'"version": 7')
+    description.now[:] = bytes(description.now).replace(b'"version": 2', b'"version": 7')
     with pytest.raises(
-        CorruptLog, match="format version 7, this release reads 0 and 1; start the amqp-router release"
+        CorruptLog, match="format version 7, this release reads 0 to 2; start the amqp-router release"
     ):
         Node(disk).catalog.open("a")
 
@@ -939,7 +939,7 @@ def test_verify_compares_the_files_with_the_checkpoints() -> None:
     assert problem_of("cut", active) == "the segment ends before its recovery point"
     assert problem_of("", f"{DIRECTORY}/{9999:020d}.log") == f"the segment should begin at offset {log.end}"
     assert problem_of('{"version": 7}', "d/queues/a/log.json") == (
-        "format version 7, this release reads 0 and 1; start the amqp-router release that wrote it"
+        "format version 7, this release reads 0 to 2; start the amqp-router release that wrote it"
     )
 
 

@@ -48,7 +48,7 @@ def test_layout_bit_by_bit() -> None:
     name = sha256(b"routing\0/").hexdigest()[:32]
     assert node.directory == f"d/routing/{name}/0"
     about = json.loads(content(node.disk, f"d/routing/{name}/log.json"))
-    assert about == {"version": 1, "kind": "routing", "vhost": "/", "partitions": 1, "node": NODE}
+    assert about == {"version": 2, "kind": "routing", "vhost": "/", "partitions": 1, "node": NODE}
     salt = crc32(f"{NODE}/{name}/0".encode())
     one, two = b'{"exchange":"x","queues":["q"]}', b'{"exchange":"x","queues":["other"]}'
     names = bytes.fromhex("41524c4e 0100 0000 0000000000000000")
@@ -65,12 +65,13 @@ def test_layout_bit_by_bit() -> None:
         "05000000 03000000 e8030000 01000000 ffffffff 0200 0000"
     )
     assert data[72:] == payload + b"key"
-    header = bytes.fromhex("41524c42 0100 1800") + (72 + 75).to_bytes(4, "little")
+    header = bytes.fromhex("41524c42 0200 1800") + (72 + 75).to_bytes(4, "little")
     header += bytes.fromhex("0400 0000") + crc32(payload + b"key").to_bytes(4, "little")
     header += bytes.fromhex("03000000 0000000000000000 00000000 04000000 e8030000 00000000 0000000000000000")
-    header += START_US.to_bytes(8, "little") + bytes(4)
-    assert data[:68] == header
-    assert data[68:72] == crc32(header, salt).to_bytes(4, "little")
+    header += START_US.to_bytes(8, "little")
+    crc = crc32(header[36:], crc32(header[:32], salt))
+    assert data[:64] == header[:32] + crc.to_bytes(4, "little") + header[36:]
+    assert data[64:72] == bytes(4) + crc32(bytes(4), crc).to_bytes(4, "little")
 
 
 def test_the_mark_is_that_of_the_sync() -> None:
@@ -333,10 +334,10 @@ def test_another_version_is_left_alone(caplog: pytest.LogCaptureFixture) -> None
     node.logs.stop()
     path = f"d/routing/{routing_id('/')}/log.json"
     inode = node.disk.names[path]
-    inode.now = bytearray(b'{"version": 2, "kind": "routing", "vhost": "/", "partitions": 1}')
+    inode.now = bytearray(b'{"version": 3, "kind": "routing", "vhost": "/", "partitions": 1}')
     del node.logs.logs["/"]
     assert node.logs.open("/") is None
-    assert "format version 2" in caplog.text
+    assert "format version 3" in caplog.text
 
 
 def test_names_of_lone_surrogates() -> None:
