@@ -72,7 +72,7 @@ class QueueMaker:
         services.resumed = self._queue_resumed
         services.stalled = self._queue_stalled
         services.expired = self._queue_expired
-        services.timers = QueueTimers(later, wall_us, in_slices)
+        services.timers = QueueTimers(later, wall_us, in_slices, budget)
 
     def __call__(
         self,

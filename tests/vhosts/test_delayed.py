@@ -15,8 +15,9 @@ from persistence.errors import PersistenceError
 from tests.nodes import Client, SimNode
 from vhosts.exchanges.delayed import DELAY_MAX, delay_ms, without_delay
 from vhosts.queues.delayed import PREFIX, DelayQueue
-from vhosts.queues.ready.due import ENTRY_BYTES
+from vhosts.queues.ready.due import ENTRY_BYTES, REMOVED_BYTES
 from vhosts.queues.state import WORKING
+from vhosts.queues.timers import TIMER_BYTES
 
 QUEUE = PREFIX + "x"
 
@@ -332,6 +333,8 @@ def test_it_goes_with_its_exchange(client: Client) -> None:
     node.settle()
     assert QUEUE not in node.vhost.queues
     assert not node.definitions.of_kind("queue")
+    assert node.budget.kept == kept + TIMER_BYTES, "until its time comes"
+    node.sleep(1)
     assert node.budget.kept == kept
     client.take()
     declare(client)
@@ -507,6 +510,32 @@ def test_who_looks_for_a_message_that_has_left_does_not_fail_the_queue(
     pass_time(client, 2)
     assert [body for body, _ in taken(client)] == [b"first", b"second", b"third"]
     assert queue.state == WORKING
+
+
+def test_cancelled_ones_count_until_their_time_comes(client: Client) -> None:
+    declare(client)
+    bound(client)
+    publish(client, b"0", 1000)
+    queue = client.node.queue(QUEUE)
+    assert isinstance(queue, DelayQueue)
+    pass_time(client, 2)
+    taken(client)
+    budget = client.node.budget
+    before = budget.kept
+    for number in range(10):
+        publish(client, b"%d" % number, 1000 + number)
+    for delayed in list(queue.order.first(20))[1:]:
+        assert queue.cancel(delayed)
+    client.node.settle()
+    counted = budget.kept - before
+    assert (
+        10 * ENTRY_BYTES + 9 * REMOVED_BYTES <= counted <= 10 * ENTRY_BYTES + 9 * REMOVED_BYTES + TIMER_BYTES
+    )
+    pass_time(client, 5)
+    assert len(taken(client)) == 1
+    pass_time(client, 100)
+    remembered = queue.remembered + client.node.queue("q").remembered
+    assert budget.kept == before, remembered
 
 
 def test_a_message_on_its_way_is_not_cancelled_although_the_clock_was_set_back(client: Client) -> None:

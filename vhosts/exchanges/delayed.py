@@ -63,6 +63,10 @@ class DelayedExchange(Exchange):
         """See ``Exchange``."""
         return super().memory_bytes() + self._inner.memory_bytes()
 
+    def key_bytes(self, routing_key: str) -> int:
+        """See ``Exchange``."""
+        return self._inner.key_bytes(routing_key)
+
     def enter(self, surroundings: Surroundings) -> None:
         """See ``Exchange``."""
         self._surroundings = surroundings

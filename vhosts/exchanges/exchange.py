@@ -92,8 +92,8 @@ class Surroundings(Protocol):
         """
 
 
-#: Memory of an exchange apart from bindings, name and arguments; measured.
-EXCHANGE_BYTES = 1500
+#: Memory of an exchange apart from name and arguments, with the maps of its bindings; measured.
+EXCHANGE_BYTES = 2300
 
 
 class ExchangeOptions(TypedDict, total=False):
@@ -144,6 +144,10 @@ class Exchange(Declared):
     def memory_bytes(self) -> int:
         """Bytes of memory of the exchange without its bindings."""
         return EXCHANGE_BYTES + len(self.name) + footprint(self.arguments)
+
+    def key_bytes(self, routing_key: str) -> int:
+        """Bytes of memory that a binding with this key takes beyond other bindings."""
+        return 0
 
     def obey(self, definition: Definition) -> None:
         if self.declared_alternate is None:
@@ -207,8 +211,8 @@ BindingKey = tuple[str, str, str, str, bytes]
 #: The destination of a binding. A source is always an exchange.
 End: TypeAlias = QueueHandle | Exchange
 
-#: Memory of a binding apart from its key and arguments; measured.
-BINDING_BYTES = 900
+#: Memory of a binding apart from its key and arguments, if it is its queue's only one; measured.
+BINDING_BYTES = 1300
 
 
 class Binding:
@@ -245,7 +249,7 @@ class Binding:
 
     def memory_bytes(self) -> int:
         """Bytes of memory of the binding and of the exchange's entry for it."""
-        size = BINDING_BYTES + 2 * len(self.routing_key)
+        size = BINDING_BYTES + 2 * len(self.routing_key) + self.source.key_bytes(self.routing_key)
         if self.source.decodes_arguments:
             return size + DECODED_BYTES * len(self.encoded)
         return size + footprint(self.arguments)

@@ -89,6 +89,7 @@ class Queue(MortalQueue):
         self.use_order(new_order(settings))
         if log is not None:
             log.listener = self
+            self.count_remembered()
             if recovered:
                 self.ready.recovered()
                 if self.ready.count > 0:
@@ -131,6 +132,8 @@ class Queue(MortalQueue):
             message.flags |= flags.PERSISTENT
             log.append(message, self.tick.now_us)
             logged = True
+            if message.extras is not None:
+                self.count_remembered()
             self.receipts.end = message.offset + 1
         else:
             log.reserve(message)
@@ -428,5 +431,6 @@ class Queue(MortalQueue):
             self.expiry.stop(self.services.timers)
         self._cancel_consumers()
         self._drop_ready(settle=False)
+        self.count_remembered()
         self.services.deleted(self, rev)
         return count

@@ -24,6 +24,9 @@ cdef class StandingQueue(QueueHandle):
     cdef public bint stalled
     cdef public int state
     cdef public str reason
+    cdef public long long remembered
+    @cython.locals(log=QueueLog)
+    cpdef count_remembered(self)
     @cython.locals(log=QueueLog)
     cpdef void await_durable(self, Run run)
     cpdef void touch(self)

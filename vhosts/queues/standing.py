@@ -32,6 +32,7 @@ class StandingQueue(QueueHandle):
         "ready",
         "reason",
         "receipts",
+        "remembered",
         "services",
         "stalled",
         "state",
@@ -54,6 +55,15 @@ class StandingQueue(QueueHandle):
         #: WORKING, REFUSING or FAILED (``vhosts.queues.state``), and why it does not work, or "".
         self.state = states.WORKING
         self.reason = ""
+        #: What the account has for letters and producers that the log remembers, in bytes.
+        self.remembered = 0
+
+    def count_remembered(self) -> None:
+        """Count what the log remembers of letters and producers in the node's account."""
+        log = self.log
+        size = 0 if log is None or self.deleted else log.remembered_bytes()
+        self.budget.kept += size - self.remembered
+        self.remembered = size
 
     def timers_of_node(self) -> QueueTimers | None:
         return self.services.timers

@@ -10,6 +10,10 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
+from persistence.memory import MemoryBudget
+
+#: What the node's account has for a timer, also for a cancelled one that is still in the heap.
+TIMER_BYTES = 120
 #: Queues put on the agenda in one turn of the loop.
 TOUCH_SLICE = 1000
 #: The timer of the loop is set for no longer than this, as the wall clock may be set meanwhile.
@@ -45,14 +49,18 @@ class Timer:
 
 
 class QueueTimers:
-    """``call_later`` is the event loop's, ``wall_us`` the time of day; ``in_slices`` takes long work."""
+    """``call_later`` is the event loop's, ``wall_us`` the time of day; ``in_slices`` takes long work;
+    ``account`` is the node's account of memory.
+    """
 
     def __init__(
         self,
         call_later: Callable[[float, Callable[[], None]], Handle],
         wall_us: Callable[[], int],
         in_slices: Callable[[Callable[[], bool]], None],
+        account: MemoryBudget | None = None,
     ) -> None:
+        self._account = account or MemoryBudget()
         self.in_slices = in_slices
         self.now_us = wall_us
         self._call_later = call_later
@@ -66,6 +74,7 @@ class QueueTimers:
         """Touch ``queue`` at ``due_us``."""
         timer = Timer(due_us, queue)
         heappush(self._heap, timer)
+        self._account.kept += TIMER_BYTES
         if self._handle is None or due_us < self._set_for:
             self._sleep()
         return timer
@@ -77,7 +86,9 @@ class QueueTimers:
         timer.queue = None
         self._cancelled += 1
         if self._cancelled > 100 and self._cancelled * 2 > len(self._heap):
+            before = len(self._heap)
             self._heap = [timer for timer in self._heap if timer.queue is not None]
+            self._account.kept -= TIMER_BYTES * (before - len(self._heap))
             heapify(self._heap)
             self._cancelled = 0
 
@@ -89,6 +100,7 @@ class QueueTimers:
         left = TOUCH_SLICE
         while heap and left > 0 and (heap[0].queue is None or heap[0].due_us <= now):
             timer = heappop(heap)
+            self._account.kept -= TIMER_BYTES
             queue = timer.queue
             if queue is None:
                 self._cancelled -= 1

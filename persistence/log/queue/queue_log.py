@@ -33,6 +33,10 @@ from .saving import Saving
 #: Above every offset.
 EVERYTHING = (1 << 64) - 1
 
+#: Memory of a remembered run of letters, and of a producer: entries of a dict with their objects.
+RUN_BYTES = 400
+PRODUCER_BYTES = 330
+
 
 class Listener(Protocol):
     """The calls that a queue gets from its log."""
@@ -189,6 +193,10 @@ class QueueLog(ReadLog):
         """Whether the log has taken that dead letter lately, in this or an earlier process."""
         source, number, offset = letter.source, letter.source_partition, letter.source_offset
         return has_source(self.batches.sources, source, number, offset)
+
+    def remembered_bytes(self) -> int:
+        """Bytes of memory of the letters and producers that the log remembers."""
+        return RUN_BYTES * len(self.batches.sources) + PRODUCER_BYTES * len(self.batches.producers)
 
     def last_sequence(self, session: int, channel: int) -> int:
         """The last publish of a producer that the log has taken; 0 if it knows of none.

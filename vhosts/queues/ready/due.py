@@ -18,6 +18,8 @@ from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_messa
 
 #: Memory of a message apart from its content.
 ENTRY_BYTES = 60
+#: What one that was removed takes beside that, until its time comes.
+REMOVED_BYTES = 100
 
 _OFFSET_BITS = 64
 _OFFSETS = (1 << _OFFSET_BITS) - 1
@@ -90,7 +92,7 @@ class DueOrder(ReadyOrder):
     def _skip_removed(self) -> None:
         while self._heap and self._heap[0] in self._removed:
             self._removed.remove(heappop(self._heap))
-            self.contents.budget.kept -= ENTRY_BYTES
+            self.contents.budget.kept -= ENTRY_BYTES + REMOVED_BYTES
 
     def pop(self) -> Message | None:
         self._skip_removed()
@@ -138,6 +140,7 @@ class DueOrder(ReadyOrder):
         if message is None or message.extras is None or message.extras.due_us != delayed.due_us:
             return None
         self._removed.add(entry)
+        self.contents.budget.kept += REMOVED_BYTES
         self._left(message)
         return message
 
@@ -153,7 +156,7 @@ class DueOrder(ReadyOrder):
         held, self._held = self._held, {}
         removed = self._removed
         offsets = [entry & _OFFSETS for entry in self._heap if entry not in removed] if settle else held
-        self.contents.budget.kept -= ENTRY_BYTES * len(self._heap)
+        self.contents.budget.kept -= ENTRY_BYTES * len(self._heap) + REMOVED_BYTES * len(removed)
         self._heap, self._removed = [], set()
         self._held_bytes = self.count = self.body_bytes = 0
         return [(offset, held.get(offset) or logged_message(offset)) for offset in sorted(offsets)]

@@ -11,6 +11,7 @@ cdef long long _OVERHEAD
 cdef long long _WINDOW_MESSAGES
 cdef long long _WINDOW_BYTES
 cdef Py_ssize_t _SPENT_MAX
+cdef long long _ENTRY_BYTES
 
 
 cdef class Level:
@@ -19,7 +20,8 @@ cdef class Level:
     cdef public list returned
     cdef bint is_empty(self)
     cdef bint has_returned(self)
-    cdef take(self)
+    @cython.locals(freed=Py_ssize_t)
+    cdef Py_ssize_t take(self) except -1
 
 
 cdef class PriorityOrder(ReadyOrder):

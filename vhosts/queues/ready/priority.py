@@ -21,6 +21,8 @@ from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_messa
 #: Limits of the part of a logged queue that is in memory: messages and octets.
 WINDOW_MESSAGES = 4096
 WINDOW_BYTES = 8 << 20
+#: What the node's account has for a message's place in its level.
+ENTRY_BYTES = 8
 #: Places at the front of a level that are given back together.
 SPENT_MAX = 4096
 
@@ -28,6 +30,7 @@ _OVERHEAD = OVERHEAD
 _WINDOW_MESSAGES = WINDOW_MESSAGES
 _WINDOW_BYTES = WINDOW_BYTES
 _SPENT_MAX = SPENT_MAX
+_ENTRY_BYTES = ENTRY_BYTES
 
 
 class Level:
@@ -52,15 +55,18 @@ class Level:
             return False
         return self.spent == len(self.offsets) or self.returned[0][0] < self.offsets[self.spent]
 
-    def take(self) -> None:
-        """The next of ``offsets`` is taken."""
+    def take(self) -> int:
+        """The next of ``offsets`` is taken; returns how many places are given back."""
         self.spent += 1
-        if self.spent == len(self.offsets):
+        freed = self.spent
+        if freed == len(self.offsets):
             self.offsets = array("Q")
-            self.spent = 0
-        elif self.spent >= _SPENT_MAX and self.spent * 2 > len(self.offsets):
-            del self.offsets[: self.spent]
-            self.spent = 0
+        elif freed >= _SPENT_MAX and freed * 2 > len(self.offsets):
+            del self.offsets[:freed]
+        else:
+            return 0
+        self.spent = 0
+        return freed
 
 
 class PriorityOrder(ReadyOrder):
@@ -83,6 +89,7 @@ class PriorityOrder(ReadyOrder):
         budget = self.contents.budget
         level = self._level(message)
         level.offsets.append(message.offset)
+        budget.kept += _ENTRY_BYTES
         self.count += 1
         self.body_bytes += message.body_size
         if not logged:
@@ -108,6 +115,7 @@ class PriorityOrder(ReadyOrder):
                 self._level(message).offsets.append(message.offset)
                 self.body_bytes += message.body_size
             self.count += len(messages)
+            self.contents.budget.kept += ENTRY_BYTES * len(messages)
 
     def _level(self, message: Message) -> Level:
         number = min(message.priority, len(self._levels) - 1)
@@ -141,7 +149,7 @@ class PriorityOrder(ReadyOrder):
                 self._held[message.offset] = message
                 self._held_bytes += message.size() + _OVERHEAD
                 return None
-            level.take()
+            self.contents.budget.kept -= _ENTRY_BYTES * level.take()
         self.count -= 1
         self.body_bytes -= message.body_size
         return message
@@ -195,6 +203,7 @@ class PriorityOrder(ReadyOrder):
         self.rest()
         dropped: list[Dropped] = []
         for number, level in enumerate(self._levels):
+            self.contents.budget.kept -= ENTRY_BYTES * len(level.offsets)
             dropped += level.returned
             if settle or self._held:
                 for offset in level.offsets[level.spent :]:
