@@ -357,8 +357,8 @@ PLANTED = [
     Planted(
         "nobody looks at the next head after a drop by a publish",
         QUEUE,
-        "< _TRIM_UNITS and not is_timed:",
-        "< _TRIM_UNITS:",
+        "                done = self._expire(done, _TRIM_UNITS)  # the next head, or set the timer for it\n",
+        "                pass\n",
         walk=ENDINGS,
     ),
     Planted(
@@ -366,7 +366,7 @@ PLANTED = [
         QUEUE,
         "done = self._expire(0, _TRIM_UNITS) if is_timed else 0",
         "done = 0",
-        walk=ENDINGS,
+        LIMITS,
     ),
     Planted(
         "a message comes back once less than it may",
@@ -408,7 +408,7 @@ PLANTED = [
         MORTAL,
         "if self.ack_timeout_ms and len(self.consumers) > 0:",
         "if False:",
-        walk=ENDINGS,
+        "tests/channel/test_ack_watch.py",
     ),
     Planted(
         "a queue takes one more than its limit before it refuses",
@@ -451,7 +451,7 @@ PLANTED = [
         QUEUE,
         "elif self.buries and not self.deleted:",
         "elif self.buries:",
-        walk=ENDINGS,
+        DEAD,
     ),
     Planted(
         "what is returned does not count against a limit",

@@ -172,7 +172,10 @@ class Queue(MortalQueue):
         if self.dispatch.turn is None:
             # What is over has expired, and was not dropped.
             done = self._expire(0, _TRIM_UNITS) if is_timed else 0
-            if self._trim(done, _TRIM_UNITS) < _TRIM_UNITS and not is_timed:
+            done = self._trim(done, _TRIM_UNITS)
+            if is_timed:
+                done = self._expire(done, _TRIM_UNITS)  # the next head, or set the timer for it
+            if done < _TRIM_UNITS:
                 return
         self.touch()
 

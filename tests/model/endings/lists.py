@@ -216,6 +216,7 @@ class Lists:
         if queue.credit() <= 0 and queue.rules.overflow == "drop-head" and queue.is_too_long():
             self._expire(queue)
             self._trim(queue)
+            self._expire(queue)
         return True
 
     # -- going ------------------------------------------------------------------------------------------

@@ -87,7 +87,14 @@ def target(kind: Kind, found: Rules) -> str | None:
     return kind.name if found.key is None else found.key
 
 
-def choose(random: Random, kind: Kind, targets: list[str | None], *, is_policy: bool) -> dict[str, Any]:
+def refuses(told: Told) -> bool:
+    """Whether a queue that is told so may refuse messages."""
+    return str(told.get("overflow", "")).startswith("reject")
+
+
+def choose(
+    random: Random, kind: Kind, targets: list[str | None], *, is_policy: bool, may_refuse: bool
+) -> dict[str, Any]:
     """Random arguments or a random policy for a queue; its letters go to one of ``targets``."""
     told: dict[str, Any] = {}
     if random.random() < 0.5:
@@ -98,13 +105,18 @@ def choose(random: Random, kind: Kind, targets: list[str | None], *, is_policy: 
     if random.random() < 0.2 and kind.priorities is None:
         told["max-length-bytes"] = random.choice((30, 100, 400))
     if "max-length" in told or "max-length-bytes" in told:
-        told["overflow"] = random.choice(("drop-head", "drop-head", "reject-publish", "reject-publish-dlx"))
+        modes = ["drop-head", "drop-head"]
+        if may_refuse:
+            modes += ["reject-publish", "reject-publish-dlx"]
+        told["overflow"] = random.choice(modes)
         if is_policy and random.random() < 0.3:
             del told["overflow"]
     if random.random() < 0.3:
         told["consumer-timeout"] = random.choice((400, 900))
     if kind.quorum and random.random() < 0.7:
         told["delivery-limit"] = random.choice((0, 1, 1, 2))
+    if refuses(told):
+        targets = [each for each in targets if each not in (kind.name, None)]
     if targets and random.random() < 0.8:
         name = random.choice(targets)
         told["dead-letter-exchange"] = "" if name is not None or random.random() < 0.8 else "nobody's"

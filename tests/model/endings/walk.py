@@ -139,7 +139,13 @@ def change_policy(world: Walker, random: Random, name: str) -> None:
     if random.random() < 0.15:
         world.set_policy(name, None)
         return
-    definition = choose(random, KINDS[name], world.targets_left(name), is_policy=True)
+    definition = choose(
+        random,
+        KINDS[name],
+        world.targets_left(name),
+        is_policy=True,
+        may_refuse=world.may_refuse(name),
+    )
     world.set_policy(name, definition)
 
 

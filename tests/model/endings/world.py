@@ -23,7 +23,7 @@ from typing import Any
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from tests.model.endings.lists import KINDS, Death, Entry, Lists, ModelConsumer, ModelQueue, Says
-from tests.model.endings.rules import Told, choose, target
+from tests.model.endings.rules import Told, choose, refuses, target
 from tests.model.endings.wire import check, properties_of, read, serial_of
 from tests.nodes import Client, Received, SimDefinitions, SimNode, publish_frames
 from tests.persistence.log.simdisk import SimDisk
@@ -364,9 +364,25 @@ class World:
     # -- queues -------------------------------------------------------------------------------------------
 
     def targets_left(self, name: str) -> list[str | None]:
-        """Where the letters of a queue may go so that no two queues send to the same one."""
+        """Where the letters of a queue may go so that no two queues send to the same one.
+
+        Nor to one that refuses them: the node sends those again for a long time (``test_waiting_letters``).
+        """
         used = {target(each.kind, each.rules) for each in self.lists.queues.values() if each.name != name}
+        used |= {each for each in KINDS if any(refuses(told) for told in self._told(each))}
         return [each for each in ("c", "p", "q", "t", None) if (each or name) not in used]
+
+    def may_refuse(self, name: str) -> bool:
+        """Whether no queue sends its letters to this one, or may begin to."""
+        told = [each for other in KINDS for each in self._told(other)]
+        own = [each for each in self._told(name) if "dead-letter-exchange" in each]
+        keys = {each.get("dead-letter-routing-key") for each in told}
+        return name not in keys and all("dead-letter-routing-key" in each for each in own)
+
+    def _told(self, name: str) -> list[Told]:
+        """What a queue was told by arguments and policy; the policy may wait for the queue."""
+        queue = self.lists.queues.get(name)
+        return [self.policy_of(name), queue.arguments if queue is not None else {}]
 
     def policy_of(self, name: str) -> dict[str, Any]:
         value = self.node.core.parameters.values.get(("/", "policy", f"of {name}"))
@@ -378,7 +394,13 @@ class World:
         queue = self.lists.queues.get(name)
         channel = self.admin.channels[1]
         if queue is None:
-            arguments = choose(self.random, kind, self.targets_left(name), is_policy=False)
+            arguments = choose(
+                self.random,
+                kind,
+                self.targets_left(name),
+                is_policy=False,
+                may_refuse=self.may_refuse(name),
+            )
             policy = self.policy_of(name)
             if name != "x" and self.random.random() < 0.5:
                 # Most walks change by policy where letters go.
@@ -804,6 +826,7 @@ class World:
         self.lists.pump(queue)
         if get:
             self.got(peer, channel, queue, no_ack=True)
+            self.lists.pump(queue)  # before the timers go off
         else:
             queue.used_us = self.lists.now_us
             answer = self._take(peer, channel, m.QueueDeclareOk).method
