@@ -69,6 +69,11 @@ class DeadLetters(Listener):
         self._next_number = 1
         self._uncounted = ExchangeCounters()
         self._is_sending = False
+        #: What the last letter says of its death: the next one mostly says the same.
+        self._death: Death | None = None
+        #: The queue (incarnation) of the last logged message, and the id of its log.
+        self._source_of = ""
+        self._source = b""
         #: Queues that have more letters than there is room for.
         self._queues: dict[LocalQueue, None] = {}
         #: Letters that a target has refused.
@@ -149,6 +154,8 @@ class DeadLetters(Listener):
             return None  # there is no such exchange
         if route is None:
             return None
+        if _is_free(letter, route):
+            return route
         return self._sifted(letter, Sift(route))
 
     def _sifted(self, letter: Letter, sift: Sift) -> Route | None:
@@ -177,9 +184,8 @@ class DeadLetters(Listener):
                 letter.made = released(message)
                 letter.args = publish_args(exchange, routing_key_of(message))
                 return self._note_source(letter)
-            death = letter.death = Death(message, queue.name, letter.reason)
             key = settings.dead_letter_routing_key
-            death.note(queue.tick.now_us // 1_000_000, keeps_keys=key is None)
+            death = letter.death = self._death_of(letter, keeps_keys=key is None)
             letter.made = death.message(message)
         except FieldError:
             return False  # from before properties were checked
@@ -189,18 +195,36 @@ class DeadLetters(Listener):
         letter.made.route = letter.args[2 : len(letter.args) - 1]
         return self._note_source(letter)
 
+    def _death_of(self, letter: Letter, *, keeps_keys: bool) -> Death:
+        """What the letter says of its death.
+
+        Raises:
+            FieldError: its properties are malformed.
+        """
+        queue, message, death = letter.queue, letter.message, self._death
+        time_s = queue.tick.now_us // 1_000_000
+        if death is None or not death.is_of(
+            message, queue.name, letter.reason, time_s, keeps_keys=keeps_keys
+        ):
+            death = Death(message, queue.name, letter.reason)
+            death.note(time_s, keeps_keys=keeps_keys)
+            self._death = death
+        return death
+
     def _note_source(self, letter: Letter) -> bool:
         """Let the letter say which message of which log it was. Returns True."""
         queue, message = letter.queue, letter.message
         assert letter.made is not None
         if message.flags & LOGGED and queue.log is not None:
             extras = letter.made.extras = Extras()
-            extras.source = log_id(queue.incarnation)
+            if self._source_of != queue.incarnation:
+                self._source_of, self._source = queue.incarnation, log_id(queue.incarnation)
+            extras.source = self._source
             extras.source_partition = queue.log.number
             extras.source_offset = message.offset
             log = queue.log
             letter.is_old = message.offset < max(log.redelivered_floor, log.continued_at)
-        letter.properties = letter.made.properties()
+        letter.properties = letter.death.encoded() if letter.death is not None else letter.made.properties()
         return True
 
     def _publish(self, letter: Letter, route: Route) -> None:
@@ -300,6 +324,18 @@ class DeadLetters(Listener):
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``vhosts.publishing.ports.Listener``."""
         self._in_slices(step)
+
+
+def _is_free(letter: Letter, route: Route) -> bool:
+    """Whether the letter may go to the one queue of ``route``; False says that a ``Sift`` must look."""
+    single, death = route.single, letter.death
+    return (
+        single is not None
+        and death is not None
+        and not letter.is_old
+        and not letter.taken
+        and single.name not in death.cycles()
+    )
 
 
 def _has_further_keys(letter: Letter) -> bool:

@@ -36,7 +36,13 @@ from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.publishing.spread import SPREAD_SLICE
+from vhosts.queues.handle import QueueHandle
 
+# As plain integers, which are quicker.
+_UNROUTABLE = int(Outcome.UNROUTABLE)
+_REFUSED = int(Outcome.REFUSED)
+_WAITS = int(Outcome.WAITS)
+_LATER = int(Outcome.LATER)
 #: Publishes and settles of a commit per turn of the event loop, in enqueues.
 COMMIT_SLICE = 1024
 #: Messages of a transaction that is rolled back, freed per turn.
@@ -224,7 +230,7 @@ class Commit(Listener):
             self._intake.release(publish.message.size() + MESSAGE_BYTES)
             outcome = self._publish(publish)
             spent += publisher.units
-            if outcome & Outcome.LATER:
+            if outcome & _LATER:
                 # The next one must not overtake it on the way to its queues.
                 self._channel.connection.in_slices(self.go_on)
                 return True
@@ -249,25 +255,26 @@ class Commit(Listener):
     def _publish(self, publish: Publish) -> int:
         publishing, publisher = self._channel.publishing, self._publisher
         route, message, flags = publish
-        if len(route.queues) <= SPREAD_SLICE and any(queue.deleted for queue in route.queues):
+        single = route.single
+        if single.deleted if single is not None else _has_deleted(route.queues):
             _leave_out_deleted(route, publisher)
         publishing.publish_total += 1
         number = self._next
         self._next += 1
         outcome = publisher.publish(route, message, number, flags)
-        is_returned = outcome & Outcome.UNROUTABLE or (flags and route.is_reply)
+        is_returned = outcome & _UNROUTABLE or (flags and route.is_reply)
         if is_returned and not self._channel.connection.stopped:
             publisher.units += publishing.unroutable(route, message, flags)
-        if outcome & Outcome.LATER:
+        if outcome & _LATER:
             self._waits += 1
         else:
             self._note(outcome, message.body_size)
         return outcome
 
     def _note(self, outcome: int, size: int) -> None:
-        if outcome & Outcome.REFUSED:
+        if outcome & _REFUSED:
             self._has_failed = True
-        if outcome & Outcome.WAITS:
+        if outcome & _WAITS:
             self._waits += 1
             self._channel.connection.inflow.add(size)
 
@@ -329,6 +336,11 @@ class Commit(Listener):
                     "partial tx completion", class_id=TxCommit.CLASS_ID, method_id=TxCommit.METHOD_ID
                 ),
             )
+
+
+def _has_deleted(queues: list[QueueHandle]) -> bool:
+    """Whether one of ``queues`` is deleted; of very many each is asked when it has its turn."""
+    return len(queues) <= SPREAD_SLICE and any(queue.deleted for queue in queues)
 
 
 def _leave_out_deleted(route: Route, publisher: Publisher) -> None:

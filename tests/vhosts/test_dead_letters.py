@@ -349,6 +349,39 @@ def test_the_target_is_read_when_a_message_dies(node: SimNode) -> None:
     queue.apply_settings(NO_SETTINGS)
 
 
+def test_neighbours_say_each_what_is_its_own(node: SimNode) -> None:
+    """What one letter says of its death is kept for the next; any difference makes that useless."""
+    dead = declared(node, "dead", durable=True)
+    one = declared(node, "one", durable=True, **TO_DEAD)
+    other = declared(node, "other", durable=True, **TO_DEAD)
+    keeps = declared(node, "keeps", durable=True, dead_letter_exchange="amq.fanout")
+    node.vhost.bind_queue("dead", "amq.fanout", "", {}, None)
+    cc = {"CC": ("A", [("S", b"dead")])}
+    messages = [
+        (one, made(b"a")),
+        (one, made(b"b")),
+        (one, made(b"longer")),
+        (one, made(b"c", message_id="7")),
+        (one, made(b"d", priority=3)),
+        (other, made(b"e", priority=3)),
+        (one, made(b"f", headers=dict(cc))),
+        (keeps, made(b"g", headers=dict(cc))),
+        (one, made(bytes(1 << 21))),
+        (one, made(b"h", persistent=False)),
+        (one, made(b"i", persistent=False)),
+    ]
+    for queue, each in messages:
+        publish(node, queue, each)
+        reject(node, queue)
+    letters_ = [letter(dead) for _ in messages]
+    assert [found.body() for found, _ in letters_] == [each.body() for _, each in messages]
+    assert [plain(deaths(said)[0])["queue"] for _, said in letters_] == [queue.name for queue, _ in messages]
+    assert [said.get("message_id") for _, said in letters_] == [None] * 3 + ["7"] + [None] * 7
+    assert [said.get("priority") for _, said in letters_] == [None] * 4 + [3, 3] + [None] * 5
+    assert [said.get("delivery_mode") for _, said in letters_] == [2] * 9 + [None] * 2
+    assert ["CC" in said["headers"] for _, said in letters_] == [False] * 7 + [True] + [False] * 3
+
+
 def test_purge_and_the_end_of_a_queue_are_no_deaths(node: SimNode) -> None:
     queue, dead = declared(node, "src", expires=100, **TO_DEAD), declared(node, "dead")
     publish(node, queue, made())

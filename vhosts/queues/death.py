@@ -23,9 +23,23 @@ DELIVERY_LIMIT = "delivery_limit"
 
 
 class Death:
-    """One death of one message."""
+    """One death of one message, and of those after it that say the same (``is_of``)."""
 
-    __slots__ = ("exchange", "properties", "queue", "reason", "routing_key")
+    __slots__ = (
+        "_cycles",
+        "_encoded",
+        "_header",
+        "_header_of",
+        "_keeps_keys",
+        "_received",
+        "_route",
+        "_time_s",
+        "exchange",
+        "properties",
+        "queue",
+        "reason",
+        "routing_key",
+    )
 
     def __init__(self, message: Message, queue: str, reason: str) -> None:
         """The message has its content.
@@ -37,7 +51,31 @@ class Death:
         self.reason = reason
         #: As the message was published; ``exchange`` and ``routing_key`` are octets.
         self.exchange, self.routing_key = _split(message.route)
-        self.properties = decode_properties(message.properties())
+        self._route = message.route
+        self._received = message.properties()
+        self.properties = decode_properties(self._received)
+        self._time_s = 0
+        self._keeps_keys = False
+        self._cycles: set[str] | None = None
+        #: The new properties as octets, and the last content header made of them with its body's size and
+        #: channel.
+        self._encoded = b""
+        self._header = b""
+        self._header_of = (-1, 0)
+
+    def is_of(self, message: Message, queue: str, reason: str, time_s: int, *, keeps_keys: bool) -> bool:
+        """Whether ``message`` dies the same death: what is noted here holds for it, too.
+
+        Messages that expire together mostly differ in their bodies alone.
+        """
+        return (
+            self._time_s == time_s
+            and self.queue == queue
+            and self.reason == reason
+            and self._keeps_keys is keeps_keys
+            and self._route == message.route
+            and self._received == message.properties()
+        )
 
     def has_further_keys(self) -> bool:
         """Whether the message has ``CC`` or ``BCC``, by which it is routed, too."""
@@ -46,6 +84,8 @@ class Death:
 
     def note(self, time_s: int, *, keeps_keys: bool) -> None:
         """Write the death into the properties; without ``keeps_keys`` ``CC`` goes: another key is used."""
+        self._time_s = time_s
+        self._keeps_keys = keeps_keys
         headers: Table = dict(self.properties.get("headers", {}))
         keys = [("S", self.routing_key)]
         further = headers.get("CC")
@@ -80,6 +120,11 @@ class Death:
 
     def cycles(self) -> set[str]:
         """The queues to which the message would come again without anybody ever having rejected it."""
+        if self._cycles is None:
+            self._cycles = self._queues_without_rejection()
+        return self._cycles
+
+    def _queues_without_rejection(self) -> set[str]:
         queues: set[str] = set()
         if self.reason == REJECTED:
             return queues
@@ -93,9 +138,9 @@ class Death:
 
     def message(self, original: Message) -> Message:
         """The message with these properties, around the same body."""
-        properties = encode_properties(self.properties)
-        header = content_header(properties, original.body_size)
-        header = header[:1] + original.channel.to_bytes(2, "big") + header[3:]  # as the frames of the body
+        if self._header_of != (original.body_size, original.channel):
+            self._make_header(original.body_size, original.channel)
+        header = self._header
         content = original.content
         assert content is not None
         made = original.copy()
@@ -109,6 +154,17 @@ class Death:
         else:
             made.content = (header, *[content[index] for index in range(1, len(content))])
         return made
+
+    def encoded(self) -> bytes:
+        """The properties as octets."""
+        if not self._encoded:
+            self._encoded = encode_properties(self.properties)
+        return self._encoded
+
+    def _make_header(self, body_size: int, channel: int) -> None:
+        header = content_header(self.encoded(), body_size)
+        self._header = header[:1] + channel.to_bytes(2, "big") + header[3:]  # as the frames of the body
+        self._header_of = (body_size, channel)
 
 
 def _deaths(headers: Table) -> list[Field]:
