@@ -17,6 +17,7 @@ from .decode_messages import decode_messages
 from .errors import DataLoss
 from .names import Names, read_names
 from .options import ReadOptions, Selection, parse_options
+from .outcomes import COLUMNS, Outcomes, read_outcomes
 from .planning import LogRef, Split, gap_text, loss_text, plan, segment_path
 from .schema import arrow_schema
 from .segments import Gap, LeftOut, Piece, Window, read_windows
@@ -83,6 +84,7 @@ def _joined(batches: list[Any]) -> list[Any]:
 
 def _read(split: Split, options: ReadOptions, selection: Selection, schema: Any) -> Iterator[Any]:
     names: tuple[str, int, Names] | None = None
+    outcomes: tuple[str, Outcomes] | None = None
     for planned in split.pieces:
         log = split.logs[planned.log]
         path = segment_path(log.directory, planned.base)
@@ -95,7 +97,11 @@ def _read(split: Split, options: ReadOptions, selection: Selection, schema: Any)
         try:
             piece = _as_is(file, log, planned, options)
             if options.table == "messages":
-                yield from _messages(file, path, log, piece, options, selection, schema)
+                if COLUMNS.intersection(schema.names) and (outcomes is None or outcomes[0] != log.directory):
+                    fails = options.fail_on_data_loss
+                    outcomes = log.directory, read_outcomes(log, piece, fail_on_data_loss=fails)
+                known = outcomes[1] if outcomes is not None else None
+                yield from _messages(file, path, log, piece, known, options, selection, schema)
                 continue
             if names is None or names[:2] != (log.directory, piece.base):
                 found = _names(log, piece, options)
@@ -177,12 +183,15 @@ def _messages(
     path: str,
     log: LogRef,
     piece: Piece,
+    outcomes: Outcomes | None,
     options: ReadOptions,
     selection: Selection,
     schema: Any,
 ) -> Iterator[Any]:
     for window in _windows(file, path, log, piece, layout.KIND_MESSAGES, options):
-        yield from decode_messages(window, log, piece, schema.names, selection, options.batch_rows, schema)
+        yield from decode_messages(
+            window, log, piece, outcomes, schema.names, selection, options.batch_rows, schema
+        )
 
 
 def _windows(

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from . import layout
 from .decode import Records, Take, as_text, binary, constant, flag, numbers
 from .options import Selection
+from .outcomes import Ends, Outcomes
 from .planning import LogRef
 from .properties import PROPERTIES, PropertyColumns
 from .schema import arrow_type
@@ -27,6 +28,7 @@ def decode_messages(
     window: Window,
     log: LogRef,
     piece: Piece,
+    outcomes: Outcomes | None,
     columns: Sequence[str],
     selection: Selection,
     batch_rows: int,
@@ -34,10 +36,12 @@ def decode_messages(
 ) -> Iterator[Any]:
     """Record batches of at most ``batch_rows`` messages that the selection wants.
 
+    ``outcomes`` is needed for the columns that it has.
+
     Raises:
         CorruptLog: the numbers of a batch contradict one another.
     """
-    decoder = _Decoder(window, log)
+    decoder = _Decoder(window, log, outcomes)
     records = decoder.records
     offsets = records.base[records.batch] + records.rows["offset_delta"]
     wanted = (offsets >= piece.low) & (offsets < piece.high)
@@ -71,11 +75,18 @@ def _taken(values: Any) -> Take:
     return make
 
 
+def _ended(ends: Ends) -> Any:
+    """When each message ended, in microseconds; null if it has not."""
+    return pa.array(ends.time_us, pa.int64(), mask=ends.kind == 0)
+
+
 class _Decoder:
     """Columns of one window. Each heap and each derived column is made once, when it is first used."""
 
-    def __init__(self, window: Window, log: LogRef) -> None:
+    def __init__(self, window: Window, log: LogRef, outcomes: Outcomes | None) -> None:
         self.log = log
+        self._outcomes = outcomes
+        self._ends: Ends | None = None
         self.records = records = Records(window, layout.MESSAGE_FIELDS)
         self.route_lengths, self.route_sizes = records.pieces("route_end")
         self.property_lengths, self.property_sizes = records.pieces("properties_end")
@@ -152,6 +163,10 @@ class _Decoder:
             "due": lambda: _taken(pa.array(self.sections().due, pa.int64()).view(stamp)),
             "source_log": lambda: _taken(pa.array(self.sections().source_logs, pa.string())),
             "source_offset": lambda: _taken(pa.array(self.sections().source_offsets, pa.int64())),
+            "outcome": lambda: _taken(pa.array(self.ends(offsets).outcomes(), pa.string())),
+            "outcome_reason": lambda: _taken(pa.array(self.ends(offsets).reasons(), pa.string())),
+            "outcome_timestamp": lambda: _taken(_ended(self.ends(offsets)).view(stamp)),
+            "returns": lambda: numbers(self.ends(offsets).returns, pa.int32()),
             "properties": lambda: _taken(self._heap_column(self.property_lengths, self._property_heap())),
             "body": lambda: _taken(self._heap_column(self.body_lengths, self._body_heap())),
         }
@@ -159,6 +174,13 @@ class _Decoder:
             _taken(properties.column(name)) if properties is not None and name in wanted else makers[name]()
             for name in columns
         ]
+
+    def ends(self, offsets: Any) -> Ends:
+        """What became of the records, which are at ``offsets``."""
+        if self._ends is None:
+            assert self._outcomes is not None  # one of its columns is wanted
+            self._ends = self._outcomes.of(offsets)
+        return self._ends
 
     def sections(self) -> Sections:
         """What some of the records have besides."""

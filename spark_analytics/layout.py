@@ -60,6 +60,17 @@ SECTIONS = (
 SECTION_BITS = SECTION_SOURCES | SECTION_DUE_TIMES | SECTION_PRODUCERS
 NO_EXPIRY = 0xFFFFFFFF
 
+#: A SETTLES record: first offset, offsets, kind, reason, returns, time since the batch's.
+SETTLE = Struct("<QIBBHI4x")
+SETTLE_DROP, SETTLE_DEAD_LETTER, SETTLE_RETURN = 4, 5, 6
+#: The reason of a delayed message that went on.
+REASON_DUE = 5
+#: A CONTROL record begins with its type; a PURGE has the end offset, and how many runs stay: first, count.
+CONTROL = Struct("<HHI")
+CONTROL_PURGE = 2
+PURGE = Struct("<QI4x")
+PURGE_KEPT = Struct("<QI4x")
+
 #: Name, numpy type and place of a record's fields.
 MESSAGE_FIELDS = (
     ("route_end", "<u4", 0),

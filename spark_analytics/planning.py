@@ -35,6 +35,9 @@ class LogRef:
     id: str
     partition: int
     salt: int
+    #: Of a queue's log all segments and its end: what became of a message stands behind it.
+    segments: tuple[Segment, ...] = ()
+    end: int = 0
 
     def __str__(self) -> str:
         return log_text(self.vhost, self.queue, self.partition)
@@ -291,6 +294,8 @@ def _packed(found: list[tuple[Log, list[Piece]]], target: int) -> Iterator[Split
     size = 0
     for log, whole in found:
         reference = LogRef(log.node, log.directory, log.vhost, log.queue, log.id, log.partition, log.salt)
+        if log.queue:
+            reference = replace(reference, segments=log.segments, end=log.end)
         for big in whole:
             for piece in _cut(log, big, target - size, target):
                 if pieces and size + piece.end - piece.start > target + target // 8:

@@ -286,7 +286,7 @@ class DeadLetters(Listener):
 
     def _settle(self, letter: Letter, *, stays: bool) -> None:
         self._account.held -= LETTER_BYTES
-        letter.queue.buried(letter.message, stays)
+        letter.queue.buried(letter.message, letter.reason, stays)
         self.waiting.done(letter, is_taken=not stays)
 
     def _make_room(self) -> None:

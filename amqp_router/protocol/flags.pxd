@@ -15,6 +15,11 @@ cdef enum:
     DROP = 4
     DEAD_LETTER = 5
     RETURN = 6
+    BY_REJECT = 1 << 8
+    BY_EXPIRY = 2 << 8
+    BY_LENGTH = 3 << 8
+    BY_RETURNS = 4 << 8
+    BY_DUE_TIME = 5 << 8
 
 cdef enum:
     HAS_CONTENT_TYPE = 1 << 15

@@ -30,6 +30,15 @@ DROP = 4
 DEAD_LETTER = 5
 #: It is not settled: it went back to its queue, to be redelivered.
 RETURN = 6
+#: The reason, added to a kind where the kind alone does not tell it.
+BY_REJECT = 1 << 8
+BY_EXPIRY = 2 << 8
+#: The queue was too long.
+BY_LENGTH = 3 << 8
+#: It came back more often than it may.
+BY_RETURNS = 4 << 8
+#: A delayed message went on.
+BY_DUE_TIME = 5 << 8
 
 # -- bits of the first property flags word (AMQP 0-9-1, section 4.2.6.1 and class basic) --------------
 

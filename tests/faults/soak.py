@@ -35,6 +35,7 @@ from tests.faults.holds import LONG_S, TIMED_ENTRY, Hold, Holds
 from tests.faults.honest import Honest
 from tests.faults.hungry import HUNGRY
 from tests.faults.loads import LOADS, Load, Outcome
+from tests.faults.operators import OPERATORS
 from tests.faults.place import CaseLoad, Place
 from tests.faults.probe import Latency, Probe, prompt
 
@@ -57,6 +58,7 @@ ALL: dict[str, CaseLoad] = {
     **HUNGRY,
     **COSTLY,
     **CROWDS,
+    **OPERATORS,
 }
 
 

@@ -89,7 +89,7 @@ def test_messages_the_broker_wrote(data: Path) -> None:
 
 
 def test_examples_are_there() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))

@@ -11,7 +11,8 @@ from persistence.log.format.settles import settle_run
 from persistence.log.routing import layout as routing_layout
 from persistence.log.routing import recorder
 from persistence.log.sync import marks
-from spark_analytics import layout
+from spark_analytics import layout, outcomes
+from vhosts.queues import death
 
 
 def test_batch_header() -> None:
@@ -44,6 +45,22 @@ def test_message_flags() -> None:
     ]
     assert layout.SECTION_BITS == sections.KNOWN
     assert layout.CHECKPOINT_VERSION == checkpoint._VERSION
+    assert layout.SETTLE.size == record.SETTLE_SIZE == record.SETTLE.size
+    assert (layout.SETTLE_DROP, layout.SETTLE_DEAD_LETTER, layout.SETTLE_RETURN) == (
+        flags.DROP,
+        flags.DEAD_LETTER,
+        flags.RETURN,
+    )
+    assert layout.REASON_DUE == flags.BY_DUE_TIME >> 8
+    assert (layout.CONTROL.format, layout.CONTROL_PURGE) == (record._CONTROL.format, record.PURGE)
+    assert (layout.PURGE.size, layout.PURGE_KEPT.size) == (record._PURGE.size, record._RUN.size)
+    reasons = {1: flags.BY_REJECT, 2: flags.BY_EXPIRY, 3: flags.BY_LENGTH, 4: flags.BY_RETURNS}
+    assert {outcomes.REASONS[number]: bits >> 8 for number, bits in reasons.items()} == {
+        death.REJECTED: 1,
+        death.EXPIRED: 2,
+        death.MAXLEN: 3,
+        death.DELIVERY_LIMIT: 4,
+    }
     assert layout.MESSAGE_PERSISTENT == flags.PERSISTENT
     assert layout.MESSAGE_REDELIVERED == flags.REDELIVERED
 

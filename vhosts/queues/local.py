@@ -55,5 +55,5 @@ class LocalQueue(NamedQueue, Protocol):
     def takes_messages(self) -> bool:
         """Whether the queue's log can take messages for now."""
 
-    def buried(self, message: Message, stays: bool) -> None:
+    def buried(self, message: Message, reason: str, stays: bool) -> None:
         """A dead letter is settled, or (``stays``) is left to the next start."""

@@ -13,7 +13,7 @@ from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.policies import Definition
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, MAXLEN
+from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from vhosts.queues.expiry import Expiry
 from vhosts.queues.handle import TIMEOUT_MS_MAX, Consumer
 from vhosts.queues.limits import Limits
@@ -25,6 +25,13 @@ from vhosts.queues.standing import StandingQueue
 DEATH_UNITS = 2
 #: Consumers told of a timeout in one turn of the event loop.
 TELL_SLICE = 1000
+#: Reasons of dead letters as a SETTLES record has them.
+_BY = {
+    REJECTED: flags.BY_REJECT,
+    EXPIRED: flags.BY_EXPIRY,
+    MAXLEN: flags.BY_LENGTH,
+    DELIVERY_LIMIT: flags.BY_RETURNS,
+}
 #: No message counts so many returns.
 NO_LIMIT = 0xFFFF
 
@@ -133,14 +140,14 @@ class MortalQueue(StandingQueue):
         if self.buries:
             self._bury(message, EXPIRED if kind == flags.EXPIRE else MAXLEN)
         else:
-            self._gone(message, kind)
+            self._gone(message, kind if kind == flags.EXPIRE else kind | flags.BY_LENGTH)
 
     def _die_of_returns(self, message: Message) -> None:
         """A delivered message came back once more than it may."""
         if self.buries:
             self._bury(message, DELIVERY_LIMIT)
         else:
-            self._gone(message, flags.REJECT)
+            self._gone(message, flags.REJECT | flags.BY_RETURNS)
 
     def _gone(self, message: Message, kind: int) -> None:
         if message.flags & flags.LOGGED:
@@ -175,13 +182,15 @@ class MortalQueue(StandingQueue):
             return False
         return True
 
-    def buried(self, message: Message, stays: bool) -> None:
-        """The dead letter has reached its targets; ``stays``: it may be lost on its way.
+    def buried(self, message: Message, reason: str, stays: bool) -> None:
+        """The letter made for ``reason`` has reached its targets; ``stays``: it may be lost on its way.
 
         In that case it stays in the log, and the next start brings it back.
         """
         if not (stays and message.flags & flags.LOGGED):
-            self._gone(message, flags.DEAD_LETTER)
+            self._gone(
+                message, flags.DEAD_LETTER | (flags.BY_DUE_TIME if self.settings.is_delayed else _BY[reason])
+            )
 
     def _watch(self, head_us: int) -> None:
         """``head_us`` is the deadline of the head, 0 for none."""

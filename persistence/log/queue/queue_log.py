@@ -158,7 +158,8 @@ class QueueLog(ReadLog):
         self.end = self.batches.end
 
     def settle(self, offset: int, gap: int, kind: int) -> None:
-        """Record that the message at ``offset`` was acked, rejected ... (a kind of ``protocol.flags``).
+        """Record that the message at ``offset`` was acked, rejected ...: a kind of ``protocol.flags``, and a
+        reason.
 
         ``gap`` is the message's: the number of offsets directly before it that are no message. Nothing
         happens if the message is already settled, was never in the log, or the log is fenced for good.
