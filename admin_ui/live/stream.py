@@ -101,8 +101,13 @@ async def _serve(hub: Hub, viewer: Viewer, response: web.StreamResponse) -> None
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:
+    view = memoryview(data)
     for start in range(0, len(data), WRITE_BYTES):
-        await response.write(data[start : start + WRITE_BYTES])
+        if start:
+            await asyncio.sleep(
+                0
+            )  # a list of very many rows takes several turns, also to a viewer that reads quickly
+        await response.write(view[start : start + WRITE_BYTES])
 
 
 async def _attention(request: web.Request) -> web.Response:
