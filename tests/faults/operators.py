@@ -101,7 +101,7 @@ def lists(place: Place, seconds: float) -> Outcome:
 
 
 def viewers(place: Place, seconds: float) -> Outcome:
-    """200 pages are open, each of which watches the overview and three lists; there are 10,000 queues, and one changes."""
+    """200 pages watch the overview and three lists each; of 10,000 queues one changes."""
     wire, count = many_queues(place)
     admin, users, streams = Http(place), place.of(VIEWERS // OF_A_USER), []
     for number in range(users):

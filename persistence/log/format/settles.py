@@ -319,9 +319,9 @@ class SettleState:
 class SettleRun:
     """``count`` offsets from ``first`` on that were settled alike: a record of a SETTLES batch.
 
-    ``kind`` is one of those in ``amqp_router.protocol.flags``, when written also with a reason, which is the second
-    octet of both; ``returns`` is how often the messages were returned (0 unless ``kind`` is RETURN). Of the offsets ``settled`` were messages not settled before; that
-    is not in the record.
+    ``kind`` is one of those in ``amqp_router.protocol.flags``; when it is written, the octet above it is the
+    reason. ``returns`` is how often the messages were returned (0 unless ``kind`` is RETURN). Of the offsets
+    ``settled`` were messages not settled before; that is not in the record.
     """
 
     __slots__ = ("count", "first", "kind", "returns", "settled")
