@@ -731,7 +731,7 @@ def main() -> int:
                 lines = compare(brokers, admin_ports, seed, args.steps, args.history)
                 print("\n".join(lines or [f"seed {seed}: {args.steps} steps alike"]), flush=True)
                 if lines and races.has(lines, seed, args.steps):
-                    print("  RabbitMQ differs from itself there", flush=True)
+                    print("  a race of RabbitMQ", flush=True)
                     raced += 1
                 else:
                     different += bool(lines)

@@ -290,7 +290,8 @@ class Queue(MortalQueue):
             self._die(message, flags.EXPIRE)
             message = None if self.buries and self._must_wait() else self.ready.pop()
         if self.expiry.is_timed:
-            self.touch()  # to look at the next head
+            self._expire(0, _AT_ONCE_UNITS)  # the answer counts those that are left, as in RabbitMQ
+            self.touch()
         if message is None:
             self._heed_trouble()
             self.get_empty_total += 1

@@ -333,3 +333,15 @@ def test_one_timer_of_the_loop_for_all_queues() -> None:
         timers.cancel(timers.set(queues[0], now + 3_600_000_000))
     assert len(timers._heap) < 250
     assert pending[0][0] == 60.0, "the wall clock may be set while it sleeps"
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_get_does_not_count_a_next_one_whose_time_is_over(node: SimNode, durable: bool) -> None:
+    client = Client(node).open(1)
+    queue = declared(node, durable=durable)
+    publish(node, queue, message("0", persistent=True), timed(node, "1", 1.0), message("2", persistent=True))
+    node.sleep(2.0)
+    assert queue.message_count() == 3  # it is not the head
+    assert client.call(m.BasicGet("q"), m.BasicGetOk).message_count == 1
+    node.settle()
+    assert drained(queue) == numbers(2)
