@@ -14,7 +14,8 @@ and those of each queue are in order. Such a seed is counted apart. Any other on
 
 Left out is what RabbitMQ itself leaves to chance or where we differ on purpose: several consumers on one
 queue or channel (their order is a race between RabbitMQ's processes), and channel-wide prefetch (RabbitMQ
-counts gets into it, and suspends consumers without acknowledgement).
+counts gets into it, and suspends consumers without acknowledgement), and publishes in a transaction to the
+exchange with a history (RabbitMQ keeps them there without a commit).
 """
 
 from __future__ import annotations
@@ -232,9 +233,10 @@ class Side:
                     continue
                 end = time.monotonic() + QUIET_S
                 result.append(((connection, received.channel), received))
+                if received.name in ("channel.close", "channel.open-ok"):
+                    self.confirmed.pop((connection, received.channel), None)
                 if received.name == "channel.close":
                     wire.send(received.channel, "channel.close-ok")
-                    self.confirmed.pop((connection, received.channel), None)
                 if received.name in ("connection.close", "eof", "reset"):
                     self.drop(connection)
         return result
@@ -280,9 +282,12 @@ class State:
         self.unacked: dict[Channel, list[int]] = {}
         self.consumers: dict[tuple[Channel, str], str] = {}
         self.no_ack: set[tuple[Channel, str]] = set()
+        #: Transactional channels.
+        self.tx: set[Channel] = set()
 
     def close(self, matches: Callable[[Channel], bool]) -> None:
         self.open = {key for key in self.open if not matches(key)}
+        self.tx = {key for key in self.tx if not matches(key)}
         self.unacked = {key: tags for key, tags in self.unacked.items() if not matches(key)}
         self.consumers = {key: queue for key, queue in self.consumers.items() if not matches(key[0])}
 
@@ -290,6 +295,8 @@ class State:
         for key, received in answers:
             if received.name == "channel.open-ok":
                 self.open.add(key)
+            elif received.name == "tx.select-ok":
+                self.tx.add(key)
             elif received.name in ("channel.close", "channel.close-ok"):
                 self.close(lambda other, key=key: other == key)  # type: ignore[misc]
             elif received.name in ("connection.close", "eof", "reset"):
@@ -371,6 +378,8 @@ class Operations:
     def publish(self, key: Channel) -> Drawn:
         self.bodies += 1
         exchange = self.exchange()
+        if exchange == "x-history" and key in self.state.tx:
+            exchange = "x-topic"
         fields: dict[str, Any] = {
             "exchange": exchange,
             "routing_key": self.random.choice(KEYS if exchange else ALL_QUEUES),
