@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from aiohttp import web
 
 from admin_ui.auth import MONITORING
 from admin_ui.endpoints import Call, Endpoint
-from admin_ui.live.attention import Attention, Finding, visible_to
+from admin_ui.live.attention import Attention, visible_to
+from admin_ui.live.findings import Finding
 from admin_ui.live.work import Work
 from admin_ui.state import State
 
@@ -147,8 +149,10 @@ class Recorder:
         """Search once; returns the seconds that it took."""
         work = Work()
         await self._attention.refresh(time.monotonic(), work)
-        findings = [self._attention.dated(each) for each in self._attention.findings[:KEPT_MAX]]
+        worst = islice(self._attention.findings, KEPT_MAX)
+        findings = [each async for each in self._attention.all_dated(worst, work)]
         if self.incidents.note(findings, int(self._clock() * 1000)):
+            await work.pause()
             self.store()
         return work.end()
 

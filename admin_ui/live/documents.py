@@ -15,7 +15,8 @@ from admin_ui.auth import MONITORING, Identity
 from admin_ui.documents import connections, exchanges, overview, queues, vhosts
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call
-from admin_ui.live.attention import Attention, Finding, shown, visible_to
+from admin_ui.live.attention import Attention, shown
+from admin_ui.live.findings import Finding
 from admin_ui.live.rows import state_of
 from admin_ui.query import NO_SPANS, Query
 from admin_ui.state import STATE, State
@@ -55,29 +56,28 @@ def _overview(
         vhost for name, vhost in state.broker.vhosts.items() if identity.lists(name) and only in ("", name)
     ]
     names = {vhost.name for vhost in seen}
-    found = attention.findings
     watches_node = identity.has(MONITORING)
-    mine = visible_to(found, names, identity.name, watches_node=watches_node, whole=not only)
+    mine = attention.findings.visible(names, identity.name, watches_node=watches_node, whole=not only)
     # The event is shared by all viewers, so nothing in this viewer's request may narrow it.
     call = Call(request.clone(headers={}), identity, state, Query())
     document = _of_vhost(state, seen[0]) if only else overview.document(call)
-    visible = shown(mine)
+    visible = shown(mine.worst)
     event = {
         "overview": {key: document[key] for key in SHOWN if key in document},
         **_counts(state, identity, seen),
         "node": _node(state) if watches_node else None,
         "attention": [attention.dated(each) for each in visible],
-        "attention_total": len(mine),
-        "attention_more": _not_shown(mine, visible),
+        "attention_total": mine.counts.total(),
+        "attention_more": _not_shown(mine.counts, visible),
     }
     if state.metrics.answers_from_tick():
         event["at"] = state.metrics.tick * INTERVAL_S * 1000
     return event
 
 
-def _not_shown(findings: list[Finding], visible: list[Finding]) -> dict[str, int]:
+def _not_shown(counts: Counter[str], visible: list[Finding]) -> dict[str, int]:
     """The number of findings of each kind that are not in ``visible``."""
-    more = Counter([each["kind"] for each in findings])
+    more = counts.copy()
     more.subtract([each["kind"] for each in visible])
     return {kind: number for kind, number in more.items() if number}
 

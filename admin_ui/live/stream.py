@@ -12,7 +12,7 @@ from aiohttp import web
 
 from admin_ui import body
 from admin_ui.auth import MANAGEMENT, MONITORING, authenticate
-from admin_ui.live.attention import ATTENTION, visible_to
+from admin_ui.live.attention import ATTENTION
 from admin_ui.live.documents import KINDS
 from admin_ui.live.hub import Hub, Viewer
 from admin_ui.live.rows import LISTS
@@ -115,10 +115,12 @@ async def _attention(request: web.Request) -> web.Response:
     identity = await authenticate(request)
     identity.require(MANAGEMENT)
     state, attention = request.app[STATE], request.app[ATTENTION]
-    await attention.refresh(time.monotonic(), Work())
+    work = Work()
+    await attention.refresh(time.monotonic(), work)
     names = frozenset([name for name in state.broker.vhosts if identity.lists(name)])
-    mine = visible_to(attention.findings, names, identity.name, watches_node=identity.has(MONITORING))
-    document = {"findings": [attention.dated(each) for each in mine[:FINDINGS_MAX]], "total": len(mine)}
+    mine = attention.findings.visible(names, identity.name, watches_node=identity.has(MONITORING))
+    found = [finding async for finding in attention.all_dated(mine.worst[:FINDINGS_MAX], work)]
+    document = {"findings": found, "total": mine.counts.total()}
     return web.Response(body=dumps(document), content_type="application/json")
 
 

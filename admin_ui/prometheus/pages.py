@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 
 from admin_ui.auth import MONITORING, VERIFIER, Verifier, authenticate
-from admin_ui.live.attention import ATTENTION, ORDER, Attention
+from admin_ui.live.attention import ATTENTION, Attention
+from admin_ui.live.findings import ORDER
 from admin_ui.live.work import Work
 from admin_ui.middlewares import add_headers, errors
 from admin_ui.prometheus import node
@@ -141,7 +141,7 @@ async def _whole_node(page: Page, request: web.Request) -> None:
     page.add(node.own(state))
     attention = request.app[ATTENTION]
     await attention.refresh(time.monotonic(), Work())
-    found = Counter([finding["kind"] for finding in attention.findings])
+    found = attention.findings.counts
     values = [(labels_text(kind=kind), found[kind]) for kind in ORDER]
     text = 'What the pages list under "Needs attention", by kind'
     page.add([node.Sample("amqp_router_findings", "gauge", text, list(values))])

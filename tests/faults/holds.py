@@ -16,15 +16,25 @@ LONG_S = 0.002
 #: Environment variable with the file that gets a line for each of them.
 VARIABLE = "LOOP_HOLDS"
 TIMED_ENTRY = f"""
-import asyncio.events, os, time
+import asyncio.events, gc, os, time
 plain, cpu, wall = asyncio.events.Handle._run, time.thread_time, time.perf_counter
 out = open(os.environ["{VARIABLE}"], "a", buffering=1)
+def told(what):
+    # A step of a task shows only an address; the names of what it waits for say where it went.
+    for each in (getattr(what, "__self__", None), *gc.get_referents(what)):
+        if isinstance(each, asyncio.Task):
+            names, inner = [each.get_name()], each.get_coro()
+            while inner is not None:
+                names.append(getattr(inner, "__qualname__", type(inner).__name__))
+                inner = getattr(inner, "cr_await", None)
+            return " < ".join(names)
+    return repr(what)
 def timed(self):
     what, cpu_before, before = self._callback, cpu(), wall()
     plain(self)
     took = wall() - before
     if took > {LONG_S}:
-        out.write(f"{{(cpu() - cpu_before) * 1000:.2f}} {{took * 1000:.2f}} {{what!r:.160}}\\n")
+        out.write(f"{{(cpu() - cpu_before) * 1000:.2f}} {{took * 1000:.2f}} {{told(what):.160}}\\n")
 asyncio.events.Handle._run = timed
 """ + ENTRY.replace("; ", "\n")
 

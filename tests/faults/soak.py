@@ -237,6 +237,17 @@ class Soak:
                 say(len(rests) + 1, name, *figures, shown(latency), verdict)
             time.sleep(REST_S)
             rests.append(resident(broker.pid))
+            hold = self.holds.longest()
+            callback = hold.callback[:70]
+            say(
+                len(rests),
+                "(rest)",
+                "",
+                f"{rests[-1]:.0f}",
+                shown_hold(hold, self.args.rabbitmq),
+                "",
+                callback,
+            )
         lost = honest.finish()
         ended = self.end(broker)
         self.failures += bool(lost) + bool(ended)

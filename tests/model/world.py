@@ -526,7 +526,7 @@ class World:
             return
         self.node.quiet()
         received = [each for each in peer.client.take() if isinstance(each.method, m.BasicGetOk)]
-        if not received and self.node.queue(name).error:
+        if not received and self.node.queue(name).state == FAILED:
             # It failed while it was read: the channel is closed with the reason.
             self._note_failures()
             self._closed_by_server(peer, channel, 406, sent=True)

@@ -6,7 +6,10 @@ import asyncio
 import itertools
 from typing import Any
 
+import pytest
+
 from admin_ui.live.attention import GROWTH_MIN, PERIOD_S, Attention, seconds_to_full, shown
+from admin_ui.live.findings import KEPT_OF_KIND, Findings
 from admin_ui.live.work import Work
 from admin_ui.state import STATE
 from amqp_router.metrics import GLOBAL, NODE
@@ -140,7 +143,7 @@ async def test_the_worst_is_shown_first_and_no_kind_hides_the_others(node: World
         vhost.declare_queue(f"q{number}")
         vhost.queues[f"q{number}"].ready.count = number + 1
     vhost.declare_queue("bad", durable=True)
-    vhost.queues["bad"].error = "its log cannot be read"
+    vhost.queues["bad"].set_failed("its log cannot be read")
     node.sample()
     await fill(node, "nowhere", 5)
     node.sample()
@@ -210,7 +213,7 @@ async def test_messages_that_no_queue_wanted(node: World) -> None:
 
 async def test_a_failed_queue(node: World) -> None:
     node.broker.vhosts["/"].declare_queue("q", durable=True)
-    node.broker.vhosts["/"].queues["q"].error = "its log cannot be read"
+    node.broker.vhosts["/"].queues["q"].set_failed("its log cannot be read")
     assert await Looker(node)() == [
         {"kind": "failed", "vhost": "/", "name": "q", "reason": "its log cannot be read"}
     ]
@@ -237,3 +240,62 @@ async def test_the_node_near_its_limits(node: World) -> None:
     node.metrics.node.last = tuple(row.values())
     await attention.refresh(0, Work())
     assert [each["kind"] for each in attention.findings] == ["disk", "memory", "files"]
+
+
+async def test_very_many_findings_are_counted_and_the_worst_of_them_kept(node: World) -> None:
+    """Each event of each viewer goes through them, and a user of one virtual host sees that one's."""
+    node.broker.virtual_hosts.add("tenant")
+    for vhost in (node.broker.vhosts["/"], node.broker.vhosts["tenant"]):
+        for number in range(2 * KEPT_OF_KIND):
+            vhost.declare_queue(f"q{number}").ready.count = 1 + number * 7 % (2 * KEPT_OF_KIND)
+    node.sample()
+    look = Looker(node)
+    await look()
+    findings = look.attention.findings
+    assert findings.counts["no_consumers"] == 4 * KEPT_OF_KIND
+    every = findings.visible({"/", "tenant"}, "guest", watches_node=True)
+    assert every.counts == findings.counts
+    ready = [each["ready"] for each in every.worst if each["kind"] == "no_consumers"]
+    assert ready == sorted([*range(KEPT_OF_KIND + 1, 2 * KEPT_OF_KIND + 1)] * 2, reverse=True)
+    mine = findings.visible({"tenant"}, "someone", watches_node=False)
+    assert (dict(mine.counts), len(mine.worst)) == ({"no_consumers": 2 * KEPT_OF_KIND}, KEPT_OF_KIND)
+    assert {each["vhost"] for each in mine.worst} == {"tenant"}
+
+
+async def test_blocked_connections_of_others_are_not_counted() -> None:
+    findings = Findings()
+    for user in ("a", "a", "b"):
+        findings.add({"kind": "blocked", "vhost": "/", "name": "c", "client": "", "user": user})
+    findings.add({"kind": "disk", "free": 1})
+    await findings.sort(Work())
+    seen = findings.visible({"/"}, "b", watches_node=False)
+    assert (dict(seen.counts), [each["user"] for each in seen.worst]) == ({"blocked": 1}, ["b"])
+    assert dict(findings.visible({"/"}, "b", watches_node=True).counts) == {"blocked": 3, "disk": 1}
+    assert dict(findings.visible({"/"}, "b", watches_node=True, whole=False).counts) == {"blocked": 3}
+
+
+async def test_search_holds_the_loop_for_a_slice(node: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it does with 20,000 queues, it pauses between: at most 1,000 calls of Python's a pause."""
+    vhost = node.broker.vhosts["/"]
+    for number in range(20_000):
+        vhost.declare_queue(f"q{number}").ready.count = 1
+    node.sample()
+    looked = longest = 0
+    queue = Attention._queue
+
+    def counted(self: Attention, each: Any) -> dict[str, Any] | None:
+        nonlocal looked
+        looked += 1
+        return queue(self, each)
+
+    class Paused(Work):
+        async def pause(self) -> None:
+            nonlocal looked, longest
+            looked, longest = 0, max(longest, looked)
+
+    monkeypatch.setattr(Attention, "_queue", counted)
+    attention = Attention(node.admin._runner.app[STATE])
+    await attention.refresh(0, Paused())
+    assert longest <= 64
+    assert attention.findings.counts["no_consumers"] == 20_000
+    assert len(list(attention.findings)) <= KEPT_OF_KIND + 3
