@@ -101,7 +101,6 @@ PROGRAMS = (
     Program("kombu", "check_kombu.py", "kombu", "kombu"),
     Program("kombu, product amqp-router", "check_kombu.py", "kombu", "kombu", options=AS_ITSELF),
     Program("Celery", "check_celery.py", "celery", "celery"),
-    Program("Celery, product amqp-router", "check_celery.py", "celery", "celery", options=AS_ITSELF),
     Program("Celery, quorum queues", "check_celery.py", "celery", "celery", arguments=("quorum",)),
     Program("Flower", "check_flower.py", "load", "flower"),
     Program("rabbitpy", "check_rabbitpy.py", "rabbitpy", "rabbitpy"),

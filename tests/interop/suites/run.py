@@ -111,6 +111,12 @@ def _say(title: str, results: Results) -> None:
         print(f"  {name}: {why}", flush=True)
 
 
+def _is_wanted(name: str, texts: Sequence[str] | None) -> bool:
+    """Whether a suite is asked for: by its whole name, which means no other, or by a part of it."""
+    names = {suite.name for suite in ALL}
+    return not texts or any(text == name or (text not in names and text in name) for text in texts)
+
+
 def show(rows: Sequence[Row]) -> None:
     """Print the table."""
     columns: list[tuple[str, Callable[[Row], object]]] = [
@@ -149,7 +155,10 @@ def main() -> int:
     """0 if nothing is held against our broker."""
     parser = argparse.ArgumentParser(prog="make interop ARGS=...", description=__doc__.split("\n\n")[0])
     parser.add_argument(
-        "--only", metavar="TEXT", action="append", help="suites with TEXT in their name; repeatable"
+        "--only",
+        metavar="TEXT",
+        action="append",
+        help="the suite of this name, or else all with TEXT in their names; repeatable",
     )
     parser.add_argument(
         "--rabbitmq", action="store_true", help="each also with Debian's rabbitmq-server; compare"
@@ -160,7 +169,7 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="print the names of the suites")
     arguments = parser.parse_args()
-    chosen = [suite for suite in ALL if any(text in suite.name for text in arguments.only or [""])]
+    chosen = [suite for suite in ALL if _is_wanted(suite.name, arguments.only)]
     if not chosen:
         parser.error(f"no suite has {' or '.join(map(repr, arguments.only))} in its name; see --list")
     if arguments.list:

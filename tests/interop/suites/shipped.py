@@ -183,7 +183,7 @@ CELERY_FAILURES = frozenset(
         "t.integration.test_tasks.test_trace_log_arguments::test_task_success",
     )
 )
-#: They fail if ``connection.close-ok`` comes within one turn of the client's loop: at random, with both.
+#: Two of the client's tasks race after ``connection.close-ok``: these fail at random with either broker.
 AIORMQ_FAILURES = frozenset(
     f"tests.test_connection::test_closing_waiter_cancellation[{url}-{how}-connection-True]"
     for url in ("amqp", "amqp-named")
