@@ -43,18 +43,28 @@ CLUSTER_ID = "internal_cluster_id"
 
 
 class Import:
-    """One import. ``vhost`` is given for a file of one virtual host, whose items do not name it.
+    """One import.
+
+    ``vhost`` is given for a file of one virtual host, whose items do not name it. ``changed`` is called
+    with the name of each user of the file, once the user is as the file says.
 
     Raises:
         ApiError: a section is not a list of objects (400).
     """
 
     def __init__(
-        self, broker: Broker, content: dict[str, Any], *, vhost: str | None = None, strict: bool = False
+        self,
+        broker: Broker,
+        content: dict[str, Any],
+        *,
+        vhost: str | None = None,
+        strict: bool = False,
+        changed: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._broker = broker
         self._vhost = vhost
         self._strict = strict
+        self._changed = changed
         #: Objects that were left out, and why.
         self.left_out: list[dict[str, Any]] = []
         #: The revision of the definitions that stores everything.
@@ -117,6 +127,7 @@ class Import:
         if limits:
             fields = {each.replace("-", "_"): max(limit, -1) for each, limit in limits.items()}
             rev = users.set_limits(name, **fields)
+        self._changed(name)
         return rev
 
     def _virtual_host(self, item: dict[str, Any]) -> int:

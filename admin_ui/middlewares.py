@@ -35,11 +35,22 @@ READS = "HEAD, GET, OPTIONS"
 VARY = "accept, accept-encoding, origin"
 
 
+#: Headers that browsers heed with a document alone, by what has no use for them: two dozen files would carry
+#: them. A script keeps its policy, because a worker obeys the one that comes with it.
+NOT_FOR = {
+    "text/javascript": ("Cross-Origin-Opener-Policy",),
+    "text/css": ("Cross-Origin-Opener-Policy", "Content-Security-Policy"),
+    "font/woff2": ("Cross-Origin-Opener-Policy", "Content-Security-Policy"),
+}
+
+
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Handler of the signal ``on_response_prepare``, which also gets the replies that aiohttp makes
     itself.
     """
     response.headers.update(HEADERS)
+    for name in NOT_FOR.get(response.content_type, ()):
+        del response.headers[name]
     if request.transport is not None and request.transport.get_extra_info("tls") is not None:
         response.headers["Strict-Transport-Security"] = STRICT_TRANSPORT_SECURITY
     response.headers.setdefault("Vary", VARY)

@@ -2,8 +2,9 @@
 
 A login gives the browser a random number in a cookie, which scripts cannot read and pages of other sites
 cannot send. The session is kept here: the user, a second random number that every changing call must repeat
-in a header (``X-CSRF-Token``), and its end. A session ends after 30 minutes without a call (an open stream of
-events counts as calls), after 8 hours in any case, and at once when the user's password or tags change.
+in a header (``X-CSRF-Token``), and its end. A session ends after 30 minutes without a call (an open stream
+of events counts as calls), after 8 hours in any case, and at once when the user's password or tags change,
+unless the session has changed them itself.
 
 The sessions of the broker's own users are also kept in ``admin-sessions.json`` in the data directory, so that
 pages stay logged in over a restart of the broker. The file has only hashes, so nobody who reads it can use a
@@ -25,7 +26,7 @@ from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from admin_ui import body
@@ -102,6 +103,16 @@ class Sessions:
             return None
         session.seen = self._clock()
         return session
+
+    def follow(self, number: str, name: str) -> None:
+        """The session has itself changed the password or tags of its user ``name``: it goes on with them.
+
+        All other sessions of that user end.
+        """
+        session, user = self._sessions.get(_hash(number)), self._own_user(name)
+        if session is not None and user is not None and session.user.name == name:
+            session.user, session.proof = user, self._proof(name)
+            self._store()
 
     def close(self, number: str) -> None:
         """End a session."""
@@ -204,6 +215,16 @@ def current(request: web.Request) -> Session | None:
     """The session of the request's cookie."""
     number = request.cookies.get(cookie_name(request))
     return request.app[SESSIONS].find(number) if number else None
+
+
+def follow(request: web.Request, name: str) -> None:
+    """``request`` has given user ``name`` another password or other tags: the user's own session goes on.
+
+    Call this before the event loop goes on, or another request may end the session meanwhile.
+    """
+    number = request.cookies.get(cookie_name(request))
+    if number and hdrs.AUTHORIZATION not in request.headers:
+        request.app[SESSIONS].follow(number, name)
 
 
 def cookie_name(request: web.Request) -> str:

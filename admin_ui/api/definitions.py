@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from admin_ui import body
+from admin_ui import body, sessions
 from admin_ui.documents import definitions
 from admin_ui.endpoints import Call, administered
 from admin_ui.importing import Import
@@ -67,7 +67,8 @@ async def load_vhost(call: Call) -> Any:
 async def _load(call: Call, vhost: str | None) -> Any:
     strict = flag(call, "strict")
     content = await read_file(call)
-    importing = Import(call.state.broker, content, vhost=vhost, strict=strict)
+    changed = partial(sessions.follow, call.request)
+    importing = Import(call.state.broker, content, vhost=vhost, strict=strict, changed=changed)
     steps = importing.steps()
     try:
         while await change(call, partial(_some, steps), wait=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, TypeVar
 
+from admin_ui import sessions
 from admin_ui.documents import vhosts
 from admin_ui.endpoints import Call, Rows, administered
 from admin_ui.replies import Done, bad_request, not_found
@@ -107,8 +108,11 @@ async def put_user(call: Call) -> Done:
     def act() -> tuple[bool, int]:
         before = name in users.users
         if password:
-            return not before, users.put_user(name, password.encode(), tags)
-        return not before, users.put_user_hash(name, password_hash or "", algorithm, tags)
+            rev = users.put_user(name, password.encode(), tags)
+        else:
+            rev = users.put_user_hash(name, password_hash or "", algorithm, tags)
+        sessions.follow(call.request, name)
+        return not before, rev
 
     return created(await change(call, act))
 

@@ -9,11 +9,9 @@ import { ALL_PAGES, allowed } from "./lib/pages.mjs";
 import { BASE, safeNext } from "./lib/routes.mjs";
 import { Login } from "./pages/login.mjs";
 import { Overview } from "./pages/overview.mjs";
-import { Queues } from "./pages/queues.mjs";
 
 const PAGES = {
   overview: Overview,
-  queues: Queues,
   missing: Missing,
 };
 /** Pages that load when the first is opened. */
@@ -27,6 +25,7 @@ const LATER = {
   limits: () => import("./pages/limits.mjs").then((found) => found.LimitsPage),
   node: () => import("./pages/node.mjs").then((found) => found.NodePage),
   policies: () => import("./pages/policies.mjs").then((found) => found.Policies),
+  queues: () => import("./pages/queues.mjs").then((found) => found.Queues),
   queue: () => import("./pages/queue.mjs").then((found) => found.Queue),
   tokens: () => import("./pages/tokens.mjs").then((found) => found.TokensPage),
   user: () => import("./pages/user.mjs").then((found) => found.User),

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from admin_ui import sessions
-from admin_ui.sessions import FILE, IDLE_S, LIFETIME_S, SESSIONS_MAX, Sessions
+from admin_ui.sessions import CSRF_HEADER, FILE, IDLE_S, LIFETIME_S, SESSIONS_MAX, Sessions
 from admin_ui.state import STATE
 from amqp_router.auth.throttle import FREE
 from tests.admin_ui.world import Reply, World, world
@@ -164,6 +164,38 @@ async def test_changed_password_tags_or_user_end_it(shop: World) -> None:
         assert await still_in(cookie)
         change()
         assert not await still_in(cookie)
+
+
+async def test_who_changes_the_own_password_stays_and_other_sessions_end(shop: World) -> None:
+    """By hand, by an import of definitions, and not by a call without the session."""
+    mine, other = [cookie_of(await log_in(shop)) for _ in range(2)]
+
+    async def is_in(cookie: str) -> bool:
+        return bool((await shop.call("GET", SESSION, None, Cookie=cookie)).json["name"])
+
+    async def call(method: str, path: str, body: Any, cookie: str) -> Reply:
+        token = (await shop.call("GET", SESSION, None, Cookie=cookie)).json["csrf_token"]
+        return await shop.call(
+            method, path, None, body=json.dumps(body), Cookie=cookie, **{CSRF_HEADER: token}
+        )
+
+    body = {"password": "guest", "tags": "administrator"}
+    assert (await call("PUT", "/api/users/guest", body, mine)).status == 204
+    assert (await is_in(mine), await is_in(other)) == (True, False)
+    other = cookie_of(await log_in(shop))
+    user = {"name": "guest", "password": "guest", "tags": ["administrator"]}
+    assert (await call("POST", "/api/definitions", {"users": [user]}, mine)).status == 204
+    assert (await is_in(mine), await is_in(other)) == (True, False)
+    # Fewer tags hold at once.
+    assert (await call("PUT", "/api/users/guest", {**body, "tags": "management"}, mine)).status == 204
+    assert (await shop.call("GET", "/api/whoami", None, Cookie=mine)).json["tags"] == ["management"]
+    assert (await shop.call("GET", "/api/users", None, Cookie=mine)).status == 401
+    # Of others nothing is known, whatever cookie comes along.
+    shop.broker.users.put_user("guest", b"guest", ("administrator",))
+    assert not await is_in(mine)
+    kept = cookie_of(await log_in(shop))
+    assert (await shop.call("PUT", "/api/users/guest", body=json.dumps(body), Cookie=kept)).status == 204
+    assert not await is_in(kept)
 
 
 class Clock:

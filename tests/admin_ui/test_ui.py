@@ -175,3 +175,16 @@ async def test_the_figures_of_a_virtual_host_are_for_all_who_may_enter_it(shop: 
     assert (await shop.call("GET", "/admin/v1/vhosts/shop", "dave")).status == 401
     assert (await shop.call("GET", "/admin/v1/queues/staging/x", "alice")).status == 401
     assert (await shop.call("DELETE", "/admin/v1/queues/shop/emails", "dave")).status == 401
+
+
+async def test_the_page_names_every_module_that_it_needs_at_once(node: World) -> None:
+    page = (await node.call("GET", "/ui/", None, **PLAIN)).body.decode()
+    names = re.findall(r'rel="modulepreload" href="/ui/static/\w+/([^"]+)"', page)
+    assert len(names) == len(set(names)) > 20
+    assert {"vendor/preact-hooks.mjs", "components/shell.mjs", "pages/overview.mjs"} <= set(names)
+    # Those that load later are not among them.
+    assert not {"app.mjs", "components/palette.mjs", "pages/queue.mjs", "acts/objects.mjs"} & set(names)
+    version = assets().version
+    for name in names:
+        assert (await node.call("GET", f"/ui/static/{version}/{name}", None)).status == 200
+    assert "{" not in page

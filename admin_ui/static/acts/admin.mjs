@@ -38,7 +38,7 @@ export function addUser() {
 export function setPassword({ name, tags }) {
   return {
     title: `New password of ${name}`,
-    text: "Sessions of the user end. Connections that are open stay.",
+    text: "Other sessions of the user end, and its API tokens. Connections that are open stay.",
     submit: "Set the password",
     fields: passwordFields({ required: true }),
     act: async ({ password }) => {
@@ -52,7 +52,7 @@ export function setTags({ user }) {
   const { name, tags, password_hash, hashing_algorithm } = user;
   return {
     title: `Tags of ${name}`,
-    text: "Sessions of the user end.",
+    text: "Other sessions of the user end.",
     submit: "Set the tags",
     fields: [tagsField(tags)],
     act: async ({ tags: written }) => {

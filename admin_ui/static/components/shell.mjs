@@ -1,8 +1,7 @@
 // What surrounds every page: navigation, virtual host, theme, connection light, keys.
 import { html, useEffect, useRef, useState } from "../lib/html.mjs";
 import { Icon, Logo, Pill } from "./bits.mjs";
-import { Palette } from "./palette.mjs";
-import { useDialogs } from "../lib/dialogs.mjs";
+import { say, useDialogs } from "../lib/dialogs.mjs";
 import { live, useConnection } from "../lib/live.mjs";
 import { go, href, param, setParams } from "../lib/location.mjs";
 import { ALL_PAGES, allowed, MAIN, MORE, PARENT } from "../lib/pages.mjs";
@@ -77,9 +76,31 @@ export function Shell({ route, me, onLogout, children }) {
       ${children}
     </main>
     <${Dialogs} />
-    ${palette && html`<${Palette} me=${me} takeEarly=${takeEarly} onClose=${() => setPalette(false)} />`}
+    ${palette && html`<${LaterPalette} me=${me} takeEarly=${takeEarly} onClose=${() => setPalette(false)} />`}
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
   </div>`;
+}
+
+let Palette = null;
+
+/** The palette, which loads when it is first opened; keys typed meanwhile are kept for it (`useKeys`). */
+function LaterPalette(props) {
+  const [loaded, setLoaded] = useState(Palette !== null);
+  useEffect(() => {
+    if (loaded) return;
+    import("./palette.mjs").then(
+      (found) => {
+        Palette = found.Palette;
+        setLoaded(true);
+      },
+      (error) => {
+        props.takeEarly();
+        props.onClose();
+        say(error.message);
+      },
+    );
+  }, []);
+  return loaded ? html`<${Palette} ...${props} />` : null;
 }
 
 /** The dialog of the act that was asked for, and what the last one did. */

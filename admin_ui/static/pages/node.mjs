@@ -1,5 +1,5 @@
 import { html } from "../lib/html.mjs";
-import { Card, Facts, Loading, Meter, Pill, State } from "../components/bits.mjs";
+import { Card, Facts, Loading, Meter, Pill, Snippet, State } from "../components/bits.mjs";
 import { Chart } from "../components/chart.mjs";
 import { Figures, Refused, Title } from "../components/detail.mjs";
 import { ALL, RangePicker, useSamples } from "../components/ranges.mjs";
@@ -7,6 +7,7 @@ import { Table } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
 import { bytes, count, duration, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
+import { href } from "../lib/location.mjs";
 import { listPath, segment } from "../lib/routes.mjs";
 
 /** The accounts of memory that clients can fill, and what happens at their limits. */
@@ -55,7 +56,17 @@ const PROTOCOLS = {
   "amqp/ssl": "AMQP 0-9-1 with TLS",
   http: "HTTP: these pages and the API",
   https: "HTTPS: these pages and the API",
+  "http/prometheus": "Prometheus: /metrics, without a login",
 };
+
+/** What a Prometheus needs to scrape this node; without a port for it, over the admin port with an API token. */
+function scrape(listeners) {
+  const own = listeners.find((one) => one.protocol === "http/prometheus");
+  const host = (address) => (["0.0.0.0", "::"].includes(address) ? location.hostname : address.includes(":") ? `[${address}]` : address);
+  const target = own ? `${host(own.ip_address)}:${own.port}` : location.host;
+  const how = own ? "" : `\n    scheme: ${location.protocol.slice(0, -1)}\n    authorization: {credentials_file: /etc/prometheus/amqp-router}`;
+  return `scrape_configs:\n  - job_name: amqp-router${how}\n    static_configs: [{targets: ["${target}"]}]`;
+}
 
 export function NodePage({ me }) {
   const node = useGet(`/api/nodes/${segment(me.node)}`, 5);
@@ -106,6 +117,10 @@ export function NodePage({ me }) {
       <${Churn} node=${one} />
       <${Ports} listeners=${overview.data.listeners} />
     </div>
+    <${Card} title="Prometheus" id="prometheus">
+      <div class="form"><p class="form-text">For <code>prometheus.yml</code>${overview.data.listeners?.some((one) => one.protocol === "http/prometheus") ? "." : html`, with an <a href=${href(listPath("tokens"))}>API token</a> for <b>monitoring</b> in the file.`}</p>
+        <${Snippet} text=${scrape(overview.data.listeners ?? [])} label="What Prometheus needs" /></div>
+    <//>
     <${Card} title="Process" id="process">
       <${Facts} facts=${[
         ["Process id", one.os_pid],

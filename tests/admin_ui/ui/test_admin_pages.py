@@ -244,4 +244,9 @@ def test_charts_of_the_node_and_of_a_virtual_host(calm: Site, visit: Visits) -> 
         # The account of memory has what is in the queue.
         one.page.wait_for_selector("[aria-label^='Memory: process']:not([aria-label*='messages 0 B'])")
         assert one.page.locator(".plot-empty").count() == 0
+        # No port for Prometheus here: it scrapes this one, with a token.
+        assert f'targets: ["127.0.0.1:{calm.admin_port}"]' in one.page.inner_text(
+            "section:has(#prometheus) pre"
+        )
+        one.page.wait_for_selector("section:has(#prometheus) a:has-text('API token')")
         assert one.axe() == []
