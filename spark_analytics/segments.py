@@ -167,10 +167,8 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str, salt
             raise BadBatch(position, "no batch begins here")
         if version > 1:
             # The last 8 octets are the node's own, of no use to others.
-            found, crc = (
-                crc_of(data[at + behind : at + stamp], crc_of(data[at : at + first], salt)),
-                stamp_crc,
-            )
+            crc = stamp_crc
+            found = crc_of(data[at + behind : at + stamp], crc_of(data[at : at + first], salt))
         else:
             found = crc_of(data[at : at + size - 4], salt if version else 0)
         if found != crc:

@@ -93,6 +93,12 @@ PLANTED = [
         seeds=60,
     ),
     Planted(
+        "a copied batch is stamped anew",
+        LOG + "queue/recovery.py",
+        "    batch.max_ts_delta = header.max_ts_delta\n",
+        "",
+    ),
+    Planted(
         "a follower begins epochs of its own",
         LOG + "replica/follower.py",
         "        log.end = log.batches.end\n        log.batches.follow()\n",
