@@ -304,6 +304,7 @@ class Lists:
                 self._die(queue, entry, "delivery_limit")
                 return
         insort(queue.ready, entry)
+        self._trim(queue)  # before a consumer gets any of them
 
     def settle(self, queue: ModelQueue, entry: Entry, *, ack: bool) -> None:
         queue.out -= 1
