@@ -454,10 +454,10 @@ PLANTED = [
         DEAD,
     ),
     Planted(
-        "what is returned does not count against a limit",
+        "a consumer gets what comes back to a full queue before it is trimmed",
         QUEUE,
-        "        elif self.limits.is_set or len(self.consumers) > 0:",
-        "        elif len(self.consumers) > 0:",
+        "            self._trim(0, _TRIM_UNITS)\n",
+        "            pass\n",
         walk=ENDINGS,
     ),
 ]
