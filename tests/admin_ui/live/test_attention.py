@@ -244,10 +244,11 @@ async def test_the_node_near_its_limits(node: World) -> None:
 
 async def test_very_many_findings_are_counted_and_the_worst_of_them_kept(node: World) -> None:
     """Each event of each viewer goes through them, and a user of one virtual host sees that one's."""
-    node.broker.virtual_hosts.add("tenant")
+    node.add_vhost("tenant")
     for vhost in (node.broker.vhosts["/"], node.broker.vhosts["tenant"]):
         for number in range(2 * KEPT_OF_KIND):
-            vhost.declare_queue(f"q{number}").ready.count = 1 + number * 7 % (2 * KEPT_OF_KIND)
+            vhost.declare_queue(f"q{number}")
+            vhost.queues[f"q{number}"].ready.count = 1 + number * 7 % (2 * KEPT_OF_KIND)
     node.sample()
     look = Looker(node)
     await look()
@@ -278,7 +279,8 @@ async def test_search_holds_the_loop_for_a_slice(node: World, monkeypatch: pytes
     """Whatever it does with 20,000 queues, it pauses between: at most 1,000 calls of Python's a pause."""
     vhost = node.broker.vhosts["/"]
     for number in range(20_000):
-        vhost.declare_queue(f"q{number}").ready.count = 1
+        vhost.declare_queue(f"q{number}")
+        vhost.queues[f"q{number}"].ready.count = 1
     node.sample()
     looked = longest = 0
     queue = Attention._queue
