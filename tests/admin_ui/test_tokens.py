@@ -138,8 +138,7 @@ async def test_only_a_hash_is_kept_and_it_survives_a_restart(
 ) -> None:
     caplog.set_level("DEBUG")
     made = await make(shop, by="alice", name="ci")
-    secret = made["token"].rpartition("_")[2]
-    assert len(secret) == 43
+    secret = made["token"][-43:]  # it may have a _ of its own
     file = Path(shop.broker.settings.data_dir) / FILE
     assert file.stat().st_mode & 0o777 == 0o600
     for each in file.parent.glob("admin-*"):
