@@ -638,6 +638,7 @@ class World:
             return
         received = self._take(peer, channel, m.BasicGetOk)
         entry = queue.ready.pop(0)
+        self.lists.pump(queue)  # a next message whose time is over is not counted
         tag = channel.next_tag
         channel.next_tag += 1
         method: Any = received.method
