@@ -63,6 +63,7 @@ COMPILED = [
     "vhosts.publishing.ports",
     "vhosts.unstored",
     "vhosts.declared",
+    "vhosts.queues.destination",
     "vhosts.queues.handle",
     "vhosts.queues.contents",
     "vhosts.queues.dispatch",

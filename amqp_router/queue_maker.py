@@ -18,7 +18,7 @@ from persistence.memory import MemoryBudget
 from vhosts.ports import InSlices
 from vhosts.queues.contents import Contents
 from vhosts.queues.delayed import PREFIX, DelayQueue
-from vhosts.queues.handle import Host
+from vhosts.queues.destination import Host
 from vhosts.queues.local import LocalQueue, NamedQueue
 from vhosts.queues.queue import Queue
 from vhosts.queues.services import QueueServices

@@ -23,7 +23,6 @@ ATTRIBUTES_MAX = 20
 ALLOWED: dict[str, str] = {
     "persistence/log/queue/queue_log.py: QueueLog": "what queues read of a log, and its copies",
     "persistence/log/queue/batches.py: Batches": "made of both kinds of records; copies of a log added to it",
-    "vhosts/queues/handle.py: QueueHandle": "the whole port of a queue; each method is one call of a channel",
 }
 
 

@@ -10,7 +10,8 @@ from vhosts.exchanges.delayed import DelayedExchange
 from vhosts.exchanges.exchange import Exchange
 from vhosts.ports import QueueFactory
 from vhosts.queues.delayed import PREFIX
-from vhosts.queues.handle import Host, QueueHandle
+from vhosts.queues.destination import Host
+from vhosts.queues.handle import QueueHandle
 from vhosts.submitting import Submitter
 from vhosts.topology import Topology
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from vhosts.exchanges.route import default_route
 from vhosts.ports import QueueFactory
 from vhosts.publishing.checks import DIRECT_REPLY
-from vhosts.queues.handle import Host, QueueHandle
+from vhosts.queues.destination import Host
+from vhosts.queues.handle import QueueHandle
 from vhosts.topology import QUEUE_BYTES, Topology
 
 

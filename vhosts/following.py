@@ -23,7 +23,8 @@ from persistence.definitions.records import (
 from vhosts.exchanges.exchange import Binding, End
 from vhosts.exchanges.types import EXCHANGE_TYPES
 from vhosts.ports import QueueFactory
-from vhosts.queues.handle import Host, QueueHandle
+from vhosts.queues.destination import Host
+from vhosts.queues.handle import QueueHandle
 from vhosts.removal import Removals
 from vhosts.topology import Topology
 

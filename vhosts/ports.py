@@ -7,7 +7,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from amqp_router.protocol.kept_table import Arguments
 from persistence.definitions.records import Change
-from vhosts.queues.handle import Host, QueueHandle
+from vhosts.queues.destination import Host
+from vhosts.queues.handle import QueueHandle
 
 #: Calls a step once in each later turn of the event loop until it returns True.
 InSlices: TypeAlias = Callable[[Callable[[], bool]], None]

@@ -47,7 +47,8 @@ from vhosts.limits import NO_LIMITS
 from vhosts.obeying import Obedience
 from vhosts.overdue import OverdueQueues
 from vhosts.ports import DefinitionsPort, InSlices, QueueFactory
-from vhosts.queues.handle import Host, QueueHandle
+from vhosts.queues.destination import Destination, Host
+from vhosts.queues.handle import QueueHandle
 from vhosts.removal import SLICE, Removals
 from vhosts.submitting import Submitter
 from vhosts.topology import Topology
@@ -130,8 +131,9 @@ class VirtualHost(Host):
         """
         return self._overdue.attempt(queue)
 
-    def queue_expired(self, queue: QueueHandle) -> None:
+    def queue_expired(self, queue: Destination) -> None:
         """Remove a queue that nobody uses, as ``last_consumer_left`` does."""
+        assert isinstance(queue, QueueHandle)
         self._overdue.attempt(queue)
 
     def _remove_unused(self, queue: QueueHandle) -> int:

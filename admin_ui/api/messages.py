@@ -17,11 +17,11 @@ from typing import Any
 
 from admin_ui.api.exchanges import real_name
 from admin_ui.api.publish_listener import Publish
+from admin_ui.api.taken import Taken
 from admin_ui.documents.tables import table as table_document
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, bad_request, not_authorised
 from admin_ui.writing import Caller, caller, delivered, new_name, read_object, required, table, text
-from amqp_router.broker import Broker
 from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import (
     AccessRefused,
@@ -31,7 +31,7 @@ from amqp_router.protocol.errors import (
     PreconditionFailed,
     too_large_message,
 )
-from amqp_router.protocol.flags import LOGGED, REDELIVERED, REJECT
+from amqp_router.protocol.flags import REDELIVERED
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, body_start, build_message
 from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties
@@ -225,57 +225,6 @@ def _message(properties: dict[str, Any], body: bytes) -> Message:
 # -- get ---------------------------------------------------------------------------------------------
 
 
-class Taken:
-    """Messages that were taken from a queue, and what becomes of them."""
-
-    def __init__(self, queue: QueueHandle, *, requeue: bool, reject: bool) -> None:
-        self.queue = queue
-        self.requeue = requeue
-        self.is_acknowledged = not requeue and not reject
-        self.messages: list[Message] = []
-        self.done = asyncio.Event()
-
-    def take(self) -> Message | None:
-        """The next ready message of the queue, with its content; None if there is none."""
-        message = self.queue.get(self.is_acknowledged)
-        if message is not None and not self.is_acknowledged:
-            self.messages.append(message)
-        return message
-
-    def let_go(self, message: Message) -> None:
-        """The content of ``message`` was read."""
-        if self.is_acknowledged:
-            return
-        if message.flags & LOGGED:
-            message.content = None
-        else:
-            self.queue.put_aside(message)
-
-    def finish(self, broker: Broker) -> None:
-        """Return or reject the messages, in slices; ``done`` is set at the end."""
-        if not self.messages:
-            self.done.set()
-            return
-        self.messages.reverse()
-        if self.requeue:
-            self.queue.begin_return()
-        broker.in_slices(self._next_slice)
-
-    def _next_slice(self) -> bool:
-        for _ in range(min(SLICE, len(self.messages))):
-            message = self.messages.pop()
-            if self.requeue:
-                self.queue.requeue(message)
-            else:
-                self.queue.settle(message, REJECT)
-        if self.messages:
-            return False
-        if self.requeue:
-            self.queue.end_return()
-        self.done.set()
-        return True
-
-
 async def get(call: Call) -> list[dict[str, Any]]:
     """Take messages and show them: ``count``, ``ackmode``, ``encoding``, ``truncate``.
 
@@ -298,6 +247,7 @@ async def get(call: Call) -> list[dict[str, Any]]:
     account = call.state.broker.budget
     reading = Reading(taken, count, truncate, is_text=content["encoding"] == "auto")
     reading.taps, reading.actor = who.vhost.table.taps, _actor(call)
+    is_shown = False
     try:
         while not reading.is_done:
             before = reading.size
@@ -307,13 +257,14 @@ async def get(call: Call) -> list[dict[str, Any]]:
             finally:
                 account.held += reading.size - before
             await asyncio.sleep(0)
+        is_shown = True
     except AMQPError as error:
         raise _amqp_fault(error) from None
     except (PersistenceError, OSError) as error:
         raise ApiError(500, "internal_error", f"a message cannot be read: {error}") from None
     finally:
         account.held -= reading.size
-        taken.finish(call.state.broker)  # also if the client is gone
+        taken.finish(call.state.broker, is_shown=is_shown)  # also if the client is gone
     await taken.done.wait()
     return reading.documents
 

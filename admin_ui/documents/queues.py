@@ -75,7 +75,8 @@ def brief(queue: Any, node: str, *, totals: bool) -> dict[str, Any]:
 def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     """A queue as lists show it."""
     history = stats.metrics.history(queue)
-    ready, unacked, in_memory = queue.message_count(), queue.unacked_count, queue.ready.in_memory()
+    view = queue.view()
+    ready, unacked, in_memory = queue.message_count(), queue.unacked_count, view.in_memory()
     consumers = queue.consumers
     found = brief(queue, node, totals=False)
     found.update(_NEUTRAL)
@@ -92,16 +93,15 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     }
     found["consumer_capacity"] = found["consumer_utilisation"] = can_deliver
     found["consumers"] = len(consumers)
-    alone = next(iter(consumers)) if consumers and queue.dispatch.exclusive else None
-    active = queue.dispatch.active
+    alone, active = view.exclusive_consumer(), view.active_consumer()
     found["single_active_consumer_tag"] = active.tag if active is not None else None
     found["exclusive_consumer_tag"] = alone.tag if alone is not None else None
     # The messages in memory, including their objects. The other messages are in the log.
-    found["memory"] = found["message_bytes_ram"] = queue.ready.memory_bytes()
+    found["memory"] = found["message_bytes_ram"] = view.memory_bytes()
     found["messages_ram"] = found["messages_ready_ram"] = in_memory
     found["messages_unacknowledged_ram"] = 0  # only their offsets are kept, not their contents
     found["messages_paged_out"] = ready - in_memory
-    found["messages_persistent"] = queue.log.state.live if queue.log is not None else 0
+    found["messages_persistent"] = view.persistent_count()
     message_stats = happened(
         with_deliver_get(
             {
@@ -138,9 +138,10 @@ def single(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
 
 
 def _activity(consumer: Any, queue: Any) -> dict[str, Any]:
-    if not queue.dispatch.is_single:
+    view = queue.view()
+    if not view.has_single_active():
         return {"active": True, "activity_status": "up"}
-    is_active = consumer is queue.dispatch.active
+    is_active = consumer is view.active_consumer()
     return {"active": is_active, "activity_status": "single_active" if is_active else "waiting"}
 
 

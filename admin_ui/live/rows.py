@@ -142,18 +142,16 @@ def state_of(queue: Any, history: History | None) -> str:
 
 def length_limits(queue: Any) -> tuple[int | None, int | None]:
     """The limits of a queue, of ready messages and of the octets of their bodies; None where it has none."""
-    return queue.settings.max_length, queue.settings.max_length_bytes
+    settings = queue.view().settings()
+    return settings.max_length, settings.max_length_bytes
 
 
 def ready_bytes(queue: Any) -> int | None:
     """The octets of the bodies of the ready messages. None if they are not known: those that recovery found
     are not read to be counted, unless a limit needs it.
     """
-    ready = queue.ready
-    if not ready.count:
-        return 0
-    is_counted = not getattr(ready, "uncounted_to", 0)
-    return int(ready.body_bytes) if is_counted else None
+    octets: int | None = queue.view().body_bytes()
+    return octets
 
 
 def queue_rows(state: State) -> Iterator[Row]:

@@ -28,7 +28,7 @@ def waits_since(queue: Any, history: History | None) -> Since | None:
     None if that is not known, or nothing is ready. Of a queue with priorities it is not known: its messages
     do not leave in the order in which they came.
     """
-    if history is None or history.rings is None or queue.settings.max_priority:
+    if history is None or history.rings is None or queue.view().settings().max_priority:
         return None
     ready = history.value(_READY)
     if ready <= 0 or not queue.message_count():

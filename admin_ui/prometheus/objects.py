@@ -128,27 +128,27 @@ FAMILIES = (
             _gauge(
                 "queue_process_memory_bytes",
                 "Memory in bytes used by a queue's messages",
-                lambda queue: queue.ready.memory_bytes(),
+                lambda queue: queue.view().memory_bytes(),
             ),
             _gauge(
                 "queue_messages_ram",
                 "Ready and unacknowledged messages stored in memory",
-                lambda queue: queue.ready.in_memory(),
+                lambda queue: queue.view().in_memory(),
             ),
             _gauge(
                 "queue_messages_ready_ram",
                 "Ready messages stored in memory",
-                lambda queue: queue.ready.in_memory(),
+                lambda queue: queue.view().in_memory(),
             ),
             _gauge(
                 "queue_messages_persistent",
                 "Persistent messages",
-                lambda queue: queue.log.state.live if queue.log is not None else 0,
+                lambda queue: queue.view().persistent_count(),
             ),
             _gauge(
                 "queue_messages_paged_out",
                 "Messages paged out to disk",
-                lambda queue: queue.message_count() - queue.ready.in_memory(),
+                lambda queue: queue.message_count() - queue.view().in_memory(),
             ),
         ),
     ),

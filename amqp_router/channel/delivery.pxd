@@ -55,16 +55,17 @@ cdef class Delivery:
     cpdef bint holds(self, unsigned long long tag) except -1
     cpdef long long ack(self, unsigned long long tag, bint multiple) except -1
     cpdef long long reject(self, unsigned long long tag, bint multiple) except -1
-    @cython.locals(before="long long", last="unsigned long long", taken=tuple)
+    @cython.locals(before="long long", last="unsigned long long", taken=tuple, index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef long long _settle(self, unsigned long long tag, bint multiple, int kind) except -1
     cpdef bint settle_some(self, unsigned long long last, int kind) except -1
-    @cython.locals(done="long long", current="unsigned long long", limit="long long", taken=tuple)
+    @cython.locals(done="long long", current="unsigned long long", taken=tuple, index=Py_ssize_t, message=Message, owner=ChannelConsumer, run=list)
     cdef long long _settle_range(self, unsigned long long last, int kind) except -1
-    @cython.locals(index=Py_ssize_t, message=Message, owner=ChannelConsumer)
-    cdef void _settle_one(self, unsigned long long tag, int kind)
+    @cython.locals(count="long long")
+    cdef void _settle_run(self, list run, ChannelConsumer owner, int kind)
     @cython.locals(queue=QueueHandle)
     cdef void _settle_taken(self, Message message, ChannelConsumer owner, int kind)
-    cdef void _give_back(self, ChannelConsumer owner)
+    @cython.locals(before="long long")
+    cdef void _give_back(self, ChannelConsumer owner, long long count)
     @cython.locals(mask=Py_ssize_t, base="unsigned long long")
     cdef void _advance(self)
     @cython.locals(last="unsigned long long", before="long long", taken=tuple)

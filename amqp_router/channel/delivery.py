@@ -252,7 +252,12 @@ class Delivery:
                 taken = self.older.take(tag)
                 self._settle_taken(taken[0], cast(ChannelConsumer, taken[1]), kind)
             else:
-                self._settle_one(tag, kind)
+                index = tag & (len(self.messages) - 1)
+                message = self.messages[index]
+                owner = self.owners[index]
+                self.messages[index] = None
+                self.owners[index] = None
+                self._settle_taken(message, owner, kind)
                 self._advance()
             return 1
         last = self.next_tag - 1 if tag == 0 else tag
@@ -277,36 +282,61 @@ class Delivery:
             done += 1
         current = self.base
         while current <= last and done < SETTLE_SLICE:
-            if self.messages[current & (len(self.messages) - 1)] is not None:
-                self._settle_one(current, kind)
-                done += 1
+            index = current & (len(self.messages) - 1)
+            message = self.messages[index]
             current += 1
+            if message is None:
+                continue
+            owner = self.owners[index]
+            self.messages[index] = None
+            self.owners[index] = None
+            done += 1
+            index = current & (len(self.messages) - 1)
+            if current > last or self.messages[index] is None or self.owners[index] is not owner:
+                self._settle_taken(message, owner, kind)
+                continue
+            # The same consumer got the next one, too. Consumers of several queues often take turns.
+            run: list[Message] = [message]
+            while current <= last and done < SETTLE_SLICE:
+                index = current & (len(self.messages) - 1)
+                message = self.messages[index]
+                if message is None or self.owners[index] is not owner:
+                    break
+                self.messages[index] = None
+                self.owners[index] = None
+                run.append(message)
+                done += 1
+                current += 1
+            self._settle_run(run, owner, kind)
         self.base = current
         self._advance()
         return done
 
-    def _settle_one(self, tag: int, kind: int) -> None:
-        index = tag & (len(self.messages) - 1)
-        message = self.messages[index]
-        owner = self.owners[index]
-        self.messages[index] = None
-        self.owners[index] = None
-        self._settle_taken(message, owner, kind)
+    def _settle_run(self, run: list[Message], owner: ChannelConsumer, kind: int) -> None:
+        """Settle messages that ``owner`` got one after the other."""
+        count = len(run)
+        self.outstanding -= count
+        if kind == flags.ACK:
+            self.ack_total += count
+        self._give_back(owner, count)
+        owner.queue.settle_range(run, kind)
 
     def _settle_taken(self, message: Message, owner: ChannelConsumer, kind: int) -> None:
         self.outstanding -= 1
         if kind == flags.ACK:
             self.ack_total += 1
-        self._give_back(owner)
+        self._give_back(owner, 1)
         owner.queue.settle(message, kind)
 
-    def _give_back(self, owner: ChannelConsumer) -> None:
-        owner.unacked -= 1
+    def _give_back(self, owner: ChannelConsumer, count: int) -> None:
+        """So many deliveries to ``owner`` are over: it and its channel may get as many others."""
+        owner.unacked -= count
         if owner.limited:
-            owner.credit += 1
+            owner.queue.grant(owner, count, 0)
         if owner.counts:
-            owner.shared.available += 1
-            if owner.shared.available == 1:
+            before = owner.shared.available
+            owner.shared.available = before + count
+            if before <= 0 < before + count:
                 # Consumers on the channel's other queues waited for the same limit.
                 assert self.listener is not None
                 self.listener.credit_returned()
@@ -372,7 +402,7 @@ class Delivery:
 
     def _requeue_taken(self, message: Message, owner: ChannelConsumer, is_slice: bool) -> None:
         self.outstanding -= 1
-        self._give_back(owner)
+        self._give_back(owner, 1)
         queue = owner.queue
         if is_slice and queue not in self.returning:
             self.returning[queue] = None

@@ -1,6 +1,7 @@
 cimport cython
 
 from amqp_router.protocol.tick cimport Tick
+from vhosts.queues.handle cimport QueueHandle
 
 
 cdef class Ticker:
@@ -19,5 +20,5 @@ cdef class Ticker:
     cdef void _run_slices(self)
     @cython.locals(fresh=list, waiting=list, more=list, spent=Py_ssize_t)
     cdef void _pump(self, Tick tick)
-    @cython.locals(spent=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, more=list)
+    @cython.locals(spent=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, more=list, queue=QueueHandle)
     cdef tuple _turn_to(self, list queues, Py_ssize_t budget, Py_ssize_t share)

@@ -7,10 +7,11 @@ logs are sealed and handed to the sync. Then confirms and sockets are written.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from amqp_router.protocol.tick import Tick
 from vhosts.long_lists import look_at_new_objects
+from vhosts.queues.handle import QueueHandle
 
 #: Deliveries per tick before the sockets get their turn: in all, of a queue new on the agenda, and of one
 #: that waits in line.
@@ -60,8 +61,8 @@ class Ticker:
         self._start_round = start_round
         self._ready_count = ready_count
         self._slices: list[Callable[[], bool]] = []
-        #: Queues that were not reached, or need more than their share. They are marked dirty.
-        self._waiting: list[Any] = []
+        #: Queues that were not reached, or need more than their share. They count as touched.
+        self._waiting: list[QueueHandle] = []
         #: Whether the loop holds a call of ``run``.
         self._queued = False
         tick.callback = self._run_queued
@@ -150,7 +151,7 @@ class Ticker:
         not reached, wait in line for the other half. So a queue with one message does not wait for one with
         thousands.
         """
-        fresh: list[Any] = tick.queues
+        fresh = cast(list[QueueHandle], tick.queues)  # the agenda lies below their layer
         tick.queues = []
         if len(fresh) > FRESH_QUEUES:
             fresh = _ends_first(fresh, FRESH_QUEUES // 2)
@@ -158,29 +159,27 @@ class Ticker:
         spent, more = self._turn_to(fresh, TICK_UNITS // 2, FRESH_UNITS)
         _, self._waiting = self._turn_to(waiting + more, TICK_UNITS - spent, QUEUE_UNITS)
 
-    def _turn_to(self, queues: list[Any], budget: int, share: int) -> tuple[int, list[Any]]:
+    def _turn_to(self, queues: list[QueueHandle], budget: int, share: int) -> tuple[int, list[QueueHandle]]:
         """Deliver at most ``share`` messages of each queue; returns the cost, and the queues that need
         more.
         """
         spent = 0
-        more: list[Any] = []
+        more: list[QueueHandle] = []
         for index, queue in enumerate(queues):
             if spent >= budget:
                 return spent, queues[index:] + more
-            queue.dirty = False
             try:
-                done = queue.pump(share)
+                done = queue.take_turn(share)
             except Exception as error:  # a bug of ours; the other queues go on
                 self._unexpected(f"queue {queue.name}", error)
                 continue
             spent += done + TURN_UNITS
             if done >= share:
-                queue.dirty = True
                 more.append(queue)
         return spent, more
 
 
-def _ends_first(queues: list[Any], count: int) -> list[Any]:
+def _ends_first(queues: list[QueueHandle], count: int) -> list[QueueHandle]:
     """``count`` from either end in turn, then the rest.
 
     A message to a thousand queues puts them all on the agenda. Queues before or after them must not wait for

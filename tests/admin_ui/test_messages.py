@@ -397,6 +397,8 @@ async def test_an_answer_is_bounded(shop: World) -> None:
     assert "too large to be shown" in reply.json["reason"]
     found = await taken(shop, "orders.eu", truncate=3)
     assert [each["payload"] for each in found] == ["\0", "\0\0\0"]
+    # What was taken for the answer that failed came back as it was: nobody has seen it.
+    assert [each["redelivered"] for each in found] == [False, False]
     assert (queue.message_count(), queue.unacked_count) == (2, 0)
     assert abs(shop.broker.budget.held - held) < 10_000  # the routing log's events
 

@@ -10,6 +10,7 @@ import pytest
 
 from amqp_router.connection.ticker import FRESH_UNITS, QUEUE_UNITS, TICK_UNITS, Ticker
 from amqp_router.protocol.tick import Tick
+from vhosts.queues.handle import QueueHandle
 
 
 class Loop:
@@ -40,10 +41,11 @@ class Loop:
             assert limit, "the agenda does not come to an end"
 
 
-class Item:
+class Item(QueueHandle):
     """Queue, channel and output in one, as the agenda sees them."""
 
     def __init__(self, loop: Loop, name: str, *, work: int = 0, fails: bool = False) -> None:
+        super().__init__()
         self.loop = loop
         self.name = name
         self.work = work
@@ -60,11 +62,13 @@ class Item:
             self.loop.tick.queues.append(self)
             self.loop.tick.wake()
 
-    def pump(self, units: int) -> int:
+    def take_turn(self, units: int) -> int:
+        self.dirty = False
         self._do("pump")
         done = min(units, self.work)
         self.pumped.append(done)
         self.work -= done
+        self.dirty = done >= units
         return done
 
     def emit_confirms(self) -> None:

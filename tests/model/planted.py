@@ -150,13 +150,14 @@ PLANTED = [
     Planted(
         "multiple covers one too many",
         DELIVERY,
+        "        current = self.base\n        while current <= last and done < SETTLE_SLICE:\n",
+        "        current = self.base\n        last = min(last + 1, self.next_tag - 1)\n"
         "        while current <= last and done < SETTLE_SLICE:\n",
-        "        while current <= last + 1 and current < self.next_tag and done < SETTLE_SLICE:\n",
     ),
     Planted(
         "the channel's limit wakes one queue only",
         DELIVERY,
-        "            if owner.shared.available == 1:\n",
+        "            if before <= 0 < before + count:\n",
         "            if False:\n",
         "tests/channel/test_consuming.py",
     ),

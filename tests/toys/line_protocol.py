@@ -2,6 +2,8 @@
 
     PUB exchange key body    answered by TAKEN, UNROUTABLE, REFUSED, FAILED or LOST once the message is safe
     SUB queue                answered by MSG exchange key body for each message, without acknowledgements
+    SUB queue octets         the same, but no more after so many octets of bodies that are not acknowledged
+    ACK                      acknowledges all of them; what is not acknowledged by the end goes back
 
 An exchange is written ``-`` if it is the default exchange. Any error is answered by ERR and a text.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from amqp_router.protocol.errors import AMQPError
+from amqp_router.protocol.flags import ACK
 from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.properties import encode_properties
@@ -20,7 +23,7 @@ from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
-from vhosts.queues.handle import Consumer
+from vhosts.queues.handle import Consumer, QueueHandle
 from vhosts.vhost import VirtualHost
 
 PERSISTENT = encode_properties({"delivery_mode": 2})
@@ -53,10 +56,18 @@ class LineConnection(Listener):
     def close(self) -> None:
         for consumer in self._consumers:
             consumer.queue.remove_consumer(consumer)
+            for message in consumer.held:
+                consumer.queue.requeue(message)
 
     def _command(self, word: str, rest: str = "") -> None:
         if word == "SUB":
-            self._consumers.append(Subscription(self._vhost.find_queue(rest, self), self.write))
+            name, _, octets = rest.partition(" ")
+            queue = self._vhost.find_queue(name, self)
+            self._consumers.append(Subscription(queue, self.write, int(octets) if octets else None))
+            return
+        if word == "ACK":
+            for consumer in self._consumers:
+                consumer.ack()
             return
         exchange, key, body = rest.split(" ", 2)
         message = build_message(b"", PERSISTENT, body.encode())
@@ -78,15 +89,25 @@ class LineConnection(Listener):
 class Subscription(Consumer):
     """A consumer that writes lines."""
 
-    def __init__(self, queue: object, write: Callable[[bytes], None]) -> None:
+    def __init__(self, queue: QueueHandle, write: Callable[[bytes], None], octets: int | None) -> None:
         super().__init__()
-        self.no_ack = True
+        self.no_ack = octets is None
+        self.octets = octets or 0
         self.output = Output()
         self.queue = queue
         self.write = write
+        self.held: list[Message] = []
         self.queue.add_consumer(self)
 
+    def ack(self) -> None:
+        self.queue.settle_range(self.held, ACK)
+        self.queue.grant(self, 0, sum([message.body_size for message in self.held]))
+        self.held = []
+
     def deliver(self, message: Message) -> None:
+        if not self.no_ack:
+            self.octets -= message.body_size
+            self.held.append(message)
         name_size = message.route[0]
         exchange, key = message.route[1 : 1 + name_size], message.route[2 + name_size :]
         self.write(b"MSG %b %b %b\n" % (exchange or b"-", key, message.body()))

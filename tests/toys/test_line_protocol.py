@@ -52,6 +52,16 @@ def test_publish_and_subscribe(node: SimNode) -> None:
     assert node.queue("q").message_count() == 1
 
 
+def test_credit_in_octets(node: SimNode) -> None:
+    lines = Lines(node)
+    lines.send("SUB q 7\n" + "PUB - q four\n" * 4)
+    assert lines.take() == ["TAKEN"] * 4 + ["MSG - q four"] * 2
+    lines.send("ACK\n")
+    assert lines.take() == ["MSG - q four"] * 2
+    lines.connection.close()
+    assert (node.queue("q").message_count(), node.queue("q").unacked_count) == (2, 0)
+
+
 def test_receipts_come_when_messages_are_durable(node: SimNode) -> None:
     lines = Lines(node)
     lines.send("PUB - d one\nPUB - d two\nPUB amq.topic d.x three\nPUB amq.topic nowhere four\n")

@@ -1,8 +1,8 @@
+cimport cython
+
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
-from persistence.log.queue.queue_log cimport QueueLog
-from vhosts.declared cimport Declared
-from vhosts.publishing.ports cimport Listener, Run
+from vhosts.queues.destination cimport Destination
 
 
 cdef class Credit:
@@ -20,6 +20,7 @@ cdef class Consumer:
     cdef public object arguments  # a dict, or a KeptTable
     cdef public QueueHandle queue
     cdef public long long credit
+    cdef public long long octets
     cdef public Credit shared
     cdef public Output output
     cdef public long long unacked
@@ -33,31 +34,32 @@ cdef class Consumer:
     cpdef void cancelled(self)
 
 
-cdef class Host:
-    cdef public str name
-    cdef public Listener dead_letters
-
-
-cdef class QueueHandle(Declared):
-    cdef public Host vhost
-    cdef public object exclusive_owner  # a connection, compared by identity alone
-    cdef public str incarnation
-    cdef public QueueLog log
-    cdef public bint logs_all
+cdef class QueueHandle(Destination):
     cdef public long long ack_timeout_ms
     cdef public dict consumers
     cdef public long long unacked_count
-    cpdef bint publish(self, Message message) except -1
-    cpdef void await_durable(self, Run run)
+    cdef public unsigned long long publish_total
+    cdef public unsigned long long deliver_total
+    cdef public unsigned long long deliver_no_ack_total
+    cdef public unsigned long long get_total
+    cdef public unsigned long long get_no_ack_total
+    cdef public unsigned long long get_empty_total
+    cdef public unsigned long long redeliver_total
+    cdef public unsigned long long ack_total
+    cpdef void touch(self)
+    cpdef Py_ssize_t take_turn(self, Py_ssize_t budget) except -1
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1
     cpdef bint has_due(self)
     cpdef bint has_new(self)
-    cpdef bint is_returning(self)
-    cpdef void settle(self, Message message, int kind)
-    cpdef void touch(self)
+    cpdef void grant(self, Consumer consumer, long long messages, long long octets)
     cpdef void wake(self, Consumer consumer)
     cpdef Message get(self, bint no_ack)
+    cpdef void settle(self, Message message, int kind)
+    @cython.locals(index=Py_ssize_t)
+    cpdef void settle_range(self, list messages, int kind)
     cpdef void requeue(self, Message message)
+    cpdef void return_unsent(self, Message message)
     cpdef void begin_return(self)
     cpdef void end_return(self)
+    cpdef bint is_returning(self)
     cpdef put_aside(self, Message message)

@@ -2,7 +2,11 @@
 
 A channel publishes, consumes, settles, requeues and asks through ``QueueHandle`` and never touches the inside
 of a queue. It is answered through ``Consumer.deliver``, ``Consumer.cancelled`` and ``Run``. ``Queue`` is the
-implementation for a local queue; only the composition root knows it.
+implementation for a local queue; only the composition root knows it. ``destination`` has the half of the port
+that publishers and the virtual host use, and says what becomes of those who use a queue that is unavailable.
+
+A consumer says how much it can take: messages and octets, which ``QueueHandle.grant`` adds to. Each delivery
+uses them up, and its settle may grant them anew.
 
 A delivery is known to its channel by a tag, and to its queue by the offset of its message
 (``amqp_router.channel.delivery`` maps one to the other).
@@ -10,15 +14,11 @@ A delivery is known to its channel by a tag, and to its queue by the offset of i
 
 from __future__ import annotations
 
-from typing import Any
-
 from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
-from persistence.log.queue.queue_log import QueueLog
-from vhosts.declared import Declared
-from vhosts.publishing.ports import Run
-from vhosts.queues.timers import QueueTimers
+from vhosts.queues.destination import Destination
+from vhosts.queues.settings import NO_SETTINGS, QueueSettings
 
 #: Cost of a redelivery in units of ``deliver_due``, of which another delivery costs one. It is higher because
 #: each one is found and read alone.
@@ -63,6 +63,7 @@ class Consumer:
         "exclusive",
         "following",
         "no_ack",
+        "octets",
         "output",
         "parked",
         "previous",
@@ -82,8 +83,10 @@ class Consumer:
         self.priority = 0
         self.arguments: Arguments = {}
         self.queue: QueueHandle
-        #: Deliveries that this consumer may still get by its own prefetch limit.
+        #: Messages that this consumer may still get by its own limit, and octets of their bodies: the last
+        #: message may have more.
         self.credit = UNLIMITED
+        self.octets = UNLIMITED
         #: Deliveries that the channel may still get.
         self.shared = Credit()
         #: Output for its deliveries; while it is full, nothing is delivered.
@@ -103,7 +106,7 @@ class Consumer:
         # A consumer without acknowledgements uses up no credit, but waits for the channel's, as in RabbitMQ.
         if self.output.full or self.shared.available <= 0:
             return False
-        return self.no_ack or self.credit > 0
+        return self.no_ack or (self.credit > 0 and self.octets > 0)
 
     def wake(self) -> None:
         """Tell the queue that the consumer may be ready again. Call this whenever an obstacle has gone."""
@@ -121,65 +124,97 @@ class Consumer:
         raise AssertionError("a consumer must hear of its end")
 
 
-class Host:
-    """The virtual host of a queue, as the queue knows it."""
+class QueueView:
+    """What operators may know of a queue. Each method reads one thing, because lists may have 100,000
+    queues.
+    """
 
-    __slots__ = ("dead_letters", "name")
+    __slots__ = ()
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        #: Publishes what its queues give up: a ``vhosts.dead_letters.DeadLetters``, which knows this module.
-        self.dead_letters: Any = None
+    def settings(self) -> QueueSettings:
+        """What it obeys."""
+        return NO_SETTINGS
 
-    def queue_expired(self, queue: QueueHandle) -> None:
-        """Nobody has used the queue for as long as it may be unused: remove it."""
-        raise AssertionError("a queue must be able to go")
+    def in_memory(self) -> int:
+        """Ready messages whose content is in memory."""
+        return 0
+
+    def memory_bytes(self) -> int:
+        """What they are counted with in the node's account."""
+        return 0
+
+    def body_bytes(self) -> int | None:
+        """Octets of the bodies of the ready messages; None if they were not all counted since a start."""
+        return None
+
+    def persistent_count(self) -> int:
+        """Messages in its log, ready or unacknowledged."""
+        return 0
+
+    def has_single_active(self) -> bool:
+        """Whether only one of its consumers gets messages."""
+        return False
+
+    def active_consumer(self) -> Consumer | None:
+        """That one."""
+        return None
+
+    def exclusive_consumer(self) -> Consumer | None:
+        """The only consumer, if it is an exclusive one."""
+        return None
 
 
-class QueueHandle(Declared):
-    """A queue as channels, exchanges and the node see it."""
+class QueueHandle(Destination):
+    """A queue as channels and other listeners know it, and as whoever looks at it does (``view``)."""
 
     __slots__ = (
         "ack_timeout_ms",
+        "ack_total",
         "consumers",
-        "exclusive_owner",
-        "incarnation",
-        "log",
-        "logs_all",
+        "deliver_no_ack_total",
+        "deliver_total",
+        "get_empty_total",
+        "get_no_ack_total",
+        "get_total",
+        "publish_total",
+        "redeliver_total",
         "unacked_count",
-        "vhost",
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self.vhost: Host
-        #: The connection that alone may use the queue, or None.
-        self.exclusive_owner: object = None
-        #: Id of this incarnation. A queue that is deleted and declared again has another one.
-        self.incarnation = ""
-        self.log: QueueLog | None = None
-        #: Whether the log gets every message, whatever its delivery mode: a quorum queue.
-        self.logs_all = False
         #: Longest time that a delivery may be unacknowledged; 0 for none.
         self.ack_timeout_ms = 0
         #: Consumers in the order of their registration.
         self.consumers: dict[Consumer, None] = {}
         self.unacked_count = 0
+        self.publish_total = 0
+        #: Deliveries with and without acknowledgement, to consumers and by ``get``.
+        self.deliver_total = 0
+        self.deliver_no_ack_total = 0
+        self.get_total = 0
+        self.get_no_ack_total = 0
+        self.get_empty_total = 0
+        self.redeliver_total = 0
+        self.ack_total = 0
 
-    def publish(self, message: Message) -> bool:
-        """Take ``message``; False if the queue is full or its log fails, and the publisher must be told."""
-        raise AssertionError("a queue must say how it takes a message")
+    def view(self) -> QueueView:
+        """What operators may know of the queue, besides what is counted here."""
+        return QueueView()
 
-    def timers_of_node(self) -> QueueTimers | None:
-        """The timers of the node's queues; None if no time passes."""
-        return None
+    # -- its turn ---------------------------------------------------------------------------------------
 
-    def check_available(self) -> None:
-        """Raise PreconditionFailed if the queue cannot be used because its log has failed."""
+    def touch(self) -> None:
+        """Take part in the agenda of this turn of the event loop: see what can be delivered."""
+        raise AssertionError("a queue must have a turn")
 
-    def await_durable(self, run: Run) -> None:
-        """Call ``run.settled`` once everything published so far is durable."""
-        raise AssertionError("a queue must say when it is durable")
+    def take_turn(self, budget: int) -> int:
+        """Do what is due, up to ``budget`` units; the agenda calls it once for each ``touch``.
+
+        Returns how many units were used. With ``budget`` or more the queue needs another turn, and counts as
+        touched.
+        """
+        raise AssertionError("a queue must use its turn")
 
     def deliver_due(self, budget: int) -> int:
         """Deliver now what would be delivered at the end of this turn, up to ``budget`` units.
@@ -188,24 +223,15 @@ class QueueHandle(Declared):
         """
         return 0
 
-    def takes_messages(self) -> bool:
-        """Whether the queue's log can take messages for now."""
-        return True
-
     def has_due(self) -> bool:
         """Whether there is something to do before anybody may look into the queue."""
         return False
-
-    def note_use(self) -> None:
-        """Somebody declared the queue again: it is not unused, see RabbitMQ, "Queue TTL"."""
 
     def has_new(self) -> bool:
         """Whether messages were published that its consumers have not been offered yet."""
         return False
 
-    def touch(self) -> None:
-        """See at the end of this turn what can be delivered."""
-        raise AssertionError("a queue must have a turn")
+    # -- consumers --------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Start delivering to ``consumer``, as far as its credit goes.
@@ -213,7 +239,7 @@ class QueueHandle(Declared):
         Raises:
             AccessRefused: it is exclusive and another consumer exists, or the existing one is exclusive
                 (403).
-            PreconditionFailed: the log has failed (406).
+            PreconditionFailed: the queue has failed (406).
         """
         raise AssertionError("a queue must take consumers")
 
@@ -221,9 +247,25 @@ class QueueHandle(Declared):
         """Remove ``consumer``; True if it was the last one."""
         raise AssertionError("a queue must let consumers go")
 
+    def grant(self, consumer: Consumer, messages: int, octets: int) -> None:
+        """Let ``consumer`` get so many more messages, and octets of their bodies; negative numbers take
+        credit away.
+        """
+        raise AssertionError("a queue must know whom it may send what")
+
     def wake(self, consumer: Consumer) -> None:
-        """``consumer`` may be ready again: it has credit, or room in its output."""
+        """``consumer`` may be ready again: its channel has credit, or its output room."""
         raise AssertionError("a queue must take consumers")
+
+    def consumer_count(self) -> int:
+        """Number of consumers."""
+        return len(self.consumers)
+
+    def is_unused(self) -> bool:
+        """Whether the queue has no consumer."""
+        return not self.consumers
+
+    # -- messages ---------------------------------------------------------------------------------------
 
     def get(self, no_ack: bool) -> Message | None:
         """Take one message for ``basic.get``; None when nothing is ready."""
@@ -233,8 +275,17 @@ class QueueHandle(Declared):
         """Settle a delivered message: it was acknowledged, or rejected without requeue."""
         raise AssertionError("a queue must take acknowledgements")
 
+    def settle_range(self, messages: list[Message], kind: int) -> None:
+        """As ``settle``, for messages that were delivered one after the other."""
+        for index in range(len(messages)):
+            self.settle(messages[index], kind)
+
     def requeue(self, message: Message) -> None:
         """Return a delivered message to its place and mark it as redelivered."""
+        raise AssertionError("a queue must take its messages back")
+
+    def return_unsent(self, message: Message) -> None:
+        """Return a message that was taken and that nobody has seen: to its place, and as it was before."""
         raise AssertionError("a queue must take its messages back")
 
     def begin_return(self) -> None:
@@ -255,43 +306,3 @@ class QueueHandle(Declared):
     def recall(self, message: Message) -> bool:
         """See that ``message``, which was delivered, has its content; False if it cannot be read."""
         raise AssertionError("a queue must give its messages")
-
-    def definition_stored(self) -> None:
-        """The queue's definition is committed."""
-
-    def definition_failed(self, error: Exception) -> None:
-        """The queue's definition cannot be stored for now: nack the publishers that wait for it."""
-
-    def removal_stored(self) -> None:
-        """No start will bring the queue back."""
-
-    def message_count(self) -> int:
-        """Messages ready for delivery."""
-        raise AssertionError("a queue must count its messages")
-
-    def consumer_count(self) -> int:
-        """Number of consumers."""
-        return len(self.consumers)
-
-    def is_unused(self) -> bool:
-        """Whether the queue has no consumer."""
-        return not self.consumers
-
-    def is_empty(self) -> bool:
-        """Whether no message is ready; unacknowledged ones do not count."""
-        return self.message_count() == 0
-
-    def purge(self) -> int:
-        """Drop every ready message; returns their number."""
-        raise AssertionError("a queue must drop its messages")
-
-    def delete(self, rev: int) -> int:
-        """Delete the queue; its files are removed once revision ``rev`` of the definitions is committed.
-
-        Consumers are cancelled; if they are very many, in slices. Returns how many messages were ready.
-        """
-        raise AssertionError("a queue must end")
-
-    def has_told_consumers(self) -> bool:
-        """Whether all consumers have heard that the queue is gone."""
-        return True

@@ -7,7 +7,7 @@ from typing import Protocol
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.tick import Tick
 from persistence.log.queue.queue_log import QueueLog
-from vhosts.queues.handle import Host
+from vhosts.queues.destination import Host
 from vhosts.queues.settings import QueueSettings
 from vhosts.queues.timers import QueueTimers
 

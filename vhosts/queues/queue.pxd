@@ -21,14 +21,6 @@ cdef unsigned int _COUNT_MAX
 cdef class Queue(MortalQueue):
     cdef public unsigned long long next_offset
     cdef public unsigned long long pumped_at
-    cdef public unsigned long long publish_total
-    cdef public unsigned long long deliver_total
-    cdef public unsigned long long deliver_no_ack_total
-    cdef public unsigned long long get_total
-    cdef public unsigned long long get_no_ack_total
-    cdef public unsigned long long get_empty_total
-    cdef public unsigned long long redeliver_total
-    cdef public unsigned long long ack_total
     @cython.locals(log=QueueLog, logged=bint)
     cpdef bint publish(self, Message message) except -1
     cdef _watch_published(self, Message message)
@@ -42,10 +34,12 @@ cdef class Queue(MortalQueue):
     cpdef Py_ssize_t pump(self, Py_ssize_t budget) except -1
     cdef bint _has_room(self, Message message) except -1
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1
-    cpdef void wake(self, Consumer consumer)
+    @cython.locals(done=Py_ssize_t)
+    cpdef Py_ssize_t take_turn(self, Py_ssize_t budget) except -1
     @cython.locals(message=Message)
     cpdef Message get(self, bint no_ack)
     cpdef void settle(self, Message message, int kind)
+    cpdef void return_unsent(self, Message message)
     cpdef void requeue(self, Message message)
-    cpdef long long message_count(self)
+    cdef _put_back(self, Message message)
     cpdef put_aside(self, Message message)

@@ -17,19 +17,20 @@ when the log's high watermark has passed what they published.
 from __future__ import annotations
 
 from amqp_router.protocol import flags
-from amqp_router.protocol.errors import AccessRefused, PreconditionFailed
+from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.queues import state as states
 from vhosts.queues.death import REJECTED
-from vhosts.queues.handle import REDELIVERY_UNITS, Consumer
+from vhosts.queues.handle import REDELIVERY_UNITS, QueueView
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
 from vhosts.queues.mortal import MortalQueue
 from vhosts.queues.ready.choice import new_order
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.services import QueueServices
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
+from vhosts.queues.view import LocalView
 
 PARKED_PER_UNIT = 16
 #: Deliveries before a message that is to be delivered at once or not at all.
@@ -49,18 +50,7 @@ _COUNT_MAX = 0xFFFF
 class Queue(MortalQueue):
     """A local queue. ``attach`` joins it to its log before anyone uses it."""
 
-    __slots__ = (
-        "ack_total",
-        "deliver_no_ack_total",
-        "deliver_total",
-        "get_empty_total",
-        "get_no_ack_total",
-        "get_total",
-        "next_offset",
-        "publish_total",
-        "pumped_at",
-        "redeliver_total",
-    )
+    __slots__ = ("next_offset", "pumped_at")
 
     def __init__(self, services: QueueServices) -> None:
         super().__init__(services)
@@ -69,15 +59,6 @@ class Queue(MortalQueue):
         self.next_offset = 0
         #: ``publish_total`` when consumers were last offered all there was.
         self.pumped_at = 0
-        self.publish_total = 0
-        #: Deliveries with and without acknowledgement, to consumers and by ``get``.
-        self.deliver_total = 0
-        self.deliver_no_ack_total = 0
-        self.get_total = 0
-        self.get_no_ack_total = 0
-        self.get_empty_total = 0
-        self.redeliver_total = 0
-        self.ack_total = 0
 
     def attach(self, incarnation: str, log: QueueLog | None = None, *, recovered: bool = False) -> None:
         """Use ``log``, if the queue is durable; ``recovered``: with the messages found in it."""
@@ -110,6 +91,9 @@ class Queue(MortalQueue):
         order.node = self.services
         order.incarnation = self.incarnation
         self.ready = order
+
+    def view(self) -> QueueView:
+        return LocalView(self)
 
     # -- publishing ---------------------------------------------------------------------------------
 
@@ -262,6 +246,13 @@ class Queue(MortalQueue):
         # Only a queue on the agenda has anything due. It stays on the agenda, which costs next to nothing.
         return self.pump(budget) if self.dirty else 0
 
+    def take_turn(self, budget: int) -> int:
+        self.dirty = False
+        done = self.pump(budget)
+        if done >= budget:
+            self.dirty = True
+        return done
+
     def has_new(self) -> bool:
         return self.dirty and self.publish_total != self.pumped_at
 
@@ -320,6 +311,16 @@ class Queue(MortalQueue):
             return
         self._gone(message, kind)
 
+    def return_unsent(self, message: Message) -> None:
+        """See ``QueueHandle``. The log and the counter of returns know nothing of it."""
+        self.unacked_count -= 1
+        self.ready.return_left -= 1
+        if self.deleted:
+            if not message.flags & flags.LOGGED:
+                self.contents.release(message)
+            return
+        self._put_back(message)
+
     def requeue(self, message: Message) -> None:
         """Return a delivered message to its place and mark it as redelivered."""
         self.unacked_count -= 1
@@ -339,6 +340,9 @@ class Queue(MortalQueue):
             log = self.log
             assert log is not None
             log.settle(message.offset, message.gap, flags.RETURN)
+        self._put_back(message)
+
+    def _put_back(self, message: Message) -> None:
         self.ready.put_back(message)
         if self.limits.is_set and self.limits.is_exceeded(self.ready):
             # Before a consumer gets any of them, as in RabbitMQ. What is left then is left to the agenda.
@@ -349,53 +353,7 @@ class Queue(MortalQueue):
         elif self.limits.is_set or len(self.consumers) > 0:
             self.touch()
 
-    # -- consumers ----------------------------------------------------------------------------------
-
-    def add_consumer(self, consumer: Consumer) -> None:
-        """Start delivering to ``consumer``.
-
-        Raises:
-            AccessRefused: it is exclusive and another consumer exists, or the existing one is exclusive
-                (403).
-            PreconditionFailed: the log has failed.
-        """
-        self.check_available()
-        is_refused = bool(self.consumers) and (consumer.exclusive or self.dispatch.exclusive)
-        # As in RabbitMQ, a queue with a single active consumer has no exclusive ones.
-        if is_refused or (consumer.exclusive and self.dispatch.is_single):
-            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use")
-        self.consumers[consumer] = None
-        self.dispatch.add(consumer)
-        self.ready.wanted = True
-        self.touch()
-
-    def remove_consumer(self, consumer: Consumer) -> bool:
-        """Remove ``consumer``; True if it was the last one."""
-        if consumer not in self.consumers:
-            return False
-        del self.consumers[consumer]
-        self.dispatch.remove(consumer, self.consumers)
-        if self.consumers:
-            if self.dispatch.is_single:
-                self.touch()
-            return False
-        self.ready.wanted = False
-        self.ready.rest()
-        self.note_use()
-        return True
-
-    def wake(self, consumer: Consumer) -> None:
-        """``consumer`` may be ready again; its turn comes after those of all others."""
-        if self.deleted or self.state == states.FAILED:
-            return  # it is cancelled, and may not have heard of it yet
-        self.dispatch.unpark(consumer)
-        self.touch()
-
     # -- the whole queue ----------------------------------------------------------------------------
-
-    def message_count(self) -> int:
-        """Messages ready for delivery."""
-        return self.ready.count
 
     def purge(self) -> int:
         """Drop every ready message; returns their number. Unacknowledged messages stay.

@@ -7,7 +7,7 @@ from vhosts.queues cimport state as states
 from vhosts.queues.contents cimport Contents
 from vhosts.queues.dispatch cimport Dispatch
 from vhosts.publishing.ports cimport Run
-from vhosts.queues.handle cimport QueueHandle
+from vhosts.queues.handle cimport Consumer, QueueHandle
 from vhosts.queues.ready.order cimport NodePort, ReadyOrder
 from vhosts.queues.receipts cimport Receipts
 
@@ -22,12 +22,13 @@ cdef class StandingQueue(QueueHandle):
     cdef public Receipts receipts
     cdef public bint dirty
     cdef public bint stalled
-    cdef public int state
-    cdef public str reason
     cdef public long long remembered
     @cython.locals(log=QueueLog)
     cpdef count_remembered(self)
     @cython.locals(log=QueueLog)
     cpdef void await_durable(self, Run run)
     cpdef void touch(self)
+    cpdef void grant(self, Consumer consumer, long long messages, long long octets)
+    cpdef void wake(self, Consumer consumer)
+    cpdef long long message_count(self) except? -1
     cdef _heed_trouble(self)

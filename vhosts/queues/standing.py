@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.errors import AccessRefused
 from amqp_router.protocol.tick import Tick
 from persistence.errors import is_passing
 from persistence.log.queue.queue_log import QueueLog
@@ -14,7 +14,7 @@ from vhosts.publishing.ports import Run
 from vhosts.queues import state as states
 from vhosts.queues.contents import Contents
 from vhosts.queues.dispatch import Dispatch
-from vhosts.queues.handle import QueueHandle
+from vhosts.queues.handle import Consumer, QueueHandle
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.receipts import Receipts
 from vhosts.queues.services import QueueServices
@@ -30,12 +30,10 @@ class StandingQueue(QueueHandle):
         "dirty",
         "dispatch",
         "ready",
-        "reason",
         "receipts",
         "remembered",
         "services",
         "stalled",
-        "state",
         "tick",
     )
 
@@ -52,9 +50,6 @@ class StandingQueue(QueueHandle):
         self.dirty = False
         #: Whether waiting messages cannot be read for now.
         self.stalled = False
-        #: WORKING, REFUSING or FAILED (``vhosts.queues.state``), and why it does not work, or "".
-        self.state = states.WORKING
-        self.reason = ""
         #: What the account has for letters and producers that the log remembers, in bytes.
         self.remembered = 0
 
@@ -175,22 +170,63 @@ class StandingQueue(QueueHandle):
         self.state = states.FAILED
         self.reason = reason
 
-    def takes_messages(self) -> bool:
-        return self.state == states.WORKING
-
-    def check_available(self) -> None:
-        """Raises PreconditionFailed when the log has failed."""
-        if self.state == states.FAILED:
-            raise PreconditionFailed(
-                f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.reason}"
-            )
-
     def touch(self) -> None:
         """Deliver to consumers at the end of this tick."""
         if not self.dirty:
             self.dirty = True
             self.tick.queues.append(self)
             self.tick.wake()
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Start delivering to ``consumer``.
+
+        Raises:
+            AccessRefused: it is exclusive and another consumer exists, or the existing one is exclusive
+                (403).
+            PreconditionFailed: the log has failed.
+        """
+        self.check_available()
+        is_refused = bool(self.consumers) and (consumer.exclusive or self.dispatch.exclusive)
+        # As in RabbitMQ, a queue with a single active consumer has no exclusive ones.
+        if is_refused or (consumer.exclusive and self.dispatch.is_single):
+            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost.name}' in exclusive use")
+        self.consumers[consumer] = None
+        self.dispatch.add(consumer)
+        self.ready.wanted = True
+        self.touch()
+
+    def remove_consumer(self, consumer: Consumer) -> bool:
+        """Remove ``consumer``; True if it was the last one."""
+        if consumer not in self.consumers:
+            return False
+        del self.consumers[consumer]
+        self.dispatch.remove(consumer, self.consumers)
+        if self.consumers:
+            if self.dispatch.is_single:
+                self.touch()
+            return False
+        self.ready.wanted = False
+        self.ready.rest()
+        self.note_use()
+        return True
+
+    def grant(self, consumer: Consumer, messages: int, octets: int) -> None:
+        """Let ``consumer`` get so many more messages, and octets of their bodies."""
+        consumer.credit += messages
+        consumer.octets += octets
+        if consumer.parked:
+            self.wake(consumer)
+
+    def wake(self, consumer: Consumer) -> None:
+        """``consumer`` may be ready again; its turn comes after those of all others."""
+        if self.deleted or self.state == states.FAILED:
+            return  # it is cancelled, and may not have heard of it yet
+        self.dispatch.unpark(consumer)
+        self.touch()
+
+    def message_count(self) -> int:
+        """Messages ready for delivery."""
+        return self.ready.count
 
     def _cancel_consumers(self) -> None:
         """Nobody gets anything from now on."""

@@ -13,7 +13,8 @@ from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
 from persistence.memory import MemoryBudget
 from vhosts.queues.contents import Contents
-from vhosts.queues.handle import REDELIVERY_UNITS, UNLIMITED, Consumer, Host
+from vhosts.queues.destination import Host
+from vhosts.queues.handle import REDELIVERY_UNITS, UNLIMITED, Consumer
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.services import QueueServices

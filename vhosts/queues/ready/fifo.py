@@ -353,6 +353,9 @@ class FifoOrder(ReadyOrder):
 
     # -- counting -------------------------------------------------------------------------------------
 
+    def has_counted_bytes(self) -> bool:
+        return self.uncounted_to == 0
+
     def count_bytes(self) -> bool:
         # What was delivered since is below the window; it was never counted.
         start = max(self.uncounted_from, self._window_start())

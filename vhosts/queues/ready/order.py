@@ -135,6 +135,10 @@ class ReadyOrder:
         """Add a slice of the bodies that were recovered to ``body_bytes``; True if none is left."""
         return True
 
+    def has_counted_bytes(self) -> bool:
+        """Whether ``body_bytes`` has all of them."""
+        return True
+
     def in_memory(self) -> int:
         """Messages whose content is in memory."""
         return 0

@@ -1,0 +1,192 @@
+"""What the port of a queue promises: credit by deltas, ranges, messages that come back unseen, and an answer
+at once from a queue that is unavailable.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
+from tests.nodes import SimNode
+from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, order, text_of
+from vhosts.publishing.ports import Listener, Run
+from vhosts.queues.handle import UNLIMITED, QueueHandle
+from vhosts.queues.queue import Queue
+
+
+@pytest.fixture
+def node() -> SimNode:
+    return SimNode()
+
+
+@pytest.fixture(params=[False, True], ids=["transient", "durable"])
+def queue(node: SimNode, request: pytest.FixtureRequest) -> Queue:
+    """Ten messages of ten octets."""
+    queue = declared(node, durable=request.param)
+    for number in range(10):
+        queue.publish(message(number, persistent=True, size=10))
+    node.tick.wake()
+    node.settle()
+    return queue
+
+
+class Bounded(Sink):
+    """Uses up credit of both kinds."""
+
+    def deliver(self, message: object) -> None:
+        super().deliver(message)
+        self.octets -= message.body_size
+
+
+def subscribed(queue: QueueHandle, messages: int = UNLIMITED, octets: int = UNLIMITED) -> Bounded:
+    sink = Bounded(queue, messages)
+    sink.octets = octets
+    queue.add_consumer(sink)
+    return sink
+
+
+def test_credit_in_messages_comes_by_deltas(node: SimNode, queue: Queue) -> None:
+    sink = subscribed(queue, messages=0)
+    for credit in (2, 1, 0, 3):
+        before = len(sink.got)
+        queue.grant(sink, credit, 0)
+        node.settle()
+        assert len(sink.got) == before + credit
+    queue.grant(sink, -2, 0)
+    queue.grant(sink, 2, 0)
+    node.settle()
+    assert sink.got == numbers(*range(6))
+
+
+def test_credit_in_octets_comes_by_deltas(node: SimNode, queue: Queue) -> None:
+    sink = subscribed(queue, octets=25)
+    node.settle()
+    assert sink.got == numbers(0, 1, 2)  # the last one may have more
+    queue.grant(sink, 0, 5)
+    node.settle()
+    assert len(sink.got) == 3
+    queue.grant(sink, 0, 1)
+    node.settle()
+    assert len(sink.got) == 4
+
+
+def test_a_consumer_needs_credit_of_both_kinds(node: SimNode, queue: Queue) -> None:
+    sink = subscribed(queue, messages=1, octets=0)
+    queue.grant(sink, 1, 0)
+    node.settle()
+    assert sink.got == []
+    queue.grant(sink, 0, 1000)
+    node.settle()
+    assert sink.got == numbers(0, 1)
+
+
+@pytest.mark.parametrize("kind", [ACK, REJECT])
+def test_a_range_is_settled_as_its_messages_are(node: SimNode, queue: Queue, kind: int) -> None:
+    sink = subscribed(queue)
+    node.settle()
+    queue.settle_range(sink.messages[2:9], kind)
+    assert (queue.unacked_count, queue.ack_total) == (3, 7 if kind == ACK else 0)
+    if queue.log is not None:
+        assert queue.view().persistent_count() == 3
+    for held in (*sink.messages[:2], sink.messages[9]):
+        queue.requeue(held)
+    queue.remove_consumer(sink)
+    assert drained(queue) == numbers(0, 1, 9)
+
+
+def test_what_nobody_has_seen_comes_back_as_it_was(node: SimNode, queue: Queue) -> None:
+    taken = [queue.get(False) for _ in range(3)]
+    for each in reversed(taken):
+        queue.return_unsent(each)
+    node.settle()
+    assert (queue.message_count(), queue.unacked_count) == (10, 0)
+    again = [queue.get(False) for _ in range(10)]
+    assert [text_of(each) for each in again] == numbers(*range(10))
+    assert not any(each.flags & REDELIVERED or each.delivery_count for each in again)
+
+
+def test_it_comes_back_unseen_beside_what_was_seen(node: SimNode, queue: Queue) -> None:
+    first, second = queue.get(False), queue.get(False)
+    queue.requeue(first)
+    queue.return_unsent(second)
+    again = [queue.get(False) for _ in range(2)]
+    assert [(text_of(each), each.flags & REDELIVERED != 0) for each in again] == [("0", True), ("1", False)]
+
+
+def test_the_log_knows_nothing_of_what_came_back_unseen(node: SimNode) -> None:
+    queue = declared(node)
+    queue.publish(message("x", persistent=True))
+    node.settle()
+    queue.return_unsent(queue.get(False))
+    assert not queue.log.state.has_returns(0)
+    queue.requeue(queue.get(False))
+    assert queue.log.state.has_returns(0)
+
+
+def test_unseen_after_the_queue_is_deleted(node: SimNode) -> None:
+    queue = declared(node, durable=False)
+    used = node.budget.used
+    queue.publish(message("x"))
+    taken = queue.get(False)
+    node.vhost.delete_queue("q")
+    queue.return_unsent(taken)
+    assert node.budget.used == used
+
+
+class Ears(Listener):
+    """Hears what becomes of publishes."""
+
+    def __init__(self) -> None:
+        self.failed: list[bool] = []
+
+    def run_done(self, run: Run) -> None:
+        self.failed.append(run.failed)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_unavailable_is_an_answer_at_once(node: SimNode, code: int) -> None:
+    """Nothing here lets time pass: who uses such a queue never waits for it."""
+    queue = declared(node)
+    sink = subscribed(queue, messages=0)
+    ears, run = Ears(), Run()
+    run.listener = ears
+    queue.publish(message("waits", persistent=True))
+    queue.await_durable(run)
+    queue.log.fail(OSError(code, "simulated"))
+    assert ears.failed == [True]
+    assert not queue.takes_messages()
+    assert not queue.publish(message("x", persistent=True))
+    late = Run()
+    late.listener = ears
+    queue.await_durable(late)
+    assert ears.failed == [True, True]
+    with pytest.raises(PreconditionFailed, match="simulated"):
+        queue.purge()
+    is_over = code == errno.EIO
+    assert sink.is_cancelled == is_over
+    asks: list[Callable[[], object]] = [queue.check_available, lambda: queue.add_consumer(Sink(queue))]
+    for ask in asks:
+        if is_over:
+            with pytest.raises(PreconditionFailed, match="cannot be used"):
+                ask()
+        else:
+            ask()  # a full disk stops publishers alone
+
+
+def test_view(node: SimNode) -> None:
+    queue = declared(node, max_length=50, single_active_consumer=True)
+    for number in range(3):
+        queue.publish(message(number, persistent=True, size=10))
+    view = queue.view()
+    assert (view.persistent_count(), view.body_bytes()) == (3, 30)
+    assert view.settings().max_length == 50
+    assert view.has_single_active()
+    assert view.active_consumer() is None
+    sink = subscribed(queue, messages=0)
+    assert (view.active_consumer(), view.exclusive_consumer()) == (sink, None)
+    assert view.in_memory() == order(queue).in_memory()
+    assert (view.memory_bytes() > 0) == (view.in_memory() > 0)

@@ -1,0 +1,23 @@
+from amqp_router.protocol.message cimport Message
+from persistence.log.queue.queue_log cimport QueueLog
+from vhosts.declared cimport Declared
+from vhosts.publishing.ports cimport Listener, Run
+from vhosts.queues cimport state as states
+
+
+cdef class Host:
+    cdef public str name
+    cdef public Listener dead_letters
+
+
+cdef class Destination(Declared):
+    cdef public Host vhost
+    cdef public object exclusive_owner  # a connection, compared by identity alone
+    cdef public str incarnation
+    cdef public QueueLog log
+    cdef public bint logs_all
+    cdef public int state
+    cdef public str reason
+    cpdef bint publish(self, Message message) except -1
+    cpdef void await_durable(self, Run run)
+    cpdef long long message_count(self) except? -1
