@@ -17,7 +17,7 @@ TYPE = decode_table(encode_plain({"x-delayed-type": "fanout"}), 0)[0]
 
 
 class DelayedModel(RuleBasedStateMachine):
-    """What waits, as (due time in ms, number of the message)."""
+    """What waits, as (due time in microseconds, number of the message)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,19 +43,16 @@ class DelayedModel(RuleBasedStateMachine):
         assert isinstance(queue, DelayQueue)
         return queue
 
-    def now_ms(self) -> int:
-        return self.node.clock.wall_us() // 1000
-
     @rule(seconds=st.integers(1, 20), persistent=st.booleans())
     def publish(self, seconds: int, persistent: bool) -> None:
         self.number += 1
         properties = {"headers": {"x-delay": ("I", 1000 * seconds)}, "delivery_mode": 1 + persistent}
         # A transient message does not survive a restart, and has an even number.
         self.number += self.number % 2 != persistent
-        self.node.tick.now_us = self.node.clock.wall_us()
+        now_us = self.node.tick.now_us = self.node.clock.wall_us()
         self.client.publish(b"%d" % self.number, "", "x", encode_properties(properties))
         self.node.settle()
-        self.waiting.append((self.now_ms() + 1000 * seconds, self.number))
+        self.waiting.append((now_us + 1_000_000 * seconds, self.number))
 
     @rule(seconds=st.floats(0.5, 10))
     def time_passes(self, seconds: float) -> None:
@@ -64,7 +61,7 @@ class DelayedModel(RuleBasedStateMachine):
         self._release()
 
     def _release(self) -> None:
-        now = self.now_ms()
+        now = self.node.clock.wall_us()
         due = sorted(each for each in self.waiting if each[0] <= now)
         self.waiting = [each for each in self.waiting if each[0] > now]
         self.released += [number for _, number in due]
@@ -112,7 +109,7 @@ class DelayedModel(RuleBasedStateMachine):
         for delayed in order.first(1000):
             message = order.read(delayed.offset)
             assert message is not None
-            found.append((delayed.due_us // 1000, int(message.body())))
+            found.append((delayed.due_us, int(message.body())))
         assert found == sorted(self.waiting)
         assert order.count == len(found)
         assert order.body_bytes == sum(len(str(number)) for _, number in found)
@@ -138,3 +135,14 @@ class DelayedModel(RuleBasedStateMachine):
 
 TestDelayed = DelayedModel.TestCase
 TestDelayed.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+
+
+def test_order_within_a_millisecond() -> None:
+    model = DelayedModel()
+    model.declare()
+    model.time_passes(0.0005)
+    model.publish(2, True)
+    model.time_passes(0.9997)
+    model.publish(1, True)
+    model.waits_as_told()
+    model.teardown()
