@@ -37,6 +37,7 @@ from amqp_router.server import (
 )
 from amqp_router.sockets import Certificates
 from amqp_router.version import VERSION
+from persistence.definitions.errors import StoreFailed
 from persistence.errors import PersistenceError
 
 if TYPE_CHECKING:
@@ -176,6 +177,8 @@ async def _serve(
     with signals(loop, stop=on_stop, reload=reload):
         try:
             await server.start(partial(_import_definitions, broker, settings.definitions))
+        except StoreFailed as error:  # a broker that does not start tries nothing again
+            raise DataDirError(str(StoreFailed(error.path, error.reason))) from error
         except PersistenceError as error:  # its text names the file and the way out
             raise DataDirError(str(error)) from error
         except OSError as error:  # full, read-only, broken

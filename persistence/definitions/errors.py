@@ -43,6 +43,7 @@ class StoreFailed(DefinitionsError):
         way_out = "it is tried again" if passing else "repair the cause and restart"
         super().__init__(f"{path}: definitions cannot be stored: {reason}; {way_out}")
         self.path = path
+        self.reason = reason
         self.passing = passing
 
 

@@ -76,12 +76,23 @@ def test_damaged_file_in_the_data_directory(tmp_path: Path, name: str) -> None:
 
 
 def test_data_directory_on_a_full_disk(tmp_path: Path) -> None:
-    """The limit on a file's size stands for the disk: the marks' file is the first that does not fit."""
+    """The limit on a file's size stands for the disk: the definitions are the first that do not fit."""
     broker = RouterProcess(tmp_path)
     broker.start()
     broker.stop()
-    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); "
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000)); "
     code, output = refused(tmp_path, entry=small + ENTRY)
+    assert code == 3
+    assert_one_clear_line(code, output, str(broker.data_dir), "definitions.sqlite", "restart")
+    assert "tried again" not in output
+
+
+def test_file_of_the_marks_cannot_be_written(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path)
+    broker.start()
+    broker.stop()
+    (broker.data_dir / "synced.tmp").mkdir()
+    code, output = refused(tmp_path)
     assert code == 3
     assert_one_clear_line(code, output, str(broker.data_dir), "synced.tmp", "start again")
 
