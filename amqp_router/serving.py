@@ -52,7 +52,7 @@ BANNER_S = 1.0
 BANNER = """\
 amqp-router {version} is ready.
 
-  AMQP    amqp://guest:guest@{amqp}/      {who}
+  AMQP    {amqp}
   amqps   {amqps}
   admin   {admin}
   data    {data_dir}
@@ -303,12 +303,12 @@ def _banner(
     admin: tuple[str, int] | None,
 ) -> str:
     scheme = "http" if settings.admin_certificate is None else "https"
+    who = "      (guest only from this machine)" if settings.guest_loopback_only else ""
     return BANNER.format(
         version=VERSION,
-        amqp="off" if server.address is None else f"amqp://{peer_text(server.address)}/",
+        amqp="off" if server.address is None else f"amqp://guest:guest@{peer_text(server.address)}/{who}",
         amqps="off" if server.tls_address is None else f"amqps://{peer_text(server.tls_address)}/",
         admin="off" if admin is None else f"{scheme}://{peer_text(admin)}/",
-        who="(guest only from this machine)" if settings.guest_loopback_only else "",
         data_dir=directory.path,
         build=compiled.build.summary(),
     )

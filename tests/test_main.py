@@ -191,7 +191,7 @@ def test_without_admin(tmp_path: Path) -> None:
     broker = RouterProcess(tmp_path, options=["--admin", "false"])
     broker.start()
     assert "admin" not in json.loads(broker.ready_file.read_text())
-    logged(broker, "admin   off")
+    logged(broker, "admin=off")
     assert broker.stop() == 0
 
 

@@ -61,7 +61,7 @@ def test_api_over_https(broker: RouterProcess, authority: Authority) -> None:
     assert response.getheader("Strict-Transport-Security") == "max-age=31536000"
     assert [each["protocol"] for each in overview["listeners"]] == ["amqp", "https"]
     assert overview["contexts"][0]["ssl_opts"]["certfile"].endswith("server.pem")
-    logged(broker, f"admin   https://127.0.0.1:{broker.admin_port}/")
+    logged(broker, f"admin=127.0.0.1:{broker.admin_port}")
 
 
 def test_cookie_of_a_session_is_for_this_host_over_tls(broker: RouterProcess, authority: Authority) -> None:
