@@ -31,9 +31,8 @@ async def close(call: Call) -> dict[str, int]:
     """Close a consumer.
 
     Raises:
-        ApiError: there is none (404), it is another user's (401), several have this tag, or the client
-        could not
-            be told (400).
+        ApiError: there is none (404), it is another user's (401), several have this tag, or its client could
+            not be told (400).
     """
     consumer = _find(call)
     channel = consumer.delivery.listener

@@ -100,7 +100,8 @@ class Collector:
     does, in asyncio's transport. Young collections go on as usual.
     """
 
-    #: Less CPU than this share since the last look counts as idle.
+    #: Less CPU of the loop's thread than this share since the last look counts as idle. Clients do not wait
+    #: for the threads that write logs and definitions.
     IDLE_SHARE = 0.05
     #: Share of time that full collections of a busy broker may take: 10 ms in six minutes, 100 ms in an hour.
     BUSY_SHARE = 1 / 36_000
@@ -114,7 +115,7 @@ class Collector:
         self,
         loop: asyncio.AbstractEventLoop,
         *,
-        cpu_s: Callable[[], float] = time.process_time,
+        cpu_s: Callable[[], float] = time.thread_time,
         clock: Callable[[], float] = time.monotonic,
         blocks: Callable[[], int] = sys.getallocatedblocks,
     ) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 import logging
 import platform
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -196,3 +198,28 @@ async def test_loop_lag_forgets_old_windows(monkeypatch: pytest.MonkeyPatch) -> 
     await asyncio.sleep(0.2)
     assert lag.highest_s < 0.05
     lag.stop()
+
+
+@pytest.mark.usefixtures("_collector_put_back")
+def test_threads_that_write_do_not_keep_the_loop_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that works for minutes would put off what the heap has to give back."""
+    given_back: list[bool] = []
+    monkeypatch.setattr(process, "give_back_memory", lambda: given_back.append(True))
+    loop = asyncio.new_event_loop()
+    collector = Collector(loop)
+    collector.start()
+    ending = threading.Event()
+
+    def work() -> None:
+        while not ending.is_set():
+            hashlib.sha256(bytes(1 << 20)).digest()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    time.sleep(1)
+    ending.set()
+    worker.join()
+    collector._look()
+    assert given_back
+    collector.stop()
+    loop.close()

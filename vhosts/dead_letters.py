@@ -1,8 +1,9 @@
 """The dead letters of one virtual host: messages that its queues give up, on their way to an exchange.
 
 A letter goes through the publish service like any other message. Its queue settles it only when every queue
-that it reached has it safe, so a crash between the two never loses one. The next start sends it again, and a
-target whose log has it already is left out: its record says which message of which log it was. A letter that
+that it reached has it safe, so one crash between the two never loses one (for two within a minute see
+docs/ARCHITECTURE.md, "One gap is known"). The next start sends it again, and a target whose log has it
+already is left out: its record says which message of which log it was. A letter that
 a target refuses is sent again later (``waiting_letters``), if the log of its queue has the message; others
 are dropped, as in RabbitMQ.
 

@@ -94,9 +94,10 @@ class Findings:
             if not (where in names if where is not None else whole and watches_node):
                 continue
             mine = found if watches_node else [each for each in found if _concerns(each, user)]
-            counts += self._counts[where]
-            if not watches_node and "blocked" in self._counts[where]:
-                counts["blocked"] += len(mine) - len(found)
+            for kind, number in self._counts[where].items():
+                # How many connections of others are blocked is for who watches the node.
+                is_own = kind == "blocked" and not watches_node
+                counts[kind] += sum(each["kind"] == kind for each in mine) if is_own else number
             several = several or bool(worst)
             worst += mine
         return Visible(_in_order(worst) if several else worst, +counts)

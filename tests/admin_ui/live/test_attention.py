@@ -275,6 +275,17 @@ async def test_blocked_connections_of_others_are_not_counted() -> None:
     assert dict(findings.visible({"/"}, "b", watches_node=True, whole=False).counts) == {"blocked": 3}
 
 
+async def test_number_of_blocked_connections_of_others_stays_hidden() -> None:
+    """Also when there are more than are kept."""
+    findings = Findings()
+    for number in range(2 * KEPT_OF_KIND):
+        user = "a" if number else "b"
+        findings.add({"kind": "blocked", "vhost": "/", "name": "c", "client": "", "user": user})
+    await findings.sort(Work())
+    seen = findings.visible({"/"}, "b", watches_node=False)
+    assert (dict(seen.counts), [each["user"] for each in seen.worst]) == ({"blocked": 1}, ["b"])
+
+
 async def test_search_holds_the_loop_for_a_slice(node: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it does with 20,000 queues, it pauses between: at most 1,000 calls of Python's a pause."""
     vhost = node.broker.vhosts["/"]
