@@ -42,6 +42,7 @@ HEADER_FIELDS = (
     ("attributes", "<u2", 14),
     ("records", "<u4", 20),
     ("last_delta", "<u4", 36),
+    ("epoch", "<u4", 44),
     ("base", "<u8", 48),
     ("base_ts", "<i8", 56),
 )
@@ -49,15 +50,17 @@ HEADER_SIZE = 72
 KIND_MESSAGES, KIND_SETTLES, KIND_CONTROL, KIND_ROUTING = 1, 2, 3, 4
 MESSAGE_SIZE, ROUTING_SIZE = 32, 24
 #: Bits of the attributes of a MESSAGES batch that announce optional sections behind the heaps, in their
-#: order, and the layouts of their entries: (record, partition, log id, offset), (record, 0, time), and
-#: (first record, records, session, channel, 0, sequence).
-SECTION_SOURCES, SECTION_DUE_TIMES, SECTION_PRODUCERS = 0x40, 0x80, 0x100
+#: order, and the layouts of their entries: (record, partition, log id, offset) of earlier releases,
+#: (record, 0, time), (first record, records, session, channel, 0, sequence), and
+#: (record, partition, log id, offset, epoch, 0).
+SECTION_OLD_SOURCES, SECTION_DUE_TIMES, SECTION_PRODUCERS, SECTION_SOURCES = 0x40, 0x80, 0x100, 0x200
 SECTIONS = (
-    (SECTION_SOURCES, Struct("<II16sQ")),
+    (SECTION_OLD_SOURCES, Struct("<II16sQ")),
     (SECTION_DUE_TIMES, Struct("<IIq")),
     (SECTION_PRODUCERS, Struct("<IIQIIQ")),
+    (SECTION_SOURCES, Struct("<II16sQII")),
 )
-SECTION_BITS = SECTION_SOURCES | SECTION_DUE_TIMES | SECTION_PRODUCERS
+SECTION_BITS = SECTION_OLD_SOURCES | SECTION_DUE_TIMES | SECTION_PRODUCERS | SECTION_SOURCES
 NO_EXPIRY = 0xFFFFFFFF
 
 #: A SETTLES record: first offset, offsets, kind, reason, returns, time since the batch's.

@@ -75,7 +75,8 @@ MESSAGES_COLUMNS = (
     Column("deadline", "timestamp", "when it expires, null if it does not", default=False),
     Column("due", "timestamp", "it is not delivered before, null without such a time", default=False),
     Column("source_log", "string", "id of the log that a dead letter comes from, else null", default=False),
-    Column("source_offset", "bigint", "its offset there", default=False),
+    Column("source_epoch", "bigint", "epoch of the message that it was there", default=False),
+    Column("source_offset", "bigint", "offset of that message", default=False),
     Column("outcome", "string", "what became of it, null while it waits or is unacknowledged", default=False),
     Column("outcome_reason", "string", "why, where the outcome alone does not tell", default=False),
     Column("outcome_timestamp", "timestamp", "when that was written", default=False),
@@ -83,6 +84,7 @@ MESSAGES_COLUMNS = (
     Column("properties", "binary", "flags word and values as received", default=False),
     Column("body", "binary", "body", default=False),
     Column("log", "string", "id of the queue's log", default=False),
+    Column("epoch", "bigint", "epoch of the log in which it was written", default=False),
 )
 TABLES: dict[str, tuple[Column, ...]] = {"routing": ROUTING_COLUMNS, "messages": MESSAGES_COLUMNS}
 

@@ -20,6 +20,7 @@ class Sections:
         total = records.total
         self.source_logs: list[str | None] = [None] * total
         self.source_offsets: list[int | None] = [None] * total
+        self.source_epochs: list[int | None] = [None] * total
         self.due: list[int | None] = [None] * total
         window = records.window
         attributes = window.headers["attributes"].tolist()
@@ -41,9 +42,11 @@ class Sections:
                 if entry[0] >= count:
                     raise records.window.error(batch, "an optional section names a record that is not there")
                 row = first + entry[0]
-                if bit == layout.SECTION_SOURCES:
+                if bit in (layout.SECTION_OLD_SOURCES, layout.SECTION_SOURCES):
                     self.source_logs[row] = entry[2].hex()
                     self.source_offsets[row] = entry[3]
+                    if bit == layout.SECTION_SOURCES:
+                        self.source_epochs[row] = entry[4] or None
                 elif bit == layout.SECTION_DUE_TIMES:
                     self.due[row] = entry[2]
             at = end

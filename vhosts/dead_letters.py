@@ -1,11 +1,10 @@
 """The dead letters of one virtual host: messages that its queues give up, on their way to an exchange.
 
 A letter goes through the publish service like any other message. Its queue settles it only when every queue
-that it reached has it safe, so one crash between the two never loses one (for two within a minute see
-docs/ARCHITECTURE.md, "One gap is known"). The next start sends it again, and a target whose log has it
-already is left out: its record says which message of which log it was. A letter that
-a target refuses is sent again later (``waiting_letters``), if the log of its queue has the message; others
-are dropped, as in RabbitMQ.
+that it reached has it safe, so a crash between the two never loses one. The next start sends it again, and
+a target whose log has it already is left out: its record says which message (epoch and offset) of which log
+it was. A letter that a target refuses is sent again later (``waiting_letters``), if the log of its queue has
+the message; others are dropped, as in RabbitMQ.
 
 Letters are sent in slices from the agenda, never from within the queue that gives them up. A chain of
 queues that dead-letter into each other therefore needs no stack, and a million messages that expire together
@@ -222,8 +221,9 @@ class DeadLetters(Listener):
                 self._source_of, self._source = queue.incarnation, log_id(queue.incarnation)
             extras.source = self._source
             extras.source_partition = queue.log.number
-            extras.source_offset = message.offset
             log = queue.log
+            extras.source_epoch = log.epoch_of(message.offset)
+            extras.source_offset = message.offset
             letter.is_old = message.offset < max(log.redelivered_floor, log.continued_at)
         letter.properties = letter.death.encoded() if letter.death is not None else letter.made.properties()
         return True

@@ -15,6 +15,7 @@ cdef Py_ssize_t _ENVELOPE
 cdef class Extras:
     cdef public bytes source
     cdef public unsigned int source_partition
+    cdef public unsigned int source_epoch
     cdef public unsigned long long source_offset
     cdef public long long due_us
     cdef public unsigned long long session

@@ -41,9 +41,10 @@ class Frames(Protocol):
 class Extras:
     """What few messages have, and a log keeps beside their records. ``b""`` and 0 stand for "none".
 
-    A dead letter has the log that it comes from: ``source`` (the 16 bytes of the log's id), and partition
-    and offset there. ``due_us`` is the time, in µs of the wall clock, before which a message is not
-    delivered. A producer is a channel of a session; ``sequence`` counts its publishes.
+    A dead letter has the message that it was: ``source`` (the 16 bytes of its log's id), and partition, epoch
+    and offset there. The epoch is 0 in letters of releases that did not note it. ``due_us`` is the time, in
+    µs of the wall clock, before which a message is not delivered. A producer is a channel of a session;
+    ``sequence`` counts its publishes.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Extras:
         "sequence",
         "session",
         "source",
+        "source_epoch",
         "source_offset",
         "source_partition",
     )
@@ -59,6 +61,7 @@ class Extras:
     def __init__(self) -> None:
         self.source = b""
         self.source_partition = 0
+        self.source_epoch = 0
         self.source_offset = 0
         self.due_us = 0
         self.session = 0

@@ -398,6 +398,13 @@ PLANTED = [
         DEAD,
     ),
     Planted(
+        "a letter does not say the epoch of its message",
+        "vhosts/dead_letters.py",
+        "            extras.source_epoch = log.epoch_of(message.offset)\n",
+        "",
+        DEAD,
+    ),
+    Planted(
         "a channel is closed before its deliveries are too old",
         "amqp_router/channel/ack_watch.py",
         "        if now_us - marked_us < age_us:",

@@ -270,26 +270,27 @@ def test_where_dead_letters_come_from_and_when_messages_expire(tmp_path: Path) -
                 made.extras = Extras()
                 if offset % 2:
                     made.extras.source, made.extras.source_offset = bytes.fromhex("cd" * 16), 70 + offset
+                    made.extras.source_epoch = offset if offset == 5 else 0  # 0: an earlier release
                 else:
                     made.extras.due_us = T0 + 5
                     made.extras.session = 1
             made.deadline_us = T0 + 2_000_000 if offset == 1 else 0
             builder.add(made, offset, T0)
-        batch = builder.close(first + 2, 1)
+        batch = builder.close(first + 2, 4 + first)
         log.append(batch.pack_header(0, log.salt) + b"".join(batch.pieces))
     write_marks(tmp_path, [log])
-    names = ["offset", "body", "source_log", "source_offset", "due", "deadline"]
+    names = ["offset", "body", "epoch", "source_log", "source_epoch", "source_offset", "due", "deadline"]
     rows = read_arrow(tmp_path, table="messages", columns=names).to_pylist()
     for row in rows:
         for column in ("due", "deadline"):
             row[column] = row[column] and round(row[column].timestamp() * 1_000_000)
     assert [tuple(row.values())[2:] for row in rows] == [
-        (None, None, None, None),
-        (None, None, None, T0 + 2_000_000),
-        (None, None, None, None),
-        ("cd" * 16, 73, None, None),
-        (None, None, T0 + 5, None),
-        ("cd" * 16, 75, None, None),
+        (4, None, None, None, None, None),
+        (4, None, None, None, None, T0 + 2_000_000),
+        (4, None, None, None, None, None),
+        (7, "cd" * 16, None, 73, None, None),
+        (7, None, None, None, T0 + 5, None),
+        (7, "cd" * 16, 5, 75, None, None),
     ]
     assert [row["body"] for row in rows] == [b"%d" % offset for offset in range(6)]
 

@@ -39,9 +39,10 @@ def test_message_flags() -> None:
     from amqp_router.protocol import flags
 
     assert [(bit, entries.format) for bit, entries in layout.SECTIONS] == [
-        (sections.SOURCES, sections._SOURCE.format),
+        (sections.OLD_SOURCES, sections._OLD_SOURCE.format),
         (sections.DUE_TIMES, sections._DUE.format),
         (sections.PRODUCERS, sections._PRODUCER.format),
+        (sections.SOURCES, sections._SOURCE.format),
     ]
     assert layout.SECTION_BITS == sections.KNOWN
     assert layout.CHECKPOINT_VERSION == checkpoint._VERSION

@@ -137,12 +137,14 @@ def test_every_message_ended_as_the_client_knows(spark: Any, told: tuple[Path, d
     data, ends = told
     columns = (
         "queue,exchange,routing_key,timestamp,body,outcome,outcome_reason,outcome_timestamp,returns,"
-        "log,offset,source_log,source_offset,headers"
+        "log,epoch,offset,source_log,source_epoch,source_offset,headers"
     )
     table = spark.read.format("amqp_router").load(str(data), table="messages", columns=columns)
     rows = table.collect()
     ours = [row for row in rows if row.queue != DEAD]
-    letters = {(row.source_log, row.source_offset): row for row in rows if row.queue == DEAD}
+    letters = {
+        (row.source_log, row.source_epoch, row.source_offset): row for row in rows if row.queue == DEAD
+    }
     found = {bytes(row.body).decode(): (row.outcome, row.outcome_reason, row.returns) for row in ours}
     assert found == ends
     assert len(ours) == len(ends)
@@ -151,7 +153,7 @@ def test_every_message_ended_as_the_client_knows(spark: Any, told: tuple[Path, d
         assert (row.outcome_timestamp is None) == (row.outcome is None)
         assert row.outcome_timestamp is None or row.outcome_timestamp >= row.timestamp
         if row.outcome == "dead-lettered":
-            letter = letters.pop((row.log, row.offset))
+            letter = letters.pop((row.log, row.epoch, row.offset))
             assert letter.body == row.body
             assert letter.headers["x-first-death-reason"] == row.outcome_reason
             assert letter.headers["x-first-death-queue"] == row.queue

@@ -541,6 +541,42 @@ def test_a_letter_that_came_before_a_crash_does_not_come_again(seed: int, is_cut
     assert sorted(came, key=int) == [str(number) for number in range(20)]
 
 
+def test_a_letter_is_not_taken_for_that_of_a_message_which_a_crash_took_back() -> None:
+    """The target has the letter of a message that its own log lost, and the next message gets its offset."""
+    disk = SimDisk()
+    node = SimNode(disk, log_options=OPTIONS)
+    queue, dead = declared(node, "src", message_ttl=1000, **TO_DEAD), declared(node, "dead")
+    big = b"x" * 200_000  # their logs are synced one by one, in the second round the target's first
+    node.enter(dead.publish, made(big))
+    node.enter(dead.publish, made(big))
+    node.enter(queue.publish, made(big, expiration="0"))
+    node.quiet()
+    assert queue.log is not None
+    lost = queue.log.end - 1
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "sync" and f"/{queue.incarnation}/0/" in path and path.endswith(".log"):
+            raise PowerLoss
+
+    disk.hook = fail
+    with pytest.raises(PowerLoss):
+        node.settle()
+    disk.hook = None
+    disk.power_loss(Random(4))
+    node = SimNode(disk, node.definitions, boot=2, log_options=OPTIONS)
+    queue, dead = node.queue("src"), node.queue("dead")
+    assert (queue.message_count(), dead.message_count()) == (0, 3)
+    publish(node, queue, made(b"next"))
+    assert queue.log is not None
+    assert unsettled(queue.log) == [lost]
+    disk.power_loss(Random(4))
+    node = SimNode(disk, node.definitions, boot=3, log_options=OPTIONS)
+    node.sleep(2)
+    node.settle()
+    assert node.queue("src").message_count() == 0
+    assert drained(node.queue("dead"))[3:] == ["next"]
+
+
 def test_arguments_come_back_as_declared(node: SimNode) -> None:
     queue = declared(node, "src", **TO_DEAD)
     assert dict(queue.arguments) == dict(typed(**TO_DEAD))

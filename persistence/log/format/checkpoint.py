@@ -12,7 +12,7 @@ from ...files import Disk, join, read_file, replace_file
 from .producers import Producers, pack_producers, unpack_producers
 from .record import SETTLE
 from .settles import SettleState
-from .sources import Runs, pack_sources, unpack_sources
+from .sources import Runs, pack_sources, unpack_old_sources, unpack_sources
 
 _MAGIC = b"ARLC"
 #: Written; read is version 0, too, which has no fields by number.
@@ -34,7 +34,7 @@ _CHUNKS = Struct("<QI")
 _CHUNK = Struct("<QI")
 #: Number of a field, 0, its bytes.
 _FIELD = Struct("<HHI")
-_SOURCES, _GENERATION, _HISTORY, _PRODUCERS = 1, 2, 3, 4
+_OLD_SOURCES, _GENERATION, _HISTORY, _PRODUCERS, _SOURCES = 1, 2, 3, 4, 5
 #: Generation, flags, 0.
 _TRUNCATIONS = Struct("<QII")
 _IS_CUT, _AWAITS_SNAPSHOT = 1, 2
@@ -112,10 +112,10 @@ def pack_log(state: LogState) -> bytes:
     parts += [_U32.pack(count), returns]
     flags = (_IS_CUT if state.is_cut else 0) | (_AWAITS_SNAPSHOT if state.awaits_snapshot else 0)
     fields = [
-        (_SOURCES, pack_sources(state.sources, state.last_us)),
         (_GENERATION, _TRUNCATIONS.pack(state.generation, flags, 0) if state.generation or flags else b""),
         (_HISTORY, _U64.pack(state.history_start) if state.history_start else b""),
         (_PRODUCERS, pack_producers(state.producers, state.last_us)),
+        (_SOURCES, pack_sources(state.sources, state.last_us)),
     ]
     used = [(number, value) for number, value in fields if value]
     parts.append(_U32.pack(len(used)))
@@ -222,7 +222,9 @@ def _unpack_log(reader: _Reader, version: int) -> LogState:
 
 
 def _unpack_field(state: LogState, number: int, value: bytes) -> None:
-    if number == _SOURCES:
+    if number == _OLD_SOURCES:
+        state.sources = unpack_old_sources(value)
+    elif number == _SOURCES:
         state.sources = unpack_sources(value)
     elif number == _GENERATION:
         state.generation, flags, _ = _TRUNCATIONS.unpack(value)

@@ -12,19 +12,23 @@ from struct import Struct
 
 from amqp_router.protocol.message import Extras
 
-#: The sections' bits in a batch's attributes, in the order of the sections.
-SOURCES, DUE_TIMES, PRODUCERS = 0x40, 0x80, 0x100
-KNOWN = SOURCES | DUE_TIMES | PRODUCERS
+#: The sections' bits in a batch's attributes, in the order of the sections. ``OLD_SOURCES`` is read only:
+#: earlier releases wrote it, without epochs.
+OLD_SOURCES, DUE_TIMES, PRODUCERS, SOURCES = 0x40, 0x80, 0x100, 0x200
+KNOWN = OLD_SOURCES | DUE_TIMES | PRODUCERS | SOURCES
 #: Bytes by which an entry of each section makes a batch longer, together: the estimate for its cap.
-ENTRY_BYTES = 80
+ENTRY_BYTES = 88
 
 _SIZE = Struct("<I")
 #: Record, partition, log id, offset.
-_SOURCE = Struct("<II16sQ")
+_OLD_SOURCE = Struct("<II16sQ")
 #: Record, 0, time.
 _DUE = Struct("<IIq")
 #: First record, records, session, channel, 0, sequence of the first record.
 _PRODUCER = Struct("<IIQIIQ")
+#: Record, partition, log id, offset, epoch, 0.
+_SOURCE = Struct("<II16sQII")
+_LAYOUTS = ((OLD_SOURCES, _OLD_SOURCE), (DUE_TIMES, _DUE), (PRODUCERS, _PRODUCER), (SOURCES, _SOURCE))
 
 
 def unknown_attributes(attributes: int, *, is_messages: bool) -> int:
@@ -39,7 +43,11 @@ def pack_sections(extras: Iterable[tuple[int, Extras]]) -> tuple[int, bytes]:
     producers: list[tuple[int, int, int, int, int]] = []
     for record, each in extras:
         if each.source:
-            sources.append(_SOURCE.pack(record, each.source_partition, each.source, each.source_offset))
+            sources.append(
+                _SOURCE.pack(
+                    record, each.source_partition, each.source, each.source_offset, each.source_epoch, 0
+                )
+            )
         if each.due_us:
             due.append(_DUE.pack(record, 0, each.due_us))
         if each.session:
@@ -47,7 +55,7 @@ def pack_sections(extras: Iterable[tuple[int, Extras]]) -> tuple[int, bytes]:
     runs = [_PRODUCER.pack(first, n, session, channel, 0, at) for first, n, session, channel, at in producers]
     attributes = 0
     parts = []
-    for bit, entries in ((SOURCES, sources), (DUE_TIMES, due), (PRODUCERS, runs)):
+    for bit, entries in ((DUE_TIMES, due), (PRODUCERS, runs), (SOURCES, sources)):
         if entries:
             attributes |= bit
             parts += [_SIZE.pack(sum(map(len, entries))), *entries]
@@ -82,7 +90,7 @@ def parse_sections(attributes: int, data: bytes, records: int) -> dict[int, Extr
         raise ValueError(f"batch attributes {unknown:#x} are not known")
     found: dict[int, Extras] = {}
     at = 0
-    for bit, layout in ((SOURCES, _SOURCE), (DUE_TIMES, _DUE), (PRODUCERS, _PRODUCER)):
+    for bit, layout in _LAYOUTS:
         if not attributes & bit:
             continue
         end = at + 4 + int.from_bytes(data[at : at + 4], "little")
@@ -104,8 +112,10 @@ def _take(found: dict[int, Extras], bit: int, entry: tuple[int, ...], records: i
         each = found.get(record)
         if each is None:
             each = found[record] = Extras()
-        if bit == SOURCES:
-            each.source_partition, each.source, each.source_offset = entry[1:]  # type: ignore[assignment]
+        if bit in (OLD_SOURCES, SOURCES):
+            each.source_partition, each.source, each.source_offset = entry[1:4]  # type: ignore[assignment]
+            if bit == SOURCES:
+                each.source_epoch = entry[4]
         elif bit == DUE_TIMES:
             each.due_us = entry[2]
         else:

@@ -4,29 +4,39 @@ A queue settles a message that it dead-letters when the letter is safe in its ta
 the two it sends the letter once more, and the target finds it here. So only letters of the last moments
 before a crash matter: a log keeps those of a minute, ``RUNS_MAX`` runs at most.
 
-Runs are a dict from (log id, partition, offset behind the last letter) to (first offset, time of the last
-one in µs), the one extended last at the end.
+A source is a message: the id of its log, the partition, its epoch and its offset. The epoch belongs to it: a
+power failure may take a message back whose letter is safe, and its log gives the offset to another message
+then, in a later epoch.
+
+Runs are a dict from (log id, partition, epoch, offset behind the last letter) to (first offset, time of the
+last one in µs), the one extended last at the end. Letters of releases that did not note the epoch have epoch
+0, which no message has.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 
+from amqp_router.protocol.message import Extras
+
 #: How long before the last time in the log a run counts, in µs.
 KEPT_US = 60_000_000
 RUNS_MAX = 4096
-#: Log id, partition, offsets, first offset, time of the last.
-RUN = Struct("<16sIIQq")
+#: Log id, partition, offsets, first offset, time of the last, epoch, 0.
+RUN = Struct("<16sIIQqII")
+#: As earlier releases wrote it, without the epoch.
+OLD_RUN = Struct("<16sIIQq")
 
-Runs = dict[tuple[bytes, int, int], tuple[int, int]]
+Runs = dict[tuple[bytes, int, int, int], tuple[int, int]]
 
 
-def note_source(runs: Runs, source: bytes, partition: int, offset: int, time_us: int) -> None:
-    """The log has taken the letter that was the message at ``offset`` of that log."""
-    first, _ = runs.pop((source, partition, offset), (offset, 0))
+def note_source(runs: Runs, letter: Extras, time_us: int) -> None:
+    """The log has taken ``letter``."""
+    source, partition, epoch, offset = _source(letter)
+    first, _ = runs.pop((source, partition, epoch, offset), (offset, 0))
     if offset - first >= 0xFFFFFFFF:
         first = offset
-    runs[source, partition, offset + 1] = (first, time_us)
+    runs[source, partition, epoch, offset + 1] = (first, time_us)
     while len(runs) > 1:
         oldest = next(iter(runs))
         if len(runs) <= RUNS_MAX and runs[oldest][1] >= time_us - KEPT_US:
@@ -34,20 +44,23 @@ def note_source(runs: Runs, source: bytes, partition: int, offset: int, time_us:
         del runs[oldest]
 
 
-def has_source(runs: Runs, source: bytes, partition: int, offset: int) -> bool:
-    """Whether the log has taken that letter."""
-    return any(
-        log == source and number == partition and first <= offset < end
-        for (log, number, end), (first, _) in runs.items()
-    )
+def has_source(runs: Runs, letter: Extras) -> bool:
+    """Whether the log has taken a letter of the same message."""
+    source = _source(letter)
+    offset = source[3]
+    return any(key[:3] == source[:3] and first <= offset < key[3] for key, (first, _) in runs.items())
+
+
+def _source(letter: Extras) -> tuple[bytes, int, int, int]:
+    return letter.source, letter.source_partition, letter.source_epoch, letter.source_offset
 
 
 def pack_sources(runs: Runs, now_us: int) -> bytes:
     """The runs for a checkpoint, without those that are old at ``now_us``."""
     return b"".join(
         [
-            RUN.pack(source, partition, end - first, first, time_us)
-            for (source, partition, end), (first, time_us) in runs.items()
+            RUN.pack(source, partition, end - first, first, time_us, epoch, 0)
+            for (source, partition, epoch, end), (first, time_us) in runs.items()
             if time_us >= now_us - KEPT_US
         ]
     )
@@ -56,6 +69,14 @@ def pack_sources(runs: Runs, now_us: int) -> bytes:
 def unpack_sources(data: bytes) -> Runs:
     """Raises ``struct.error`` if these are not whole runs."""
     return {
-        (source, partition, first + count): (first, time_us)
-        for source, partition, count, first, time_us in RUN.iter_unpack(data)
+        (source, partition, epoch, first + count): (first, time_us)
+        for source, partition, count, first, time_us, epoch, _ in RUN.iter_unpack(data)
+    }
+
+
+def unpack_old_sources(data: bytes) -> Runs:
+    """As ``unpack_sources``, of a checkpoint that an earlier release wrote."""
+    return {
+        (source, partition, 0, first + count): (first, time_us)
+        for source, partition, count, first, time_us in OLD_RUN.iter_unpack(data)
     }

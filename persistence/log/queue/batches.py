@@ -122,7 +122,7 @@ class Batches:
         extras = message.extras
         assert extras is not None
         if extras.source:
-            note_source(self.sources, extras.source, extras.source_partition, extras.source_offset, now_us)
+            note_source(self.sources, extras, now_us)
         if extras.session:
             note_sequence(self.producers, extras.session, extras.channel, extras.sequence, now_us)
 
@@ -318,6 +318,13 @@ class Batches:
     def last_epoch(self) -> int:
         """The epoch of the last batch; 0 in an empty log."""
         return self.epochs[len(self.epochs) - 1][0] if self.epochs else 0
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which the message at ``offset`` was written."""
+        at = len(self.epochs) - 1
+        while at > 0 and self.epochs[at][1] > offset:  # mostly the last one
+            at -= 1
+        return self.epochs[at][0] if at >= 0 else 0
 
     def end_of(self, epoch: int) -> int:
         """The offset after the last one of ``epoch`` (or of the last epoch below it)."""

@@ -85,7 +85,7 @@ def _fold_extras(state: LogState, header: BatchHeader, payload: bytes) -> None:
     for number in sorted(extras):
         each = extras[number]
         if each.source:
-            note_source(state.sources, each.source, each.source_partition, each.source_offset, time_us)
+            note_source(state.sources, each, time_us)
         if each.session:
             note_sequence(state.producers, each.session, each.channel, each.sequence, time_us)
 

@@ -192,8 +192,11 @@ class QueueLog(ReadLog):
 
     def has_letter(self, letter: Extras) -> bool:
         """Whether the log has taken that dead letter lately, in this or an earlier process."""
-        source, number, offset = letter.source, letter.source_partition, letter.source_offset
-        return has_source(self.batches.sources, source, number, offset)
+        return has_source(self.batches.sources, letter)
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which the message at ``offset`` was written."""
+        return self.batches.epoch_of(offset)
 
     def remembered_bytes(self) -> int:
         """Bytes of memory of the letters and producers that the log remembers."""

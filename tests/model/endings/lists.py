@@ -64,7 +64,7 @@ class Entry:
         self.ended = False
         #: It may have been sent as a letter by an earlier process; and where in its log it is.
         self.is_old = False
-        self.offset = 0
+        self.epoch = self.offset = 0
         #: It is over, but stays in the log until the removal of a queue is stored that would have its letter.
         self.may_stay = False
         #: The letters that were made of it: one, or none if it went nowhere.

@@ -228,7 +228,7 @@ class Walker(World):
             kept.origin = entry.origin
             kept.logged = kept.safe = True
             kept.is_old = True
-            kept.offset = message.offset
+            kept.offset, kept.epoch = message.offset, log.epoch_of(message.offset)
             fresh.entries[kept.key] = kept
             fresh.insert(kept)
 
@@ -242,6 +242,7 @@ class Walker(World):
                 letters = [each for each in before.entries.values() if each.origin == origin]
                 extras = Extras()
                 extras.source, extras.source_offset = log_id(queue.incarnation), entry.offset
+                extras.source_epoch = entry.epoch
                 has_letter = log.has_letter(extras)
                 if has_letter:
                     fresh.letters.add(origin)

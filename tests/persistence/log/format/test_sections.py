@@ -15,7 +15,14 @@ from persistence.log.format.messages import BatchView, MessagesBuilder, live_bat
 from persistence.log.format.record import HEADER_SIZE, Batch, parse_header
 from persistence.log.format.sections import pack_sections, parse_sections
 from persistence.log.format.settles import SettleState
-from persistence.log.format.sources import has_source, note_source, pack_sources, unpack_sources
+from persistence.log.format.sources import (
+    OLD_RUN,
+    has_source,
+    note_source,
+    pack_sources,
+    unpack_old_sources,
+    unpack_sources,
+)
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import PROPERTIES, Node
@@ -25,6 +32,7 @@ LOG = bytes(range(16))
 FIELDS = (
     "source",
     "source_partition",
+    "source_epoch",
     "source_offset",
     "due_us",
     "session",
@@ -45,10 +53,15 @@ def values(found: Extras | None) -> tuple[Any, ...]:
     return tuple(getattr(found, name) for name in FIELDS)
 
 
+def letter(offset: int, **values: Any) -> Extras:
+    return extras(**{"source": LOG, "source_epoch": 7, "source_offset": offset} | values)
+
+
 LETTERS = st.fixed_dictionaries(
     {
         "source": st.binary(min_size=16, max_size=16),
         "source_partition": st.integers(0, 3),
+        "source_epoch": st.integers(0, (1 << 32) - 1),
         "source_offset": st.integers(0, (1 << 64) - 1),
     }
 )
@@ -128,11 +141,13 @@ def test_sequences_that_follow_one_another_are_one_run() -> None:
 @pytest.mark.parametrize(
     ("attributes", "data", "text"),
     [
-        (0x240, b"", "attributes 0x200 are not known"),
+        (0x440, b"", "attributes 0x400 are not known"),
         (0x40, b"", "cut short"),
         (0x40, b"\x21\0\0\0" + bytes(33), "cut short"),
         (0x40, b"\x20\0\0\0\x01" + bytes(31), "not there"),
         (0x40, b"\x20\0\0\0" + bytes(33), "do not fit"),
+        (0x200, b"\x27\0\0\0" + bytes(39), "cut short"),
+        (0x200, b"\x28\0\0\0\x01" + bytes(39), "not there"),
         (0x100, b"\x20\0\0\0" + bytes(4) + b"\x02" + bytes(27), "not there"),
     ],
 )
@@ -147,7 +162,7 @@ def test_a_letter_in_the_log(size: int) -> None:
     node = Node(options=LogOptions())
     log = node.catalog.create("a", "/", "q", {})
     made = build_message(b"\x00\x01q", PROPERTIES, b"x" * size)
-    made.extras = letter = extras(source=LOG, source_offset=5, due_us=99)
+    made.extras = letter = extras(source=LOG, source_epoch=3, source_offset=5, due_us=99)
     made.flags = 1
     log.append(made, 1)
     assert values(log.read_one(made.offset).extras) == values(letter)
@@ -162,7 +177,8 @@ def test_a_letter_in_the_log(size: int) -> None:
         assert message.body() == b"x" * size
         assert values(message.extras) == values(letter)
         assert log.has_letter(letter)
-        assert not log.has_letter(extras(source=LOG, source_offset=6))
+        assert not log.has_letter(extras(source=LOG, source_epoch=3, source_offset=6))
+        assert not log.has_letter(extras(source=LOG, source_epoch=4, source_offset=5))
         if clean:
             found.catalog.stop()
 
@@ -194,19 +210,42 @@ def test_the_letters_of_a_log_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sources, "RUNS_MAX", 3)
     runs: sources.Runs = {}
     for offset in (1, 2, 3, 10, 20, 4):
-        note_source(runs, LOG, 0, offset, 1000 + offset)
-    assert [(first, end) for (_, _, end), (first, _) in runs.items()] == [(10, 11), (20, 21), (1, 5)]
-    assert [has_source(runs, LOG, 0, offset) for offset in (0, 1, 4, 5, 10)] == [
+        note_source(runs, letter(offset), 1000 + offset)
+    assert [(first, key[3]) for key, (first, _) in runs.items()] == [(10, 11), (20, 21), (1, 5)]
+    assert [has_source(runs, letter(offset)) for offset in (0, 1, 4, 5, 10)] == [
         False,
         True,
         True,
         False,
         True,
     ]
-    assert not has_source(runs, LOG, 1, 10)
-    note_source(runs, LOG, 0, 30, 1010)
+    assert not has_source(runs, letter(10, source_partition=1))
+    assert not has_source(runs, letter(10, source_epoch=8))
+    note_source(runs, letter(30), 1010)
     assert len(runs) == 3
-    note_source(runs, LOG, 0, 40, 1005 + sources.KEPT_US)
-    assert [(first, end) for (_, _, end), (first, _) in runs.items()] == [(30, 31), (40, 41)]
+    note_source(runs, letter(40), 1005 + sources.KEPT_US)
+    assert [(first, key[3]) for key, (first, _) in runs.items()] == [(30, 31), (40, 41)]
     now_us = 1011 + sources.KEPT_US
-    assert unpack_sources(pack_sources(runs, now_us)) == {(LOG, 0, 41): (40, 1005 + sources.KEPT_US)}
+    assert unpack_sources(pack_sources(runs, now_us)) == {(LOG, 0, 7, 41): (40, 1005 + sources.KEPT_US)}
+
+
+def test_a_letter_that_continues_a_run_of_another_epoch_begins_one() -> None:
+    runs: sources.Runs = {}
+    note_source(runs, letter(1), 5)
+    note_source(runs, letter(2, source_epoch=8), 6)
+    assert runs == {(LOG, 0, 7, 2): (1, 5), (LOG, 0, 8, 3): (2, 6)}
+    assert unpack_sources(pack_sources(runs, 6)) == runs
+
+
+def test_letters_of_releases_that_did_not_note_the_epoch() -> None:
+    """They are read, from a batch and from a checkpoint, and are never taken for another letter."""
+    entry = (0).to_bytes(4, "little") + (1).to_bytes(4, "little") + LOG + (5).to_bytes(8, "little")
+    found = parse_sections(0x40, b"\x20\0\0\0" + entry, 1)[0]
+    old = extras(source=LOG, source_partition=1, source_offset=5)
+    assert values(found) == values(old)
+    runs = unpack_old_sources(OLD_RUN.pack(LOG, 1, 3, 4, 1000))
+    assert runs == {(LOG, 1, 0, 7): (4, 1000)}
+    assert has_source(runs, old)
+    assert not has_source(runs, letter(5, source_partition=1))
+    attributes, data = pack_sections([(0, old)])  # as cleaning writes it anew
+    assert values(parse_sections(attributes, data, 1)[0]) == values(old)

@@ -264,6 +264,7 @@ class Toy:
             if self.random.random() < 0.3:
                 made.extras = Extras()
                 made.extras.source, made.extras.source_offset = bytes(16), self.number
+                made.extras.source_epoch = self.number % 3
                 made.extras.session, made.extras.channel = 7, self.random.randrange(3)
                 made.extras.sequence = self.number
             self.leader.log.append(made, self.number)
