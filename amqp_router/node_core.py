@@ -25,6 +25,7 @@ from amqp_router.connection.pressure import Pressure
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.ticker import Ticker
 from amqp_router.disconnecting import fail_waiting
+from amqp_router.late_timeouts import LateTimeouts
 from amqp_router.parameters import Parameters
 from amqp_router.protocol.tick import Tick
 from amqp_router.queue_maker import QueueMaker
@@ -155,6 +156,7 @@ class NodeCore:
             later=lambda seconds, call: loop.call_later(seconds, lambda: self.enter(call)),
             wall_us=loop.wall_us,
             random_bytes=ports.random_bytes,
+            timeout_set=LateTimeouts(self.connections, self.in_slices).timeout_set,
         )
         # Queues that expire count the time from here on.
         self.tick.now_us = loop.wall_us()

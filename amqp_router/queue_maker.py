@@ -40,6 +40,7 @@ class QueueMaker:
         later: Calls something as a handler of the event loop after some seconds.
         wall_us: The time of day in µs.
         random_bytes: As many as it is asked for, to name the queues' incarnations.
+        timeout_set: See ``vhosts.queues.services.QueueServices``.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class QueueMaker:
         later: Callable[[float, Callable[[], None]], Any],
         wall_us: Callable[[], int],
         random_bytes: Callable[[int], bytes],
+        timeout_set: Callable[[], None],
     ) -> None:
         self._random_bytes = random_bytes
         self._storage = storage
@@ -72,6 +74,7 @@ class QueueMaker:
         services.resumed = self._queue_resumed
         services.stalled = self._queue_stalled
         services.expired = self._queue_expired
+        services.timeout_set = timeout_set
         services.timers = QueueTimers(later, wall_us, in_slices, budget)
 
     def __call__(

@@ -22,7 +22,6 @@ from admin_ui.documents.tables import table as table_document
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, bad_request, not_authorised
 from admin_ui.writing import Caller, caller, delivered, new_name, read_object, required, table, text
-from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import (
     AccessRefused,
     AMQPError,
@@ -35,6 +34,7 @@ from amqp_router.protocol.flags import REDELIVERED
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, body_start, build_message
 from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties
+from amqp_router.protocol.shown import shown as seen_by_clients
 from persistence.errors import PersistenceError
 from vhosts.exchanges.router import RouteCache, publish_args
 from vhosts.exchanges.taps import Actor, Tap
@@ -341,7 +341,7 @@ class Reading:
                 shown = payload.decode()
                 encoding = "string"
         exchange, routing_key = names_of(message.route)
-        delivered_message = counted(message) if self._taken.queue.logs_all else message
+        seen = seen_by_clients(message, self._taken.queue.logs_all)
         self.documents.append(
             {
                 "payload_bytes": message.body_size,
@@ -349,7 +349,7 @@ class Reading:
                 "exchange": exchange,
                 "routing_key": routing_key,
                 "message_count": self._taken.queue.message_count(),
-                "properties": properties_document(delivered_message.properties()),
+                "properties": properties_document(seen.properties()),
                 "payload": base64.b64encode(payload).decode() if shown is None else shown,
                 "payload_encoding": encoding,
             }

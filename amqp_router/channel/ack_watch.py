@@ -31,6 +31,13 @@ MARKS_MAX = 64
 SCAN_SLICE = 4096
 
 
+class Transacted(Protocol):
+    """A transaction, as far as it acknowledges deliveries."""
+
+    def is_settled(self, tag: int) -> bool:
+        """Whether ``tag`` is acknowledged in the transaction."""
+
+
 class WatchedConnection(Protocol):
     """The connection of a channel that is watched."""
 
@@ -50,6 +57,10 @@ class WatchedChannel(Protocol):
     @property
     def delivery(self) -> Delivery:
         """What is outstanding."""
+
+    @property
+    def transaction(self) -> Transacted | None:
+        """What waits for tx.commit; what it acknowledges counts as acknowledged. None without one."""
 
 
 class AckWatch:
@@ -124,7 +135,8 @@ class AckWatch:
         channel = self._channel
         if channel.state is not ChannelState.OPEN or self._connection.stopped:
             return True
-        owners, reached = _owners(channel.delivery, position[0], end)
+        owners, reached = owners_between(channel.delivery, position[0], end)
+        transaction = channel.transaction
         #: By owner: the tag below which its deliveries are too old.
         limits: dict[ChannelConsumer, int] = {}
         for tag, owner in owners:
@@ -135,7 +147,7 @@ class AckWatch:
                 if timeout_ms:
                     limit = tag_of_age(self._marks, now_us, timeout_ms * 1000)
                 limits[owner] = limit
-            if tag < limit:
+            if tag < limit and (transaction is None or not transaction.is_settled(tag)):
                 self._connection.close_channel(channel, timed_out(channel.number, timeout_of(owner)))
                 return True
         position[0] = reached
@@ -180,7 +192,7 @@ def _lowest_tag(delivery: Delivery) -> int:
     return delivery.base
 
 
-def _owners(delivery: Delivery, start: int, end: int) -> tuple[list[tuple[int, ChannelConsumer]], int]:
+def owners_between(delivery: Delivery, start: int, end: int) -> tuple[list[tuple[int, ChannelConsumer]], int]:
     """Tags and owners of what is outstanding from ``start`` on, below ``end`` or a tag that is returned."""
     for block in delivery.older.blocks:
         if start <= block.tag_at(len(block.messages) - 1):

@@ -13,13 +13,13 @@ from amqp_router.channel.due import Due, all_of
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
 from amqp_router.protocol.constants import FRAME_METHOD
-from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.flags import ACK, LOGGED, REDELIVERED, REJECT, RETURN
 from amqp_router.protocol.kept_table import Arguments, keep
 from amqp_router.protocol.message import make_frame
 from amqp_router.protocol.output import ANSWER_SHIFT
+from amqp_router.protocol.shown import shown
 from vhosts.publishing.checks import DIRECT_REPLY
 from vhosts.queues.handle import TIMEOUT_MS_MAX, UNLIMITED, QueueHandle
 
@@ -203,8 +203,7 @@ def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
     )  # fmt: skip
     out = delivery.out
     out.buf.put(make_frame(FRAME_METHOD, channel.number, payload))
-    shown = counted(message) if queue.logs_all else message
-    out.answer(shown, channel.number, delivery.body_payload_max)
+    out.answer(shown(message, queue.logs_all), channel.number, delivery.body_payload_max)
     out.touch()
     if delivery.table.taps:
         delivery.tell_taps(name, message)

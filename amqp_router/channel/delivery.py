@@ -22,10 +22,10 @@ from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.older import OlderDeliveries
 from amqp_router.protocol import flags
 from amqp_router.protocol.constants import FRAME_METHOD
-from amqp_router.protocol.delivery_count import counted
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.message import Message, frame_header
 from amqp_router.protocol.output import Output
+from amqp_router.protocol.shown import shown
 from vhosts.exchanges.router import RoutingTable
 from vhosts.queues.handle import Consumer, Credit, QueueHandle
 
@@ -82,8 +82,8 @@ class ChannelConsumer(Consumer):
             delivery.redeliver_total += 1
         out = delivery.out
         out.buf.put_deliver(self.prefix, tag, redelivered, message.route)
-        if self.shows_count and message.delivery_count > 0:
-            message = counted(message)
+        if self.shows_count or message.flags & flags.BLIND:
+            message = shown(message, self.shows_count and message.delivery_count > 0)
         out.content(message, delivery.number, delivery.body_payload_max)
         if not out.dirty or out.buf.size > 1048576:
             out.touch()

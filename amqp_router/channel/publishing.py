@@ -21,6 +21,7 @@ from amqp_router.protocol.frames import NO_EXPIRY, ODD_MODE, ContentScan
 from amqp_router.protocol.message import Message, with_properties
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
 from amqp_router.protocol.properties import decode_properties, reply_to_range
+from amqp_router.protocol.shown import shown
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache
 from vhosts.exchanges.walk import Walk
@@ -278,7 +279,7 @@ class Publishing(Listener):
         buf.put(route.route)
         buf.u8(constants.FRAME_END)
         # The publisher gets its own frames back, so none is larger than it accepts.
-        out.answer(message, self.number, 1 << 31)
+        out.answer(shown(message, False), self.number, 1 << 31)
         out.touch()
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from amqp_router.protocol.fields import decode_table, encode_table
 from amqp_router.protocol.flags import HAS_HEADERS
-from amqp_router.protocol.message import Frames, Message, content_header
 from amqp_router.protocol.properties import header_range
 
 _NAME = b"x-delivery-count"
@@ -20,43 +19,12 @@ _FIELD = b"%c%bl" % (len(_NAME), _NAME)
 _HEADERS = HAS_HEADERS >> 8  # in the first octet of the flags
 
 
-class _Headed:
-    """Frames of a large message with another content header frame."""
-
-    def __init__(self, header: bytes, frames: Frames) -> None:
-        self._header = header
-        self._frames = frames
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
-    def __getitem__(self, index: int, /) -> bytes:
-        return self._frames[index] if index else self._header
-
-
-def counted(message: Message) -> Message:
-    """A copy of ``message``, which has its content, for one delivery.
+def with_count(properties: bytes, count: int) -> bytes:
+    """``properties`` with the header.
 
     Raises:
-        FieldError: its properties are malformed.
+        FieldError: they are malformed.
     """
-    content = message.content
-    assert content is not None
-    header = content_header(_with_count(message.properties(), message.delivery_count), message.body_size)
-    header = b"%b%b%b" % (header[:1], message.channel.to_bytes(2, "big"), header[3:])  # as the body's frames
-    copy = message.copy()
-    copy.flags = message.flags
-    copy.header_size = len(header)
-    if isinstance(content, bytes):
-        copy.content = header + content[message.header_size :]
-    elif isinstance(content, tuple):
-        copy.content = (header, *content[1:])
-    else:
-        copy.content = _Headed(header, content)
-    return copy
-
-
-def _with_count(properties: bytes, count: int) -> bytes:
     field = _FIELD + count.to_bytes(8, "big")
     start, end = header_range(properties)
     if not end:

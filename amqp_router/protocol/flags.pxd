@@ -6,7 +6,8 @@ cdef enum:
     REDELIVERED = 2
     LOGGED = 4
     SPILLED = 8
-    RECORDED = 3
+    BLIND = 16
+    RECORDED = 19
 
 cdef enum:
     ACK = 1

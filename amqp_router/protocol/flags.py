@@ -17,8 +17,10 @@ REDELIVERED = 2
 LOGGED = 4
 #: The content of a delivered transient message is on disk until it is delivered again or settled.
 SPILLED = 8
+#: Its headers have BCC: keys for routing, which no client sees (``protocol/shown.py``).
+BLIND = 16
 #: The flags that a MESSAGES record has (persistence/log/FORMAT.md).
-RECORDED = PERSISTENT | REDELIVERED
+RECORDED = PERSISTENT | REDELIVERED | BLIND
 
 # -- how a message was settled: the kinds of a SETTLES record (persistence/log/FORMAT.md) ------------
 

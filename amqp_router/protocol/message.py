@@ -131,7 +131,7 @@ class Message:
         other.frame_payload = self.frame_payload
         other.frame_count = self.frame_count
         other.channel = self.channel
-        other.flags = self.flags & flags.PERSISTENT
+        other.flags = self.flags & (flags.PERSISTENT | flags.BLIND)
         other.deadline_us = self.deadline_us
         other.priority = self.priority
         other.expire_ms = self.expire_ms

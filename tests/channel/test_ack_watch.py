@@ -5,12 +5,15 @@ A node without a loop: time goes by when the test says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from amqp_router import late_timeouts
 from amqp_router.channel import ack_watch, delivery
 from amqp_router.channel.ack_watch import MARKS_MAX, tag_of_age
+from amqp_router.late_timeouts import LateTimeouts
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import decode_table, encode_plain
@@ -132,6 +135,72 @@ def test_where_the_timeout_comes_from(node: SimNode, client: Client, how: str) -
     client.take()
     assert not pass_by(client, 7.5)
     assert pass_by(client, 2.5)
+
+
+@pytest.mark.parametrize("how", ["get", "cancelled", "cancelled, with another consumer"])
+def test_a_policy_reaches_what_no_consumer_holds(
+    node: SimNode, client: Client, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_timeouts, "SLICE", 1)
+    client.declare("q")
+    for _ in range(40):
+        client.publish(b"m", "q")
+    if how == "get":
+        client.call(m.BasicGet("q"), m.BasicGetOk)
+    else:
+        client.declare("other")
+        client.send(m.BasicConsume("q", "q"))
+        node.quiet()
+        client.send(m.BasicCancel("q"))
+        node.quiet()
+        client.take()
+        if "another" in how:
+            consume(client, "other")
+    client.take()
+    node.enter(node.queue("q").obey, {"consumer-timeout": 8000})
+    node.quiet()
+    assert not pass_by(client, 7.5)
+    assert pass_by(client, 2.5)
+
+
+def test_a_policy_of_another_queue_sets_no_timer(node: SimNode, client: Client) -> None:
+    for name in ("q", "other"):
+        client.declare(name)
+        client.publish(b"m", name)
+        client.call(m.BasicGet(name), m.BasicGetOk, channel=1 if name == "q" else 2)
+    node.enter(node.queue("other").obey, {"consumer-timeout": 8000})
+    node.quiet()
+    assert client.machine.channels[1].ack_watch is None
+    assert client.machine.channels[2].ack_watch is not None
+
+
+def test_very_many_queues_that_get_a_timeout_cost_two_looks(node: SimNode, client: Client) -> None:
+    looks = LateTimeouts(node.connections, node.in_slices)  # type: ignore[arg-type]
+    begun: list[int] = []
+    look_at_all = looks._look_at_all
+
+    def counted() -> Iterator[int]:
+        begun.append(1)
+        return look_at_all()
+
+    looks._look_at_all = counted  # type: ignore[method-assign]
+    for _ in range(1000):
+        looks.timeout_set()
+    node.quiet()
+    assert len(begun) == 2
+
+
+def test_an_acknowledgement_that_waits_for_the_commit_counts(node: SimNode, client: Client) -> None:
+    """Measured with RabbitMQ 3.10.8: the channel stays open."""
+    client.declare("q", **TIMED)
+    client.publish(b"1", "q")
+    client.publish(b"2", "q")
+    client.call(m.TxSelect(), m.TxSelectOk)
+    client.call(m.BasicGet("q"), m.BasicGetOk)
+    client.send(m.BasicAck(1))
+    assert not pass_by(client, 30)
+    client.call(m.BasicGet("q"), m.BasicGetOk)
+    assert pass_by(client, 10)
 
 
 def test_timeout_that_is_lifted(node: SimNode, client: Client) -> None:

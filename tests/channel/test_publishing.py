@@ -413,6 +413,45 @@ def test_large_message_with_bcc(client: Client) -> None:
         assert client.take()[0].body == body
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("size", [10, 300_000, 1_500_000])
+def test_keys_of_bcc_are_kept_in_page_files_and_after_a_start(persistent: bool, size: int) -> None:
+    """No client sees them, and the dead letters of the message go by them."""
+    node = SimNode(memory_bytes=0)
+    client = Client(node).open(1)
+    client.declare("s", durable=True, arguments={"x-dead-letter-exchange": ("S", b"")})
+    for name in "ab":
+        client.declare(name, durable=True)
+    headers = {"BCC": ("A", [("S", b"a")]), "CC": ("A", [("S", b"b")])}
+    properties = encode_properties({"headers": headers, "delivery_mode": 2 if persistent else 1})
+    for _ in range(70):  # more than a queue without consumers keeps in memory
+        client.publish(bytes(size), "s", properties=properties)
+        node.settle()
+        if size > 10:
+            break
+    for name in "ab":
+        client.call(m.QueuePurge(name), m.QueuePurgeOk)
+    if persistent:
+        node.stop()
+        node = SimNode(node.disk, node.definitions, boot=2, memory_bytes=0)
+        client = Client(node).open(1)
+    client.send(m.BasicConsume("s", consumer_tag="c"))
+    node.settle()
+    seen = [each for each in client.take() if isinstance(each.method, m.BasicDeliver)]
+    assert [decode_properties(each.properties)["headers"].keys() for each in seen] == [{"CC"}] * len(seen)
+    assert len(seen) == (1 if size > 10 else 70)
+    client.send(m.BasicNack(len(seen), True, False))
+    node.settle()
+    for name in "ab":
+        assert node.queue(name).message_count() == len(seen)
+        client.send(m.BasicGet(name, no_ack=True))
+        node.settle()
+        (letter,) = [each for each in client.take() if isinstance(each.method, m.BasicGetOk)]
+        assert letter.body == bytes(size)
+        assert decode_properties(letter.properties)["headers"].keys() >= {"CC", "x-death"}
+        assert "BCC" not in decode_properties(letter.properties)["headers"]
+
+
 # -- flow of unsynced bytes -------------------------------------------------------------------------
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.brokers import Broker
 from tests.interop.conftest import RABBITMQ
-from tests.interop.wire import Wire
+from tests.interop.wire import Received, Wire
 
 BOTH_BUILDS = pytest.mark.parametrize(
     "own_broker",
@@ -37,8 +38,19 @@ def opened(broker: Broker) -> Wire:
     return wire
 
 
+def letter_in(wire: Wire, queue: str) -> Received:
+    """The next dead letter."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        found = wire.get(queue)
+        if found is not None:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"no dead letter came to {queue}")
+
+
 def publish_confirmed(
-    wire: Wire, exchange: str, key: str, bodies: Iterator[str] | list[str] | str, **properties: int
+    wire: Wire, exchange: str, key: str, bodies: Iterator[str] | list[str] | str, **properties: Any
 ) -> None:
     """Publish on channel 2 and wait for every confirm."""
     wire.open_channel(2, confirm=True)
@@ -52,6 +64,34 @@ def publish_confirmed(
         assert reply.name == "basic.ack", reply
         confirmed = confirmed + 1 if not reply.multiple else reply.delivery_tag
     wire.ok(2, "channel.close", code=200)
+
+
+@BOTH_BUILDS
+@pytest.mark.parametrize("how", ["stop", "kill9"])
+def test_keys_of_bcc_route_dead_letters_after_a_start(own_broker: Broker, how: str) -> None:
+    with opened(own_broker) as wire:
+        wire.ok(
+            1, "queue.declare", queue="s", durable=True, arguments={"x-dead-letter-exchange": "amq.direct"}
+        )
+        for queue in ("cc", "bcc"):
+            wire.ok(1, "queue.declare", queue=queue, durable=True)
+            wire.ok(1, "queue.bind", queue=queue, exchange="amq.direct", routing_key=f"k.{queue}")
+        headers = {"CC": ["k.cc"], "BCC": ["k.bcc"]}
+        publish_confirmed(wire, "", "s", ["small"], delivery_mode=2, headers=headers)
+        publish_confirmed(wire, "", "s", ["large" * 300_000], delivery_mode=2, headers=headers)
+    end(own_broker, how)
+    with opened(own_broker) as wire:
+        for _ in range(2):
+            found = wire.get("s", no_ack=False)
+            assert found is not None
+            assert found.properties["headers"] == {"CC": ["k.cc"]}
+            wire.send(1, "basic.reject", delivery_tag=found.delivery_tag, requeue=False)
+        for queue in ("cc", "bcc"):
+            for size in (5, 1_500_000):
+                letter = letter_in(wire, queue)
+                assert len(letter.body) == size
+                assert "BCC" not in letter.properties["headers"]
+                assert letter.properties["headers"]["x-death"][0]["routing-keys"] == ["s", "k.cc"]
 
 
 @BOTH_BUILDS

@@ -108,6 +108,62 @@ def test_keys_without_a_dead_letter_routing_key(asker: Asker) -> None:
     assert first(letter) == (source, "rejected", "amq.topic")
 
 
+@pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
+def test_keys_of_bcc_are_used_and_not_told(asker: Asker, reason: str) -> None:
+    """Measured: a letter goes by the routing key, CC and BCC; no consumer ever sees BCC."""
+    copies = [asker.queue(f"copy{number}") for number in range(3)]
+    for copy in copies:
+        asker.wire.ok(1, "queue.bind", queue=copy, exchange="amq.direct", routing_key=f"{copy}.k")
+    keys = [f"{copy}.k" for copy in copies]
+    limit = {"expired": {"x_message_ttl": 50}, "maxlen": {"x_max_length": 0}, "rejected": {}}[reason]
+    source = asker.queue("s", x_dead_letter_exchange="amq.direct", **limit)
+    asker.wire.publish(1, "", source, "c", headers={"CC": keys[:1], "BCC": keys[1:], "z": 1})
+    if reason == "rejected":
+        found = asker.wire.get(source, no_ack=False)
+        assert found is not None
+        assert found.properties["headers"] == {"CC": keys[:1], "z": 1}
+        asker.wire.send(1, "basic.reject", delivery_tag=found.delivery_tag, requeue=False)
+    for copy in copies:
+        letter = dead(asker, copy)
+        assert (letter.exchange, letter.routing_key) == ("amq.direct", source)
+        assert {"CC", "z", "x-death"} <= letter.properties["headers"].keys()
+        assert "BCC" not in letter.properties["headers"]
+        assert deaths(letter)[0]["routing-keys"] == [source, keys[0]]
+
+
+def test_keys_of_bcc_are_used_by_the_second_death_too(asker: Asker) -> None:
+    copy, second = asker.queue("copy"), asker.of("second")
+    exchange = asker.of("x")
+    asker.wire.ok(1, "exchange.declare", exchange=exchange, type="fanout", auto_delete=True)
+    asker.queue("second", x_dead_letter_exchange="amq.direct")
+    asker.wire.ok(1, "queue.bind", queue=second, exchange=exchange)
+    asker.wire.ok(1, "queue.bind", queue=copy, exchange="amq.direct", routing_key=f"{copy}.k")
+    source = asker.queue("s", x_dead_letter_exchange=exchange)
+    asker.wire.publish(1, "", source, "c", headers={"BCC": [f"{copy}.k"]})
+    asker.reject(source)
+    asker.await_ready(second, 1)
+    asker.reject(second)
+    letter = dead(asker, copy)
+    assert [death["routing-keys"] for death in deaths(letter)] == [[source], [source]]
+    assert "BCC" not in letter.properties["headers"]
+
+
+def test_a_dead_letter_routing_key_is_the_end_of_bcc(asker: Asker) -> None:
+    """The letter has one key. When it dies again without such a key, it goes by this one alone."""
+    copy, second, last = asker.queue("copy"), asker.of("second"), asker.queue("last")
+    for queue in (copy, last):
+        asker.wire.ok(1, "queue.bind", queue=queue, exchange="amq.direct", routing_key=f"{queue}.k")
+    asker.wire.ok(1, "queue.bind", queue=last, exchange="amq.direct", routing_key=second)
+    asker.queue("second", x_dead_letter_exchange="amq.direct")
+    source = asker.queue("s", x_dead_letter_exchange="", x_dead_letter_routing_key=second)
+    asker.wire.publish(1, "", source, "c", headers={"BCC": [f"{copy}.k"]})
+    asker.reject(source)
+    asker.await_ready(second, 1)
+    asker.reject(second)
+    assert dead(asker, last).routing_key == second
+    assert asker.wire.get_all(copy) == []
+
+
 def test_two_deaths(asker: Asker) -> None:
     """The newest comes first; the first one is remembered."""
     target = asker.queue("dead")

@@ -28,12 +28,12 @@ from amqp_router.protocol.frames import COMPLETE, ContentScan, table_entries
 from amqp_router.protocol.kept_table import KeptTable, encoded, encoded_by_name, keep, read_arguments
 from amqp_router.protocol.nested import DECODED_DEPTH, end_of_nested
 from amqp_router.protocol.properties import decode_properties
+from amqp_router.protocol.shown import without_bcc
 from spark_analytics.properties import header_texts
 from tests.protocol.strategies import tables
 from vhosts.arguments import check_queue_equivalence
 from vhosts.errors import erlang
 from vhosts.exchanges.headers_index import comparable
-from vhosts.exchanges.sender_selected import without_bcc
 
 #: What a frame may have at most: 128 KiB.
 FRAME = 131_064

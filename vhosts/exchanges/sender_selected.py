@@ -1,7 +1,7 @@
 """Further routing keys that a publisher gives in the headers ``CC`` and ``BCC``.
 
-Each is an array of strings; items of other types are ignored. ``BCC`` is for routing only and is removed
-before the message is stored or delivered.
+Each is an array of strings; items of other types are ignored. ``BCC`` is for routing only: queues keep it for
+their dead letters, and no client sees it (``amqp_router/protocol/shown.py``).
 
 Source: RabbitMQ, "Sender-selected Distribution".
 """
@@ -9,8 +9,7 @@ Source: RabbitMQ, "Sender-selected Distribution".
 from __future__ import annotations
 
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.fields import TYPE_NAMES, Table, decode_table, encode_table
-from amqp_router.protocol.properties import header_range
+from amqp_router.protocol.fields import TYPE_NAMES, Table
 
 HEADERS = ("CC", "BCC")
 
@@ -32,15 +31,3 @@ def further_keys(headers: Table) -> list[str]:
             )
         keys += [item.decode("utf-8", "surrogateescape") for item_tag, item in value if item_tag == "S"]
     return keys
-
-
-def without_bcc(properties: bytes) -> bytes:
-    """``properties`` as received, without the header ``BCC``, which must be there.
-
-    Raises:
-        FieldError: the headers are malformed.
-    """
-    start, end = header_range(properties)
-    headers, _ = decode_table(properties, start)
-    del headers["BCC"]
-    return properties[:start] + encode_table(headers) + properties[end:]

@@ -32,7 +32,6 @@ cdef unsigned int _NOTED_RETURNED
 cdef unsigned int _NOTED_CONFIRMED
 cdef unsigned int _NOTED_REFUSED
 cdef unsigned char _HAS_HEADERS
-cdef unsigned int _FRAME_PAYLOAD_MIN
 
 
 @cython.final
@@ -73,5 +72,3 @@ cdef class Publisher(Spreader):
 cdef _keep(list keepers, Message message)
 @cython.locals(inner=list, index=Py_ssize_t, pair=tuple, counters=ExchangeCounters)
 cdef void _count_inner(Route route) noexcept
-@cython.locals(made=Message)
-cdef _remove_bcc(Message message)

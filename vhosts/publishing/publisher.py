@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import AMQPError
-from amqp_router.protocol.message import Message, build_message
+from amqp_router.protocol.message import Message
+from amqp_router.protocol.shown import shown
 from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
-from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.exchanges.walk import Walk
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Flow, Listener, Run
@@ -56,8 +56,6 @@ _NOTED_CONFIRMED = 16
 _NOTED_REFUSED = 32
 #: Bit of the first octet of properties: they have headers.
 _HAS_HEADERS = bits.HAS_HEADERS >> 8
-#: The smallest payload of body frames that every AMQP client accepts.
-_FRAME_PAYLOAD_MIN = 4088
 
 
 class Publisher(Spreader):
@@ -148,7 +146,7 @@ class Publisher(Spreader):
         receipt. ``flags`` is ``MANDATORY`` or 0.
         """
         if route.has_bcc:
-            _remove_bcc(message)
+            message.flags |= bits.BLIND
         if route.keepers is not None:
             _keep(route.keepers, message)
         # The route may let go of them while queues have their turn.
@@ -378,8 +376,9 @@ class Search:
 
 
 def _keep(keepers: list[Exchange], message: Message) -> None:
+    kept = shown(message, False)
     for exchange in keepers:
-        exchange.keep(message)
+        exchange.keep(kept)
 
 
 def _count_inner(route: Route) -> None:
@@ -390,10 +389,3 @@ def _count_inner(route: Route) -> None:
         counters: ExchangeCounters = pair[0]
         counters.inner_in += 1
         counters.inner_out += pair[1]
-
-
-def _remove_bcc(message: Message) -> None:
-    """Build the message anew without the header BCC, which must not be delivered."""
-    payload = max(message.frame_payload, _FRAME_PAYLOAD_MIN)
-    made = build_message(message.route, without_bcc(message.properties()), message.body(), payload)
-    message.take_content(made)

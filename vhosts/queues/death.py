@@ -116,6 +116,7 @@ class Death:
         headers["x-death"] = ("A", [("F", entry), *deaths])
         if not keeps_keys:
             headers.pop("CC", None)
+            headers.pop("BCC", None)
         self.properties["headers"] = headers
 
     def cycles(self) -> set[str]:

@@ -82,6 +82,8 @@ class MortalQueue(StandingQueue):
         self.ack_timeout_ms = min(settings.consumer_timeout_ms or 0, TIMEOUT_MS_MAX)
         if self.ack_timeout_ms and len(self.consumers) > 0:
             self.services.in_slices(partial(_tell_timeout, list(self.consumers)))
+        if self.ack_timeout_ms and self.unacked_count > 0:
+            self.services.timeout_set()
         self.note_use()
 
     def obey(self, definition: Definition) -> None:

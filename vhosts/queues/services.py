@@ -38,6 +38,7 @@ class QueueServices(NodePort):
         "resumed",
         "stalled",
         "tick",
+        "timeout_set",
         "timers",
     )
 
@@ -54,6 +55,8 @@ class QueueServices(NodePort):
         self.deleted: Callable[[Any, int], None] = _removed  # ``queue.Queue`` imports this module
         #: The queue was not used for as long as it may be: remove it.
         self.expired: Callable[[LocalQueue], None] = _nobody
+        #: A queue has a timeout for acknowledgements from now on, and messages of it are delivered.
+        self.timeout_set: Callable[[], None] = _nothing
         #: Timers of the queues; None if no time passes.
         self.timers: QueueTimers | None = None
         #: The queue has failed or takes no messages (its ``state`` says which); it takes them again.
@@ -103,6 +106,10 @@ def _no_pager(incarnation: str) -> PageLog:
 
 def _removed(queue: LocalQueue, rev: int) -> None:
     queue.removal_stored()
+
+
+def _nothing() -> None:
+    """Nobody looks at deliveries."""
 
 
 def _nobody(queue: NamedQueue) -> None:

@@ -11,13 +11,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from amqp_router.protocol import errors
 from amqp_router.protocol.fields import Table, decode_table, encode_plain, encode_table
 from amqp_router.protocol.properties import headers_of
+from amqp_router.protocol.shown import without_bcc
 from tests.vhosts.exchanges.test_headers import matches as headers_match
 from tests.vhosts.exchanges.test_topic import matches as topic_matches
 from tests.vhosts.fakes import FakeQueue, new_vhost, publish_args
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Exchange
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import HEADERS_BYTES_MAX, ROUTES_MAX, Permits, RouteCache, may_select
-from vhosts.exchanges.sender_selected import without_bcc
 from vhosts.exchanges.types import EXCHANGE_TYPES, register_exchange_type
 
 NO_PROPERTIES = b"\0\0"

@@ -279,7 +279,7 @@ class FifoOrder(ReadyOrder):
                 reached = paged_to
                 messages = [message for message in messages if message.offset < reached]
             for message in paged:
-                message.flags &= flags.REDELIVERED
+                message.flags &= flags.REDELIVERED | flags.BLIND
             if paged:
                 messages = sorted(messages + paged, key=_offset)
         for message in messages:
