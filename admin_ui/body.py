@@ -11,6 +11,8 @@ from admin_ui.replies import ApiError
 
 #: Seconds in which the whole body must arrive.
 BODY_S = 10.0
+#: Octets of a piece of a large body, at least.
+PIECE_BYTES = 16 << 10
 
 
 async def read(request: web.Request, bytes_max: int) -> bytes:
@@ -19,11 +21,20 @@ async def read(request: web.Request, bytes_max: int) -> bytes:
     Raises:
         ApiError: it has more than ``bytes_max`` octets (413), or does not arrive in time (408).
     """
+    return b"".join(await read_pieces(request, bytes_max))
+
+
+async def read_pieces(request: web.Request, bytes_max: int) -> list[bytes]:
+    """The body in pieces of at least `PIECE_BYTES`, but for the last: a large one is never copied as a whole.
+
+    Raises:
+        ApiError: as ``read``.
+    """
     return await _gathered(request.content.iter_any(), bytes_max)
 
 
-async def read_field(request: web.Request, name: str, bytes_max: int) -> bytes:
-    """The field ``name`` of a form with parts, as browsers send a file.
+async def read_field(request: web.Request, name: str, bytes_max: int) -> list[bytes]:
+    """The field ``name`` of a form with parts, as browsers send a file; in pieces, as ``read_pieces`` gives.
 
     Raises:
         ApiError: there is none, or the body is no such form (400); else as ``read``.
@@ -45,14 +56,22 @@ async def _pieces(part: BodyPartReader) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _gathered(pieces: AsyncIterable[bytes], bytes_max: int) -> bytes:
-    data = bytearray()
+async def _gathered(pieces: AsyncIterable[bytes], bytes_max: int) -> list[bytes]:
+    found: list[bytes] = []
+    last = bytearray()
+    left = bytes_max
     try:
         async with asyncio.timeout(BODY_S):
             async for piece in pieces:
-                data += piece
-                if len(data) > bytes_max:
+                left -= len(piece)
+                if left < 0:
                     raise ApiError(413, "bad_request", "the body is too large")
+                last += piece  # a client may send single octets
+                if len(last) >= PIECE_BYTES:
+                    found.append(bytes(last))
+                    last.clear()
     except TimeoutError:
         raise ApiError(408, "bad_request", "the body did not come in time") from None
-    return bytes(data)
+    if last:
+        found.append(bytes(last))
+    return found

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from admin_ui.api.definitions import read_file
+from admin_ui.api.definitions import let_go, read_file
 from admin_ui.documents import definitions
 from admin_ui.endpoints import Call, administered
-from admin_ui.importing import CLUSTER_ID, SECTIONS, VHOST_SECTIONS
+from admin_ui.importing import CLUSTER_ID, SECTIONS, VHOST_SECTIONS, not_objects
 from admin_ui.replies import bad_request, dumps
 from admin_ui.writing import entered_vhost
 from amqp_router.auth.passwords import DEFAULT_ALGORITHM
@@ -72,14 +72,17 @@ async def _compared(call: Call, vhost: str | None) -> list[dict[str, Any]]:
     else:
         present = definitions.of_vhost(state.broker.vhosts[vhost], state.broker.parameters)
     found = []
-    for section in known:
-        items = file.get(section, [])
-        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise bad_request(f"{section} is not a list of objects")
-        if items:
-            row = _Row(section, [key for key in KEYS[section] if vhost is None or key != "vhost"])
-            await row.compare(call, present.get(section, ()), items)
-            found.append(row.document())
+    try:
+        for section in known:
+            items = file.get(section, [])
+            if not isinstance(items, list):
+                raise not_objects(section)
+            if items:
+                row = _Row(section, [key for key in KEYS[section] if vhost is None or key != "vhost"])
+                await row.compare(call, present.get(section, ()), items)
+                found.append(row.document())
+    finally:
+        await let_go(file, call.turns)
     return found
 
 
@@ -99,9 +102,16 @@ class _Row:
         for item in present:
             before[self._id(item)] = item
             await call.turns.next()
-        for item in items:
-            self._note(before.get(self._id(item)), item)
-            await call.turns.next()
+        try:
+            for item in items:
+                if not isinstance(item, dict):
+                    raise not_objects(self._section)
+                self._note(before.get(self._id(item)), item)
+                await call.turns.next()
+        finally:
+            while before:
+                before.popitem()
+                await call.turns.next()
 
     def _id(self, item: dict[str, Any]) -> bytes:
         return _plain([item.get(key, USUAL.get(key)) for key in self._keys])

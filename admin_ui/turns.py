@@ -1,8 +1,9 @@
-"""Shares the event loop between requests that work long and everybody else.
+"""Shares the event loop between long work of the HTTP API and everybody else.
 
-A request works for ``TURN_S`` and then stands in line. In each iteration of the loop the first in line goes
-on, and no other. So a hundred long lists together take no more of an iteration than one list does, and
-clients of AMQP wait no longer for theirs.
+A request works for ``TURN_S`` and then stands in line, and so do the reading of the pages' data and its
+sending to each viewer. In each iteration of the loop the first in line goes on, and no other. So a hundred
+long lists together take no more of an iteration than one list does, and clients of AMQP wait no longer for
+theirs.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import time
 from collections import deque
 from weakref import WeakKeyDictionary
 
-#: Seconds that a request works before others have their turn.
-TURN_S = 0.003
+#: Seconds of work before others have their turn.
+TURN_S = 0.002
 
 
 class Line:
-    """The requests of one event loop that wait for their turn."""
+    """The work of one event loop that waits for its turn."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()

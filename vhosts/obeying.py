@@ -7,6 +7,7 @@ again, some in each turn of the event loop, the first ones at once.
 from __future__ import annotations
 
 from vhosts.exchanges.exchange import End, Exchange
+from vhosts.long_lists import unwatched
 from vhosts.policies import NOTHING, Effective, Policy, PolicySet, effective
 from vhosts.ports import InSlices
 from vhosts.queues.settings import queue_type
@@ -68,7 +69,8 @@ class Obedience:
 
     def _look_again(self) -> None:
         topology = self._topology
-        self._left = [*topology.queues.values(), *topology.exchanges.values()]
+        # Empty when it is done with, so no cycle of references is left in it.
+        self._left = unwatched([*topology.queues.values(), *topology.exchanges.values()])
         if not self._is_going_on and not self._next_slice():
             self._is_going_on = True
             self._in_slices(self._next_slice)

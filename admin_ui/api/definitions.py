@@ -14,12 +14,13 @@ from admin_ui.endpoints import Call, administered
 from admin_ui.importing import Import
 from admin_ui.large_json import read_object
 from admin_ui.replies import Body, Done, bad_request, dumps
+from admin_ui.turns import TURN_S, Turns
 from admin_ui.writing import change, entered_vhost, flag, stored
 
 #: Octets of a file of definitions.
 FILE_BYTES_MAX = 50 << 20
-#: Seconds of importing in one turn of the event loop.
-TURN_S = 0.003
+#: Objects of a file that are freed between two readings of the clock.
+FREED = 64
 #: Characters that the name of a downloaded file may not have.
 UNSAFE = re.compile(r"[^\w.-]", re.ASCII)
 
@@ -68,13 +69,16 @@ async def _load(call: Call, vhost: str | None) -> Any:
     strict = flag(call, "strict")
     content = await read_file(call)
     changed = partial(sessions.follow, call.request)
-    importing = Import(call.state.broker, content, vhost=vhost, strict=strict, changed=changed)
-    steps = importing.steps()
     try:
-        while await change(call, partial(_some, steps), wait=False):
-            await call.turns.next()
+        importing = Import(call.state.broker, content, vhost=vhost, strict=strict, changed=changed)
+        steps = importing.steps()
+        try:
+            while await change(call, partial(_some, steps), wait=False):
+                await call.turns.next()
+        finally:
+            await stored(call, importing.rev)
     finally:
-        await stored(call, importing.rev)
+        await let_go(content, call.turns)
     if importing.left_out:
         return {"left_out": importing.left_out}
     return Done(204)
@@ -97,21 +101,29 @@ async def read_file(call: Call) -> dict[str, Any]:
     """
     async with call.state.large_bodies:
         if call.request.content_type.startswith("multipart/"):
-            data = await body.read_field(call.request, "file", FILE_BYTES_MAX)
+            pieces = await body.read_field(call.request, "file", FILE_BYTES_MAX)
         else:
-            data = await body.read(call.request, FILE_BYTES_MAX)
-    if not data or data.isspace():
-        return {}
-    await call.turns.next()  # each copy of a large file takes milliseconds
+            pieces = await body.read_pieces(call.request, FILE_BYTES_MAX)
+    found: dict[str, Any] = {}
+    if all(map(bytes.isspace, pieces)):
+        return found
+    await call.turns.next()
     try:
-        reader = read_object(data.decode())
-        while True:
-            next(reader)
+        for _ in read_object(pieces, found):
             await call.turns.next()
-    except StopIteration as end:
-        return dict(end.value)
     except (ValueError, RecursionError):
+        await let_go(found, call.turns)
         raise bad_request("failed_to_parse_json") from None
+    return found
+
+
+async def let_go(file: dict[str, Any], turns: Turns) -> None:
+    """Empty the sections of a file that is done with, in turns: 50,000 objects freed at once take 20 ms."""
+    for section in file.values():
+        if isinstance(section, list):
+            while section:
+                del section[-FREED:]
+                await turns.next()
 
 
 ENDPOINTS = [

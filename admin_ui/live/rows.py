@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from admin_ui.documents import connections, queues
 from admin_ui.live.attention import change_in_a_minute, growth, is_stuck
-from admin_ui.replies import dumps
+from admin_ui.live.encoded import Encoded, Row
+from admin_ui.live.work import Work
 from admin_ui.state import State
 from amqp_router.metrics import CONNECTION, EXCHANGE, INTERVAL_S, QUEUE, History
 from vhosts.long_lists import passing
@@ -16,57 +17,80 @@ from vhosts.queues.state import FAILED
 #: A queue without any change for this many samples is called idle.
 IDLE_TICKS = 60 // INTERVAL_S
 
-Row: TypeAlias = tuple[Any, ...]
+#: Rows read between two readings of the clock.
+SLICE_ROWS = 64
+#: If more rows than this are gone at once, viewers get the whole list again.
+GONE_MAX = 4096
+#: Which rows a viewer may see.
+Sees: TypeAlias = Callable[[Row], bool]
 
 
 class Rows:
-    """The state of a list: rows by key, and the changes since the version before."""
+    """The state of a list: rows by key, and the changes since the version before.
+
+    Viewers with the same rights share what is encoded for them: ``rights`` is the same of two viewers who see
+    the same rows.
+    """
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
         self.version = 0
-        self.at = 0
-        self.rows: dict[str, Row] = {}
-        self.changed: list[Row] = []
-        self.gone: list[Row] = []
-        self._patch: bytes | None = None
-        self._whole: bytes | None = None
+        self._at = 0
+        self._rows: dict[str, Row] = {}
+        self._changed: list[Row] = []
+        self._gone: list[Row] = []
+        self._patches: dict[Hashable, Encoded] = {}
+        #: The whole list, for viewers who see all of it; those for others may be many and are not kept.
+        self._whole: Encoded | None = None
 
-    def replace(self, rows: dict[str, Row], at: int) -> None:
-        """Set the current rows."""
-        before = self.rows
-        self.changed = [row for key, row in rows.items() if before.get(key) != row]
-        self.gone = [row for key, row in before.items() if key not in rows]
-        self.at = at
-        if self.changed or self.gone or not self.version:
-            self.rows = rows
-            self.version += 1
-            self._patch = self._whole = None
+    async def read(self, rows: Iterable[Row], at: int, work: Work) -> None:
+        """Take the current rows, in slices. Until that is done, viewers get the version before."""
+        before, fresh = self._rows, {}
+        changed: list[Row] = []
+        kept = 0
+        for count, row in enumerate(rows):
+            key = row[0]
+            was = before.get(key)
+            kept += was is not None and key not in fresh
+            if was is None or was != row:
+                changed.append(row)
+                was = row
+            fresh[key] = was  # the old row if it is the same: freeing thousands of rows at once takes long
+            if count % SLICE_ROWS == SLICE_ROWS - 1:
+                await work.pause()
+        gone = []
+        if kept < len(before):
+            for count, (key, was) in enumerate(before.items()):
+                if key not in fresh:
+                    gone.append(was)
+                if count % 1024 == 1023:
+                    await work.pause()
+        self._at = at
+        if changed or gone or not self.version:
+            self._rows, self._changed, self._gone = fresh, changed, gone
+            # Nobody has the version before if two are counted.
+            self.version += 1 if len(gone) <= GONE_MAX else 2
+            self._patches.clear()
+            self._whole = None
 
-    def whole(self, sees: Callable[[Row], bool] | None) -> bytes:
-        """Every row that the viewer may see; None: all of them."""
-        if sees is not None:
-            return self._encode(True, [row for row in self.rows.values() if sees(row)], [])
-        if self._whole is None:
-            self._whole = self._encode(True, list(self.rows.values()), [])
-        return self._whole
+    def whole(self, sees: Sees | None) -> Encoded:
+        """Every row that the viewer may see; ``sees`` None: all of them."""
+        if sees is None and self._whole is not None:
+            return self._whole
+        head = {"at": self._at, "full": True, "columns": self.columns}
+        found = Encoded(head, list(self._rows.values()), sees)
+        if sees is None:
+            self._whole = found
+        return found
 
-    def patch(self, sees: Callable[[Row], bool] | None) -> bytes:
+    def patch(self, sees: Sees | None, rights: Hashable) -> Encoded:
         """The changes since the version before."""
-        if sees is not None:
-            gone = [row for row in self.gone if sees(row)]
-            return self._encode(False, [row for row in self.changed if sees(row)], gone)
-        if self._patch is None:
-            self._patch = self._encode(False, self.changed, self.gone)
-        return self._patch
-
-    def _encode(self, full: bool, rows: list[Row], gone: list[Row]) -> bytes:
-        found: dict[str, Any] = {"at": self.at, "rows": rows}
-        if full:
-            found.update(full=True, columns=self.columns)
-        else:
-            found["gone"] = [row[0] for row in gone]
-        return dumps(found)
+        found = self._patches.get(rights)
+        if found is None:
+            gone = [row[0] for row in self._gone if sees is None or sees(row)]
+            found = Encoded({"at": self._at, "gone": gone}, self._changed, sees)
+            self._patches[rights] = found
+        return found
 
 
 QUEUE_COLUMNS = (

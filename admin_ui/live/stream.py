@@ -20,6 +20,7 @@ from admin_ui.live.waiting import Since, waits_since
 from admin_ui.live.work import Work
 from admin_ui.replies import ApiError, bad_request, dumps
 from admin_ui.state import STATE
+from admin_ui.turns import Turns
 from amqp_router.metrics import BASIC, QUEUE, Span
 
 #: Seconds without an event after which a viewer gets a heartbeat, so that it knows that the stream is alive.
@@ -92,22 +93,33 @@ async def _serve(hub: Hub, viewer: Viewer, response: web.StreamResponse) -> None
             await response.write(b"event: heartbeat\ndata: \n\n")
             continue
         viewer.wake.clear()
-        while viewer.news and not viewer.ended:
-            # The event is made now and not when the news came, so the viewer gets the newest state.
-            topic, _ = viewer.news.popitem()
-            message = hub.message(viewer, topic)
-            if message is not None:
-                await _write(response, b"event: %b\ndata: %b\n\n" % (topic.encode(), message))
+        await _tell(hub, viewer, response)
 
 
-async def _write(response: web.StreamResponse, data: bytes) -> None:
-    view = memoryview(data)
-    for start in range(0, len(data), WRITE_BYTES):
-        if start:
-            await asyncio.sleep(
-                0
-            )  # a list of very many rows takes several turns, also to a viewer that reads quickly
-        await response.write(view[start : start + WRITE_BYTES])
+async def _tell(hub: Hub, viewer: Viewer, response: web.StreamResponse) -> None:
+    """Send what is new, in turns: all viewers of a topic have news at the same time."""
+    turns = Turns()
+    ready: list[bytes] = []
+    size = 0
+    while viewer.news and not viewer.ended:
+        await turns.next()
+        # The event is made now and not when the news came, so the viewer gets the newest state.
+        topic, _ = viewer.news.popitem()
+        pieces = hub.message(viewer, topic)
+        if pieces is None:
+            continue
+        ready.append(b"event: %b\ndata: " % topic.encode())
+        for piece in pieces:
+            ready.append(piece)
+            size += len(piece)
+            if size >= WRITE_BYTES:
+                await response.write(b"".join(ready))
+                ready.clear()
+                size = 0
+            await turns.next()
+        ready.append(b"\n\n")
+    if ready:
+        await response.write(b"".join(ready))
 
 
 async def _attention(request: web.Request) -> web.Response:

@@ -1,12 +1,10 @@
-"""Long work on the event loop, in slices."""
+"""Long work of the pages' data on the event loop, in slices that share the line of the requests."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 
-#: Time of one slice (s).
-SLICE_S = 0.004
+from admin_ui.turns import TURN_S, line
 
 
 class Work:
@@ -18,11 +16,11 @@ class Work:
         self._began = time.perf_counter()
 
     async def pause(self) -> None:
-        """Give the event loop its turn if this slice has lasted long enough."""
+        """Stand in line if this slice has lasted long enough."""
         taken = time.perf_counter() - self._began
-        if taken > SLICE_S:
+        if taken > TURN_S:
             self.busy_s += taken
-            await asyncio.sleep(0)
+            await line().turn()
             self._began = time.perf_counter()
 
     def end(self) -> float:

@@ -43,6 +43,8 @@ PUBLISHED = 2
 CUT = 3
 #: Cost of a decoded method, in enqueues: a declare takes tens of microseconds.
 METHOD_UNITS = 64
+#: What a queue with a log costs beside that.
+LOG_UNITS = 64
 #: 2 to this power octets of a method cost as much as one enqueue, because each octet may be a value to
 #: decode.
 ARGUMENT_SHIFT = 4
@@ -225,6 +227,8 @@ class Dispatch:
             if isinstance(method, methods.ChannelOpen):
                 raise ChannelError("second 'channel.open' seen")
             self.work.units += METHOD_UNITS + (len(payload) >> ARGUMENT_SHIFT)
+            if isinstance(method, methods.QueueDeclare) and method.durable:
+                self.work.units += LOG_UNITS
             if not isinstance(method, methods.ChannelClose):
                 check_texts(method)
             self._method(number, method)

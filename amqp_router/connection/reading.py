@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import Services
+from vhosts.long_lists import look_at_new_objects
 
 #: Seconds between chunks read from a paused connection that also consumes.
 TRICKLE_S = 0.05
@@ -115,6 +116,7 @@ class Reading:
         self._continuing = False
         if self._machine.work_left and self._go_on is not None:
             self._node.enter(self._go_on)
+            look_at_new_objects()
 
     def _watch(self) -> None:
         """Hear of the client's end although nothing is read."""

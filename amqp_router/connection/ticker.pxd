@@ -15,8 +15,9 @@ cdef class Ticker:
     cdef bint _queued
     cdef object _call_soon
     cdef void _queue(self, object callback)
-    @cython.locals(tick=Tick)
     cpdef void run(self)
+    @cython.locals(tick=Tick)
+    cdef void _run(self, bint with_slices)
     cdef void _run_slices(self)
     @cython.locals(fresh=list, waiting=list, more=list, spent=Py_ssize_t)
     cdef void _pump(self, Tick tick)

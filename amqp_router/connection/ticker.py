@@ -18,7 +18,7 @@ from vhosts.queues.handle import QueueHandle
 TICK_UNITS = 4096
 FRESH_UNITS = 512
 QUEUE_UNITS = 2048
-#: Slices of long work per tick, a millisecond each; others wait in line.
+#: Slices of long work in a turn of the loop, a millisecond each; others wait in line.
 TICK_SLICES = 3
 #: Fixed cost of each queue, in deliveries.
 TURN_UNITS = 8
@@ -78,7 +78,8 @@ class Ticker:
             tick.inside = False
             if tick.scheduled:
                 if self._ready_count() <= self._queued:
-                    self.run()
+                    # A run that is queued does the slices; twice in a turn of the loop would be too much.
+                    self._run(not self._queued)
                 elif not self._queued:
                     self._queue(self._run_queued)
 
@@ -98,8 +99,11 @@ class Ticker:
 
     def run(self) -> None:
         """One turn."""
+        self._run(True)
+
+    def _run(self, with_slices: bool) -> None:
         tick = self._tick
-        if self._slices:
+        if with_slices and self._slices:
             self._run_slices()
         if tick.queues or self._waiting:
             self._pump(tick)

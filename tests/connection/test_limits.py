@@ -56,6 +56,24 @@ def test_wide_fanout_of_one_chunk_is_done_in_slices() -> None:
     assert [received.method for received in client.take()] == [m.BasicQosOk()]
 
 
+@pytest.mark.parametrize(("durable", "most"), [(False, 33), (True, 17)])
+def test_many_declarations_are_done_in_slices(durable: bool, most: int) -> None:
+    """Each takes tens of microseconds, and twice as many if the queue has a log."""
+    node = SimNode()
+    client = Client(node).open(1)
+    declares = [
+        m.frame(1, m.QueueDeclare(f"q{number}", durable=durable, nowait=True)) for number in range(90)
+    ]
+    client.machine.receive_data(b"".join(declares))
+    done = 0
+    while client.machine.work_left:
+        assert most // 2 < len(node.vhost.queues) - done <= most
+        done = len(node.vhost.queues)
+        client.machine.receive_more()
+    node.quiet()
+    assert len(node.vhost.queues) == 90
+
+
 def test_what_arrives_meanwhile_waits_its_turn() -> None:
     node = SimNode()
     fanout(node, 300)

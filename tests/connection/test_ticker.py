@@ -305,3 +305,37 @@ def test_sync_that_cannot_begin() -> None:
     loop.run()
     assert loop.done == ["flush o"]
     assert len(loop.faults) == 1
+
+
+def test_slices_run_once_in_a_turn_of_the_loop() -> None:
+    """A handler after them that runs the agenda itself sends what it has, without another slice."""
+    loop = Loop()
+    slices: list[int] = []
+
+    def step() -> bool:
+        slices.append(len(loop.done))
+        return len(slices) == 3
+
+    loop.ticker.in_slices(step)
+    for turn in range(3):
+        loop.turn()
+        assert len(slices) == turn + 1
+        handled = len(loop.done)
+        loop.ticker.enter(loop.tick.wake)
+        assert len(slices) == turn + 1
+        if turn < 2:
+            assert len(loop.done) == handled + 1
+    loop.run()
+    assert len(slices) == 3
+
+
+def test_a_lone_handler_does_a_slice_at_once() -> None:
+    loop = Loop()
+    slices: list[None] = []
+
+    def act() -> None:
+        loop.ticker.in_slices(lambda: slices.append(None) or len(slices) == 2)
+
+    loop.ticker.enter(act)
+    loop.run()
+    assert len(slices) == 2

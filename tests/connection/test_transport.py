@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -183,6 +184,29 @@ def test_no_heartbeat_inside_of_a_piece_that_is_half_written() -> None:
     for _ in range(30):
         node.sleep(1)
     assert sock.written == []
+    transport.connection_lost(None)
+
+
+@pytest.mark.usefixtures("no_collections")
+def test_collector_looks_at_what_a_large_chunk_makes_piece_by_piece() -> None:
+    """It would come after some thousands of objects, find all of them at once, and take long."""
+    node = SimNode()
+    transport, _ = opened(node, 0)
+    made: list[int] = []
+
+    def before(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            made.append(len(node.vhost.queues))
+
+    gc.callbacks.append(before)
+    try:
+        declares = [m.QueueDeclare(f"q{number}", durable=True, nowait=True) for number in range(200)]
+        transport.data_received(b"".join(m.frame(1, each) for each in (m.ChannelOpen(), *declares)))
+        node.quiet()
+    finally:
+        gc.callbacks.remove(before)
+    assert made[-1] == 200
+    assert all(after - before < 20 for before, after in pairwise(made))
     transport.connection_lost(None)
 
 

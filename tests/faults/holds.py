@@ -1,4 +1,8 @@
-"""How long single callbacks hold the event loop of a broker process, measured inside it.
+"""How long single callbacks hold the event loop of a broker process, and how long its turns last.
+
+A turn is one iteration of the loop: all callbacks that were ready. A client that is not read yet waits for
+the end of it, so many short callbacks in one turn are as bad as a long one. Both are measured inside the
+broker, and so are collections of garbage, each a part of some callback.
 
 The broker is started by `TIMED_ENTRY` instead of its console script, which works with any version of it. CPU
 time does not depend on what else the machine does; wall time also has waiting for disk, locks and kernel.
@@ -15,8 +19,10 @@ from tests.brokers import ENTRY
 LONG_S = 0.002
 #: Environment variable with the file that gets a line for each of them.
 VARIABLE = "LOOP_HOLDS"
+#: In place of a callback: the line is about a whole turn.
+TURN = "(turn)"
 TIMED_ENTRY = f"""
-import asyncio.events, gc, os, time
+import asyncio.base_events, asyncio.events, gc, os, time
 plain, cpu, wall = asyncio.events.Handle._run, time.thread_time, time.perf_counter
 out = open(os.environ["{VARIABLE}"], "a", buffering=1)
 def told(what):
@@ -36,16 +42,35 @@ def timed(self):
     if took > {LONG_S}:
         out.write(f"{{(cpu() - cpu_before) * 1000:.2f}} {{took * 1000:.2f}} {{told(what):.160}}\\n")
 asyncio.events.Handle._run = timed
+def collected(phase, about):
+    global collect_began
+    if phase == "start":
+        collect_began = cpu()
+    elif (took := cpu() - collect_began) > {LONG_S}:
+        name = f"garbage collection of generation {{about['generation']}}"
+        out.write(f"{{took * 1000:.2f}} 0 {{name}}\\n")
+gc.callbacks.append(collected)
+once = asyncio.base_events.BaseEventLoop._run_once
+def turn(self):
+    cpu_before = cpu()
+    once(self)
+    if (took := cpu() - cpu_before) > {LONG_S}:
+        out.write(f"{{took * 1000:.2f}} 0 {TURN}\\n")
+asyncio.base_events.BaseEventLoop._run_once = turn
 """ + ENTRY.replace("; ", "\n")
 
 
 @dataclass
 class Hold:
-    """One callback: milliseconds of CPU time and of wall time, and which it was."""
+    """One callback: milliseconds of CPU time and of wall time, and which it was.
+
+    `Holds.longest` adds the CPU time of the longest turn.
+    """
 
     cpu_ms: float = 0.0
     wall_ms: float = 0.0
     callback: str = ""
+    turn_ms: float = 0.0
 
 
 class Holds:
@@ -78,7 +103,9 @@ class Holds:
     def longest(self) -> Hold:
         """The one with most CPU time since the last call, with the longest wall time of all of them."""
         new = self.new()
-        if not new:
-            return Hold()
-        worst = max(new, key=lambda hold: hold.cpu_ms)
-        return Hold(worst.cpu_ms, max(hold.wall_ms for hold in new), worst.callback)
+        turn = max([hold.cpu_ms for hold in new if hold.callback == TURN], default=0.0)
+        held = [hold for hold in new if hold.callback != TURN]
+        if not held:
+            return Hold(turn_ms=turn)
+        worst = max(held, key=lambda hold: hold.cpu_ms)
+        return Hold(worst.cpu_ms, max(hold.wall_ms for hold in held), worst.callback, turn)

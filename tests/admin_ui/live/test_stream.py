@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from aiohttp import ClientResponse
 from yarl import URL
 
+from admin_ui.live import documents
+from admin_ui.live.rows import LISTS
 from admin_ui.live.stream import HUB, SPARKLINES_MAX, STREAMS_MAX, TOPICS_MAX
 from amqp_router.metrics import INTERVAL_S
 from tests.admin_ui.world import World, basic
@@ -343,3 +346,61 @@ async def test_sparklines_of_too_many(node: World) -> None:
     body = json.dumps({"queues": [["/", "x"]] * (SPARKLINES_MAX + 1)})
     assert (await node.call("POST", "/admin/v1/sparklines", body=body)).status == 400
     assert (await node.call("POST", "/admin/v1/sparklines", body="x" * 300_000)).status == 413
+
+
+async def test_new_viewers_of_a_long_list_do_not_have_it_read_again(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading takes its share of the time at most, however many pages are opened."""
+    columns, read = LISTS["queues"]
+    readings = 0
+
+    def slow(state: Any) -> Any:
+        nonlocal readings
+        readings += 1
+        time.sleep(0.03)
+        yield from read(state)
+
+    monkeypatch.setitem(LISTS, "queues", (columns, slow))
+    async with contextlib.AsyncExitStack() as streams:
+        for _ in range(10):
+            events = await streams.enter_async_context(stream(shop, "queues"))
+            assert len((await events.of("queues"))["rows"]) == 2
+        assert readings == 1
+        events = await streams.enter_async_context(stream(shop, "queues,connections"))
+        async with asyncio.timeout(1):  # a list that nobody watched is read at once
+            assert (await events.of("connections"))["rows"] == []
+        assert readings == 1
+
+
+async def test_viewers_with_the_same_rights_share_the_overview(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making it takes milliseconds when there are many queues."""
+    built: list[tuple[str, str]] = []
+    build = documents.build
+
+    def counted(request: Any, identity: Any, topic: str, attention: Any) -> Any:
+        built.append((identity.name, topic))
+        return build(request, identity, topic, attention)
+
+    monkeypatch.setattr(documents, "build", counted)
+    for name, tags in (("m1", "monitoring"), ("m2", "monitoring"), ("m3", "management")):
+        user = json.dumps({"password": f"{name}-pw", "tags": tags})
+        await shop.call("PUT", f"/api/users/{name}", body=user)
+        rights = dict.fromkeys(("configure", "write", "read"), "")
+        await shop.call("PUT", f"/api/permissions/shop/{name}", body=json.dumps(rights))
+    async with (
+        stream(shop, "overview", "m1") as one,
+        stream(shop, "overview", "m2") as two,
+        stream(shop, "overview", "m3") as three,
+        stream(shop, "overview") as all_of_it,
+    ):
+        for events in (one, two, three, all_of_it):
+            await events.of("overview")
+        built.clear()
+        found = [await events.of("overview") for events in (one, two, three, all_of_it)]
+    assert found[0] == found[1]
+    assert len(built) <= 3 * 2  # a period may end meanwhile
+    assert found[2]["node"] is None
+    assert found[0]["exchanges"] < found[3]["exchanges"]
