@@ -191,7 +191,7 @@ def _queues(path: Path, catalog: Catalog, rows: dict[str, QueueRow] | None) -> I
             note = "no definition: the next start sets it aside"
         segments = log.partition.segments
         size = sum(segment.size for segment in segments)
-        figures = (log.state.live, log.start, log.end, len(segments), size)
+        figures = (log.batches.state.live, log.start, log.end, len(segments), size)
         yield Found(QUEUE, vhost, name, incarnation, *figures, note=note)
     for incarnation, row in (rows or {}).items():
         if incarnation not in incarnations:

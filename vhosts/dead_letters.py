@@ -221,10 +221,10 @@ class DeadLetters(Listener):
                 self._source_of, self._source = queue.incarnation, log_id(queue.incarnation)
             extras.source = self._source
             extras.source_partition = queue.log.number
-            log = queue.log
-            extras.source_epoch = log.epoch_of(message.offset)
+            log, epochs = queue.log, queue.log.batches.epochs
+            extras.source_epoch = epochs.at(message.offset)
             extras.source_offset = message.offset
-            letter.is_old = message.offset < max(log.redelivered_floor, log.continued_at)
+            letter.is_old = message.offset < max(log.redelivered_floor, epochs.continued_at)
         letter.properties = letter.death.encoded() if letter.death is not None else letter.made.properties()
         return True
 

@@ -116,5 +116,5 @@ def _has_letter(target: QueueHandle, made: Message | None) -> bool:
         target.log is not None
         and made is not None
         and made.extras is not None
-        and target.log.has_letter(made.extras)
+        and target.log.taken.has_letter(made.extras)
     )

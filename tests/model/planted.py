@@ -34,7 +34,7 @@ PLANTED = [
     Planted(
         "a message with a priority is delivered above the high watermark of its copies",
         "vhosts/queues/ready/priority.py",
-        "if log is not None and offset >= log.visible_end and found.flags & flags.LOGGED:",
+        "if log is not None and offset >= log.copies.visible_end and found.flags & flags.LOGGED:",
         "if log is None and found.flags & flags.LOGGED:",
         MIRRORED,
     ),
@@ -393,14 +393,14 @@ PLANTED = [
     Planted(
         "a letter of the last process is sent twice after a clean stop",
         "vhosts/dead_letters.py",
-        "letter.is_old = message.offset < max(log.redelivered_floor, log.continued_at)",
+        "letter.is_old = message.offset < max(log.redelivered_floor, epochs.continued_at)",
         "letter.is_old = message.offset < log.redelivered_floor",
         DEAD,
     ),
     Planted(
         "a letter does not say the epoch of its message",
         "vhosts/dead_letters.py",
-        "            extras.source_epoch = log.epoch_of(message.offset)\n",
+        "            extras.source_epoch = epochs.at(message.offset)\n",
         "",
         DEAD,
     ),

@@ -56,7 +56,7 @@ class StandingQueue(QueueHandle):
     def count_remembered(self) -> None:
         """Count what the log remembers of letters and producers in the node's account."""
         log = self.log
-        size = 0 if log is None or self.deleted else log.remembered_bytes()
+        size = 0 if log is None or self.deleted else log.taken.memory_bytes()
         self.budget.kept += size - self.remembered
         self.remembered = size
 

@@ -30,7 +30,7 @@ class LocalView(QueueView):
 
     def persistent_count(self) -> int:
         log = self._queue.log
-        return log.state.live if log is not None else 0
+        return log.batches.state.live if log is not None else 0
 
     def has_single_active(self) -> bool:
         return self._queue.dispatch.is_single

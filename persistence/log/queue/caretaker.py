@@ -10,7 +10,7 @@ from ...files import Disk
 from ...options import LogOptions
 from ..sync.log_sync import LogSync
 from .cleaning import Cleaning
-from .idle import IdleLogs
+from .idle import IdleLogs, is_idle
 from .queue_log import Caretaker, QueueLog
 
 
@@ -38,7 +38,7 @@ class LogCaretaker(Caretaker):
 
     def on_written(self, log: QueueLog) -> None:
         self.cleaning.note(log)
-        if log.is_idle():
+        if is_idle(log):
             self._idle.note(log)
 
     def on_durable(self, log: QueueLog) -> None:

@@ -56,7 +56,7 @@ class Cleaner:
         Raises:
             CorruptLog, OSError: the segment cannot be read.
         """
-        state, gone = self.log.state, self.log.partition.gone
+        state, gone = self.log.batches.state, self.log.partition.gone
         size = 0
         while self._offset < self.segment.end and size < bytes_max:
             # There may be a gap before the batch. Its end then says where to continue.

@@ -16,6 +16,8 @@ from ..format.record import Batch
 from .log_reader import LogReader
 from .partition import Partition
 
+#: Above every offset.
+EVERYTHING = (1 << 64) - 1
 #: Ends of batches that are kept in memory while they lie above the high watermark.
 _ENDS_MAX = 4096
 
@@ -31,11 +33,14 @@ class Copies:
         "mirrored",
         "shown",
         "stored_watermark",
+        "visible_end",
     )
 
     def __init__(self) -> None:
         #: Other nodes have copies.
         self.mirrored = False
+        #: Messages from this offset on are not delivered yet: the high watermark of a mirrored log.
+        self.visible_end = EVERYTHING
         #: What the last process knew of the high watermark.
         self.stored_watermark = 0
         #: Every batch from here on is there; below it settles may be cleaned away.

@@ -63,22 +63,34 @@ class IdleLogs:
         due = [log for log, when in self._due.items() if when <= now]
         for log in due[:_LOGS_AT_ONCE]:
             del self._due[log]
-            if not log.dirty:
+            if not log.due.messages:
                 drop_dead(log)
         if self._due:
             self._wake(max(min(self._due.values()), now + _PAUSE_S))
         self._start_round()
 
 
+def is_idle(log: QueueLog) -> bool:
+    """Whether the active segment can be dropped: it has bytes on disk, and nothing is live or open."""
+    batches, partition = log.batches, log.partition
+    return (
+        partition.gone.all_gone(batches.state)
+        and not batches.has_messages
+        and not batches.has_settles
+        and log.failed is None
+        and partition.active.size > 0
+    )
+
+
 def dead_bytes(log: QueueLog) -> int:
     """Bytes of segments without a live message that ``drop_dead`` would free."""
     size = log.partition.dead_bytes() if log.failed is None else 0
-    return size + log.partition.active.size if log.is_idle() else size
+    return size + log.partition.active.size if is_idle(log) else size
 
 
 def drop_dead(log: QueueLog) -> None:
     """Let the next round remove the segments without live messages."""
-    if log.is_idle():
+    if is_idle(log):
         roll_idle(log)
     elif log.partition.dead_bytes() and log.failed is None:
         log.request_checkpoint()
@@ -86,8 +98,8 @@ def drop_dead(log: QueueLog) -> None:
 
 def roll_idle(log: QueueLog) -> None:
     """Begin a new segment, so that the next round removes the one without live messages."""
-    if log.is_idle():
-        end = log.batches.next_base
+    if is_idle(log):
+        end = log.batches.closed.end
         log.partition.roll(end)
         log.partition.active.end = end
         log.request_checkpoint()

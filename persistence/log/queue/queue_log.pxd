@@ -1,13 +1,13 @@
 cimport cython
 
 from amqp_router.protocol.message cimport Message
-from persistence.log.format.settles cimport SettleState
 from persistence.log.queue.batches cimport Batches
 from persistence.log.queue.copies cimport Copies
 from persistence.log.queue.log_reader cimport LogReader, ReadLog
 from persistence.log.queue.saving cimport Saving
+from persistence.log.queue.taken cimport Taken
 from persistence.log.sync.checkpoints cimport Checkpoints
-from persistence.log.sync.ports cimport Rounds
+from persistence.log.sync.due cimport Due
 
 
 cdef class Caretaker:
@@ -22,22 +22,18 @@ cdef class QueueLog(ReadLog):
     cdef public unsigned long long end
     cdef public unsigned long long high_watermark
     cdef public unsigned long long redelivered_floor
-    cdef public unsigned long long visible_end
-    cdef public unsigned long long continued_at
     cdef public bint passing
     cdef public bint deleted
-    cdef public bint dirty
-    cdef public bint settles_dirty
-    cdef public SettleState state
     cdef public Batches batches
     cdef public LogReader reader
     cdef public Checkpoints checkpoints
     cdef public Copies copies
+    cdef public Due due
+    cdef public Taken taken
     cdef public Saving saving
     cdef public BaseException failed
     cdef public object listener  # a queue, which knows this module and has another base
     cdef public object writer  # of the sync, for which it is kept here; not compiled
-    cdef Rounds _sync
     cdef Caretaker _caretaker
 
     cpdef append(self, Message message, long long now_us)

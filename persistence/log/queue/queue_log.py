@@ -6,36 +6,28 @@ back, and ``fold`` computes the state of a log found on disk.
 
 ``start`` <= ``durable`` <= ``end``. Confirms and outside readers go up to ``high_watermark``.
 
-Invariants: ``end`` is that of ``batches``, and ``state`` is theirs (copies, since queues read them for every
-message).
+Invariant: ``end`` is that of ``batches`` (a copy, since queues read it for every message).
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from amqp_router.protocol.message import Extras, Message
+from amqp_router.protocol.message import Message
 
 from ...errors import LogFailed, is_passing
 from ...options import LogOptions
 from ..format.checkpoint import LogState
-from ..format.sources import has_source
 from ..sync.checkpoints import Checkpoints
+from ..sync.due import Due
 from ..sync.ports import Rounds
 from ..sync.round import Submission
 from ..sync.writer import PartitionWriter
 from .batches import Batches
-from .copies import Copies
+from .copies import EVERYTHING, Copies
 from .log_reader import LogReader, ReadLog
 from .partition import Partition
 from .saving import Saving
-
-#: Above every offset.
-EVERYTHING = (1 << 64) - 1
-
-#: Memory of a remembered run of letters, and of a producer: entries of a dict with their objects.
-RUN_BYTES = 400
-PRODUCER_BYTES = 330
 
 
 class Listener(Protocol):
@@ -96,41 +88,34 @@ class QueueLog(ReadLog):
         self.durable = 0
         self.end = 0
         self.high_watermark = 0
-        #: Messages from this offset on are not delivered yet: the high watermark of a mirrored log.
-        self.visible_end = EVERYTHING
         self.copies = Copies()
         #: Unsettled messages below this offset may have been delivered before.
         self.redelivered_floor = 0
-        #: Where this process has continued the log.
-        self.continued_at = 0
         self.failed: Exception | None = None
         #: ``failed`` is an error that passes: the sync tries again. Reads and settles go on meanwhile.
         self.passing = False
         self.deleted = False
-        #: Whether it is in the sync's list of logs with messages, and of logs with settles.
-        self.dirty = False
-        self.settles_dirty = False
+        self.due = Due(sync)
         self.checkpoints = Checkpoints()
         self.saving = Saving()
         self.batches = Batches(partition, self.checkpoints, options, boot_id)
-        self.state = self.batches.state
-        self.reader = LogReader(self, self.batches.tail)
-        self._sync = sync
+        self.taken = self.batches.taken
+        self.reader = LogReader(self, self.batches.closed.tail)
         self._caretaker = caretaker
 
     @property
     def partition(self) -> Partition:
         """Its segments."""
-        return self.batches.partition
+        return self.batches.closed.partition
 
     @property
     def epoch(self) -> int:
         """The epoch of the batches that are made now."""
-        return self.batches.epoch
+        return self.batches.epochs.current
 
     @epoch.setter
     def epoch(self, epoch: int) -> None:
-        self.batches.epoch = epoch
+        self.batches.epochs.current = epoch
 
     # -- appending and settling -----------------------------------------------------------------------
 
@@ -146,9 +131,9 @@ class QueueLog(ReadLog):
             raise LogFailed(str(self.failed))
         self.batches.append(message, now_us)
         self.end = self.batches.end
-        if not self.dirty:
-            self.dirty = True
-            self._sync.commit(self)
+        if not self.due.messages:
+            self.due.messages = True
+            self.due.sync.commit(self)
 
     def reserve(self, message: Message) -> None:
         """Give a transient message the next offset. Nothing is written for it."""
@@ -166,9 +151,9 @@ class QueueLog(ReadLog):
         """
         if self.failed is not None and not self.passing:
             return
-        if self.batches.settle(offset, gap, kind) and not self.settles_dirty:
-            self.settles_dirty = True
-            self._sync.commit_settles(self)
+        if self.batches.settle(offset, gap, kind) and not self.due.settles:
+            self.due.settles = True
+            self.due.sync.commit_settles(self)
 
     def purge(self, first: int, end: int) -> None:
         """Settle every message at an offset in ``[first, end)``.
@@ -186,28 +171,9 @@ class QueueLog(ReadLog):
 
     def mark_dirty(self) -> None:
         """Let the next round take what is there."""
-        if not self.dirty:
-            self.dirty = True
-            self._sync.commit(self)
-
-    def has_letter(self, letter: Extras) -> bool:
-        """Whether the log has taken that dead letter lately, in this or an earlier process."""
-        return has_source(self.batches.sources, letter)
-
-    def epoch_of(self, offset: int) -> int:
-        """The epoch in which the message at ``offset`` was written."""
-        return self.batches.epoch_of(offset)
-
-    def remembered_bytes(self) -> int:
-        """Bytes of memory of the letters and producers that the log remembers."""
-        return RUN_BYTES * len(self.batches.sources) + PRODUCER_BYTES * len(self.batches.producers)
-
-    def last_sequence(self, session: int, channel: int) -> int:
-        """The last publish of a producer that the log has taken; 0 if it knows of none.
-
-        A publish that is not above it was taken before, and is not to be appended again.
-        """
-        return self.batches.producers.get((session, channel), (0, 0))[0]
+        if not self.due.messages:
+            self.due.messages = True
+            self.due.sync.commit(self)
 
     @property
     def unsynced_bytes(self) -> int:
@@ -220,8 +186,7 @@ class QueueLog(ReadLog):
         """Close the open batches, MESSAGES then SETTLES, for the sync to take."""
         if now_us > self.batches.last_us:
             self.batches.last_us = now_us
-        self.dirty = False
-        self.settles_dirty = False
+        self.due.clear()
         if self.failed is None:
             self.batches.close_all()
             self.end = self.batches.end
@@ -234,16 +199,16 @@ class QueueLog(ReadLog):
         """
         batches = self.batches
         if again:
-            self.dirty = self.settles_dirty = False
+            self.due.clear()
             batches.close_all()
             self.end = batches.end
         submission = Submission(self, self.writer)
         submission.again = again
-        submission.end = batches.next_base
-        submission.generation = self.batches.generation
-        closed = batches.take()
+        submission.end = batches.closed.end
+        submission.generation = batches.generation
+        closed = batches.closed.take()
         if again:
-            submission.batches = batches.tail.all()
+            submission.batches = batches.closed.tail.all()
         elif self.failed is None:
             submission.batches = closed
             if self.checkpoints.is_due:
@@ -257,8 +222,8 @@ class QueueLog(ReadLog):
         self.failed = None
         self.passing = False
         if self.batches.has_settles:
-            self.settles_dirty = True
-            self._sync.commit_settles(self)
+            self.due.settles = True
+            self.due.sync.commit_settles(self)
         if self.checkpoints.is_due or self.batches.has_messages:
             self.mark_dirty()
         if self.listener is not None:
@@ -277,16 +242,6 @@ class QueueLog(ReadLog):
         self.mark_dirty()
         return self.checkpoints.next
 
-    def is_idle(self) -> bool:
-        """Whether the active segment can be dropped: it has bytes on disk, and nothing is live or open."""
-        return (
-            self.partition.gone.all_gone(self.state)
-            and not self.batches.has_messages
-            and not self.batches.has_settles
-            and self.failed is None
-            and self.partition.active.size > 0
-        )
-
     def written(self, end: int, generation: int) -> None:
         """A round has made everything below ``end`` durable. Ignored if the log was truncated since."""
         self._caretaker.on_written(self)
@@ -294,10 +249,10 @@ class QueueLog(ReadLog):
             return
         copies = self.copies
         if copies.mirrored:
-            for batch in self.batches.tail.all():
+            for batch in self.batches.closed.tail.all():
                 if batch.last < end:
                     copies.shown.note(batch)
-        self.batches.tail.written(end)
+        self.batches.closed.tail.written(end)
         self.durable = end
         if not copies.mirrored:
             self.advance_high_watermark(end)
@@ -313,9 +268,9 @@ class QueueLog(ReadLog):
         if offset > self.high_watermark:
             self.high_watermark = offset
             if self.copies.mirrored:
-                self.visible_end = offset
+                self.copies.visible_end = offset
                 if self.failed is None:
-                    self._sync.show(self)
+                    self.due.sync.show(self)
             if self.saving.is_reached(offset):
                 self.mark_dirty()
             if self.listener is not None:
@@ -350,9 +305,9 @@ class QueueLog(ReadLog):
             return
         self.failed = failure
         self.passing = passing
-        self.batches.take()
+        self.batches.closed.take()
         if passing:
-            self._sync.retry_later(self)
+            self.due.sync.retry_later(self)
         if self.listener is not None:
             self.listener.on_log_failed(self, failure)
 
@@ -371,7 +326,7 @@ class QueueLog(ReadLog):
         """
         limit = min(limit_offset, self.end)
         return self.reader.read(
-            self.state, self.redelivered_floor, from_offset, limit, max_messages, max_bytes
+            self.batches.state, self.redelivered_floor, from_offset, limit, max_messages, max_bytes
         )
 
     def read_one(self, offset: int) -> Message:
@@ -380,13 +335,20 @@ class QueueLog(ReadLog):
         Raises:
             LogFailed: as ``read``; also if the offset holds no unsettled message.
         """
-        if offset >= self.end or self.state.is_settled(offset):
+        if offset >= self.end or self.batches.state.is_settled(offset):
             raise LogFailed(f"offset {offset} holds no unsettled message")
-        return self.reader.read_one(self.state, self.redelivered_floor, offset)
+        return self.reader.read_one(self.batches.state, self.redelivered_floor, offset)
 
     def close_batch(self, offset: int) -> None:
         """Close the open batch if it holds ``offset``, so that it can be read."""
         if self.batches.close(offset):
+            self.mark_dirty()
+
+    def close_batches(self) -> None:
+        """Close the open batches, so that they can be read. The next round takes them."""
+        is_due = self.due.is_any
+        self.seal()
+        if is_due or self.batches.closed.is_due:
             self.mark_dirty()
 
     def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int) -> list[bytes]:
@@ -397,11 +359,8 @@ class QueueLog(ReadLog):
         Raises:
             LogFailed: as ``read``.
         """
-        is_due = self.dirty or self.settles_dirty
-        self.seal()
-        if is_due or self.batches.has_closed:
-            self.mark_dirty()
-        first, end = max(from_offset, self.start), self.batches.next_base
+        self.close_batches()
+        first, end = max(from_offset, self.start), self.batches.closed.end
         return self.reader.read_raw(first, max_bytes, limit_offset, end)
 
     # -- begin and end -------------------------------------------------------------------------------
@@ -412,7 +371,6 @@ class QueueLog(ReadLog):
         """
         self.batches.begin(state)
         self.saving.held = []
-        self.state = self.batches.state
         self.start = state.start
         copies = self.copies
         copies.history_start = copies.known_history = state.history_start
@@ -423,9 +381,8 @@ class QueueLog(ReadLog):
         stored = max(copies.stored_watermark, state.high_watermark)
         copies.stored_watermark = 0
         self.high_watermark = min(max(self.high_watermark, stored), self.end) if copies.mirrored else self.end
-        self.visible_end = self.high_watermark if copies.mirrored else EVERYTHING
+        copies.visible_end = self.high_watermark if copies.mirrored else EVERYTHING
         self.redelivered_floor = self.end if unclean else state.redelivered_floor
-        self.continued_at = self.end
 
     def delete(self) -> None:
         """Remove the log with all its files. Its row in the definitions is already deleted."""
@@ -434,10 +391,10 @@ class QueueLog(ReadLog):
             self.reader.forget()
             self.listener = None
             self.fail(LogFailed("the log is deleted"))
-            self.batches.tail.clear()
+            self.batches.closed.tail.clear()
             self.partition.close_files()
             self._caretaker.on_delete(self)
-            self._sync.delete(self)
+            self.due.sync.delete(self)
             self.reader.close()
 
 

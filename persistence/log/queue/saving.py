@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..format.checkpoint import LogState, SegmentState, pack_log
-from ..format.settles import SettleState
 from ..sync.checkpoints import Checkpoints
 from ..sync.round import Submission
 from .batches import Batches
@@ -29,7 +28,6 @@ class SavedLog(Protocol):
     end: int
     high_watermark: int
     redelivered_floor: int
-    state: SettleState
     batches: Batches
     copies: Copies
     checkpoints: Checkpoints
@@ -50,9 +48,9 @@ class Saving:
 
     def make(self, log: SavedLog) -> None:
         """Make one of everything below the end of the batches, and remove what it makes superfluous."""
-        partition, copies, end = log.partition, log.copies, log.batches.next_base
+        partition, copies, end = log.partition, log.copies, log.batches.closed.end
         if copies.mirrored:
-            partition.recount(log.state)  # a follower does not count what its batches settle
+            partition.recount(log.batches.state)  # a follower does not count what its batches settle
         # A follower that has all below the high watermark finds all that it lacks.
         below = log.high_watermark if copies.mirrored else log.end
         removed = [] if copies.awaits_snapshot else partition.remove_gone(below)
@@ -90,8 +88,8 @@ def pack_state(log: SavedLog, *, is_cut: bool = False, is_held: bool = False) ->
     ``is_held``: when this is written, the high watermark will have reached the end. ``is_cut``: what lies
     behind the end is to be cut by the start, if that is not done before.
     """
-    batches, active, end = log.batches, log.partition.active, log.batches.next_base
-    log.state.advance(log.end)
+    batches, active, end = log.batches, log.partition.active, log.batches.closed.end
+    batches.state.advance(log.end)
     state = LogState(log.incarnation, log.number)
     state.start = log.start
     state.recovery_offset = end
@@ -102,12 +100,12 @@ def pack_state(log: SavedLog, *, is_cut: bool = False, is_held: bool = False) ->
     state.is_cut = is_cut
     state.awaits_snapshot = log.copies.awaits_snapshot
     state.history_start = log.copies.history_start
-    state.epoch = batches.epoch
-    state.epochs = batches.epochs
+    state.epoch = batches.epochs.current
+    state.epochs = batches.epochs.starts
     state.redelivered_floor = log.redelivered_floor
     state.last_us = batches.last_us
     state.segments = [SegmentState(s.base, s.end, s.size, s.records, s.live) for s in log.partition.segments]
-    state.settles = log.state
-    state.sources = batches.sources
-    state.producers = batches.producers
+    state.settles = batches.state
+    state.sources = batches.taken.sources
+    state.producers = batches.taken.producers
     return pack_log(state)

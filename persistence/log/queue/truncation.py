@@ -124,7 +124,8 @@ def _leave(log: QueueLog) -> None:
     """Forget everything that is not written."""
     log.batches.drop()
     log.saving.held.clear()
-    log.dirty = log.settles_dirty = log.checkpoints.is_due = False
+    log.due.clear()
+    log.checkpoints.is_due = False
     log.reader.forget()
 
 
@@ -200,7 +201,7 @@ def cut(log: QueueLog, disk: Disk, data_dir: str, end: int, keep_as_orphan: bool
     report = recover(log, disk, state, clean=False, limit=end)
     log.writer.sync()
     if log.copies.mirrored:
-        log.batches.follow()
+        log.batches.epochs.follow()
     else:
         log.epoch = max(log.epoch, epoch + 1)
     log.redelivered_floor = min(floor, log.end)
@@ -228,6 +229,6 @@ def _empty(log: QueueLog, disk: Disk) -> None:
     path = join(log.partition.directory, FILE_NAME)
     write_checkpoint(disk, path, [pack_log(state)], clean=False, now_us=state.last_us)
     recover(log, disk, state, clean=False)
-    log.batches.follow()
+    log.batches.epochs.follow()
     log.checkpoints.offset = 0
     log.redelivered_floor = 0

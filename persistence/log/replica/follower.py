@@ -35,14 +35,14 @@ class Follower:
             raise ValueError("the log was not opened as mirrored")
         log.batches.close_all()
         log.end = log.batches.end
-        log.batches.follow()
+        log.batches.epochs.follow()
         self._salt = log.partition.salt
         self._checkpoint = 0
 
     @property
     def last_epoch(self) -> int:
         """The epoch of the last batch; 0 in an empty log."""
-        return self.log.batches.last_epoch()
+        return self.log.batches.epochs.last()
 
     def append_raw(self, data: bytes) -> None:
         """Append a whole batch of the leader, which must follow on the last one.
@@ -83,15 +83,15 @@ class Follower:
         state.settles = batches.state
         state.recovery_offset = header.base
         state.last_us = batches.last_us
-        state.epochs = batches.epochs
-        state.sources = batches.sources
-        state.producers = batches.producers
+        state.epochs = batches.epochs.starts
+        state.sources = batches.taken.sources
+        state.producers = batches.taken.producers
         fold(state, header, records_of(header, data[HEADER_SIZE:]))
         batches.last_us = state.last_us
 
     def _appended(self) -> None:
         log = self.log
-        log.batches.epoch = self.last_epoch
+        log.batches.epochs.current = self.last_epoch
         log.end = log.batches.end
         log.mark_dirty()
 
@@ -145,7 +145,7 @@ class Follower:
         log.batches.copied(batch)
         log.batches.last_us = max(log.batches.last_us, header.base_ts + header.max_ts_delta)
         if starts_epoch(header, data):
-            log.batches.epochs.append((header.epoch, header.base))
+            log.batches.epochs.starts.append((header.epoch, header.base))
         self._appended()
 
     def _fill_hole(self, end: int) -> None:
@@ -153,7 +153,9 @@ class Follower:
         while batches.end < end:
             first = batches.end
             last = min(end - 1, first + _HOLE_MAX)
-            batches.copied(control_batch(hole(first, last + 1), first, last, batches.last_us, batches.epoch))
+            batches.copied(
+                control_batch(hole(first, last + 1), first, last, batches.last_us, batches.epochs.current)
+            )
 
     def install(self, first: int, snapshot: bytes) -> None:
         """The leader's state takes the place of this log's own, and its offset is the log's end from now on.
@@ -180,15 +182,14 @@ class Follower:
             raise NotCopied(f"batches from offset {log.batches.end} on are missing")
         self._fill_hole(state.recovery_offset)
         batches = log.batches
-        batches.state = log.state = state.settles
-        batches.sources = state.sources
-        batches.producers = state.producers
-        batches.epochs = state.epochs
+        batches.state = state.settles
+        batches.taken.begin(state)
+        batches.epochs.starts = state.epochs
         batches.last_us = max(batches.last_us, state.last_us)
         log.redelivered_floor = state.redelivered_floor
         log.copies.history_start = state.recovery_offset
         log.copies.awaits_snapshot = False
-        log.partition.recount(log.state)
+        log.partition.recount(batches.state)
         self._appended()
         # A snapshot is of what lies below the leader's high watermark, so its checkpoint need not wait.
         log.advance_high_watermark(log.end)

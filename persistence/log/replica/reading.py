@@ -56,12 +56,9 @@ class RawReader:
             self._cache.clear()
             self._size = 0
             self._generation = log.batches.generation
-        is_due = log.dirty or log.settles_dirty
-        log.seal()
-        if is_due or log.batches.has_closed:
-            log.mark_dirty()
+        log.close_batches()
         found = self._from_memory(max(from_offset, log.start), max_bytes)
-        if found or from_offset >= log.batches.next_base:
+        if found or from_offset >= log.batches.closed.end:
             on_done(found, None)
             return
         self._from_disk(max(from_offset, log.start), max_bytes, on_done, is_again=False)
@@ -69,7 +66,7 @@ class RawReader:
     def _from_memory(self, offset: int, max_bytes: int) -> list[bytes]:
         found: list[bytes] = []
         size = 0
-        while offset < self.log.batches.next_base:
+        while offset < self.log.batches.closed.end:
             known = self._cache.get(offset)
             if known is None:
                 batch = self.log.reader.closed(offset)

@@ -154,7 +154,7 @@ class LogSync(Rounds):
         submissions = [log.take(again=True) for log in again if log.passing]
         new = 0
         for log in dirty + settles:
-            if log.deleted or not (log.dirty or log.settles_dirty):
+            if log.deleted or not log.due.is_any:
                 continue  # nothing to write, or it was in both lists
             if not log.writer.is_made:
                 new += 1

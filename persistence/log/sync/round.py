@@ -12,6 +12,14 @@ from .marks import MarkedLog
 from .writer import Fenced, PartitionWriter
 
 
+class Told(Protocol):
+    """What the sync asks of ``due.Due``, which imports this module."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether the log has told the sync of messages or settles for the next round."""
+
+
 class SyncedLog(MarkedLog, Protocol):
     """What the sync asks of a log, and tells it."""
 
@@ -20,9 +28,9 @@ class SyncedLog(MarkedLog, Protocol):
     failed: Exception | None
     passing: bool
     deleted: bool
-    #: Whether it has told the sync of messages, and of settles, for the next round.
-    dirty: bool
-    settles_dirty: bool
+
+    @property
+    def due(self) -> Told: ...
 
     @property
     def checkpoints(self) -> Checkpoints: ...

@@ -228,7 +228,7 @@ class Walker(World):
             kept.origin = entry.origin
             kept.logged = kept.safe = True
             kept.is_old = True
-            kept.offset, kept.epoch = message.offset, log.epoch_of(message.offset)
+            kept.offset, kept.epoch = message.offset, log.batches.epochs.at(message.offset)
             fresh.entries[kept.key] = kept
             fresh.insert(kept)
 
@@ -243,7 +243,7 @@ class Walker(World):
                 extras = Extras()
                 extras.source, extras.source_offset = log_id(queue.incarnation), entry.offset
                 extras.source_epoch = entry.epoch
-                has_letter = log.has_letter(extras)
+                has_letter = log.taken.has_letter(extras)
                 if has_letter:
                     fresh.letters.add(origin)
                     assert letters or origin in before.letters, f"{entry.serial} was never sent"

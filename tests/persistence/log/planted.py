@@ -105,9 +105,9 @@ PLANTED = [
     ),
     Planted(
         "the epoch is not raised at start",
-        LOG + "queue/batches.py",
-        "self.epoch = max(state.epoch, self._previous_epoch) + 1",
-        "self.epoch = max(state.epoch, self._previous_epoch)",
+        LOG + "queue/epochs.py",
+        "self.lead(max(state.epoch, self.last()) + 1)",
+        "self.lead(max(state.epoch, self.last()))",
     ),
     Planted(
         "the journal is not replayed",
@@ -169,8 +169,8 @@ PLANTED = [
     Planted(
         "a log that goes on leaves out what it could not write",
         LOG + "queue/queue_log.py",
-        "            submission.batches = batches.tail.all()\n",
-        "            submission.batches = batches.tail.all()[1:]\n",
+        "            submission.batches = batches.closed.tail.all()\n",
+        "            submission.batches = batches.closed.tail.all()[1:]\n",
     ),
     Planted(
         "the name of an empty segment that a killed process left counts as durable",

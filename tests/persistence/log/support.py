@@ -178,8 +178,8 @@ def bodies(log: QueueLog) -> list[bytes]:
 def unsettled(log: QueueLog) -> list[int]:
     """Offsets of the unsettled messages, in order."""
     found = []
-    at = log.state.next_unsettled(0, log.end)
+    at = log.batches.state.next_unsettled(0, log.end)
     while at < log.end:
         found.append(at)
-        at = log.state.next_unsettled(at + 1, log.end)
+        at = log.batches.state.next_unsettled(at + 1, log.end)
     return found

@@ -129,7 +129,7 @@ class Shadow:
             return
         if self.failed:
             self.unsealed = []
-        if self.log is not None and self.unsealed and not self.log.settles_dirty:
+        if self.log is not None and self.unsealed and not self.log.due.settles:
             end = self.log.end
             self.sealed += [(offset, returns, end) for offset, returns in self.unsealed]
             self.unsealed = []
@@ -228,9 +228,9 @@ class World:
         self._compare_after_start(shadow, log, clean=clean)
 
     def _compare_after_start(self, shadow: Shadow, log: QueueLog, *, clean: bool) -> None:
-        wrote_epoch = bool(log.batches.epochs)
+        wrote_epoch = bool(log.batches.epochs.starts)
         if wrote_epoch:
-            assert log.epoch > log.batches.epochs[-1][0], "the epoch was not raised"
+            assert log.epoch > log.batches.epochs.starts[-1][0], "the epoch was not raised"
         assert log.epoch >= shadow.epoch if clean else True
         messages = self._drain(log)
         found = {message.offset: message for message in messages}
@@ -250,7 +250,7 @@ class World:
             is_safe = offset < shadow.confirmed_below or clean
             if is_safe and not entry.settled:
                 assert offset in found, f"{shadow.name}: confirmed offset {offset} is lost"
-        assert log.state.live == len(found)
+        assert log.batches.state.live == len(found)
         assert log.end >= shadow.confirmed_below
         fresh: dict[int, Entry] = {}
         for offset, message in found.items():
@@ -408,7 +408,7 @@ class World:
             assert message.body() == entry.body
             assert message.delivery_count == entry.returns
             assert bool(message.flags & 2) == (entry.returns > 0 or entry.redelivered)
-        assert log.state.live == len(expected)
+        assert log.batches.state.live == len(expected)
         assert unsettled(log) == expected
         if expected:
             one = log.read_one(expected[len(expected) // 2])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_router.protocol.message import Extras, Message
-from persistence.log.queue.queue_log import PRODUCER_BYTES, RUN_BYTES
+from persistence.log.queue.taken import PRODUCER_BYTES, RUN_BYTES
 from persistence.options import LogOptions
 from tests.nodes import SimNode
 from tests.vhosts.queues.local import declared, drained, message

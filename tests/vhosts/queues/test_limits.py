@@ -74,7 +74,7 @@ def test_reject_publish(node: SimNode) -> None:
     answers = dict.fromkeys(kind for kind, _, _ in confirms(client))
     assert list(answers) == ["nack", "ack"] or list(answers) == ["ack", "nack"]
     assert drained(queue) == numbers(0, 1)
-    assert (queue.rejected_total, queue.log.state.live) == (2, 0)
+    assert (queue.rejected_total, queue.log.batches.state.live) == (2, 0)
 
 
 def test_bytes_of_bodies(node: SimNode) -> None:

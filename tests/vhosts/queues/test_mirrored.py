@@ -24,7 +24,7 @@ def mirrored(node: SimNode, name: str, **arguments: Any) -> tuple[Client, Queue,
     log = queue.log
     assert log is not None
     log.copies.mirrored = True
-    log.visible_end = log.high_watermark
+    log.copies.visible_end = log.high_watermark
     return client, queue, log
 
 

@@ -148,7 +148,7 @@ def test_persistent_and_transient_messages_keep_their_order() -> None:
     assert queue.message_count() == 300
     assert drained(queue) == numbers(*range(300))
     assert queue.budget.used == 0
-    assert queue.log.state.live == 0
+    assert queue.log.batches.state.live == 0
 
 
 def test_long_stretches_of_one_kind() -> None:
@@ -180,7 +180,7 @@ def test_purge_of_both() -> None:
     assert drained(queue) == numbers(1, 6)
     while sink.messages:
         sink.ack()
-    assert (queue.budget.used, queue.log.state.live, queue.unacked_count) == (0, 0, 0)
+    assert (queue.budget.used, queue.log.batches.state.live, queue.unacked_count) == (0, 0, 0)
 
 
 @settings(deadline=None, max_examples=100)

@@ -122,9 +122,9 @@ def test_the_log_knows_nothing_of_what_came_back_unseen(node: SimNode) -> None:
     queue.publish(message("x", persistent=True))
     node.settle()
     queue.return_unsent(queue.get(False))
-    assert not queue.log.state.has_returns(0)
+    assert not queue.log.batches.state.has_returns(0)
     queue.requeue(queue.get(False))
-    assert queue.log.state.has_returns(0)
+    assert queue.log.batches.state.has_returns(0)
 
 
 def test_unseen_after_the_queue_is_deleted(node: SimNode) -> None:

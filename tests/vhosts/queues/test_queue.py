@@ -593,7 +593,7 @@ def test_returned_messages_are_dropped_in_slices(how: str, kind: str) -> None:
     assert queue.unacked_count == kept
 
     def left() -> int:
-        return queue.log.state.live if is_durable else queue.budget.used // each
+        return queue.log.batches.state.live if is_durable else queue.budget.used // each
 
     (step,) = steps
     before = left()

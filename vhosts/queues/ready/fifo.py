@@ -15,7 +15,7 @@ back, only those that are back are given, lowest offset first, and nothing of th
 consumers would get newer messages before the older ones that are still on their way.
 
 If other nodes have copies of the log, a message is held back until its offset lies below the high watermark
-(``QueueLog.visible_end``). What was returned has been delivered before, so it need not wait again.
+(``Copies.visible_end``). What was returned has been delivered before, so it need not wait again.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class FifoOrder(ReadyOrder):
     def recovered(self) -> None:
         log = self.log
         assert log is not None
-        self.backlog = self.count = log.state.live
+        self.backlog = self.count = log.batches.state.live
         self.cursor = self.uncounted_from = log.start
         self.uncounted_to = log.end
 
@@ -180,7 +180,7 @@ class FifoOrder(ReadyOrder):
         message = ring[head]
         assert message is not None
         log = self.log
-        if log is not None and message.offset >= log.visible_end and message.flags & flags.LOGGED:
+        if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
             return None
         ring[head] = None
         self.ring_head = (head + 1) & (len(ring) - 1)
@@ -208,7 +208,7 @@ class FifoOrder(ReadyOrder):
         message = self.ring[self.ring_head]
         assert message is not None
         log = self.log
-        if log is not None and message.offset >= log.visible_end and message.flags & flags.LOGGED:
+        if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
             return None
         return message
 

@@ -176,7 +176,7 @@ class PriorityOrder(ReadyOrder):
                 return None
             self._hold(found)
         log = self.log
-        if log is not None and offset >= log.visible_end and found.flags & flags.LOGGED:
+        if log is not None and offset >= log.copies.visible_end and found.flags & flags.LOGGED:
             return None
         return found
 

@@ -31,8 +31,8 @@ def test_a_start_knows_them() -> None:
         made.extras.session, made.extras.channel, made.extras.sequence = 1 << 60, 2, sequence
         log.append(made, 1)
         node.settle()
-    assert log.last_sequence(1 << 60, 2) == 9
+    assert log.taken.last_sequence(1 << 60, 2) == 9
     log.request_checkpoint()
     node.settle()
     again = Node(node.disk).catalog.open("a")
-    assert (again.last_sequence(1 << 60, 2), again.last_sequence(1 << 60, 3)) == (9, 0)
+    assert (again.taken.last_sequence(1 << 60, 2), again.taken.last_sequence(1 << 60, 3)) == (9, 0)

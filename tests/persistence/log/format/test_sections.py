@@ -167,7 +167,7 @@ def test_a_letter_in_the_log(size: int) -> None:
     log.append(made, 1)
     assert values(log.read_one(made.offset).extras) == values(letter)
     node.settle()
-    assert log.has_letter(letter)
+    assert log.taken.has_letter(letter)
     log.request_checkpoint()
     node.settle()
     for clean in (False, True, False):
@@ -176,9 +176,9 @@ def test_a_letter_in_the_log(size: int) -> None:
         message = log.read_one(made.offset)
         assert message.body() == b"x" * size
         assert values(message.extras) == values(letter)
-        assert log.has_letter(letter)
-        assert not log.has_letter(extras(source=LOG, source_epoch=3, source_offset=6))
-        assert not log.has_letter(extras(source=LOG, source_epoch=4, source_offset=5))
+        assert log.taken.has_letter(letter)
+        assert not log.taken.has_letter(extras(source=LOG, source_epoch=3, source_offset=6))
+        assert not log.taken.has_letter(extras(source=LOG, source_epoch=4, source_offset=5))
         if clean:
             found.catalog.stop()
 

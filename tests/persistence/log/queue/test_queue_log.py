@@ -108,7 +108,7 @@ def test_purge_keeps_what_it_is_told_to() -> None:
     node.catalog.stop()
     log = Node(node.disk).catalog.open("a")
     assert unsettled(log) == kept
-    assert log.state.live == len(kept)
+    assert log.batches.state.live == len(kept)
 
 
 def test_large_message_stays_in_pieces_and_comes_back() -> None:

@@ -19,7 +19,7 @@ from persistence.log.format.index import SparseIndex
 from persistence.log.format.record import checkpoint_note, control_batch, settles_batch
 from persistence.log.format.settles import settle_run
 from persistence.log.offline.verify import ROT, TORN_TAIL, BatchInfo, iterate, read_node_states, verify
-from persistence.log.queue.idle import roll_idle
+from persistence.log.queue.idle import is_idle, roll_idle
 from persistence.log.sync.journal import read_journal
 from persistence.log.sync.marks import sync_marks
 from persistence.options import LogOptions
@@ -56,7 +56,7 @@ def test_clean_stop_needs_no_scan() -> None:
     log = again.catalog.open("a")
     assert not [path for path in reads if path.endswith(".log")]
     assert again.catalog.was_clean
-    assert log.state.live == 90
+    assert log.batches.state.live == 90
     found, end = log.read(0, log.end, 1000, 1 << 20)
     assert len(found) == 90
     assert end == log.end
@@ -334,7 +334,7 @@ def test_rot_below_a_synced_position_stops_the_log_and_changes_nothing() -> None
         again.catalog.open("a")
     assert bytes(inode(disk, FIRST).now) == before
     # The others go on.
-    assert again.catalog.open("b", "/", "b").state.live == 0
+    assert again.catalog.open("b", "/", "b").batches.state.live == 0
     problem = verify(DIRECTORY, disk).problem
     assert problem is not None
     assert problem.kind == ROT
@@ -509,12 +509,12 @@ def test_all_settled_idle_segment_is_dropped() -> None:
         log.settle(offset, 0, ACK)
     node.sync._settles_due()
     node.settle()
-    assert log.is_idle()
+    assert is_idle(log)
     node.run_timers()
     assert not [name for name in node.disk.list(DIRECTORY) if name.endswith(".log")]
     again = Node(node.disk)
     log = again.catalog.open("a")
-    assert log.state.live == 0
+    assert log.batches.state.live == 0
     assert log.end > offsets[-1]
     fill(log, 1)
     again.settle()
@@ -532,7 +532,7 @@ def test_of_two_checkpoints_with_one_end_that_with_fewer_segments_counts() -> No
     node.sync._settles_due()
     node.settle()
     # The log's own checkpoint is of the end already, and lists the segment ...
-    log.checkpoints.is_due = log.dirty = True
+    log.checkpoints.is_due = log.due.messages = True
     node.sync.commit(log)
     node.settle()
     assert log.checkpoints.offset == log.end
@@ -543,12 +543,12 @@ def test_of_two_checkpoints_with_one_end_that_with_fewer_segments_counts() -> No
     node.disk.hook = None
     node.catalog.stop()
     again = Node(node.disk)
-    assert again.catalog.open("a").state.live == 0
+    assert again.catalog.open("a").batches.state.live == 0
     again.catalog.quarantine_unknown(["a"])
     assert not [name for name in node.disk.list(DIRECTORY) if name.endswith(".log")]
     # Killed before a checkpoint of its own.
     log = Node(node.disk).catalog.open("a")
-    assert log.state.live == 0
+    assert log.batches.state.live == 0
     assert log.end > offsets[-1]
 
 
@@ -582,7 +582,7 @@ def test_what_is_dead_when_a_start_finds_it_is_dropped_soon(ends_clean: bool, le
         for timer in clock.advance(4.0):
             timer.go_off()
         again.settle()
-    assert log.state.live == left
+    assert log.batches.state.live == left
     assert len([name for name in again.disk.list(DIRECTORY) if name.endswith(".log")]) == left
     assert len(bodies(log)) == left
 
@@ -746,7 +746,9 @@ def test_orphan_of_a_truncation_can_be_read() -> None:
     node.settle()
     assert log.end < end
     assert bodies(log)[-1].startswith(b"77:")
-    assert [epoch for epoch, _ in log.batches.epochs] == sorted({epoch for epoch, _ in log.batches.epochs})
+    assert [epoch for epoch, _ in log.batches.epochs.starts] == sorted(
+        {epoch for epoch, _ in log.batches.epochs.starts}
+    )
 
 
 def test_epochs_and_raw_batches() -> None:
@@ -760,9 +762,8 @@ def test_epochs_and_raw_batches() -> None:
     log = again.catalog.open("a")
     fill(log, 3)
     again.settle()
-    assert log.batches.last_epoch() == 2
-    assert log.batches.end_of(1) == first_end
-    assert log.batches.end_of(2) == log.end
+    assert log.batches.epochs.last() == 2
+    assert log.batches.epochs.starts == [(1, 0), (2, first_end)]
     raw = log.read_raw(0, 1 << 20, log.end)
     assert b"".join(raw) == read_file(again.disk, FIRST)
     assert len(log.read_raw(0, 1, log.end)) == 1
@@ -803,7 +804,7 @@ def test_a_rotten_checkpoint_of_the_node_costs_a_scan() -> None:
         again = reopened(disk)
         log = again.catalog.logs["a"]
         assert not again.catalog.was_clean
-        assert len(bodies(log)) == log.state.live == 50
+        assert len(bodies(log)) == log.batches.state.live == 50
         assert log.redelivered_floor == log.end
         again.catalog.stop()
         assert Node(again.disk).catalog.was_clean
@@ -828,7 +829,7 @@ def test_a_log_whose_directory_was_moved_into_quarantine_begins_anew() -> None:
         again = Node(disk)
         log = again.catalog.open("a", "/", "q")
         again.catalog.quarantine_unknown(["a"])
-        assert (log.state.live, log.end) == (0, 0)
+        assert (log.batches.state.live, log.end) == (0, 0)
         fill(log, 2)
         again.settle()
         once_more = Node(disk)

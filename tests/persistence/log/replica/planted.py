@@ -52,8 +52,8 @@ PLANTED = [
     Planted(
         "a snapshot comes without the producers",
         LOG + "replica/follower.py",
-        "        batches.producers = state.producers\n",
-        "",
+        "        batches.taken.begin(state)\n",
+        "        batches.taken.sources = state.sources\n",
     ),
     Planted(
         "a message counts when it is durable on one of several nodes",
@@ -76,7 +76,7 @@ PLANTED = [
     Planted(
         "readers in other processes do not hear of the high watermark",
         LOG + "queue/queue_log.py",
-        "                    self._sync.show(self)\n",
+        "                    self.due.sync.show(self)\n",
         "                    pass\n",
     ),
     Planted(
@@ -101,7 +101,7 @@ PLANTED = [
     Planted(
         "a follower begins epochs of its own",
         LOG + "replica/follower.py",
-        "        log.end = log.batches.end\n        log.batches.follow()\n",
+        "        log.end = log.batches.end\n        log.batches.epochs.follow()\n",
         "        log.end = log.batches.end\n",
     ),
 ]

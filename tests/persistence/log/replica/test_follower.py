@@ -97,9 +97,9 @@ def test_reserved_places_get_a_batch_before_a_copied_one() -> None:
     made = message(b"t")
     made.flags = 0
     log.reserve(made)
-    base = log.batches.next_base
+    base = log.batches.closed.end
     leader.log.reserve(message(b"t"))
-    leader.log.batches.next_base += 1  # as if another leader had begun its batch behind the place
+    leader.log.batches.closed.end += 1  # as if another leader had begun its batch behind the place
     leader.log.append(message(b"new"), 5)
     (data,) = leader.log.read_raw(log.batches.end, EVERYTHING, EVERYTHING)
     follower.append_raw(data)
@@ -232,7 +232,7 @@ def test_batches_are_read_from_memory_and_by_the_worker() -> None:
     while len(found) < len(wanted):
         found += read(last_of(found[-1]) + 1 if found else 0)
     assert [each[:64] for each in found] == [each[:64] for each in wanted]  # without ``unsynced_back``
-    assert read(log.batches.next_base) == []
+    assert read(log.batches.closed.end) == []
     node.settle()
     assert log.reader.closed(log.end - 1) is None
     assert read(last_of(wanted[-2]) + 1) == found[-1:]  # still in memory

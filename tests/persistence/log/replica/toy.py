@@ -46,14 +46,6 @@ NAME = "0123456789abcdef" * 2
 SMALL = replace(OPTIONS, segment_bytes_max=900, batch_bytes_max=300, clean_bytes_min=100)
 
 
-def seal(log: QueueLog) -> None:
-    """Close the open batches, so that they can be compared; the next round writes them."""
-    is_due = log.dirty or log.settles_dirty
-    log.seal()
-    if is_due or log.batches.has_closed:
-        log.mark_dirty()
-
-
 def last_of(data: bytes) -> int:
     """The last offset of a batch."""
     last_delta, base = int.from_bytes(data[36:40], "little"), int.from_bytes(data[48:56], "little")
@@ -230,7 +222,7 @@ class Toy:
     def check_leader(self) -> None:
         """The leader has what was confirmed; the model takes from it what was not."""
         log = self.leader.log
-        seal(log)
+        log.close_batches()
         found, _ = log.read(0, log.end, 1 << 30, 1 << 40)
         there = {each.offset: each.body() for each in found}
         for offset, entry in list(self.entries.items()):
@@ -248,7 +240,7 @@ class Toy:
             if offset not in self.entries:
                 self.entries[offset] = Entry(body)
                 self.entries[offset].is_unsure = True
-        assert log.state.live == len(there)
+        assert log.batches.state.live == len(there)
 
     # -- what clients do --------------------------------------------------------------------------------
 
@@ -290,10 +282,10 @@ class Toy:
 
     def round(self) -> None:
         log = self.leader.log
-        seal(log)
+        log.close_batches()
         for entry in self.entries.values():
             if entry.is_settled and not entry.settled_by:
-                entry.settled_by = log.batches.next_base
+                entry.settled_by = log.batches.closed.end
         self.leader.work()
         self.advance()
         self.leader.check_mark()
@@ -317,8 +309,8 @@ class Toy:
     def check_epochs(self, side: Side) -> None:
         """What a follower writes of its own, holes for instance, begins no epoch."""
         if side.is_joined and not side.is_busy:
-            epochs = self.leader.log.batches.epochs
-            for batch in side.log.batches.tail.all():
+            epochs = self.leader.log.batches.epochs.starts
+            for batch in side.log.batches.closed.tail.all():
                 assert batch.epoch <= epoch_at(epochs, batch.base), "an epoch that no leader has begun"
 
     def advance(self) -> None:
@@ -339,10 +331,10 @@ class Toy:
     def step(self) -> None:
         side, lead = self.other, self.leader.log
         log = side.log
-        seal(lead)
+        lead.close_batches()
         if not side.is_joined:
-            ends = log.end, lead.batches.next_base
-            end = common_end(log.batches.epochs, ends[0], lead.batches.epochs, ends[1])
+            ends = log.end, lead.batches.closed.end
+            end = common_end(log.batches.epochs.starts, ends[0], lead.batches.epochs.starts, ends[1])
             if end < log.end:
                 self.truncate(side, end)
                 return
@@ -509,9 +501,9 @@ class Toy:
                 if side.number not in self.members:
                     self.shrink()
                 continue
-            if side.log.end == lead.batches.next_base == lead.end:
+            if side.log.end == lead.batches.closed.end == lead.end:
                 break
-            if lead.end > lead.batches.next_base:
+            if lead.end > lead.batches.closed.end:
                 lead.batches.note(0)  # places of transient messages
                 lead.end = lead.batches.end
                 lead.mark_dirty()
@@ -523,7 +515,7 @@ class Toy:
             assert not each.waiting, "a publish has no answer"
         log = side.log
         assert unsettled(log) == unsettled(lead)
-        assert log.state.live == lead.state.live
+        assert log.batches.state.live == lead.batches.state.live
         mine, _ = log.read(0, log.end, 1 << 30, 1 << 40)
         theirs, _ = lead.read(0, lead.end, 1 << 30, 1 << 40)
         for each, wanted in zip(mine, theirs, strict=True):
@@ -533,15 +525,15 @@ class Toy:
                 wanted.delivery_count,
             )
         self.compare_octets()
-        borders = [first for _, first in lead.batches.epochs]
-        assert [epoch_at(log.batches.epochs, at) for at in borders] == [
-            epoch_at(lead.batches.epochs, at) for at in borders
+        borders = [first for _, first in lead.batches.epochs.starts]
+        assert [epoch_at(log.batches.epochs.starts, at) for at in borders] == [
+            epoch_at(lead.batches.epochs.starts, at) for at in borders
         ]
         for letter, _ in zip(mine, range(5), strict=False):
             if letter.extras is not None:
-                assert log.has_letter(letter.extras) == lead.has_letter(letter.extras)
+                assert log.taken.has_letter(letter.extras) == lead.taken.has_letter(letter.extras)
         for channel in range(3):
-            assert log.last_sequence(7, channel) == lead.last_sequence(7, channel)
+            assert log.taken.last_sequence(7, channel) == lead.taken.last_sequence(7, channel)
         self.check_sequences()
         self.check_leader()
         self.moves["compared"] += 1
@@ -551,7 +543,7 @@ class Toy:
         log = self.leader.log
         for each in log.read(0, log.end, 1 << 30, 1 << 40)[0]:
             if each.extras is not None:
-                assert each.extras.sequence <= log.last_sequence(7, each.extras.channel)
+                assert each.extras.sequence <= log.taken.last_sequence(7, each.extras.channel)
 
 
 def same_everywhere(data: bytes) -> bytes:

@@ -1,0 +1,9 @@
+cdef class LogEpochs:
+    cdef public unsigned long current
+    cdef public list starts
+    cdef public bint is_pending
+    cdef public unsigned long long continued_at
+    cdef unsigned long _previous
+    cdef bytes _boot_id
+
+    cdef bytes start(self, unsigned long long base)

@@ -1,0 +1,65 @@
+"""The epochs of a log: every process that writes to it begins one, and every node that comes to lead it.
+
+An epoch begins with a batch that names it. That batch is made when the first other one is due, so that a
+process that writes nothing begins none.
+
+Compiled, as the log is: see ``epochs.pxd``.
+"""
+
+from __future__ import annotations
+
+from ..format.checkpoint import LogState
+from ..format.record import epoch_start
+
+
+class LogEpochs:
+    """Those of one log."""
+
+    __slots__ = ("_boot_id", "_previous", "continued_at", "current", "is_pending", "starts")
+
+    def __init__(self, boot_id: bytes) -> None:
+        #: That of the batches that are made now.
+        self.current = 0
+        #: (epoch, its first offset), rising.
+        self.starts: list[tuple[int, int]] = []
+        #: The batch that begins ``current`` is not made yet.
+        self.is_pending = True
+        #: Where this process has continued the log.
+        self.continued_at = 0
+        self._previous = 0
+        self._boot_id = boot_id
+
+    def last(self) -> int:
+        """The epoch of the last batch; 0 in an empty log."""
+        return self.starts[len(self.starts) - 1][0] if self.starts else 0
+
+    def at(self, offset: int) -> int:
+        """The epoch in which the message at ``offset`` was written."""
+        starts = self.starts
+        place = len(starts) - 1
+        while place > 0 and starts[place][1] > offset:  # mostly the last one
+            place -= 1
+        return starts[place][0] if place >= 0 else 0
+
+    def start(self, base: int) -> bytes:
+        """``current`` begins at ``base``: the payload of the batch that says so."""
+        self.is_pending = False
+        self.starts.append((self.current, base))
+        return epoch_start(self.current, self._previous, self._boot_id)
+
+    def begin(self, state: LogState) -> None:
+        """Continue what ``state`` has, in a new epoch."""
+        self.starts = state.epochs
+        self.continued_at = state.recovery_offset
+        self.lead(max(state.epoch, self.last()) + 1)
+
+    def lead(self, epoch: int) -> None:
+        """The next batch begins ``epoch``, which is above all others."""
+        self._previous = self.last()
+        self.current = epoch
+        self.is_pending = True
+
+    def follow(self) -> None:
+        """Begin none: they come with another node's batches."""
+        self.current = self.last()
+        self.is_pending = False
