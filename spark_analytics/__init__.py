@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .arrow import end_offsets, read_arrow, read_batches
     from .errors import (
         AnalyticsError,
+        CheckpointError,
         CorruptLog,
         DataLoss,
         FormatVersionError,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnalyticsError",
+    "CheckpointError",
     "CorruptLog",
     "DataLoss",
     "FormatVersionError",

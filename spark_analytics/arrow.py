@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,10 @@ from .decode import decode_routing
 from .decode_messages import decode_messages
 from .errors import DataLoss
 from .names import Names, read_names
-from .options import ReadOptions, Selection, parse_options
-from .outcomes import COLUMNS, Outcomes, read_outcomes
+from .options import ReadOptions, Selection, check_batch, parse_options
+from .outcomes import Outcomes, read_outcomes
 from .planning import LogRef, Split, gap_text, loss_text, plan, segment_path
-from .schema import arrow_schema
+from .schema import LATER_COLUMNS, arrow_schema
 from .segments import Gap, LeftOut, Piece, Window, read_windows
 from .snapshot import end_offsets_of, take_snapshot
 
@@ -41,6 +41,7 @@ def read_arrow(path: str | os.PathLike[str] | None = None, **options: Any) -> An
 def read_batches(path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
     """As ``read_arrow``, but a ``pyarrow.RecordBatchReader``: one batch in memory at a time."""
     asked = parse_options({"path": None if path is None else os.fspath(path), **options})
+    check_batch(asked)
     splits = plan(take_snapshot(asked), asked, asked.selection, cores=1)
     schema = arrow_schema(asked.columns)
     batches = (batch for split in splits for batch in read_split(split, asked, asked.selection, schema))
@@ -56,15 +57,27 @@ def end_offsets(path: str | os.PathLike[str], table: str = "routing") -> str:
     return json.dumps(end_offsets_of(take_snapshot(options)), sort_keys=True)
 
 
-def read_split(split: Split, options: ReadOptions, selection: Selection, schema: Any) -> Iterator[Any]:
+#: Tells whether rows of a log may be missing since it was planned, without loss.
+MayLack = Callable[[LogRef], bool]
+
+
+def read_split(
+    split: Split,
+    options: ReadOptions,
+    selection: Selection,
+    schema: Any,
+    may_lack: MayLack = lambda _: False,
+) -> Iterator[Any]:
     """Record batches of a split's pieces with the columns of ``schema``; small ones are joined.
+
+    Rows that are gone are no error if ``may_lack`` says so of their log.
 
     Raises:
         CorruptLog, FormatVersionError, DataLoss: see there.
     """
     small: list[Any] = []
     rows = size = 0
-    for batch in _read(split, options, selection, schema):
+    for batch in _read(split, options, selection, schema, may_lack):
         if not small and batch.num_rows * 4 >= options.batch_rows:
             yield batch
             continue
@@ -82,35 +95,74 @@ def _joined(batches: list[Any]) -> list[Any]:
     return list(pa.Table.from_batches(batches).combine_chunks().to_batches())
 
 
-def _read(split: Split, options: ReadOptions, selection: Selection, schema: Any) -> Iterator[Any]:
-    names: tuple[str, int, Names] | None = None
-    outcomes: tuple[str, Outcomes] | None = None
-    for planned in split.pieces:
-        log = split.logs[planned.log]
-        path = segment_path(log.directory, planned.base)
+def _read(
+    split: Split, options: ReadOptions, selection: Selection, schema: Any, may_lack: MayLack
+) -> Iterator[Any]:
+    known = _Known()
+    for piece in split.pieces:
+        log = split.logs[piece.log]
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            if options.fail_on_data_loss:
-                raise DataLoss(loss_text(log, planned.low, planned.high)) from None
-            continue
-        try:
-            piece = _as_is(file, log, planned, options)
-            if options.table == "messages":
-                if COLUMNS.intersection(schema.names) and (outcomes is None or outcomes[0] != log.directory):
+            yield from _read_piece(log, piece, known, options, selection, schema)
+        except DataLoss:
+            if not may_lack(log):
+                raise
+            logger.warning("%s was deleted; offsets %d to %d were not read", log, piece.low, piece.high - 1)
+
+
+class _Known:
+    """What the piece before has read and the next one may need again."""
+
+    def __init__(self) -> None:
+        #: (directory, base of the segment, names).
+        self.names: tuple[str, int, Names] | None = None
+        #: (directory, outcomes).
+        self.outcomes: tuple[str, Outcomes] | None = None
+
+
+def _read_piece(
+    log: LogRef, planned: Piece, known: _Known, options: ReadOptions, selection: Selection, schema: Any
+) -> Iterator[Any]:
+    path = segment_path(log.directory, planned.base)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        _lost(log, planned, options)
+        return
+    try:
+        piece = _as_is(file, log, planned, options)
+        if options.table == "messages":
+            outcomes = None
+            if LATER_COLUMNS.intersection(schema.names):
+                if known.outcomes is None or known.outcomes[0] != log.directory:
                     fails = options.fail_on_data_loss
-                    outcomes = log.directory, read_outcomes(log, piece, fail_on_data_loss=fails)
-                known = outcomes[1] if outcomes is not None else None
-                yield from _messages(file, path, log, piece, known, options, selection, schema)
-                continue
-            if names is None or names[:2] != (log.directory, piece.base):
-                found = _names(log, piece, options)
-                if found is None:
-                    continue
-                names = (log.directory, piece.base, found)
-            yield from _events(file, path, log, piece, names[2], options, selection, schema)
-        finally:
-            os.close(file)
+                    known.outcomes = log.directory, read_outcomes(log, piece, fail_on_data_loss=fails)
+                outcomes = known.outcomes[1]
+            yield from _messages(file, path, log, piece, outcomes, options, selection, schema)
+            return
+        if known.names is None or known.names[:2] != (log.directory, piece.base):
+            found = _names(log, piece, options)
+            if found is None:
+                return
+            known.names = (log.directory, piece.base, found)
+        yield from _events(file, path, log, piece, known.names[2], options, selection, schema)
+    finally:
+        os.close(file)
+
+
+def _lost(log: LogRef, piece: Piece, options: ReadOptions) -> None:
+    """Rows of the piece are gone.
+
+    Raises:
+        DataLoss: ``failOnDataLoss`` makes this an error; otherwise a warning tells of it.
+    """
+    if options.fail_on_data_loss:
+        raise DataLoss(loss_text(log, piece.low, piece.high))
+    logger.warning(
+        "offsets %d to %d of %s are gone or were cleaned; what is left is read",
+        piece.low,
+        piece.high - 1,
+        log,
+    )
 
 
 def _as_is(file: int, log: LogRef, piece: Piece, options: ReadOptions) -> Piece:
@@ -122,8 +174,7 @@ def _as_is(file: int, log: LogRef, piece: Piece, options: ReadOptions) -> Piece:
     status = os.fstat(file)
     if status.st_ino == piece.inode:
         return piece
-    if options.fail_on_data_loss:
-        raise DataLoss(loss_text(log, piece.low, piece.high))
+    _lost(log, piece, options)
     return piece._replace(start=0, end=status.st_size, first=piece.base, next=-1, inode=status.st_ino)
 
 
@@ -135,8 +186,7 @@ def _names(log: LogRef, piece: Piece, options: ReadOptions) -> Names | None:
     except Exception:
         if os.path.exists(path):
             raise
-    if options.fail_on_data_loss:
-        raise DataLoss(loss_text(log, piece.low, piece.high))
+    _lost(log, piece, options)
     return None
 
 
@@ -209,3 +259,4 @@ def _windows(
     except Gap as gap:
         if options.fail_on_data_loss:
             raise DataLoss(gap_text(log, gap.low, gap.high)) from None
+        logger.warning("offsets %d to %d of %s are missing", gap.low, gap.high - 1, log)

@@ -12,12 +12,19 @@ from zlib import crc32
 
 from . import layout
 
+#: The number of the field with the settle history.
+_HISTORY = 3
+
 
 class Listed(NamedTuple):
-    """The segments of one partition at one time: base offset to end offset; ``active`` grew afterwards."""
+    """The segments of one partition at one time: base offset to end offset; ``active`` grew afterwards.
+
+    Every batch from offset ``history`` on is in the log; below it some were removed or rewritten.
+    """
 
     ends: dict[int, int]
     active: int
+    history: int
 
 
 class NodeCheckpoint:
@@ -97,7 +104,12 @@ class _Reader:
             self._skip(1, 8)
             self._skip(self._u32(), 1)
         self._skip(self._u32(), 24)
+        # A checkpoint of version 0 does not tell what was removed.
+        history = 0 if version else recovery
         for _ in range(self._u32() if version else 0):
-            self._skip(1, 4)  # the field's number
-            self._skip(self._u32(), 1)
-        return (name, partition), recovery, Listed(ends, active)
+            number = self._u32() & 0xFFFF
+            size = self._u32()
+            if number == _HISTORY:
+                history = int.from_bytes(self._data[self._at : self._at + 8], "little")
+            self._skip(size, 1)
+        return (name, partition), recovery, Listed(ends, active, history)

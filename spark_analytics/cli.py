@@ -53,6 +53,8 @@ def add_commands(commands: Any) -> None:
     parser = commands.add_parser(
         "analytics",
         help="routing statistics, in this process or by Spark",
+        description='For programs, spark.read and spark.readStream have the format "amqp_router" '
+        "(docs/analytics.md).",
         epilog=EXAMPLES,
         formatter_class=raw,
         allow_abbrev=False,

@@ -1,32 +1,38 @@
 """The Spark data source ``amqp_router``: takes a snapshot at load, plans splits, and reads rows in the tasks.
 
 Spark makes one object at ``load()``, pickles it, and unpickles it for every query. So every query of a table
-reads the snapshot that was taken at its load.
+reads the snapshot that was taken at its load. A streaming query takes only the checked options from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Any, NoReturn
+from typing import Any
 
-from .errors import AnalyticsError, OptionError
+from .errors import DataLoss, OptionError
 from .requirements import explained
 
 try:
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        InputPartition,
+    )
     from pyspark.sql.types import StructType
 
     from .arrow import read_split
-    from .options import ReadOptions, Selection, parse_options
+    from .options import ReadOptions, Selection, check_batch, parse_options
     from .planning import Split, check_offsets, plan
     from .schema import arrow_schema, ddl, pick
     from .snapshot import Log, take_snapshot
+    from .stream_source import StreamReader
 except ImportError as error:
     raise explained(error) from error
 
 
 class AmqpRouterSource(DataSource):
-    """``spark.read.format("amqp_router")``.
+    """``format("amqp_router")`` of ``spark.read`` and of ``spark.readStream``.
 
     ``cores`` is the number of tasks that the session runs at once, set by ``register``; 0 = cores of this
     machine.
@@ -39,7 +45,12 @@ class AmqpRouterSource(DataSource):
         # Here and not in schema(), because Spark does not call schema() if the user gives one.
         self._asked = parse_options(_ours(options))
         self._logs: list[Log] = take_snapshot(self._asked)
-        check_offsets(self._logs, self._asked)
+        self._lost: DataLoss | None = None
+        try:
+            check_offsets(self._logs, self._asked)
+        except DataLoss as error:
+            # No error for a stream that goes on from its checkpoint, and here nobody knows what this will be.
+            self._lost = error
 
     @classmethod
     def name(cls) -> str:
@@ -54,17 +65,19 @@ class AmqpRouterSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for one query."""
         _check_schema(schema, self._asked)
+        check_batch(self._asked)
+        if self._lost is not None:
+            raise self._lost
         logs, self._logs = self._logs, []  # otherwise every task would get the whole snapshot with its reader
         # There is no pushFilters, because Spark would reuse a plan with pushed filters for other scans of the
         # same table with other filters (docs/spark-pushdown.md). Options narrow what is read.
         return Reader(logs, self._asked, schema, self.cores)
 
-    def streamReader(self, schema: StructType) -> NoReturn:
-        """Refuse: only batch reads are supported."""
-        raise AnalyticsError(
-            "amqp_router cannot be read as a stream yet; read it with spark.read, "
-            "and go on from spark_analytics.end_offsets(path) with option startingOffsets"
-        )
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader for one streaming query."""
+        _check_schema(schema, self._asked)
+        self._logs = []
+        return StreamReader(self._asked, schema, self.cores)
 
 
 def _ours(options: MutableMapping[str, str]) -> dict[str, str]:

@@ -65,22 +65,35 @@ def find_nodes(names: tuple[str, ...]) -> list[Node]:
 
 def discover(node: Node, table: str) -> list[Described]:
     """The logs of a table, in the order of their ids."""
-    root = log_root(node, table)
-    found = []
-    for log_id in _listed(root):
-        directory = os.path.join(root, log_id)
-        about = _description(directory)
-        if about is not None:
-            vhost = layout.text(str(about.get("vhost", "")))
-            is_queue = table == "messages"
-            queue = layout.text(str(about.get("name", ""))) if is_queue else ""
-            own = about.get("incarnation", log_id) if is_queue else layout.routing_id(about.get("vhost", ""))
-            if own != log_id:
-                path = os.path.join(directory, layout.DESCRIPTION)
-                raise CorruptLog(path, 0, 0, f"this is the description of another log, {own!r}")
-            node_id = "" if is_queue else str(about.get("node", ""))
-            found.append(Described(log_id, directory, vhost, queue, int(about.get("partitions", 1)), node_id))
-    return found
+    found = [describe(node, table, log_id) for log_id in log_ids(node, table)]
+    return [log for log in found if log is not None]
+
+
+def log_ids(node: Node, table: str) -> list[str]:
+    """The ids of the table's logs that have a folder, in order; without those that are being deleted."""
+    names = _listed(log_root(node, table))
+    return [name for name in names if not name.endswith(layout.DELETED_SUFFIX)]
+
+
+def describe(node: Node, table: str, log_id: str) -> Described | None:
+    """What the ``log.json`` of a log says; None if there is none (yet).
+
+    Raises:
+        CorruptLog, FormatVersionError: it is damaged, of another log or of another version.
+    """
+    directory = os.path.join(log_root(node, table), log_id)
+    about = _description(directory)
+    if about is None:
+        return None
+    vhost = layout.text(str(about.get("vhost", "")))
+    is_queue = table == "messages"
+    queue = layout.text(str(about.get("name", ""))) if is_queue else ""
+    own = about.get("incarnation", log_id) if is_queue else layout.routing_id(about.get("vhost", ""))
+    if own != log_id:
+        path = os.path.join(directory, layout.DESCRIPTION)
+        raise CorruptLog(path, 0, 0, f"this is the description of another log, {own!r}")
+    node_id = "" if is_queue else str(about.get("node", ""))
+    return Described(log_id, directory, vhost, queue, int(about.get("partitions", 1)), node_id)
 
 
 def log_root(node: Node, table: str) -> str:
@@ -120,7 +133,7 @@ def _absent(
         # Without marks nothing is promised. But a folder with segments cannot be a queue that is just being
         # made.
         described = {log.id for log in found}
-        for log_id in _listed(root):
+        for log_id in log_ids(node, options.table):
             if log_id not in described and glob.glob(os.path.join(glob.escape(root), log_id, "*", "*.log")):
                 yield (log_id, 0), os.path.join(root, log_id, layout.DESCRIPTION), "the file is missing"
         return

@@ -51,16 +51,28 @@ class IncompleteDirectory(AnalyticsError):
 class NoMarks(AnalyticsError):
     """The file ``synced`` is missing, so nobody can tell which logs there were and how far."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, is_stream: bool = False) -> None:
+        otherwise = (
+            "(a stream cannot do without it)"
+            if is_stream
+            else "or set option failOnDataLoss=false to read what is there, each log up to its first bad "
+            "batch"
+        )
         super().__init__(
             f"{path}: the file is missing, which says what logs there are and how far they are durable; "
-            "copy it along with the directory, start the broker once, or set option failOnDataLoss=false to "
-            "read what is there, each log up to its first bad batch"
+            f"copy it along with the directory, start the broker once, {otherwise}"
         )
 
 
 class DataLoss(AnalyticsError):
     """Records that the table had when it was loaded (or that were asked for) are gone."""
+
+
+class CheckpointError(AnalyticsError):
+    """The checkpoint of a stream does not fit what the stream reads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"this checkpoint cannot be used: {text}; name another checkpointLocation")
 
 
 class NoJava(AnalyticsError):

@@ -18,6 +18,9 @@ from .errors import CorruptLog
 from .segments import BadBatch, iterate_batches, parse_header, record_dtype
 from .snapshot import Segment
 
+#: Indexes kept at a time. One of a segment of 64 MiB has about 1,000 entries.
+_KEPT_MAX = 256
+
 _DTYPE = record_dtype(layout.INDEX_FIELDS, layout.INDEX_ENTRY_SIZE)
 
 
@@ -95,6 +98,36 @@ def load_index(directory: str, segment: Segment, salt: int) -> SegmentIndex:
     if segment.size - entries[-1].position > 2 * layout.INDEX_INTERVAL_BYTES:
         _walk(path, segment, first_ts, entries, salt)
     return SegmentIndex(first_ts, entries)
+
+
+class GrownIndexes:
+    """The indexes of segments that grow from one batch of a stream to the next: only what is new is read."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], tuple[int, SegmentIndex]] = {}
+
+    def load(self, directory: str, segment: Segment, salt: int) -> SegmentIndex:
+        """As ``load_index``."""
+        key = directory, segment.base
+        inode, index = self._kept.pop(key, (-1, None))
+        path = os.path.join(directory, layout.file_name(segment.base, layout.LOG_SUFFIX))
+        last = None if index is None else index.entries[-1]
+        if (
+            index is None
+            or last is None
+            or inode != segment.inode
+            or last.position >= segment.size
+            or not _fits(path, last, salt)
+        ):
+            index = load_index(directory, segment, salt)
+        elif segment.size - last.position > 2 * layout.INDEX_INTERVAL_BYTES:
+            entries = list(index.entries)
+            _walk(path, segment, index.first_ts, entries, salt)
+            index = SegmentIndex(index.first_ts, entries)
+        self._kept[key] = segment.inode, index
+        if len(self._kept) > _KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        return index
 
 
 def _stored(path: str, segment: Segment) -> list[Entry]:

@@ -26,6 +26,8 @@ CHECKPOINT_VERSION = 1
 QUEUES, ROUTING = "queues", "routing"
 #: The database of declarations, an SQLite file.
 DEFINITIONS = "definitions.sqlite"
+#: The folder of a queue's log gets this suffix before its files are removed.
+DELETED_SUFFIX = ".deleted"
 LOG_SUFFIX, INDEX_SUFFIX, NAMES_SUFFIX = ".log", ".index", ".names"
 NAME_DIGITS = 20
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .errors import OptionError
-from .schema import Column, columns_of, nearest, pick
+from .schema import LATER_COLUMNS, Column, columns_of, nearest, pick
 
 EARLIEST, LATEST = -2, -1
 VERIFY = ("all", "tail", "none")
@@ -40,6 +40,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
         "latest",
         "as startingOffsets, exclusive; a log that the JSON does not name is not read",
     ),
+    "maxOffsetsPerTrigger": ("", "streams: most offsets in one batch, shared by the logs as they need it"),
     "splitBytes": ("134217728", "most bytes of log in one task"),
     "batchRows": ("65536", "most rows in one Arrow batch"),
     "verify": ("all", "checksums: `all`; `tail`, of each log's last segment; `none`, of batch headers alone"),
@@ -76,6 +77,8 @@ class ReadOptions:
     selection: Selection
     starting: int | Offsets
     ending: int | Offsets
+    #: None = no limit.
+    offsets_max: int | None
     split_bytes: int
     batch_rows: int
     verify: str
@@ -121,11 +124,48 @@ def parse_options(options: Mapping[str, Any]) -> ReadOptions:
         ),
         starting=_offsets(given, "startingOffsets", EARLIEST),
         ending=_offsets(given, "endingOffsets", LATEST),
+        offsets_max=_whole(given, "maxOffsetsPerTrigger", 0, 1) if "maxOffsetsPerTrigger" in given else None,
         split_bytes=_whole(given, "splitBytes", 128 << 20, 1 << 16),
         batch_rows=_whole(given, "batchRows", 1 << 16, 1),
         verify=_one_of(given, "verify", VERIFY),
         fail_on_data_loss=_flag(given, "failOnDataLoss", "true"),
     )
+
+
+def check_batch(options: ReadOptions) -> None:
+    """Check that the options fit a read that is no stream.
+
+    Raises:
+        OptionError: one is for streams alone.
+    """
+    if options.offsets_max is not None:
+        raise OptionError(
+            "option 'maxOffsetsPerTrigger' is for spark.readStream; a batch is limited by 'endingOffsets'"
+        )
+
+
+def check_stream(options: ReadOptions, names: Iterable[str]) -> None:
+    """Check that the options and the wanted columns (``names``) fit a stream.
+
+    Raises:
+        OptionError: they ask for an end, or for columns that say what happens to a message later.
+    """
+    for name, is_given in (
+        ("endingOffsets", options.ending != LATEST),
+        ("endingTimestamp", options.selection.end_us is not None),
+    ):
+        if is_given:
+            raise OptionError(
+                f"option {name!r} is not for streams, which have no end; read a part with spark.read, or "
+                "stop with trigger(availableNow=True)"
+            )
+    later = [name for name in names if name in LATER_COLUMNS]
+    others = [column.name for column in columns_of(options.table) if column.name not in LATER_COLUMNS]
+    if later:
+        raise OptionError(
+            f"column {later[0]!r} cannot be read as a stream: it says what became of a message after it was "
+            f"written, and a stream gives each row once; the columns for streams are {', '.join(others)}"
+        )
 
 
 def _names(given: Mapping[str, Any], name: str) -> list[str] | None:

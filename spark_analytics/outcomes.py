@@ -18,8 +18,6 @@ from .errors import CorruptLog, DataLoss
 from .planning import LogRef, loss_text, segment_path
 from .segments import BadBatch, Batch, Piece, parse_header
 
-#: The columns of table ``messages`` that need it.
-COLUMNS = frozenset(("outcome", "outcome_reason", "outcome_timestamp", "returns"))
 #: Names by kind. A kind 4 without a reason is a purge, a kind 5 for the last reason a delayed message.
 OUTCOMES = (None, "acked", "rejected", "expired", "dropped", "dead-lettered")
 PURGED, RELEASED = "purged", "released"

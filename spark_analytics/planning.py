@@ -8,7 +8,7 @@ partition, exchange, offset and time. The rest is packed into few large splits, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from . import layout
@@ -22,6 +22,9 @@ from .snapshot import Log, Segment, log_text
 SPLIT_BYTES_LEAST = 8 << 20
 #: Opening a file counts as much as reading this many bytes.
 FILE_COST_BYTES = 64 << 10
+
+#: Loads the index of a segment: of (directory, segment, salt of the log).
+LoadIndex = Callable[[str, Segment, int], SegmentIndex]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +69,32 @@ def plan(logs: list[Log], options: ReadOptions, selection: Selection, cores: int
         _check_segments(logs, options)
     else:
         logs = list(_left(logs))
-    wanted: list[tuple[Log, int, int]] = []
-    for log in logs:
-        low, high = _range(log, options)
-        if low < high and _may_hold(log, options, selection):
-            wanted.append((log, low, high))
+    return plan_ranges(((log, *_range(log, options)) for log in logs), options, selection, cores)
+
+
+def plan_ranges(
+    ranges: Iterable[tuple[Log, int, int]],
+    options: ReadOptions,
+    selection: Selection,
+    cores: int = 0,
+    load: LoadIndex = load_index,
+) -> list[Split]:
+    """The splits of the offsets ``[low, high)`` of each log; none if no row is wanted.
+
+    Raises:
+        CorruptLog: a segment does not begin with a batch.
+    """
+    is_routing = options.table == "routing"
     found = [
-        (log, _pieces(log, low, high, selection, is_routing=options.table == "routing"))
-        for log, low, high in wanted
+        (log, _pieces(log, low, high, selection, load, is_routing=is_routing))
+        for log, low, high in ranges
+        if low < high and _may_hold(log, options, selection)
     ]
     total = sum(piece.end - piece.start + FILE_COST_BYTES for _, pieces in found for piece in pieces)
     cores = cores or os.cpu_count() or 1
     least = min(SPLIT_BYTES_LEAST, options.split_bytes)
     target = min(max(-(-total // cores), least), options.split_bytes)
-    return list(_packed(found, target))
+    return list(_packed(found, target, load))
 
 
 def _may_hold(log: Log, options: ReadOptions, selection: Selection) -> bool:
@@ -97,12 +112,12 @@ def _may_hold(log: Log, options: ReadOptions, selection: Selection) -> bool:
 
 def _range(log: Log, options: ReadOptions) -> tuple[int, int]:
     """First offset and end of the part of a log that the options select."""
-    low = _asked(log, options.starting, EARLIEST, "startingOffsets")
-    high = _asked(log, options.ending, None, "endingOffsets")
+    low = asked_offset(log, options.starting, EARLIEST, "startingOffsets")
+    high = asked_offset(log, options.ending, None, "endingOffsets")
     return max(low, log.start), min(high, log.end)
 
 
-def _asked(log: Log, offsets: int | Offsets, missing: int | None, option: str) -> int:
+def asked_offset(log: Log, offsets: int | Offsets, missing: int | None, option: str) -> int:
     """One end of the range. ``missing`` is used for a log that the JSON does not name (None = it is not
     read).
     """
@@ -154,11 +169,11 @@ def check_offsets(logs: list[Log], options: ReadOptions) -> None:
     for log in logs:
         low, high = _range(log, options)
         if options.fail_on_data_loss and isinstance(options.starting, Mapping):
-            first = _asked(log, options.starting, EARLIEST, "startingOffsets")
+            first = asked_offset(log, options.starting, EARLIEST, "startingOffsets")
             if first < min(log.start, high):
                 raise DataLoss(
                     f"option 'startingOffsets': offsets {first} to {min(low, high) - 1} of {log} are gone "
-                    f"({_why(log)}); set option failOnDataLoss=false to read what is left"
+                    f"({why(log)}); set option failOnDataLoss=false to read what is left"
                 )
 
 
@@ -182,11 +197,12 @@ def loss_text(log: Log | LogRef, low: int, high: int) -> str:
     """The error text for offsets that are gone: which, why, and what to do."""
     return (
         f"offsets {low} to {high - 1} of {log} are gone or were cleaned since the table was loaded "
-        f"({_why(log)}); load the table again, or set option failOnDataLoss=false to read what is left"
+        f"({why(log)}); load the table again, or set option failOnDataLoss=false to read what is left"
     )
 
 
-def _why(log: Log | LogRef) -> str:
+def why(log: Log | LogRef) -> str:
+    """Why offsets of such a log are removed."""
     if log.queue:
         return "their messages were settled, or the queue was purged or deleted"
     return "the routing log keeps only as much as its options say"
@@ -227,7 +243,9 @@ def segment_path(directory: str, base: int) -> str:
     return os.path.join(directory, layout.file_name(base, layout.LOG_SUFFIX))
 
 
-def _pieces(log: Log, low: int, high: int, selection: Selection, *, is_routing: bool) -> list[Piece]:
+def _pieces(
+    log: Log, low: int, high: int, selection: Selection, load: LoadIndex, *, is_routing: bool
+) -> list[Piece]:
     """One piece per segment that may hold wanted rows."""
     pieces = []
     start_us, end_us = selection.start_us, selection.end_us
@@ -260,7 +278,9 @@ def _pieces(log: Log, low: int, high: int, selection: Selection, *, is_routing: 
             inode=segment.inode,
             is_last=is_last,
         )
-        pieces.append(_narrow(log, segment, piece, selection) if _is_narrow(piece, end, by_time) else piece)
+        if _is_narrow(piece, end, by_time):
+            piece = _narrow(load(log.directory, segment, log.salt), piece, selection)
+        pieces.append(piece)
     pieces.reverse()
     return [piece for piece in pieces if piece.start < piece.end]
 
@@ -271,9 +291,8 @@ def _is_narrow(piece: Piece, end: int, by_time: bool) -> bool:
     return (is_part or by_time) and piece.end > 2 * layout.INDEX_INTERVAL_BYTES
 
 
-def _narrow(log: Log, segment: Segment, piece: Piece, selection: Selection) -> Piece:
+def _narrow(index: SegmentIndex, piece: Piece, selection: Selection) -> Piece:
     """The piece between the index entries around its offsets and the wanted times."""
-    index = load_index(log.directory, segment, log.salt)
     first = index.at_offset(piece.low)
     if selection.start_us is not None:
         first = max(first, index.at_time(selection.start_us))
@@ -287,7 +306,7 @@ def _narrow(log: Log, segment: Segment, piece: Piece, selection: Selection) -> P
     return piece
 
 
-def _packed(found: list[tuple[Log, list[Piece]]], target: int) -> Iterator[Split]:
+def _packed(found: list[tuple[Log, list[Piece]]], target: int, load: LoadIndex) -> Iterator[Split]:
     """Splits of about ``target`` bytes."""
     logs: list[LogRef] = []
     pieces: list[Piece] = []
@@ -297,7 +316,7 @@ def _packed(found: list[tuple[Log, list[Piece]]], target: int) -> Iterator[Split
         if log.queue:
             reference = replace(reference, segments=log.segments, end=log.end)
         for big in whole:
-            for piece in _cut(log, big, target - size, target):
+            for piece in _cut(log, big, target - size, target, load):
                 if pieces and size + piece.end - piece.start > target + target // 8:
                     yield Split(tuple(logs), tuple(pieces))
                     logs, pieces, size = [], [], 0
@@ -309,13 +328,13 @@ def _packed(found: list[tuple[Log, list[Piece]]], target: int) -> Iterator[Split
         yield Split(tuple(logs), tuple(pieces))
 
 
-def _cut(log: Log, piece: Piece, room: int, target: int) -> Iterator[Piece]:
+def _cut(log: Log, piece: Piece, room: int, target: int, load: LoadIndex) -> Iterator[Piece]:
     """The piece in parts: the first fills the ``room`` of the split before, others have ``target`` bytes."""
     if piece.end - piece.start <= max(room, target // 4):
         yield piece
         return
     segment = next(segment for segment in log.segments if segment.base == piece.base)
-    index: SegmentIndex = load_index(log.directory, segment, log.salt)
+    index = load(log.directory, segment, log.salt)
     limit = piece.start + (room if room > target // 8 else target)
     for entry in index.entries:
         if piece.start < entry.position < piece.end and entry.position >= limit:

@@ -86,6 +86,8 @@ MESSAGES_COLUMNS = (
     Column("log", "string", "id of the queue's log", default=False),
     Column("epoch", "bigint", "epoch of the log in which it was written", default=False),
 )
+#: The columns that say what became of a message after it was written.
+LATER_COLUMNS = frozenset(("outcome", "outcome_reason", "outcome_timestamp", "returns"))
 TABLES: dict[str, tuple[Column, ...]] = {"routing": ROUTING_COLUMNS, "messages": MESSAGES_COLUMNS}
 
 

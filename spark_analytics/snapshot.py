@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from . import layout
-from .checkpoints import NodeCheckpoint
+from .checkpoints import Listed, NodeCheckpoint
 from .discovery import Described, Node, check_names, check_promised, discover, find_nodes, is_used, wanted
 from .errors import CorruptLog, IncompleteDirectory, NoMarks
 from .known import check_routed_names
@@ -55,6 +55,8 @@ class Log:
     #: The lowest offset that may be read, by the mark.
     lowest: int = 0
     end: int = 0
+    #: Of a queue's log: below this offset the broker has removed or rewritten segments, by its checkpoint.
+    history: int = 0
 
     @property
     def start(self) -> int:
@@ -88,15 +90,21 @@ def take_snapshot(options: ReadOptions) -> list[Log]:
         if marks is None and options.fail_on_data_loss and is_used(node):
             raise NoMarks(os.path.join(node.directory, layout.SYNCED))
         check_promised(node, found, marks, options)
-        logs += _logs(node, found, marks, options)
+        logs += partitions_of(node, found, marks, options)
     check_names(nodes, described, options)
     if options.table == "routing":
         check_routed_names(nodes, described, options)
     return logs
 
 
-def _logs(node: Node, found: list[Described], marks: Marks | None, options: ReadOptions) -> Iterator[Log]:
-    """The partitions that the options select, with their segments."""
+def partitions_of(
+    node: Node, found: list[Described], marks: Marks | None, options: ReadOptions
+) -> Iterator[Log]:
+    """The partitions that the options select, with their segments.
+
+    Raises:
+        CorruptLog, IncompleteDirectory: a file that the mark or the checkpoint promises is missing or short.
+    """
     checkpoints = NodeCheckpoint(node.directory)
     partitions = options.selection.partitions
     for about in found:
@@ -133,9 +141,11 @@ def _fill(
             return log
         try:
             kept = _up_to(log, segments or [], mark)
+            listed = checkpoints.newest(log.id, log.partition, log.directory) if log.queue else None
             if options.fail_on_data_loss:
-                kept = _with_ends(log, kept, mark, checkpoints)
-            return replace(log, segments=kept, lowest=mark.start, end=mark.end)
+                kept = _with_ends(log, kept, mark, listed)
+            history = listed.history if listed is not None else 0
+            return replace(log, segments=kept, lowest=mark.start, end=mark.end, history=history)
         except (CorruptLog, IncompleteDirectory):
             if attempt < _TRIES:
                 continue
@@ -155,7 +165,7 @@ def _left(segments: list[Segment], mark: Mark) -> Iterator[Segment]:
 
 
 def _with_ends(
-    log: Log, segments: tuple[Segment, ...], mark: Mark, checkpoints: NodeCheckpoint
+    log: Log, segments: tuple[Segment, ...], mark: Mark, listed: Listed | None
 ) -> tuple[Segment, ...]:
     """The segments with the offsets at which they must end.
 
@@ -163,7 +173,6 @@ def _with_ends(
         IncompleteDirectory: a segment is missing that must be there.
     """
     bases = {segment.base for segment in segments}
-    listed = checkpoints.newest(log.id, log.partition, log.directory) if log.queue else None
     for base, end in listed.ends.items() if listed is not None else ():
         if base not in bases and mark.start < end <= mark.end:
             raise _missing(log, base, mark)

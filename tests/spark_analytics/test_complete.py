@@ -348,3 +348,17 @@ def test_names_with_commas_and_blanks(tmp_path: Path) -> None:
 def test_columns_match_as_in_spark(tmp_path: Path) -> None:
     live_directory(tmp_path)
     assert read_arrow(tmp_path, columns="Offset,VHOST").schema.names == ["offset", "vhost"]
+
+
+def test_a_queue_that_is_being_deleted(tmp_path: Path) -> None:
+    """Its mark is gone, and its folder has another name while its files are removed."""
+    logs = live_directory(tmp_path / "data")
+    gone = logs.pop(2)
+    write_marks(tmp_path / "data", logs)
+    folder = gone.directory.parent
+    folder.rename(folder.with_name(f"{folder.name}.deleted"))
+    rows = read_arrow(tmp_path / "data", table="messages", columns="queue").to_pylist()
+    assert {row["queue"] for row in rows} == {"mail"}
+    (tmp_path / "data" / "synced").unlink()
+    rows = read_arrow(tmp_path / "data", table="messages", columns="queue", failOnDataLoss=False).to_pylist()
+    assert {row["queue"] for row in rows} == {"mail"}

@@ -89,13 +89,16 @@ def test_messages_the_broker_wrote(data: Path) -> None:
 
 
 def test_examples_are_there() -> None:
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 7
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_example(number: int, spark: Any, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_example(
+    number: int, spark: Any, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # Spark's own workers stay in the folder in which the session was started.
     code = re.sub("""(["'])data\\1""", lambda match: f"{match[1]}{data}{match[1]}", EXAMPLES[number])
+    code = code.replace('"checkpoints/', f'"{tmp_path}/')
     exec(compile(code, f"{DOCS.name}, example {number}", "exec"), {
         "spark_analytics": spark_analytics,
         "spark": spark,

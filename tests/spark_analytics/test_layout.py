@@ -10,7 +10,7 @@ from persistence.log.format.segment import INDEX_SUFFIX, SUFFIX, base_of, segmen
 from persistence.log.format.settles import settle_run
 from persistence.log.routing import layout as routing_layout
 from persistence.log.routing import recorder
-from persistence.log.sync import marks
+from persistence.log.sync import committer, marks
 from spark_analytics import layout, outcomes
 from vhosts.queues import death
 
@@ -113,6 +113,10 @@ def test_names() -> None:
     assert layout.NAMES_MAGIC == routing_layout._NAMES_MAGIC
     assert layout.NAMES_HEADER.size == routing_layout.NAMES_HEADER.size
     assert layout.NAMES_ENTRY.format == routing_layout.NAME.format
+
+
+def test_folders_of_deleted_logs() -> None:
+    assert layout.DELETED_SUFFIX == committer.DELETED_SUFFIX
 
 
 def test_marks() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -274,13 +274,6 @@ def test_a_stream_with_wrong_options_is_an_error_at_load(spark: Any, data: Path)
         with pytest.raises(AnalysisException) as error:
             spark.readStream.format("amqp_router").options(**options).load()
         assert text in first_line(error.value)
-
-
-def test_a_stream_says_that_there_is_none(spark: Any, data: Path, tmp_path: Path) -> None:
-    stream = spark.readStream.format("amqp_router").option("path", str(data)).load()
-    writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
-    with pytest.raises(PySparkException, match="cannot be read as a stream yet"):
-        writer.start().awaitTermination(60)
 
 
 CONDITIONS = (
