@@ -358,14 +358,14 @@ PLANTED = [
     Planted(
         "nobody looks at the next head after a drop by a publish",
         QUEUE,
-        "                done = self._expire(done, _TRIM_UNITS)  # the next head, or set the timer for it\n",
+        "                done = self._expire(done, TRIM_UNITS)  # the next head, or set the timer for it\n",
         "                pass\n",
         walk=ENDINGS,
     ),
     Planted(
         "a message that is over counts as dropped",
         QUEUE,
-        "done = self._expire(0, _TRIM_UNITS) if is_timed else 0",
+        "done = self._expire(0, TRIM_UNITS) if is_timed else 0",
         "done = 0",
         LIMITS,
     ),
@@ -462,10 +462,17 @@ PLANTED = [
         DEAD,
     ),
     Planted(
+        "a consumer gets what a closed channel gives back before it is trimmed",
+        QUEUE,
+        "        if self.trims_first:\n            done",
+        "        if False:\n            done",
+        LIMITS,
+    ),
+    Planted(
         "a consumer gets what comes back to a full queue before it is trimmed",
         QUEUE,
-        "            self._trim(0, _TRIM_UNITS)\n",
-        "            pass\n",
+        "            self._trim_returned(TRIM_UNITS)\n        if message.deadline_us",
+        "            pass\n        if message.deadline_us",
         walk=ENDINGS,
     ),
 ]

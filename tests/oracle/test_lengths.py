@@ -95,6 +95,32 @@ def test_unacked_messages_do_not_count_until_they_return(asker: Asker) -> None:
     assert asker.bodies(queue) == ["3", "4"]
 
 
+@pytest.mark.parametrize("priority", [None, 5])
+def test_what_a_closed_channel_gives_back_is_trimmed_before_others_get_it(
+    asker: Asker, priority: int | None
+) -> None:
+    """Another consumer, which could take all of it, gets what the queue has room for."""
+    dead = asker.queue("dead")
+    limits: dict[str, Any] = {} if priority is None else {"x_max_priority": priority}
+    queue = asker.queue(
+        "q", x_max_length=2, x_dead_letter_exchange="", x_dead_letter_routing_key=dead, **limits
+    )
+    asker.wire.ok(2, "channel.open")
+    asker.wire.ok(2, "basic.consume", queue=queue)
+    for body, level in (("a", 1), ("b", 5), ("c", 1), ("d", 5), ("e", 3)):
+        asker.wire.publish(1, "", queue, body, priority=level)
+    assert sorted(asker.wire.receive().body for _ in range(5)) == [b"a", b"b", b"c", b"d", b"e"]
+    asker.wire.ok(1, "basic.consume", queue=queue)
+    asker.wire.send(2, "channel.close", code=200)
+    left, dropped = (["d", "e"], ["a", "b", "c"]) if priority is None else (["a", "c"], ["b", "d", "e"])
+    # Its answer comes before the deliveries, between or after them.
+    found = [received for _ in range(3) if (received := asker.wire.receive()).name == "basic.deliver"]
+    assert [each.body.decode() for each in found] == left
+    asker.await_ready(dead, 3)
+    assert asker.bodies(dead) == dropped
+    asker.await_ready(queue, 0)
+
+
 def test_one_full_queue_of_two(confirming: Asker) -> None:
     """The publisher gets a nack, and the other queue keeps its copy."""
     full = confirming.queue("full", x_max_length=0, x_overflow="reject-publish")

@@ -15,6 +15,7 @@ cdef class MortalQueue(StandingQueue):
     cdef public object settings  # a frozen dataclass
     cdef public Expiry expiry
     cdef public Limits limits
+    cdef public bint trims_first
     cdef public bint buries
     cdef public unsigned int delivery_limit
     cdef public unsigned long long expired_total
@@ -24,6 +25,7 @@ cdef class MortalQueue(StandingQueue):
     cdef Py_ssize_t _expire(self, Py_ssize_t done, Py_ssize_t budget) except -1
     @cython.locals(ready=ReadyOrder, limits=Limits, message=Message)
     cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget) except -1
+    cdef _trim_returned(self, Py_ssize_t budget)
     cdef bint _must_wait(self) except -1
     cdef _die(self, Message message, int kind)
     cdef _die_of_returns(self, Message message)

@@ -51,6 +51,7 @@ class MortalQueue(StandingQueue):
         "limits",
         "rejected_total",
         "settings",
+        "trims_first",
     )
 
     def __init__(self, services: QueueServices) -> None:
@@ -58,6 +59,8 @@ class MortalQueue(StandingQueue):
         self.settings = NO_SETTINGS
         self.expiry = Expiry()
         self.limits = Limits()
+        #: Too many may have come back: then some must leave before a consumer gets any.
+        self.trims_first = False
         #: Whether the queue has a dead letter exchange.
         self.buries = False
         #: How often a message may come back; ``NO_LIMIT`` for as often as it likes.
@@ -132,6 +135,14 @@ class MortalQueue(StandingQueue):
             self._die(message, flags.DROP)
             done += _DEATH_UNITS
         return done
+
+    def _trim_returned(self, budget: int) -> None:
+        """Too many came back: let the oldest go before a consumer gets any of them, as in RabbitMQ.
+
+        What is left after ``budget`` units, or while others are still to come back, is left to the agenda.
+        """
+        self._trim(0, budget)
+        self.trims_first = self.ready.is_returning() or self.limits.is_exceeded(self.ready)
 
     def _die(self, message: Message, kind: int) -> None:
         """A message that was ready is gone without a delivery; ``kind`` as in a SETTLES record."""

@@ -12,7 +12,6 @@ from vhosts.queues.ready.order cimport ReadyOrder
 
 cdef unsigned int _NO_EXPIRY
 cdef Py_ssize_t _AT_ONCE_UNITS
-cdef Py_ssize_t _TRIM_UNITS
 cdef int _REDELIVERY_EXTRA
 cdef int _BLIND_EXTRA
 cdef int _PARKED_PER_UNIT

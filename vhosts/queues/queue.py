@@ -44,7 +44,6 @@ _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
 _BLIND_EXTRA = 15
 _NO_EXPIRY = NO_EXPIRY
 _AT_ONCE_UNITS = AT_ONCE_UNITS
-_TRIM_UNITS = TRIM_UNITS
 _PARKED_PER_UNIT = PARKED_PER_UNIT
 _COUNT_MAX = 0xFFFF
 
@@ -157,11 +156,11 @@ class Queue(MortalQueue):
         is_timed = self.expiry.is_timed
         if self.dispatch.turn is None:
             # What is over has expired, and was not dropped.
-            done = self._expire(0, _TRIM_UNITS) if is_timed else 0
-            done = self._trim(done, _TRIM_UNITS)
+            done = self._expire(0, TRIM_UNITS) if is_timed else 0
+            done = self._trim(done, TRIM_UNITS)
             if is_timed:
-                done = self._expire(done, _TRIM_UNITS)  # the next head, or set the timer for it
-            if done < _TRIM_UNITS:
+                done = self._expire(done, TRIM_UNITS)  # the next head, or set the timer for it
+            if done < TRIM_UNITS:
                 return
         self.touch()
 
@@ -194,6 +193,11 @@ class Queue(MortalQueue):
         dispatch = self.dispatch
         now_us = self.tick.now_us
         account.work = 0  # what was done before is not the consumers'
+        if self.trims_first:
+            done = self._trim(0, budget)
+            if ready.is_returning() or self.limits.is_exceeded(ready):
+                return done  # until all are back, and until there is room for dead letters
+            self.trims_first = False
         while done < budget and ready.count > 0:
             consumer = dispatch.turn
             if consumer is None:
@@ -265,10 +269,16 @@ class Queue(MortalQueue):
     def begin_return(self) -> None:
         """Messages come back in slices from now on; ``end_return`` must follow. See ``ReadyOrder``."""
         self.ready.begin_return(self.unacked_count)
+        if self.limits.is_set:
+            self.trims_first = True
 
     def end_return(self) -> None:
         """All of them are back."""
-        if self.ready.end_return() and (len(self.consumers) > 0 or self.expiry.is_timed):
+        if not self.ready.end_return():
+            return
+        if self.trims_first:
+            self._trim_returned(TRIM_UNITS)
+        if len(self.consumers) > 0 or self.expiry.is_timed or self.trims_first:
             self.touch()
 
     def is_returning(self) -> bool:
@@ -351,8 +361,7 @@ class Queue(MortalQueue):
     def _put_back(self, message: Message) -> None:
         self.ready.put_back(message)
         if self.limits.is_set and self.limits.is_exceeded(self.ready):
-            # Before a consumer gets any of them, as in RabbitMQ. What is left then is left to the agenda.
-            self._trim(0, _TRIM_UNITS)
+            self._trim_returned(TRIM_UNITS)
         if message.deadline_us != 0:
             self.expiry.is_timed = True
             self.touch()

@@ -34,6 +34,7 @@ from ..format.record import Batch, parse_header
 APPEND_UNITS, BATCH_UNITS, FILE_UNITS = 4, 60, 200
 #: Octets, to the power of 2, whose copy costs as much as an enqueue.
 OCTETS_SHIFT = 9
+_U32_MAX = 0xFFFFFFFF
 logger = logging.getLogger(__name__)
 
 
@@ -157,7 +158,9 @@ class PageLog:
         self._write_last()
         size = message.header_size + message.body_size + 32
         if builder.count and (
-            builder.message is not None or builder.size + size > self._options.batch_bytes_max
+            builder.message is not None
+            or builder.size + size > self._options.batch_bytes_max
+            or not 0 <= now_us - builder.base_ts <= _U32_MAX
         ):
             self._write()
         if not builder.count:
@@ -166,11 +169,11 @@ class PageLog:
             if builder.count:
                 self._write()
                 builder.begin(message.offset, now_us)
-            builder.add_large(message, message.offset, builder.base_ts)
+            builder.add_large(message, message.offset, now_us)
             self._last = message.offset
             self._write_if_possible()
         else:
-            builder.add(message, message.offset, builder.base_ts)
+            builder.add(message, message.offset, now_us)
             self._last = message.offset
         self._room.count_work(APPEND_UNITS, size)
         self._room.hold(self, self._memory())

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tests.model.endings.pairs import Pairs
 from tests.model.endings.rules import KINDS, Kind, Rules, Told, rules
+from vhosts.dead_letters import SLICE
 
 
 class Death(NamedTuple):
@@ -231,14 +232,18 @@ class Lists:
             self._trim(queue)
 
     def rest(self) -> None:
-        """Until nothing more happens by itself."""
-        for queue in list(self.queues.values()):
-            self.pump(queue)
-        while self._letters:
-            queue, entry, reason = self._letters.popleft()
-            target = self._send(queue, entry, reason)
-            if target is not None:
-                self.pump(target)
+        """Until nothing more happens by itself.
+
+        A turn sends letters and then lets queues deliver and give up messages. So the letter of a rejected
+        message is in its target before the reject makes room for another delivery.
+        """
+        is_first = True
+        while is_first or self._letters:
+            is_first = False
+            for _ in range(min(SLICE, len(self._letters))):
+                self._send(*self._letters.popleft())
+            for queue in list(self.queues.values()):
+                self.pump(queue)
 
     def _deliver(self, queue: ModelQueue) -> None:
         seen = None
@@ -287,7 +292,10 @@ class Lists:
 
     # -- settling -----------------------------------------------------------------------------------------
 
-    def put_back(self, queue: ModelQueue, entry: Entry, *, by_timeout: bool = False) -> None:
+    def put_back(
+        self, queue: ModelQueue, entry: Entry, *, by_timeout: bool = False, is_slice: bool = False
+    ) -> None:
+        """``is_slice``: others may follow, and ``end_return`` does."""
         queue.out -= 1
         if queue.deleted:
             return
@@ -304,7 +312,13 @@ class Lists:
                 self._die(queue, entry, "delivery_limit")
                 return
         insort(queue.ready, entry)
-        self._trim(queue)  # before a consumer gets any of them
+        if not is_slice or queue.kind.priorities is None:
+            self._trim(queue)  # before a consumer gets any of them
+
+    def end_return(self, queue: ModelQueue) -> None:
+        """All are back that a channel gives back."""
+        if not queue.deleted:
+            self._trim(queue)
 
     def settle(self, queue: ModelQueue, entry: Entry, *, ack: bool) -> None:
         queue.out -= 1
@@ -324,19 +338,19 @@ class Lists:
 
     # -- letters ------------------------------------------------------------------------------------------
 
-    def _send(self, queue: ModelQueue, entry: Entry, reason: str) -> ModelQueue | None:
-        """Send the dead letter of ``entry``; the queue that took it."""
+    def _send(self, queue: ModelQueue, entry: Entry, reason: str) -> None:
+        """Send the dead letter of ``entry``."""
         found = queue.rules
         entry.ended = not entry.logged
         if found.exchange != "":
             entry.ended = True  # there is no such exchange
-            return None
+            return
         says = after_death(entry.says, queue.name, reason, found)
         target = self.queues.get(says.key)
         if target is None:
             entry.ended = True
             entry.may_stay = says.key in self.leaving()
-            return None
+            return
         letter = Entry(entry.serial, entry.body, says, set(entry.marks))
         was_here = [death for death in says.deaths if death.queue == target.name]
         if was_here:
@@ -345,17 +359,16 @@ class Lists:
         if would_go_round(says, reason, target.name):
             self.count("cycle ends")
             entry.ended = True
-            return None
+            return
         self.count("dead letter" if not was_here else "dead letter comes again")
         letter.origin = (queue.incarnation, *entry.key)
         if entry.is_old and letter.origin in target.letters:
             self.count("letter known")
             entry.ended = True
-            return None
+            return
         entry.letters.append((target, letter))
         if not self.publish(target, letter) or not letter.logged:
             entry.ended = True
-        return target
 
 
 def after_death(says: Says, queue: str, reason: str, found: Rules) -> Says:

@@ -100,10 +100,9 @@ def choose(
     if random.random() < 0.5:
         # In no two queues do messages expire at the same time: which of them is first would be open.
         told["message-ttl"] = random.choice((300, 700, 1500, 2500)) + ord(kind.name)
-    if random.random() < 0.5 and kind.priorities is None:
-        # What comes back to a full queue with priorities while its channel closes is dropped later.
+    if random.random() < 0.5:
         told["max-length"] = random.choice((0, 1, 2, 3, 5))
-    if random.random() < 0.2 and kind.priorities is None:
+    if random.random() < 0.2:
         told["max-length-bytes"] = random.choice((30, 100, 400))
     if "max-length" in told or "max-length-bytes" in told:
         modes = ["drop-head", "drop-head"]

@@ -358,7 +358,9 @@ class World:
             consumer.queue.used_us = self.lists.now_us
         for tag in sorted(channel.out):
             out = channel.out[tag]
-            self.lists.put_back(out.queue, out.entry, by_timeout=by_timeout)
+            self.lists.put_back(out.queue, out.entry, by_timeout=by_timeout, is_slice=True)
+        for queue in {out.queue.name: out.queue for out in channel.out.values()}.values():
+            self.lists.end_return(queue)
         channel.reset()
 
     # -- queues -------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -357,3 +359,39 @@ def test_head_behind_a_dropped_one_dies_if_its_time_is_over(node: SimNode, durab
     node.settle()
     assert (queue.dropped_total, queue.expired_total) == (1, 1)
     assert drained(queue) == numbers(2)
+
+
+@pytest.mark.parametrize("dead_letters", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("priorities", [False, True])
+@pytest.mark.parametrize("count", [3, 60, 1200])
+def test_what_a_channel_gives_back_is_trimmed_before_others_get_it(
+    node: SimNode, count: int, priorities: bool, durable: bool, dead_letters: bool
+) -> None:
+    """In one slice or in several, and with more dead letters than there is room for at once."""
+    more: dict[str, Any] = {"max_priority": 3} if priorities else {}
+    if dead_letters:
+        declared(node, "dead")
+        more |= {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
+    queue = declared(node, durable=durable, max_length=2, **more)
+    first, second = Client(node).open(1), Client(node).open(1)
+    first.call(m.BasicConsume("q", "first"), m.BasicConsumeOk)
+    for number in range(count):
+        made = message(number, persistent=durable)
+        made.priority = 1 + number % 2
+        node.enter(queue.publish, made)
+    node.settle()
+    assert queue.unacked_count == count
+    first.take()
+    second.call(m.BasicConsume("q", "second"), m.BasicConsumeOk)
+    first.send(m.ChannelClose())
+    node.settle()
+    got = [int(found.body) for found in second.take() if isinstance(found.method, m.BasicDeliver)]
+    # The head goes first: the oldest, or the oldest of the highest priority.
+    left = [count - 2, count - 1]
+    if priorities:
+        left = [number - number % 2 for number in (count - 3, count - 1)]
+    assert got == left
+    assert queue.message_count() == 0
+    if dead_letters:
+        assert node.queue("dead").message_count() == count - 2

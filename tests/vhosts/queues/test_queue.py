@@ -27,7 +27,7 @@ from tests.vhosts.queues.local import (
 )
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.queue import Queue
-from vhosts.queues.ready.fifo import WINDOW_MESSAGES
+from vhosts.queues.ready.order import WINDOW_MESSAGES
 from vhosts.queues.services import DROP_SLICE
 
 

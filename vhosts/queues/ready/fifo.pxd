@@ -6,9 +6,9 @@ from persistence.memory cimport MemoryBudget
 from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues.ready.order cimport ReadyOrder
 
-cdef long long _WINDOW_MESSAGES
 cdef long long _WINDOW_BYTES
-cdef Py_ssize_t _PEEKED_MESSAGES
+cdef long long _UNWANTED_MESSAGES
+cdef long long _PEEKED_MESSAGES
 cdef long long _OVERHEAD
 cdef int _GROW_SHIFT
 

@@ -30,14 +30,13 @@ from persistence.memory import MemoryBudget
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble
 
-#: Limits of the part of a logged queue that is in memory: messages and content bytes.
-WINDOW_MESSAGES = 4096
+#: Limit of the part of a logged queue that is in memory, in content bytes.
 WINDOW_BYTES = 8 << 20
 
 # C integers where compiled (see fifo.pxd).
-_WINDOW_MESSAGES = WINDOW_MESSAGES
 _WINDOW_BYTES = WINDOW_BYTES
 _COUNTED_MESSAGES = 1024
+_UNWANTED_MESSAGES = 64  # without consumers
 _PEEKED_MESSAGES = 256  # read together by who takes one after the other
 _GROW_SHIFT = 4  # places of a ring, to the power of 2, that cost as much as an enqueue when it grows
 _OVERHEAD = OVERHEAD
@@ -88,7 +87,7 @@ class FifoOrder(ReadyOrder):
             if logged:
                 if (
                     self.wanted
-                    and self.ring_count < _WINDOW_MESSAGES
+                    and self.ring_count < self.window
                     and self.ring_bytes < _WINDOW_BYTES
                     and budget.used < budget.limit
                 ):
@@ -172,7 +171,7 @@ class FifoOrder(ReadyOrder):
         if self.ring_count == 0:
             if self.backlog == 0:
                 return None
-            self._load(_WINDOW_MESSAGES if self.wanted else 64)
+            self._load(self.window if self.wanted else min(self.window, _UNWANTED_MESSAGES))
             if self.ring_count == 0:
                 return None
         ring = self.ring
@@ -202,7 +201,7 @@ class FifoOrder(ReadyOrder):
         if self.ring_count == 0:
             if self.backlog == 0:
                 return None
-            self._load(_PEEKED_MESSAGES if eager else 1)
+            self._load(min(self.window, _PEEKED_MESSAGES) if eager else 1)
             if self.ring_count == 0:
                 return None
         message = self.ring[self.ring_head]
@@ -343,7 +342,7 @@ class FifoOrder(ReadyOrder):
 
     def _clear_ring(self) -> None:
         self.contents.budget.used -= self.ring_bytes
-        if self.ring_count > _WINDOW_MESSAGES:
+        if self.ring_count > self.window:
             # To free half a million objects takes a tenth of a second.
             self.node.free(self.ring)
         self.ring = [None] * 16

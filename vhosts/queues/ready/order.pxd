@@ -23,6 +23,7 @@ cdef class ReadyOrder:
     cdef public long long count
     cdef public long long body_bytes
     cdef public bint wanted
+    cdef public long long window
     cdef public long returning
     cdef public long long return_left
     cdef public Trouble trouble

@@ -22,6 +22,8 @@ from vhosts.queues.contents import Contents
 
 #: Messages read together at a start.
 RECOVERED_TOGETHER = 1024
+#: How many messages of a logged queue with consumers are in memory at most.
+WINDOW_MESSAGES = 4096
 #: A message and its offset, or None in its place when it is settled.
 Dropped: TypeAlias = tuple[int, Message] | None
 
@@ -71,6 +73,7 @@ class ReadyOrder:
         "tick",
         "trouble",
         "wanted",
+        "window",
     )
 
     def __init__(self) -> None:
@@ -88,6 +91,8 @@ class ReadyOrder:
         self.body_bytes = 0
         #: Whether the queue has consumers, so that a window of messages in memory is worth its room.
         self.wanted = False
+        #: How many messages of a logged queue are in memory at most, if it has consumers.
+        self.window = WINDOW_MESSAGES
         #: Returns in slices that go on, and how many messages they may bring while newer ones wait.
         self.returning = 0
         self.return_left = 0

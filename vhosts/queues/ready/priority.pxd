@@ -8,7 +8,6 @@ from persistence.memory cimport MemoryBudget
 from vhosts.queues.ready.order cimport ReadyOrder
 
 cdef long long _OVERHEAD
-cdef long long _WINDOW_MESSAGES
 cdef long long _WINDOW_BYTES
 cdef Py_ssize_t _SPENT_MAX
 cdef long long _ENTRY_BYTES

@@ -18,8 +18,7 @@ from persistence.errors import PersistenceError
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message, stored_messages
 
-#: Limits of the part of a logged queue that is in memory: messages and octets.
-WINDOW_MESSAGES = 4096
+#: Limit of the part of a logged queue that is in memory, in octets.
 WINDOW_BYTES = 8 << 20
 #: What the node's account has for a message's place in its level.
 ENTRY_BYTES = 8
@@ -27,7 +26,6 @@ ENTRY_BYTES = 8
 SPENT_MAX = 4096
 
 _OVERHEAD = OVERHEAD
-_WINDOW_MESSAGES = WINDOW_MESSAGES
 _WINDOW_BYTES = WINDOW_BYTES
 _SPENT_MAX = SPENT_MAX
 _ENTRY_BYTES = ENTRY_BYTES
@@ -97,7 +95,7 @@ class PriorityOrder(ReadyOrder):
             self.contents.put_aside(message)
         elif (
             self.wanted
-            and len(self._held) < _WINDOW_MESSAGES
+            and len(self._held) < self.window
             and self._held_bytes < _WINDOW_BYTES
             and budget.used < budget.limit
         ):

@@ -189,3 +189,15 @@ def test_page_log_that_holds_memory_is_freed_when_it_is_deleted() -> None:
         assert known() is None
     finally:
         gc.enable()
+
+
+def test_deadlines_come_back_as_they_were() -> None:
+    """To the microsecond, also if the clock goes on for hours between two messages of a batch, or back."""
+    log = Node().catalog.new_page_log("q")
+    times = [1_000_000_000, 1_000_000_001, 9_000_000_002, 9_000_000_001, 9_000_000_004, 9_000_000_009]
+    for offset, now_us in enumerate(times):
+        made = page(offset, b"x" * (300_000 if offset == 4 else 5))
+        made.deadline_us = now_us + 310_000
+        log.append(made, now_us)
+    found, _ = log.read(0, 100, 100, 1 << 30)
+    assert [each.deadline_us for each in found] == [now_us + 310_000 for now_us in times]
