@@ -84,7 +84,7 @@ async def cancel_all(call: Call) -> Done:
     queue = _queue(call, "write")
     if queue is not None:
         cancelled: list[int] = []
-        call.state.broker.enter(lambda: cancelled.append(queue.purge()))
+        call.state.broker.enter(lambda: cancelled.append(queue.empty()))
     return Done(204)
 
 

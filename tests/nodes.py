@@ -429,15 +429,18 @@ class Client:
     def _receive(self, data: bytes) -> None:
         self.recv_oct += len(data)
         self.machine.receive_data(data)
-        if self.machine.work_left and not self.machine.blocked:
-            self.node.ready.append(self._more)
+        self._go_on()
 
     def _more(self) -> None:
         self.node.enter(self._receive_more)
 
     def _receive_more(self) -> None:
         self.machine.receive_more()
-        if self.machine.work_left and not self.machine.blocked:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        machine = self.machine
+        if machine.work_left and (machine.work.waiting or not (machine.blocked or machine.dispatch.stuck)):
             self.node.ready.append(self._more)
 
     def open(self, *channels: int) -> Client:

@@ -5,7 +5,7 @@ permissions and the same errors. What belongs to the client's protocol (nowait, 
 reply) is handled there.
 
 Each function does its work at once and returns the revision of the definitions that the reply waits for, 0
-for none. Errors leave everything as it was.
+for none. What only the queue's leader can do is answered to an ``Asker``. Errors leave everything as it was.
 
 Source: AMQP 0-9-1, classes exchange (40) and queue (50); RabbitMQ, "Access Control", for the permission that
 each operation needs.
@@ -21,6 +21,7 @@ from vhosts.errors import default_exchange_refused, reserved_name
 from vhosts.exchanges.route_names import GENERATED_PREFIX
 from vhosts.exchanges.types import exchange_type
 from vhosts.ports import Permissions
+from vhosts.queues.destination import Asker
 from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import RESERVED_PREFIX, VirtualHost
 
@@ -198,24 +199,30 @@ def declare_queue(
 
 
 def delete_queue(
-    caller: Caller, name: str, *, if_unused: bool = False, if_empty: bool = False
-) -> tuple[int, int]:
-    """Remove the queue and its bindings. Nothing happens if it does not exist.
+    caller: Caller, name: str, asker: Asker, *, if_unused: bool = False, if_empty: bool = False
+) -> None:
+    """Remove the queue and its bindings; ``asker`` hears of it. Nothing happens if it does not exist.
 
-    Returns how many messages were ready, and the revision.
+    The asker is refused with PreconditionFailed (406) if it is not empty (``if_empty``) or has consumers
+    (``if_unused``).
 
     Raises:
         AccessRefused: no permission (403).
         ResourceLocked: it is exclusive to another connection (405).
-        PreconditionFailed: ``if_empty`` and it is not empty, or ``if_unused`` and it has consumers (406).
     """
     name = stripped(name)
     caller.permissions.check("configure", "queue", name)
-    return caller.vhost.delete_queue(name, if_unused=if_unused, if_empty=if_empty, owner=caller.connection)
+    vhost = caller.vhost
+    queue = vhost.queues.get(name)
+    if queue is None:
+        asker.removed(*vhost.delete_queue(name))
+        return
+    vhost.topology.check_lock(queue, caller.connection)
+    queue.remove(asker, if_unused, if_empty)
 
 
-def purge_queue(caller: Caller, name: str) -> int:
-    """Remove the ready messages; returns how many there were.
+def purge_queue(caller: Caller, name: str, asker: Asker) -> None:
+    """Remove the ready messages; ``asker`` hears how many there were.
 
     Raises:
         AccessRefused: no permission (403).
@@ -224,7 +231,7 @@ def purge_queue(caller: Caller, name: str) -> int:
     """
     name = stripped(name)
     caller.permissions.check("read", "queue", name)
-    return caller.vhost.find_queue(name, caller.connection).purge()
+    caller.vhost.find_queue(name, caller.connection).purge(asker)
 
 
 def bind_queue(caller: Caller, queue: str, exchange: str, routing_key: str, arguments: Arguments) -> int:

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+from admin_ui.asking import Answer
 from admin_ui.documents import node
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, bad_request, not_authorised, not_found
@@ -14,6 +15,7 @@ from amqp_router.protocol.message import build_message
 from amqp_router.sockets.certificates import DAY_S
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.publisher import Publisher
+from vhosts.queues.handle import QueueHandle
 from vhosts.queues.state import FAILED
 
 QUEUE = "aliveness-test"
@@ -158,27 +160,34 @@ def _date(seconds: float) -> str:
     return f"{end:%Y-%m-%d} {end.hour}:{end:%M:%S}"
 
 
-def aliveness(call: Call) -> dict[str, Any]:
+async def aliveness(call: Call) -> dict[str, Any]:
     """Declare a queue, publish to it and get from it, with the caller's permissions."""
     vhost = call.vhost()
     broker, user = call.state.broker, call.identity.user
     outcome: list[str] = []
+    asked: list[QueueHandle] = []
+    answer = Answer()
 
     def try_it() -> None:
         permissions = user.enter(vhost.name)
         permissions.check("configure", "queue", QUEUE)
         permissions.check("write", "exchange", "")
         permissions.check("read", "queue", QUEUE)
-        queue: Any = vhost.declare_queue(QUEUE)[0]
+        queue = vhost.declare_queue(QUEUE)[0]
         cache = broker.route_cache(user, vhost, permissions)
         publisher = Publisher(vhost.table, cache, broker.budget, None)
         if publisher.send("", QUEUE, build_message(b"", NO_PROPERTIES, b"test_message")) != Outcome.TAKEN:
             outcome.append(queue.reason)
-        elif queue.get(True) is None:
-            outcome.append("the message did not arrive")
+        else:
+            asked.append(queue)
+            queue.get(True, answer)
 
     try:
         broker.enter(try_it)
+        for queue in asked:
+            await answer.wait(queue)
+            if answer.message is None:
+                outcome.append("the message did not arrive")
     except NotAllowed:
         raise not_authorised("User not authorised to access virtual host") from None
     except AccessRefused:

@@ -256,6 +256,7 @@ async def get(call: Call) -> list[dict[str, Any]]:
                 call.state.broker.enter(reading.go_on)
             finally:
                 account.held += reading.size - before
+            await taken.answered()
             await asyncio.sleep(0)
         is_shown = True
     except AMQPError as error:
@@ -305,7 +306,7 @@ class Reading:
         self._is_text = is_text
 
     def go_on(self) -> None:
-        """Read some messages.
+        """Read some messages, or as many as the queue answers at once.
 
         Raises:
             PreconditionFailed: the queue cannot be used, or a message is too large to be shown (406).
@@ -314,19 +315,21 @@ class Reading:
         end = len(self.documents) + SLICE
         start = self.size
         while not self.is_done and len(self.documents) < end and self.size - start < SLICE_BYTES:
-            message = self._taken.take()
+            answer = self._taken.take()
+            if answer is None:
+                return
+            message = answer.message
             if message is None:
-                self._taken.queue.check_available()
                 self.is_done = True
                 return
             for tap in list(self.taps):
                 tap.on_delivery(self._taken.queue.name, message, self.actor)
-            self._show(message)
+            self._show(message, answer.count)
             self._taken.let_go(message)
             if len(self.documents) == self._count or self.size >= GET_BYTES_MAX:
                 self.is_done = True
 
-    def _show(self, message: Message) -> None:
+    def _show(self, message: Message, left: int) -> None:
         size = message.body_size if self._truncate is None else min(message.body_size, self._truncate)
         if size > GET_BYTES_MAX:
             raise PreconditionFailed(
@@ -348,7 +351,7 @@ class Reading:
                 "redelivered": message.flags & REDELIVERED != 0,
                 "exchange": exchange,
                 "routing_key": routing_key,
-                "message_count": self._taken.queue.message_count(),
+                "message_count": left,
                 "properties": properties_document(seen.properties()),
                 "payload": base64.b64encode(payload).decode() if shown is None else shown,
                 "payload_encoding": encoding,

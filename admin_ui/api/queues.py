@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from admin_ui.asking import Answer
 from admin_ui.auth import ADMINISTRATOR
 from admin_ui.documents import queues
 from admin_ui.documents.stats import Stats
@@ -21,12 +22,17 @@ from admin_ui.writing import (
     flag,
     new_name,
     read_object,
+    refusal,
     required,
+    stored,
     text,
 )
 from amqp_router.metrics import QUEUE
+from amqp_router.protocol.errors import AMQPError
 from vhosts import declarations
 from vhosts.long_lists import unwatched
+from vhosts.queues.destination import Asker
+from vhosts.queues.handle import QueueHandle
 
 
 def every(call: Call) -> Rows:
@@ -115,18 +121,44 @@ async def delete(call: Call) -> Done:
     """Delete the queue; with ``if-empty=true`` or ``if-unused=true`` only if it is so."""
     if_empty, if_unused = flag(call, "if-empty"), flag(call, "if-unused")
     who, name = caller(call), _existing(call)
+    queue = who.vhost.queues[name]
     if if_empty:
-        await delivered(call, who.vhost.queues[name])
-    await change(call, lambda: declarations.delete_queue(who, name, if_unused=if_unused, if_empty=if_empty))
+        await delivered(call, queue)
+
+    def ask(asker: Asker) -> None:
+        declarations.delete_queue(who, name, asker, if_unused=if_unused, if_empty=if_empty)
+
+    await _removed(call, queue, ask)
     return DELETED
 
 
 async def purge(call: Call) -> Done:
     """Remove the messages that are ready in the queue."""
     who, name = caller(call), _existing(call)
-    await delivered(call, who.vhost.queues[name])
-    await change(call, lambda: (declarations.purge_queue(who, name), 0))
+    queue = who.vhost.queues[name]
+    await delivered(call, queue)
+    await _removed(call, queue, lambda asker: declarations.purge_queue(who, name, asker))
     return DELETED
+
+
+async def _removed(call: Call, queue: QueueHandle, ask: Callable[[Asker], None]) -> None:
+    """Ask for a removal, and wait until it is stored.
+
+    Raises:
+        ApiError: the queue or the broker refuses it.
+    """
+    answer = Answer()
+
+    def act() -> tuple[None, int]:
+        ask(answer)
+        return None, 0
+
+    await change(call, act)
+    try:
+        await answer.wait(queue)
+    except AMQPError as error:
+        raise refusal(error) from None
+    await stored(call, answer.rev)
 
 
 def _existing(call: Call) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from admin_ui.asking import Answer
 from amqp_router.broker import Broker
 from amqp_router.protocol.flags import LOGGED, REJECT
 from amqp_router.protocol.message import Message
@@ -11,6 +12,21 @@ from vhosts.queues.handle import QueueHandle
 
 #: Messages returned or rejected in one turn of the event loop.
 SLICE = 100
+
+
+class _Question(Answer):
+    """A question for a message, which counts as taken when it comes: the request may have gone by then."""
+
+    def __init__(self, taken: Taken) -> None:
+        super().__init__()
+        self._taken = taken
+
+    def got(self, message: Message | None, left: int) -> bool:
+        """See ``Asker``."""
+        is_taken = super().got(message, left)
+        if is_taken and message is not None and not self._taken.is_acknowledged:
+            self._taken.messages.append(message)
+        return is_taken
 
 
 class Taken:
@@ -23,13 +39,34 @@ class Taken:
         self.messages: list[Message] = []
         self.is_shown = True
         self.done = asyncio.Event()
+        #: The question that was asked and whose answer was not looked at.
+        self._question: _Question | None = None
 
-    def take(self) -> Message | None:
-        """The next ready message of the queue, with its content; None if there is none."""
-        message = self.queue.get(self.is_acknowledged)
-        if message is not None and not self.is_acknowledged:
-            self.messages.append(message)
-        return message
+    def take(self) -> Answer | None:
+        """The queue's answer with its next ready message; None if it must be waited for (``answered``).
+
+        Raises:
+            AMQPError: the queue does not answer it.
+        """
+        question = self._question
+        if question is None:
+            question = self._question = _Question(self)
+            self.queue.get(self.is_acknowledged, question)
+        if question.waits:
+            return None
+        self._question = None
+        if question.error is not None:
+            raise question.error
+        return question
+
+    async def answered(self) -> None:
+        """Wait until ``take`` has an answer.
+
+        Raises:
+            AMQPError: it does not come in time.
+        """
+        if self._question is not None:
+            await self._question.wait(self.queue)
 
     def let_go(self, message: Message) -> None:
         """The content of ``message`` was read."""
@@ -45,6 +82,8 @@ class Taken:
 
         If they are not shown to the client after all, they come back as they were.
         """
+        if self._question is not None:
+            self._question.waits = False
         if not self.messages:
             self.done.set()
             return

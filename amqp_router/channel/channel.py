@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from amqp_router.channel import consuming, declaring
+from amqp_router.channel import asking, consuming, declaring
 from amqp_router.channel.ack_watch import AckWatch, timeout_of
+from amqp_router.channel.asking import Asking
 from amqp_router.channel.confirms import Confirms
 from amqp_router.channel.content import ContentAssembler
 from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
@@ -49,6 +50,7 @@ class Channel(ChannelListener):
 
     __slots__ = (
         "ack_watch",
+        "asking",
         "confirms",
         "connection",
         "consumers",
@@ -84,6 +86,8 @@ class Channel(ChannelListener):
         self.shared = Credit()
         self.consumers: dict[str, ChannelConsumer] = {}
         self.getters: dict[QueueHandle, ChannelConsumer] = {}
+        #: What was asked of a queue last; None before the first question.
+        self.asking: Asking | None = None
         #: Index of the consumer whose queue delivered first when the channel last got credit back.
         self.first_served = 0
         self.content = ContentAssembler(connection.intake)
@@ -249,7 +253,7 @@ class Channel(ChannelListener):
         connection = self.connection
         if self.state is not ChannelState.OPEN or connection.stopped or not connection.consumer_cancel_notify:
             return
-        held = connection.held_cancels
+        held = connection.held_cancels.get(consumer.queue)
         if held is not None:
             held.append((self, consumer.tag))
         else:
@@ -309,6 +313,8 @@ class Channel(ChannelListener):
         if self.ack_watch is not None:
             self.ack_watch.stop()
             self.ack_watch = None
+        if self.asking is not None:
+            self.asking.abandon()
         counters = self.vhost.counters
         counters.channel_closed += 1
         counters.closed.add(self.totals())
@@ -348,6 +354,8 @@ class Channel(ChannelListener):
         if spent < limit:
             delivery.listener = self.publishing.listener = None  # breaks reference cycles
             self.publishing.publisher.listener = None
+            if self.asking is not None:
+                self.asking.release()
         return spent
 
 
@@ -373,36 +381,6 @@ def _flow(channel: Channel, method: methods.ChannelFlow) -> None:
 
 def _access(channel: Channel, method: methods.AccessRequest) -> None:
     channel.reply(methods.AccessRequestOk(1), 0)
-
-
-def _delete_queue(channel: Channel, method: methods.QueueDelete) -> None:
-    # The reply is sent before the cancels of this connection's own consumers. In RabbitMQ the order varies,
-    # but is mostly this one. A client that waits for the reply may treat an earlier cancel as an error (kombu
-    # does).
-    held: list[tuple[Channel, str]] = []
-    connection = channel.connection
-    queue = declaring.queue_named(channel, method.queue)
-    connection.held_cancels = held
-    try:
-        declaring.delete_queue(channel, method)
-    finally:
-        # The cancels wait for the same revision as the reply.
-        rev = channel.pending.last_rev
-        connection.in_slices(partial(_tell_cancelled, connection, queue, held, rev))
-
-
-def _tell_cancelled(
-    connection: Connection, queue: QueueHandle | None, held: list[tuple[Channel, str]], rev: int
-) -> bool:
-    """Write cancels of a queue that ``connection`` has deleted; True when its consumers have all heard."""
-    done = queue is None or queue.has_told_consumers()
-    for channel, tag in held:
-        if not connection.stopped and channel.state is ChannelState.OPEN:
-            channel.reply(methods.BasicCancel(tag, True), rev)
-    held.clear()
-    if done:
-        connection.held_cancels = None
-    return done
 
 
 def _tx_select(channel: Channel, method: methods.TxSelect) -> None:
@@ -434,7 +412,6 @@ _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {  # each takes i
     methods.BasicQos: consuming.qos,
     methods.BasicConsume: consuming.consume,
     methods.BasicCancel: consuming.cancel,
-    methods.BasicGet: consuming.get,
     methods.BasicAck: consuming.ack,
     methods.BasicNack: consuming.nack,
     methods.BasicReject: consuming.reject,
@@ -445,5 +422,5 @@ _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {  # each takes i
     methods.TxCommit: _tx_commit,
     methods.TxRollback: _tx_rollback,
     **declaring.METHODS,
-    methods.QueueDelete: _delete_queue,
+    **asking.METHODS,
 }

@@ -1,4 +1,4 @@
-"""basic.qos, consume, cancel, get and recover, and acknowledgements that did not take the fast way.
+"""basic.qos, consume, cancel and recover, and acknowledgements that did not take the fast way.
 
 Source: AMQP 0-9-1, class basic; RabbitMQ, "Consumer Prefetch".
 """
@@ -8,18 +8,14 @@ from __future__ import annotations
 from functools import partial
 
 from amqp_router.channel.declaring import queue_name
-from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix, getter
+from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix
 from amqp_router.channel.due import Due, all_of
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
-from amqp_router.protocol.constants import FRAME_METHOD
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
-from amqp_router.protocol.flags import ACK, LOGGED, REDELIVERED, REJECT, RETURN
+from amqp_router.protocol.flags import ACK, REJECT, RETURN
 from amqp_router.protocol.kept_table import Arguments, keep
-from amqp_router.protocol.message import make_frame
-from amqp_router.protocol.output import ANSWER_SHIFT
-from amqp_router.protocol.shown import shown
 from vhosts.publishing.checks import DIRECT_REPLY
 from vhosts.queues.handle import TIMEOUT_MS_MAX, UNLIMITED, QueueHandle
 
@@ -60,7 +56,7 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
         consume_replies(channel, method)
         return
     channel.permissions.check("read", "queue", name)
-    tag = method.consumer_tag or channel.connection.generate_name("amq.ctag-")
+    tag = method.consumer_tag or channel.vhost.generate_name("amq.ctag-")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     queue = _find_queue(channel, name)
@@ -101,7 +97,7 @@ def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> 
 
     Source: RabbitMQ, "Direct Reply-to". No limit applies to it.
     """
-    tag = method.consumer_tag or channel.connection.generate_name("amq.ctag-")
+    tag = method.consumer_tag or channel.vhost.generate_name("amq.ctag-")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     if channel.publishing.reply_to:
@@ -166,53 +162,6 @@ def cancel(channel: ConsumingChannel, method: methods.BasicCancel) -> None:
     if consumer is not None:
         channel.leave(consumer)
     channel.reply(None if method.nowait else methods.BasicCancelOk(method.consumer_tag), 0)
-
-
-def get(channel: ConsumingChannel, method: methods.BasicGet) -> None:
-    """Fetch one message, outside of every prefetch limit."""
-    name = queue_name(channel, method.queue)
-    channel.permissions.check("read", "queue", name)
-    queue = _find_queue(channel, name)
-    queue.check_available()
-    message = queue.get(method.no_ack)
-    if message is None:
-        queue.check_available()
-        channel.delivery.get_empty_total += 1
-        channel.reply(methods.BasicGetEmpty(), 0)
-        return
-    delivery = channel.delivery
-    tag = delivery.next_tag
-    if method.no_ack:
-        delivery.skip_tag()
-        delivery.get_no_ack_total += 1
-    else:
-        delivery.get_total += 1
-        owner = channel.getters.get(queue)
-        if owner is None:
-            owner = channel.getters[queue] = getter(queue, delivery)
-            owner.shared = channel.shared
-        delivery.add(message, owner)
-        channel.watch(owner)
-    redelivered = b"\x00"
-    if message.flags & REDELIVERED:
-        redelivered = b"\x01"
-        delivery.redeliver_total += 1
-    channel.connection.charge(message.size() >> ANSWER_SHIFT)
-    payload = b"\x00\x3c\x00\x47%b%b%b%b" % (
-        tag.to_bytes(8, "big"), redelivered, message.route, queue.message_count().to_bytes(4, "big")
-    )  # fmt: skip
-    out = delivery.out
-    out.buf.put(make_frame(FRAME_METHOD, channel.number, payload))
-    out.answer(shown(message, queue.logs_all), channel.number, delivery.body_payload_max)
-    out.touch()
-    if delivery.table.taps:
-        delivery.tell_taps(name, message)
-    if not method.no_ack:
-        if message.flags & LOGGED:
-            message.content = None
-        else:
-            queue.put_aside(message)
-    channel.connection.charge(channel.publishing.publisher.account.take_work())
 
 
 def ack(channel: ConsumingChannel, method: methods.BasicAck) -> None:

@@ -27,10 +27,6 @@ from amqp_router.protocol.methods import (
     QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
-    QueueDelete,
-    QueueDeleteOk,
-    QueuePurge,
-    QueuePurgeOk,
     QueueUnbind,
     QueueUnbindOk,
 )
@@ -123,20 +119,6 @@ def declare_queue(channel: DeclaringChannel, method: QueueDeclare) -> None:
     _reply(channel, method.nowait, declared, rev)
 
 
-def delete_queue(channel: DeclaringChannel, method: QueueDelete) -> None:
-    """Answer queue.delete."""
-    count, rev = declarations.delete_queue(
-        channel, queue_name(channel, method.queue), if_unused=method.if_unused, if_empty=method.if_empty
-    )
-    _reply(channel, method.nowait, QueueDeleteOk(count), rev)
-
-
-def purge_queue(channel: DeclaringChannel, method: QueuePurge) -> None:
-    """Answer queue.purge."""
-    count = declarations.purge_queue(channel, queue_name(channel, method.queue))
-    _reply(channel, method.nowait, QueuePurgeOk(count), 0)
-
-
 def bind_queue(channel: DeclaringChannel, method: QueueBind) -> None:
     """Answer queue.bind."""
     queue, routing_key = _queue_and_key(channel, method)
@@ -183,8 +165,6 @@ METHODS: dict[type[Method], Callable[[DeclaringChannel, Any], None]] = {  # each
     ExchangeBind: bind_exchange,
     ExchangeUnbind: unbind_exchange,
     QueueDeclare: declare_queue,
-    QueueDelete: delete_queue,
-    QueuePurge: purge_queue,
     QueueBind: bind_queue,
     QueueUnbind: unbind_queue,
 }

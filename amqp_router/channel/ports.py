@@ -9,7 +9,8 @@ from amqp_router.channel.content import Intake
 from amqp_router.channel.declaring import DeclaringChannel
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
-from amqp_router.protocol.errors import ChannelException
+from amqp_router.channel.states import ChannelState
+from amqp_router.protocol.errors import AMQPError, ChannelException
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
@@ -44,6 +45,15 @@ class User(Protocol):
         """The name as error texts and message properties have it."""
 
 
+class CancelledChannel(Protocol):
+    """A channel of which a consumer was cancelled."""
+
+    state: ChannelState
+
+    def reply(self, method: Method | None, rev: int) -> None:
+        """Send ``method`` once revision ``rev`` of the definitions is stored."""
+
+
 class Connection(Protocol):
     """The connection of a channel: what all its channels share. It is also the owner of exclusive queues."""
 
@@ -61,14 +71,12 @@ class Connection(Protocol):
     intake: Intake
     #: Publishers with an open run.
     open_runs: list[Publisher]
-    #: Channels and consumer tags that the running queue.delete cancelled; None when none runs.
-    held_cancels: list[tuple[Any, str]] | None  # channel.Channel imports this module
+    #: By queue that a channel deletes: channels and tags of the consumers that this has cancelled.
+    held_cancels: dict[QueueHandle, list[tuple[CancelledChannel, str]]]
     #: Whether the connection has ended, or is about to.
     stopped: bool
     #: Channels whose output waits for a commit.
-    detached: set[Any]  # the same
-    #: Returns the given prefix with random characters behind it.
-    generate_name: Callable[[str], str]
+    detached: set[Any]  # channel.Channel imports this module
 
     @property
     def frame_max(self) -> int:
@@ -88,8 +96,14 @@ class Connection(Protocol):
         done, so later frames cannot overtake them.
         """
 
-    def close_channel(self, channel: Any, error: ChannelException) -> None:  # the same
+    def close_channel(self, channel: Any, error: ChannelException) -> None:  # as above
         """Close ``channel`` for ``error``, which no frame has caused just now."""
+
+    def waits(self, number: int) -> None:
+        """Let the later frames of channel ``number`` wait until ``answered``."""
+
+    def answered(self, number: int, error: AMQPError | None) -> None:
+        """Channel ``number`` has the answer for which its later frames wait, or an error."""
 
     def charge(self, units: int) -> None:
         """Count ``units`` (enqueues and settles) against the connection's turn."""

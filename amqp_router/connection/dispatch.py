@@ -3,7 +3,9 @@
 A publish whose content is complete goes directly to its channel's ``publishing``, an ack to its ``delivery``
 (``take``). Everything else is decoded (``frame``). A frame that cannot be finished in this turn is kept in
 ``held`` and goes on with ``resume``: a message with a long route, or a method that waits until a queue has
-delivered what was published before (``channel.due``). No further frame is handled meanwhile.
+delivered what was published before (``channel.due``). No further frame is handled meanwhile. While a
+channel waits for the answer of a queue, its frames wait, too (``connection.parking``); those of other
+channels do not.
 
 Source: AMQP 0-9-1, sections 4.2.5 and 4.2.6. Errors have RabbitMQ's reply codes and texts.
 """
@@ -76,7 +78,10 @@ class Dispatch:
         "hot_publishing",
         "hot_transaction",
         "message_bytes_max",
+        "parked",
+        "parking",
         "shared",
+        "stuck",
         "work",
     )
 
@@ -114,6 +119,11 @@ class Dispatch:
         self.held: Callable[[], bool] | None = None
         #: Octets of that frame's content.
         self.held_size = 0
+        #: Frames of channels that wait for the answer of a queue; ``parked`` has them by channel.
+        self.parking = shared.parking
+        self.parked = self.parking.channels
+        #: Whether no frame may be taken before a channel has its answer.
+        self.stuck = False
         #: Whether the queues that a held method waits for have delivered everything.
         self.delivered = False
 
@@ -165,6 +175,8 @@ class Dispatch:
         channel = self.channels.get(number)
         if channel is None or channel.state is not ChannelState.OPEN or channel.content.args is not None:
             return False
+        if len(self.parked) > 0 and number in self.parked:
+            return False
         self.hot_number = number
         self.hot_publishing = channel.publishing
         self.hot_delivery = channel.delivery
@@ -200,6 +212,14 @@ class Dispatch:
     # -- frames that are decoded --------------------------------------------------------------------
 
     def frame(self, kind: int, number: int, payload: bytes) -> bool:
+        """As ``act``, unless the channel waits for an answer: then the frame waits, too."""
+        if len(self.parked) > 0 and number in self.parked:
+            self.parking.add(number, kind, payload)
+            self.stuck = self.parking.is_full()
+            return False
+        return self.act(kind, number, payload)
+
+    def act(self, kind: int, number: int, payload: bytes) -> bool:
         """Handle a method, content header or content body of channel ``number``; True if a message was
         published.
 
@@ -263,6 +283,8 @@ class Dispatch:
             if isinstance(method, methods.TxSelect):
                 self.hot_number = -1
             channel.receive(method)
+            if len(self.parked) > 0:
+                self.hot_number = -1
         return False
 
     def _deliver(self, due: Due) -> bool:
@@ -354,6 +376,8 @@ class Dispatch:
         if channel.content.args is not None:
             self.assembling -= 1
         channel.stop()
+        if len(self.parked) > 0:  # what the client sent may be the end of the channel
+            self.shared.answered(channel.number, None)
         self.work.add(partial(self._release, channel))
 
     def _release(self, channel: Channel) -> bool:
@@ -368,6 +392,8 @@ class Dispatch:
         self.held = None
         self.held_size = 0
         self.delivered = False
+        self.parking.clear()
+        self.stuck = False
         channels = [channel for channel in self.channels.values() if channel.state is ChannelState.OPEN]
         for channel in channels:
             channel.stop()

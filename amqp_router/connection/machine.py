@@ -99,6 +99,7 @@ class Machine:
             message_bytes_max=options.message_bytes_max,
             event=node.event,
         )
+        self.shared.parking.hearer = self._answered
         self.state = ConnectionState.HEADER
         #: Whether ``state`` is RUNNING, where the hot loop can see it.
         self.running = False
@@ -150,7 +151,12 @@ class Machine:
             try:
                 if self.dispatch.held is not None and self.dispatch.resume():
                     self._published()
-                self.work_left = self._handle()
+                if len(self.dispatch.parked) > 0:
+                    self.work_left = self._go_on_parked() or self._handle()
+                    if not self.work_left and self.dispatch.parking.answered:
+                        continue  # within the call that asked on another channel
+                else:
+                    self.work_left = self._handle()
                 break
             except ChannelException as error:
                 self._close_channel(error)
@@ -184,7 +190,7 @@ class Machine:
                 return False
             handshake.receive_header(self, header)
         while self.running or self.state is not ConnectionState.CLOSED:
-            if work.units > _CHUNK_UNITS or work.waiting or dispatch.held is not None:
+            if work.units > _CHUNK_UNITS or work.waiting or dispatch.held is not None or dispatch.stuck:
                 return True
             found = frames.next()
             if found == _MORE:
@@ -204,6 +210,41 @@ class Machine:
                     return False
             self._frame(frames.kind, frames.number, frames.payload())
         return False
+
+    def _go_on_parked(self) -> bool:
+        """Handle frames that waited for an answer which is there; True if it stopped because of too much
+        work.
+        """
+        frames, work, dispatch = self.frames, self.work, self.dispatch
+        parking = dispatch.parking
+        frames.look_again()  # the frames here take the place of one that was cut
+        while parking.answered and self.running:
+            if work.units > CHUNK_UNITS or work.waiting or dispatch.held is not None:
+                return True
+            frames.number = number = next(iter(parking.answered))
+            error = parking.take_error(number)
+            if error is not None:
+                raise error
+            found = parking.take(number)
+            if found is None:
+                continue
+            frames.kind, payload = found
+            frames.size = len(payload)
+            is_method = frames.kind == constants.FRAME_METHOD and len(payload) >= 4
+            frames.class_id = int.from_bytes(payload[:2], "big") if is_method else 0
+            frames.method_id = int.from_bytes(payload[2:4], "big") if is_method else 0
+            if dispatch.act(frames.kind, number, payload):
+                self._published()
+        dispatch.stuck = parking.is_full()
+        return False
+
+    def _answered(self) -> None:
+        """A channel has the answer for which its frames wait."""
+        self.dispatch.stuck = False
+        if not self.work.busy:
+            self.work_left = True
+            if self.inflow.resume is not None:
+                self.inflow.resume()
 
     def _refuse_frame(self, found: int) -> None:
         """A frame without end octet, or a too large one."""
@@ -238,6 +279,11 @@ class Machine:
             if is_method and frames.class_id == 10 and frames.method_id in (50, 51):
                 handshake.receive_frame(self, kind, number, payload)
         elif number == 0 or not self.running:
+            if len(self.dispatch.parked) > 0 and self.frames.class_id == 10 and self.frames.method_id == 50:
+                # connection.close waits for all that was sent before it.
+                self.frames.unread()
+                self.dispatch.stuck = True
+                return
             handshake.receive_frame(self, kind, number, payload)
         elif self.dispatch.frame(kind, number, payload):
             self._published()
@@ -337,6 +383,7 @@ class Machine:
         self.running = False
         self.blocked = False
         self.alarms.forget(self)
+        shared.parking.hearer = None  # breaks a reference cycle
         self.dispatch.stop()
         self.detached.clear()
         if shared.vhost is not None:
@@ -363,6 +410,8 @@ class Machine:
     def held_bytes(self) -> int:
         """Bytes held for this connection, apart from messages in queues: its input and output."""
         held = self.output.held_bytes() + self.frames.held_bytes() + self.dispatch.held_size
+        if len(self.dispatch.parked) > 0:
+            held += self.dispatch.parking.size
         if self.detached:
             for output in self.shared.detached_outputs():
                 held += output.held_bytes()

@@ -1,8 +1,9 @@
-"""When a client's socket is read. Reading pauses for four reasons:
+"""When a client's socket is read. Reading pauses for five reasons:
 
 - the client has too many unsynced bytes, or changes of definitions that are not stored, until they are;
 - it published during an alarm, until no alarm is on;
 - a chunk was too much work for one turn, until the next turn;
+- a queue has not answered a channel that has sent more meanwhile, until it does;
 - the client does not read its output, until it does.
 
 For the first two, clients that also consume are still read slowly, so that their acknowledgements arrive. So
@@ -75,7 +76,7 @@ class Reading:
         machine = self._machine
         if self._socket.is_closing():
             return
-        waits = machine.blocked or self.is_output_unread()
+        waits = machine.blocked or self.is_output_unread() or machine.dispatch.stuck
         # Work in slices always goes on, because it gives back what the client holds.
         if machine.work_left and (machine.work.waiting or not waits) and not self._continuing:
             self._continuing = True

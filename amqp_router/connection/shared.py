@@ -10,17 +10,20 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp_router.channel.content import Intake
+from amqp_router.channel.ports import CancelledChannel
 from amqp_router.channel.publishing import Inflow
+from amqp_router.connection.parking import Parking
 from amqp_router.connection.ports import Services
 from amqp_router.connection.session import Session
 from amqp_router.connection.slices import Slices
 from amqp_router.connection.unstored import Unstored
 from amqp_router.protocol import methods
-from amqp_router.protocol.errors import ChannelException
+from amqp_router.protocol.errors import AMQPError, ChannelException
 from amqp_router.protocol.input import Input
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from vhosts.publishing.publisher import Publisher
+from vhosts.queues.handle import QueueHandle
 
 #: Exclusive queues removed per turn of the loop when their connection ends.
 EXCLUSIVE_SLICE = 50
@@ -35,13 +38,13 @@ class Shared:
         "commits",
         "detached",
         "frames",
-        "generate_name",
         "held_cancels",
         "inflow",
         "intake",
         "name",
         "open_runs",
         "output",
+        "parking",
         "permissions",
         "session",
         "stopped",
@@ -60,7 +63,6 @@ class Shared:
         self.work = work
         self.tick = node.tick
         self.commits = node.commits
-        self.generate_name: Callable[[str], str] = node.generate_name
         self.output = Output()
         self.output.tick = node.tick
         self.inflow = Inflow()
@@ -74,7 +76,9 @@ class Shared:
         self.cache: Any = None
         #: Whether the connection has ended, or is about to.
         self.stopped = False
-        self.held_cancels: list[tuple[Any, str]] | None = None
+        self.held_cancels: dict[QueueHandle, list[tuple[CancelledChannel, str]]] = {}
+        #: Frames of channels that wait for the answer of a queue.
+        self.parking = Parking()
         #: Set by whoever can close a channel, until the connection stops.
         self.channel_closer: Callable[[Any, ChannelException], None] | None = None
         #: Channels whose output waits for a commit.
@@ -105,6 +109,14 @@ class Shared:
         """See ``channel.ports.Connection``."""
         if self.channel_closer is not None:
             self.channel_closer(channel, error)
+
+    def waits(self, number: int) -> None:
+        """See ``channel.ports.Connection``."""
+        self.parking.begin(number)
+
+    def answered(self, number: int, error: AMQPError | None) -> None:
+        """See ``channel.ports.Connection``."""
+        self.parking.answer(number, error)
 
     def charge(self, units: int) -> None:
         """See ``channel.ports.Connection``."""

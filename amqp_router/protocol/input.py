@@ -182,6 +182,16 @@ class Input:
         self.position = self.end + 1
         return _PUBLISH
 
+    def unread(self) -> None:
+        """Let ``next`` find the frame that it has just found once more."""
+        self.position = self.start - _HEADER
+
+    def look_again(self) -> None:
+        """Let ``next`` find a publish whose content was cut once more, as another frame comes before it."""
+        if self.cut_content:
+            self.cut_content = False
+            self.need = 0
+
     def payload(self) -> bytes:
         """The payload of the frame."""
         return self.data[self.start : self.end]

@@ -132,7 +132,7 @@ def test_tags_are_shared_by_all_that_is_delivered(channel: Channel) -> None:
     channel.consume(other, "b", no_ack=True)
     queue.pump(1)
     other.pump(2)
-    channel.delivery.add(queue.get(False), getter(queue, channel.delivery))
+    channel.delivery.add(queue.take(False), getter(queue, channel.delivery))
     assert [tag for tag, _, _ in channel.texts()] == [1, 2, 3]
     assert channel.delivery.next_tag == 5
     assert channel.delivery.outstanding == 2
@@ -373,7 +373,7 @@ def test_limit_of_the_channel_counts_over_its_queues(channel: Channel) -> None:
     assert other.pump(9) == 1
     owner = getter(queue, channel.delivery)
     owner.shared = shared
-    channel.delivery.add(queue.get(False), owner)
+    channel.delivery.add(queue.take(False), owner)
     assert shared.available == 0
     channel.delivery.ack(0, True)
     assert shared.available == 3
@@ -467,7 +467,7 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule(queue=st.integers(0, 1))
     def get(self, queue: int) -> None:
-        found = self.queues[queue].get(False)
+        found = self.queues[queue].take(False)
         if not self.ready[queue]:
             assert found is None
             return

@@ -63,7 +63,7 @@ def test_the_reply_comes_first_and_what_follows_waits(durable: bool) -> None:
     on_first = [each for each in heard if not isinstance(each, m.BasicCancel)]
     assert on_first[1:] == [m.BasicConsumeOk("t0"), m.BasicConsumeOk(f"t{COUNT - 2}")]
     assert node.queue("r").consumer_count() == 2
-    assert client.machine.shared.held_cancels is None
+    assert client.machine.shared.held_cancels == {}
     assert not node.faults
 
 

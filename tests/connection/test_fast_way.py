@@ -140,7 +140,7 @@ class Side:
         found: list[object] = []
         for name in ("q", "d", "e"):
             queue = self.node.queue(name)
-            while message := queue.get(True):
+            while message := queue.take(True):
                 found.append((name, message.flags, message.route, message.channel, message.content))
         return found
 

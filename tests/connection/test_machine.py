@@ -318,7 +318,7 @@ def outcome(pieces: list[bytes], frame_max: int) -> tuple[bytes, list[object]]:
     for name in ("q", "d"):
         queue = node.queue(name)
         state += [queue.message_count(), queue.unacked_count, queue.publish_total]
-        while message := queue.get(True):
+        while message := queue.take(True):
             state.append((message.route, message.flags & ~2, message.properties(), message.body()))
     return bytes(client.wire[start:]), [*state, client.machine.state]
 
@@ -427,7 +427,7 @@ def test_any_bytes_on_an_open_connection(pieces: list[bytes]) -> None:
     client.drop()
     node.settle()
     for queue in node.vhost.queues.values():
-        queue.purge()
+        queue.empty()
     assert node.budget.used == 0
 
 

@@ -256,7 +256,7 @@ def test_account_of_messages_put_aside_comes_back(end: str) -> None:
         client.drop()
         node.quiet()
         assert queue.message_count() == 101
-        queue.purge()
+        queue.empty()
     else:
         client.send(m.BasicNack(0, True, True), m.QueuePurge("q"))
     node.settle()

@@ -63,7 +63,7 @@ def exchange(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def client(wide: SimNode) -> Client:
     for queue in wide.vhost.queues.values():
-        queue.purge()
+        queue.empty()
     return Client(wide).open(1, 2)
 
 

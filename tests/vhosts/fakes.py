@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from amqp_router.protocol.errors import AMQPError
 from amqp_router.protocol.fields import Table
 from persistence.definitions.records import Change, Delete, DeleteBindings, DeleteVhost, Put, Row
 from persistence.errors import PersistenceError
 from tests.persistence.definitions.support import applied
 from vhosts.ports import InSlices
+from vhosts.queues.destination import Asker
 from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
 
@@ -35,14 +37,27 @@ class FakeQueue(QueueHandle):
     def is_unused(self) -> bool:
         return not self.consumers
 
-    def purge(self) -> int:
+    def empty(self) -> int:
         count, self.ready = self.ready, 0
         return count
+
+    def purge(self, asker: Asker) -> None:
+        asker.removed(self.empty(), 0)
+
+    def remove(self, asker: Asker, if_unused: bool, if_empty: bool) -> None:
+        try:
+            removed = self.vhost.delete_queue(
+                self.name, if_unused=if_unused, if_empty=if_empty, owner=self.exclusive_owner
+            )
+        except AMQPError as error:
+            asker.refused(error)
+        else:
+            asker.removed(*removed)
 
     def delete(self, rev: int) -> int:
         self.deleted = True
         self.deleted_rev = rev
-        return self.purge()
+        return self.empty()
 
     def __repr__(self) -> str:
         return f"<queue {self.name}>"

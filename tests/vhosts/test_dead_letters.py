@@ -52,7 +52,7 @@ def publish(node: SimNode, queue: Queue, *messages: Message) -> None:
 
 
 def reject(node: SimNode, queue: Queue) -> None:
-    taken = queue.get(False)
+    taken = queue.take(False)
     assert taken is not None
     taken.content = None if taken.flags & 4 else taken.content  # as a channel does
     node.enter(queue.settle, taken, 2)
@@ -60,7 +60,7 @@ def reject(node: SimNode, queue: Queue) -> None:
 
 
 def letter(queue: Queue) -> tuple[Message, dict[str, Any]]:
-    found = queue.get(True)
+    found = queue.take(True)
     assert found is not None, "no dead letter"
     return found, decode_properties(found.properties())
 
@@ -385,7 +385,7 @@ def test_neighbours_say_each_what_is_its_own(node: SimNode) -> None:
 def test_purge_and_the_end_of_a_queue_are_no_deaths(node: SimNode) -> None:
     queue, dead = declared(node, "src", expires=100, **TO_DEAD), declared(node, "dead")
     publish(node, queue, made())
-    queue.purge()
+    queue.empty()
     publish(node, queue, made())
     node.sleep(1)
     node.settle()
@@ -432,7 +432,7 @@ def test_very_many_rejected_together_are_sent_in_turn(node: SimNode, *, persiste
         node.enter(queue.publish, made(str(number).encode(), persistent=persistent))
     node.settle()
     kept, held = node.budget.kept, node.budget.held
-    taken = list(iter(lambda: queue.get(False), None))
+    taken = list(iter(lambda: queue.take(False), None))
     for each in taken:
         if persistent:
             each.content = None
@@ -502,7 +502,7 @@ def test_a_crash_loses_no_letter(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     node = SimNode(disk, node.definitions, boot=2, log_options=OPTIONS)
     node.clock.now = 1000.0
     node.tick.now_us = 0
-    left = [text_of(found) for found in iter(lambda: node.queue("src").get(False), None)]
+    left = [text_of(found) for found in iter(lambda: node.queue("src").take(False), None)]
     came = drained(node.queue("dead"))
     assert {*left, *came} - {"later"} == {str(number) for number in range(20)}
     assert came == sorted(set(came), key=int)

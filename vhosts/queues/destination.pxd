@@ -10,6 +10,10 @@ cdef class Host:
     cdef public Listener dead_letters
 
 
+cdef class Asker:
+    cpdef bint got(self, Message message, long long left) except -1
+
+
 cdef class Destination(Declared):
     cdef public Host vhost
     cdef public object exclusive_owner  # a connection, compared by identity alone

@@ -2,10 +2,15 @@
 
 The other half of its port, for consumers, is ``handle.QueueHandle``.
 
+*Questions.* What only the queue's leader can answer (a message for ``basic.get``, how many messages a purge
+or the deletion removed) is asked with an ``Asker``, which hears one answer: within the call if the queue is
+on this node, later if it is not. An error is an answer like any other. Whoever asks stops waiting by itself
+after a while (``amqp_router.channel.asking``, ``admin_ui.asking``), with ``no_answer`` as the error.
+
 *Unavailable.* A queue may be on this node and not be able to do its work (``state``): it refuses messages for
 now, or has failed for good. Nobody waits for such a queue. ``publish`` answers False,
-``await_durable`` and the runs that wait are answered as failed, consumers hear of their end, and every method
-that needs the messages raises PreconditionFailed, each at once.
+``await_durable`` and the runs that wait are answered as failed, consumers hear of their end, askers are
+refused, and every other method that needs the messages raises PreconditionFailed, each at once.
 
 Compiled: see ``destination.pxd``.
 """
@@ -14,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.errors import AMQPError, NotFound, PreconditionFailed
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.declared import Declared
@@ -36,6 +41,40 @@ class Host:
     def queue_expired(self, queue: Destination) -> None:
         """Nobody has used the queue for as long as it may be unused: remove it."""
         raise AssertionError("a queue must be able to go")
+
+    def delete_queue(
+        self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: object = None
+    ) -> tuple[int, int]:
+        """Remove the queue ``name`` of this node, and its definition (``vhosts.vhost.VirtualHost``)."""
+        raise AssertionError("a queue must be able to go")
+
+
+class Asker:
+    """Who has asked a queue for something. It hears one answer, within the call that asks or later.
+
+    Whoever has stopped waiting may still hear it, and then takes nothing.
+    """
+
+    __slots__ = ()
+
+    def got(self, message: Message | None, left: int) -> bool:
+        """``get`` is answered by a message, or None if none was ready; ``left`` are ready behind it.
+
+        False if the asker does not wait any more. A queue of another node, whose answers come later, then
+        puts the message back as it was (``return_unsent``), and it settles what was asked for without
+        acknowledgement only when it was taken. Within the call that asks, an asker takes what it gets.
+        """
+        raise AssertionError("who asks for a message must take it")
+
+    def removed(self, count: int, rev: int) -> None:
+        """``purge`` or ``remove`` is answered: ``count`` messages were ready. It is stored with revision
+        ``rev`` of the definitions, 0 for none.
+        """
+        raise AssertionError("who removes must hear what was removed")
+
+    def refused(self, error: AMQPError) -> None:
+        """The queue does not do it, for this reason."""
+        raise AssertionError("who asks must hear of errors")
 
 
 class Destination(Declared):
@@ -66,9 +105,17 @@ class Destination(Declared):
     def check_available(self) -> None:
         """Raise PreconditionFailed (406) if the queue cannot be used because it has failed."""
         if self.state == states.FAILED:
-            raise PreconditionFailed(
-                f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.reason}"
-            )
+            raise self.failure()
+
+    def failure(self) -> AMQPError:
+        """Why a queue that has failed cannot be used (406)."""
+        return PreconditionFailed(
+            f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.reason}"
+        )
+
+    def no_answer(self) -> AMQPError:
+        """What those are told who have waited too long for an answer (404)."""
+        return NotFound(f"queue '{self.name}' in vhost '{self.vhost.name}' does not answer")
 
     # -- publishing -------------------------------------------------------------------------------------
 
@@ -108,16 +155,24 @@ class Destination(Declared):
         """Whether no message is ready; unacknowledged ones do not count."""
         return self.message_count() == 0
 
-    def purge(self) -> int:
-        """Drop every ready message; returns their number. Unacknowledged messages stay.
+    def purge(self, asker: Asker) -> None:
+        """Drop every ready message, and tell ``asker`` their number. Unacknowledged messages stay.
 
-        Raises:
-            PreconditionFailed: the log takes nothing, so the messages would come back after a restart (406).
+        Refused with PreconditionFailed (406) if the log takes nothing, as the messages would come back after
+        a restart.
         """
         raise AssertionError("a queue must drop its messages")
 
+    def remove(self, asker: Asker, if_unused: bool, if_empty: bool) -> None:
+        """Remove the queue with its definition and bindings, and tell ``asker`` how many messages were ready.
+
+        Refused with PreconditionFailed (406) if it has consumers (``if_unused``) or is not empty
+        (``if_empty``), and with InternalError (541) if the definition cannot be removed.
+        """
+        raise AssertionError("a queue must end")
+
     def delete(self, rev: int) -> int:
-        """Delete the queue; its files are removed once revision ``rev`` of the definitions is committed.
+        """The definition goes with revision ``rev``: end the queue. Its files go once that is stored.
 
         Consumers are cancelled; if they are very many, in slices. Returns how many messages were ready.
         """

@@ -2,7 +2,7 @@ cimport cython
 
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
-from vhosts.queues.destination cimport Destination
+from vhosts.queues.destination cimport Asker, Destination
 
 
 cdef class Credit:
@@ -53,7 +53,7 @@ cdef class QueueHandle(Destination):
     cpdef bint has_new(self)
     cpdef void grant(self, Consumer consumer, long long messages, long long octets)
     cpdef void wake(self, Consumer consumer)
-    cpdef Message get(self, bint no_ack)
+    cpdef get(self, bint no_ack, Asker asker)
     cpdef void settle(self, Message message, int kind)
     @cython.locals(index=Py_ssize_t)
     cpdef void settle_range(self, list messages, int kind)

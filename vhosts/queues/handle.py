@@ -1,9 +1,10 @@
 """The two sides of a queue's port: ``QueueHandle``, which others call, and ``Consumer``, which it calls.
 
 A channel publishes, consumes, settles, requeues and asks through ``QueueHandle`` and never touches the inside
-of a queue. It is answered through ``Consumer.deliver``, ``Consumer.cancelled`` and ``Run``. ``Queue`` is the
-implementation for a local queue; only the composition root knows it. ``destination`` has the half of the port
-that publishers and the virtual host use, and says what becomes of those who use a queue that is unavailable.
+of a queue. It is answered through ``Consumer.deliver``, ``Consumer.cancelled``, ``Asker`` and ``Run``.
+``Queue`` is the implementation for a local queue; only the composition root knows it. ``destination`` has the
+half of the port that publishers and the virtual host use, and says what becomes of those who use a queue that
+is unavailable.
 
 A consumer says how much it can take: messages and octets, which ``QueueHandle.grant`` adds to. Each delivery
 uses them up, and its settle may grant them anew.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from amqp_router.protocol.kept_table import Arguments
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
-from vhosts.queues.destination import Destination
+from vhosts.queues.destination import Asker, Destination
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings
 
 #: Cost of a redelivery in units of ``deliver_due``, of which another delivery costs one. It is higher because
@@ -267,8 +268,11 @@ class QueueHandle(Destination):
 
     # -- messages ---------------------------------------------------------------------------------------
 
-    def get(self, no_ack: bool) -> Message | None:
-        """Take one message for ``basic.get``; None when nothing is ready."""
+    def get(self, no_ack: bool, asker: Asker) -> None:
+        """Take one message for ``basic.get`` and give it to ``asker``; None when nothing is ready.
+
+        Refused with PreconditionFailed (406) if the queue has failed.
+        """
         raise AssertionError("a queue must give its messages")
 
     def settle(self, message: Message, kind: int) -> None:

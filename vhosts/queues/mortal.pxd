@@ -3,6 +3,7 @@ cimport cython
 from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.queue.queue_log cimport QueueLog
+from vhosts.queues cimport state as states
 from vhosts.queues.expiry cimport Expiry
 from vhosts.queues.limits cimport Limits
 from vhosts.queues.ready.order cimport ReadyOrder

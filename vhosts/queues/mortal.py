@@ -9,11 +9,14 @@ from __future__ import annotations
 from functools import partial
 
 from amqp_router.protocol import flags
+from amqp_router.protocol.errors import AMQPError, PreconditionFailed
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.policies import Definition
+from vhosts.queues import state as states
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from vhosts.queues.destination import Asker
 from vhosts.queues.expiry import Expiry
 from vhosts.queues.handle import TIMEOUT_MS_MAX, Consumer
 from vhosts.queues.limits import Limits
@@ -169,6 +172,49 @@ class MortalQueue(StandingQueue):
                 log.settle(message.offset, message.gap, kind)
         else:
             self.contents.release(message)
+
+    def purge(self, asker: Asker) -> None:
+        try:
+            count = self.empty()
+        except PreconditionFailed as error:
+            asker.refused(error)
+        else:
+            asker.removed(count, 0)
+
+    def remove(self, asker: Asker, if_unused: bool, if_empty: bool) -> None:
+        try:
+            count, rev = self.vhost.delete_queue(
+                self.name, if_unused=if_unused, if_empty=if_empty, owner=self.exclusive_owner
+            )
+        except AMQPError as error:
+            asker.refused(error)
+        else:
+            asker.removed(count, rev)
+
+    def empty(self) -> int:
+        """Drop every ready message; returns their number. Unacknowledged messages stay.
+
+        Raises:
+            PreconditionFailed: the log has failed, so the messages would come back after a restart.
+        """
+        self.check_available()
+        count = self.message_count()
+        if self.log is not None:
+            if self.state != states.WORKING:
+                raise PreconditionFailed(
+                    f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be purged: {self.reason}"
+                )
+            self.tick.wake()
+        self._drop_ready(settle=True)
+        return count
+
+    def _drop_ready(self, *, settle: bool) -> None:
+        dropped = self.ready.drop_all(settle)
+        if dropped:
+            self.services.settle_in_slices(dropped, self._dropped)
+
+    def _dropped(self, message: Message) -> None:
+        self._gone(message, flags.DROP)
 
     def _must_wait(self) -> bool:
         """Whether there is no room for dead letters now; the queue is touched when there is."""

@@ -6,6 +6,7 @@ from persistence.memory cimport MemoryBudget
 from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues.handle cimport Consumer
 from vhosts.queues cimport state as states
+from vhosts.queues.destination cimport Asker
 from vhosts.queues.dispatch cimport Dispatch
 from vhosts.queues.mortal cimport MortalQueue
 from vhosts.queues.ready.order cimport ReadyOrder
@@ -37,7 +38,9 @@ cdef class Queue(MortalQueue):
     @cython.locals(done=Py_ssize_t)
     cpdef Py_ssize_t take_turn(self, Py_ssize_t budget) except -1
     @cython.locals(message=Message)
-    cpdef Message get(self, bint no_ack)
+    cpdef get(self, bint no_ack, Asker asker)
+    @cython.locals(message=Message)
+    cpdef Message take(self, bint no_ack)
     cpdef void settle(self, Message message, int kind)
     cpdef void return_unsent(self, Message message)
     cpdef void requeue(self, Message message)

@@ -17,12 +17,12 @@ when the log's high watermark has passed what they published.
 from __future__ import annotations
 
 from amqp_router.protocol import flags
-from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.queues import state as states
 from vhosts.queues.death import REJECTED
+from vhosts.queues.destination import Asker
 from vhosts.queues.handle import REDELIVERY_UNITS, QueueView
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
 from vhosts.queues.mortal import MortalQueue
@@ -288,8 +288,15 @@ class Queue(MortalQueue):
         """Move the content of a delivered transient message to disk if memory is short."""
         self.contents.put_aside(message)
 
-    def get(self, no_ack: bool) -> Message | None:
-        """Take one message for ``basic.get``; None when nothing is ready."""
+    def get(self, no_ack: bool, asker: Asker) -> None:
+        message = self.take(no_ack) if self.state != states.FAILED else None
+        if message is None and self.state == states.FAILED:  # perhaps because it could not be read
+            asker.refused(self.failure())
+        else:
+            asker.got(message, self.ready.count)
+
+    def take(self, no_ack: bool) -> Message | None:
+        """Take one message; None when nothing is ready."""
         if self.expiry.expires_us:
             self.note_use()
         message = self.ready.pop()
@@ -369,31 +376,6 @@ class Queue(MortalQueue):
             self.touch()
 
     # -- the whole queue ----------------------------------------------------------------------------
-
-    def purge(self) -> int:
-        """Drop every ready message; returns their number. Unacknowledged messages stay.
-
-        Raises:
-            PreconditionFailed: the log has failed, so the messages would come back after a restart.
-        """
-        self.check_available()
-        count = self.message_count()
-        if self.log is not None:
-            if self.state != states.WORKING:
-                raise PreconditionFailed(
-                    f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be purged: {self.reason}"
-                )
-            self.tick.wake()
-        self._drop_ready(settle=True)
-        return count
-
-    def _drop_ready(self, *, settle: bool) -> None:
-        dropped = self.ready.drop_all(settle)
-        if dropped:
-            self.services.settle_in_slices(dropped, self._dropped)
-
-    def _dropped(self, message: Message) -> None:
-        self._gone(message, flags.DROP)
 
     def delete(self, rev: int) -> int:
         """Delete the queue now; its log is removed once revision ``rev`` is committed.

@@ -106,7 +106,7 @@ class Sink(Consumer):
 def drained(queue: Queue) -> list[str]:
     """Bodies of all that is ready, got one after the other."""
     texts = []
-    while (found := queue.get(True)) is not None:
+    while (found := queue.take(True)) is not None:
         texts.append(text_of(found))
     return texts
 

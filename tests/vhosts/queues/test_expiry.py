@@ -65,10 +65,10 @@ def test_only_the_head_expires(node: SimNode) -> None:
     publish(node, queue, timed(node, "long", 60), timed(node, "short", 0.1))
     node.sleep(1)
     assert queue.message_count() == 2
-    found = queue.get(True)
+    found = queue.take(True)
     assert found is not None
     assert text_of(found) == "long"
-    assert queue.get(True) is None
+    assert queue.take(True) is None
     assert queue.expired_total == 1
 
 

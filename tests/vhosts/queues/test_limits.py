@@ -186,7 +186,7 @@ def test_bytes_are_counted_anew_after_a_start(node: SimNode) -> None:
     node.stop()
     node = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS)
     queue = node.queue("q")
-    gone = [queue.get(False) for _ in range(1500)]  # some before they are counted
+    gone = [queue.take(False) for _ in range(1500)]  # some before they are counted
     taken = gone[-1]
     assert taken is not None
     turns = 0
@@ -249,7 +249,7 @@ def test_any_course_against_a_list(
             if overflow == "drop-head" or fits:
                 ready.append(text)
         elif step == "get":
-            found = queue.get(False)
+            found = queue.take(False)
             assert (found is None) == (not ready)
             if found is not None:
                 text = ready.pop(0)
@@ -264,7 +264,7 @@ def test_any_course_against_a_list(
                 node.enter(queue.requeue, found)
                 ready = sorted([*ready, text])
         elif step == "purge":
-            assert queue.purge() == len(ready)
+            assert queue.empty() == len(ready)
             ready = []
         elif step == "start" and not out:
             node.settle()

@@ -42,7 +42,7 @@ def test_backlog_that_cannot_be_read(node: SimNode, queue: Queue) -> None:
     assert "simulated" in queue.reason
     assert not queue.consumers
     assert not queue.publish(message("x", persistent=True))
-    assert queue.get(True) is None
+    assert queue.take(True) is None
 
 
 def test_returned_message_that_cannot_be_read(node: SimNode, queue: Queue) -> None:
@@ -133,7 +133,7 @@ def test_what_was_confirmed_is_there_after_a_restart(node: SimNode, queue: Queue
     after = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS)
     queue = after.queue("d")
     texts = []
-    while (found := queue.get(True)) is not None:
+    while (found := queue.take(True)) is not None:
         assert found.flags & 2
         texts.append(text_of(found))
     assert texts[:10] == [str(number) for number in range(10)]

@@ -74,7 +74,7 @@ def test_what_is_taken_while_more_is_paged() -> None:
             queue.publish(message(published, size=40))
             published += 1
         for _ in range(random.randint(0, 9)):
-            found = queue.get(True)
+            found = queue.take(True)
             if found is not None:
                 got.append(text_of(found))
                 taken += 1
@@ -113,7 +113,7 @@ def test_large_message_is_paged(size: int) -> None:
 def test_purge_and_delete_remove_the_file() -> None:
     node = node_with(0)
     queue = declared(node)
-    for end in (queue.purge, lambda: queue.delete(0)):
+    for end in (queue.empty, lambda: queue.delete(0)):
         for number in range(30):
             queue.publish(message(number, size=100))
         assert pages(node)
@@ -172,7 +172,7 @@ def test_purge_of_both() -> None:
         queue.publish(message(number, persistent=number % 2 == 0, size=60))
     queue.pump(10_000)
     queue.remove_consumer(sink)
-    assert queue.purge() == 53
+    assert queue.empty() == 53
     assert queue.unacked_count == 7
     assert unsettled(queue.log) == [each.offset for each in sink.messages if each.flags & 4]
     sink.requeue(6)
@@ -238,7 +238,7 @@ def test_any_course_under_a_tiny_budget(
             ready = sorted([*ready, texts[sink.messages[index].offset]])
             sink.requeue(index)
         elif step == "purge" and number < 3:
-            assert queue.purge() == len(ready)
+            assert queue.empty() == len(ready)
             ready = []
         elif step == "leave":
             queue.remove_consumer(sink)

@@ -99,21 +99,21 @@ def test_a_range_is_settled_as_its_messages_are(node: SimNode, queue: Queue, kin
 
 
 def test_what_nobody_has_seen_comes_back_as_it_was(node: SimNode, queue: Queue) -> None:
-    taken = [queue.get(False) for _ in range(3)]
+    taken = [queue.take(False) for _ in range(3)]
     for each in reversed(taken):
         queue.return_unsent(each)
     node.settle()
     assert (queue.message_count(), queue.unacked_count) == (10, 0)
-    again = [queue.get(False) for _ in range(10)]
+    again = [queue.take(False) for _ in range(10)]
     assert [text_of(each) for each in again] == numbers(*range(10))
     assert not any(each.flags & REDELIVERED or each.delivery_count for each in again)
 
 
 def test_it_comes_back_unseen_beside_what_was_seen(node: SimNode, queue: Queue) -> None:
-    first, second = queue.get(False), queue.get(False)
+    first, second = queue.take(False), queue.take(False)
     queue.requeue(first)
     queue.return_unsent(second)
-    again = [queue.get(False) for _ in range(2)]
+    again = [queue.take(False) for _ in range(2)]
     assert [(text_of(each), each.flags & REDELIVERED != 0) for each in again] == [("0", True), ("1", False)]
 
 
@@ -121,9 +121,9 @@ def test_the_log_knows_nothing_of_what_came_back_unseen(node: SimNode) -> None:
     queue = declared(node)
     queue.publish(message("x", persistent=True))
     node.settle()
-    queue.return_unsent(queue.get(False))
+    queue.return_unsent(queue.take(False))
     assert not queue.log.batches.state.has_returns(0)
-    queue.requeue(queue.get(False))
+    queue.requeue(queue.take(False))
     assert queue.log.batches.state.has_returns(0)
 
 
@@ -131,7 +131,7 @@ def test_unseen_after_the_queue_is_deleted(node: SimNode) -> None:
     queue = declared(node, durable=False)
     used = node.budget.used
     queue.publish(message("x"))
-    taken = queue.get(False)
+    taken = queue.take(False)
     node.vhost.delete_queue("q")
     queue.return_unsent(taken)
     assert node.budget.used == used
@@ -165,7 +165,7 @@ def test_unavailable_is_an_answer_at_once(node: SimNode, code: int) -> None:
     queue.await_durable(late)
     assert ears.failed == [True, True]
     with pytest.raises(PreconditionFailed, match="simulated"):
-        queue.purge()
+        queue.empty()
     is_over = code == errno.EIO
     assert sink.is_cancelled == is_over
     asks: list[Callable[[], object]] = [queue.check_available, lambda: queue.add_consumer(Sink(queue))]

@@ -139,8 +139,8 @@ def test_get_and_consumer_see_each_message_once(queue: Queue) -> None:
     queue.add_consumer(sink)
     fill(queue, 6)
     queue.pump(2)
-    first = queue.get(True)
-    second = queue.get(False)
+    first = queue.take(True)
+    second = queue.take(False)
     assert first is not None
     assert second is not None
     assert (text_of(first), text_of(second)) == ("2", "3")
@@ -199,7 +199,7 @@ def test_returned_messages_keep_their_order_whatever_the_order_of_return(queue: 
 def test_returned_message_goes_on_being_marked(queue: Queue) -> None:
     fill(queue, 1)
     for marked in (False, True, True):
-        found = queue.get(False)
+        found = queue.take(False)
         assert found is not None
         assert bool(found.flags & 2) == marked
         queue.requeue(found)
@@ -208,7 +208,7 @@ def test_returned_message_goes_on_being_marked(queue: Queue) -> None:
 def test_returns_are_counted_with_and_without_a_log(queue: Queue) -> None:
     fill(queue, 1)
     for count in range(4):
-        found = queue.get(False)
+        found = queue.take(False)
         assert found is not None
         assert found.delivery_count == count
         queue.requeue(found)
@@ -222,7 +222,7 @@ def test_content_of_a_returned_message_is_whole(queue: Queue) -> None:
     queue.publish(published)
     queue.pump(1)
     sink.requeue()
-    found = queue.get(False)
+    found = queue.take(False)
     assert found is not None
     assert text_of(found) == "body"
     assert found.body() == b"body".ljust(300_000)
@@ -306,9 +306,9 @@ def test_purge_drops_what_is_ready_and_leaves_what_is_out(queue: Queue) -> None:
     queue.pump(9)
     sink.requeue(1)
     queue.remove_consumer(sink)
-    assert queue.purge() == 7
+    assert queue.empty() == 7
     assert (queue.message_count(), queue.unacked_count) == (0, 3)
-    assert queue.get(True) is None
+    assert queue.take(True) is None
     fill(queue, 1, 10)
     sink.requeue(2)
     sink.requeue(0)
@@ -319,10 +319,10 @@ def test_purge_drops_what_is_ready_and_leaves_what_is_out(queue: Queue) -> None:
 
 
 def test_purge_of_nothing(queue: Queue) -> None:
-    assert queue.purge() == 0
+    assert queue.empty() == 0
     fill(queue, 1)
-    assert queue.purge() == 1
-    assert queue.purge() == 0
+    assert queue.empty() == 1
+    assert queue.empty() == 0
 
 
 def test_an_empty_queue_is_deleted_without_new_containers(queue: Queue) -> None:
@@ -364,9 +364,9 @@ def test_transient_messages_are_counted_until_they_are_settled() -> None:
     sink.requeue()
     sink.ack(kind=REJECT)
     assert queue.budget.used == 8 * each
-    queue.get(True)
+    queue.take(True)
     assert queue.budget.used == 7 * each
-    queue.purge()
+    queue.empty()
     assert queue.budget.used == 3 * each
     for _ in range(3):
         sink.ack()
@@ -501,7 +501,7 @@ def test_any_course_against_lists(is_durable: bool, steps: list[tuple[str, int]]
             ready = sorted([*ready, text])
             assert offset_order >= 0
         elif step == "get":
-            found = queue.get(True)
+            found = queue.take(True)
             assert (found is None) == (not ready)
             if found is not None:
                 assert text_of(found) == str(ready.pop(0))
@@ -510,7 +510,7 @@ def test_any_course_against_lists(is_durable: bool, steps: list[tuple[str, int]]
         elif step == "join" and not queue.consumers:
             queue.add_consumer(sink)
         elif step == "purge":
-            assert queue.purge() == len(ready)
+            assert queue.empty() == len(ready)
             ready = []
         elif step == "sync" and is_durable:
             settle_log(queue)
@@ -588,7 +588,7 @@ def test_returned_messages_are_dropped_in_slices(how: str, kind: str) -> None:
         queue.publish(message(10_000 + number, persistent=is_durable))
     steps: list[Callable[[], bool]] = []
     queue.services.in_slices = steps.append
-    assert (queue.purge() if how == "purge" else queue.delete(0)) == count + 3
+    assert (queue.empty() if how == "purge" else queue.delete(0)) == count + 3
     assert queue.message_count() == 0
     assert queue.unacked_count == kept
 
@@ -628,7 +628,7 @@ def test_purge_looks_at_no_unacknowledged_message() -> None:
         queue.publish(message("ready", persistent=True))
         node.settle()
         size = queue.log.partition.active.size
-        assert queue.purge() == 1
+        assert queue.empty() == 1
         node.settle()
         sizes.append(queue.log.partition.active.size - size)
         assert unsettled(queue.log) == [out.offset for out in sink.messages]

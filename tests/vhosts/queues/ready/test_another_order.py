@@ -43,7 +43,7 @@ def test_the_newest_comes_first() -> None:
     queue.add_consumer(sink)
     queue.pump(9)
     sink.requeue(0)
-    assert queue.purge() == 4
+    assert queue.empty() == 4
     for number in range(5, 7):
         queue.publish(message(number))
     queue.remove_consumer(sink)

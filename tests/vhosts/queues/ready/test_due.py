@@ -81,7 +81,7 @@ class DelayedModel(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        assert self.queue.purge() == len(self.waiting)
+        assert self.queue.empty() == len(self.waiting)
         self.waiting = []
         self.node.sleep(0.3)
         self.node.settle()

@@ -81,7 +81,7 @@ def test_order_stays_over_a_restart(how: str) -> None:
     queue = declared(node, max_priority=3)
     levels = [(number, number * 7 % 5) for number in range(60)]
     publish(node, queue, *levels)
-    queue.get(True)
+    queue.take(True)
     node.sleep(1)
     node.settle()
     if how == "clean":
@@ -98,8 +98,8 @@ def test_purge_leaves_what_is_unacknowledged(unacked: bool) -> None:
     node = node_with()
     queue = declared(node, max_priority=3)
     publish(node, queue, ("low", 0), ("high", 3), ("mid", 1))
-    taken = queue.get(False) if unacked else None
-    assert queue.purge() == (2 if unacked else 3)
+    taken = queue.take(False) if unacked else None
+    assert queue.empty() == (2 if unacked else 3)
     node.settle()
     assert len(unsettled(queue.log)) == unacked
     if taken is not None:
@@ -147,7 +147,7 @@ def test_places_that_are_taken_are_given_back() -> None:
         queue.publish(made(number, 0))
     node.settle()
     for number in range(count):
-        found = queue.get(True)
+        found = queue.take(True)
         assert found is not None
         assert text_of(found) == str(number)
 
@@ -182,7 +182,7 @@ def test_any_course_against_lists(durable: bool, memory_bytes: int, seed: int) -
                 ready.append((serial, level))
                 serial += 1
         elif step == "get":
-            found = queue.get(True)
+            found = queue.take(True)
             assert (found is None) == (not ready)
             if found is not None:
                 assert text_of(found) == str(head()[0])
@@ -211,7 +211,7 @@ def test_any_course_against_lists(durable: bool, memory_bytes: int, seed: int) -
         elif step == "leave":
             queue.remove_consumer(sink)
         elif step == "purge" and random.random() < 0.2:
-            assert queue.purge() == len(ready)
+            assert queue.empty() == len(ready)
             ready = []
         elif step == "sync" and not queue.consumers:
             node.sync_once()
