@@ -81,6 +81,32 @@ def first_time(path: str, salt: int) -> int:
         os.close(file)
 
 
+def ends_before(directory: str, segment: Segment, salt: int, time_us: int) -> bool:
+    """Whether all times in a segment's durable bytes lie before ``time_us``. Damage is left to who reads it.
+
+    Times do not fall within a segment, so its last batch has the last one. The next segment may begin with an
+    earlier time.
+
+    Raises:
+        FileNotFoundError: the segment was removed.
+    """
+    path = os.path.join(directory, layout.file_name(segment.base, layout.LOG_SUFFIX))
+    try:
+        start = load_index(directory, segment, salt).entries[-1]
+        last_us = None
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for batch in iterate_batches(
+                file, path, start.position, segment.size, start.offset, salt, payloads=False
+            ):
+                last_us = batch.last_ts()
+        finally:
+            os.close(file)
+    except (BadBatch, CorruptLog):
+        return False
+    return last_us is not None and last_us < time_us
+
+
 def load_index(directory: str, segment: Segment, salt: int) -> SegmentIndex:
     """The index of a segment's durable bytes: from its index file, and for the rest from the batch headers.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from . import layout
 from .errors import DataLoss, OptionError
-from .index import SegmentIndex, first_time, load_index
+from .index import SegmentIndex, ends_before, first_time, load_index
 from .options import EARLIEST, LATEST, Offsets, ReadOptions, Selection
 from .segments import Piece
 from .snapshot import Log, Segment, log_text
@@ -251,7 +251,6 @@ def _pieces(
     start_us, end_us = selection.start_us, selection.end_us
     by_time = start_us is not None or end_us is not None
     segments = log.segments
-    following: int | None = None
     for number in range(len(segments) - 1, -1, -1):
         segment = segments[number]
         is_last = number == len(segments) - 1
@@ -260,10 +259,11 @@ def _pieces(
             continue
         if by_time:
             first = first_time(segment_path(log.directory, segment.base), log.salt)
-            if start_us is not None and following is not None and following < start_us:
-                break  # the segment after this one begins before the wanted time too
-            following = first
             if end_us is not None and first >= end_us:
+                continue
+            # A segment may have earlier times than the one before it, so each is looked at alone.
+            may_end_before = start_us is not None and first < start_us
+            if may_end_before and ends_before(log.directory, segment, log.salt, start_us or 0):
                 continue
         expected = end if is_last or is_routing else segment.end
         piece = Piece(

@@ -53,6 +53,10 @@ class Batch(NamedTuple):
         """The time of its first record, microseconds."""
         return int.from_bytes(self.data[self.at + 56 : self.at + 64], "little", signed=True)
 
+    def last_ts(self) -> int:
+        """The last time in it."""
+        return self.base_ts() + int.from_bytes(self.data[self.at + 40 : self.at + 44], "little")
+
 
 class Piece(NamedTuple):
     """A part of a segment to read: the batches from byte ``start`` to ``end``, rows with offsets ``[low,

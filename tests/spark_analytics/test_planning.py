@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from spark_analytics import layout
 from spark_analytics.arrow import read_split
+from spark_analytics.errors import CorruptLog
 from spark_analytics.index import load_index
 from spark_analytics.options import Selection, parse_options
 from spark_analytics.planning import Split, plan
@@ -103,6 +106,53 @@ def test_times_at_the_edges_of_segments(data: Path) -> None:
     assert planned(data, last)[1] == [151 * EVENTS - 1]
     assert planned(data, Selection(end_us=T0))[0] == []
     assert planned(data, Selection(start_us=T0 + 10_000 * SECOND))[1] == []
+
+
+def test_times_of_segments_that_are_not_in_order(tmp_path: Path) -> None:
+    """Times fall from one segment to the next, not within one, when a clock that was ahead is put right."""
+    random = Random(7)
+    stamp(tmp_path)
+    logs = routing_log(tmp_path, "/", NAMES, partitions=2)
+    times: list[int] = []
+    for number in range(12):
+        now = T0 + random.choice((number * 100, number * 100, 365 * 86_400, -5000)) * SECOND
+        for _ in range(random.choice((1, 3, 90))):
+            now += random.choice((0, 1, SECOND, 300 * SECOND))
+            runs = [Run(0, b"key%05d" % (n * 7919 % 99991) * 12, now + n) for n in range(EVENTS)]
+            for log in logs:
+                log.append(routing_batch(log.end, runs))
+            times += [now + n for n in range(EVENTS)]
+        for log in logs:
+            log.roll(index=number % 3 > 0)
+    write_marks(tmp_path, logs)
+    edges = sorted(random.sample(times, 30) + [min(times), max(times) + 1])
+    pruned = 0
+    for start, end in [*pairwise(edges), (edges[0], edges[-1]), (None, edges[9]), (edges[21], None)]:
+        splits, rows = planned(tmp_path, Selection(start_us=start, end_us=end))
+        low, high = start or 0, end or 1 << 62
+        assert rows == [offset for offset, at in enumerate(times) if low <= at < high]
+        pruned += size(splits) < whole(tmp_path) / 3
+    assert pruned > 20
+
+
+def test_a_damaged_segment_is_left_to_who_reads_it(tmp_path: Path) -> None:
+    stamp(tmp_path)
+    (log,) = routing_log(tmp_path, "/", NAMES)
+    for number in range(3):
+        for step in range(3):
+            log.append(routing_batch(log.end, [Run(0, b"k", T0 + number * 100 * SECOND + step)]))
+        if number < 2:
+            log.roll()
+    write_marks(tmp_path, [log])
+    path = log.directory / f"{0:020d}.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[-50] ^= 1  # in the header of its last batch, which would say the last time
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptLog, match="cannot be read"):
+        planned(tmp_path, Selection(start_us=T0 + 50 * SECOND))
+    assert planned(tmp_path, Selection(start_us=T0 + 50 * SECOND), failOnDataLoss="false")[1] == list(
+        range(3, 9)
+    )
 
 
 def test_partitions_and_exchanges_narrow_to_logs(data: Path) -> None:

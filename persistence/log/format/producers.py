@@ -33,6 +33,13 @@ def note_sequence(producers: Producers, session: int, channel: int, sequence: in
         del producers[oldest]
 
 
+def pull_producers_back(producers: Producers, now_us: int) -> None:
+    """The log goes on at ``now_us``: what it has taken before is not from later than that."""
+    for producer, (sequence, time_us) in producers.items():
+        if time_us > now_us:
+            producers[producer] = (sequence, now_us)
+
+
 def pack_producers(producers: Producers, now_us: int) -> bytes:
     """The entries for a checkpoint, without producers that are forgotten at ``now_us``."""
     return b"".join(

@@ -113,8 +113,9 @@ def recover_segment(
                 break
         except ValueError as error:
             raise CorruptLog(segment.path, position, str(error)) from None
-        if segment.first_ts < 0:
+        if position == 0:
             segment.first_ts = header.base_ts
+        segment.last_ts = header.base_ts + header.max_ts_delta
         if index is not None:
             since_ms = (header.base_ts - segment.first_ts) // 1000
             index.note(min(header.base - segment.base, _U32_MAX), since_ms, position)

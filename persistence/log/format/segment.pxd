@@ -10,4 +10,5 @@ cdef class Segment:
     cdef public long long records
     cdef public long long live
     cdef public long long first_ts
+    cdef public long long last_ts
     cdef public SparseIndex index

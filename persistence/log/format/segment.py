@@ -29,7 +29,18 @@ def segment_bases(disk: Disk, directory: str) -> list[int]:
 class Segment:
     """Offsets ``[base, end)`` in ``size`` bytes. ``live`` counts its unsettled messages."""
 
-    __slots__ = ("base", "directory", "end", "first_ts", "index", "live", "records", "size", "written")
+    __slots__ = (
+        "base",
+        "directory",
+        "end",
+        "first_ts",
+        "index",
+        "last_ts",
+        "live",
+        "records",
+        "size",
+        "written",
+    )
 
     def __init__(self, directory: str, base: int) -> None:
         self.directory = directory
@@ -42,8 +53,9 @@ class Segment:
         #: Number of messages written to it (or left by the last cleaning), and of those that are unsettled.
         self.records = 0
         self.live = 0
-        #: Time of its first batch, -1 while unknown.
+        #: Time of its first batch, and the last time in it; -1 while unknown. Times never fall in a segment.
         self.first_ts = -1
+        self.last_ts = -1
         #: None until a read needs it.
         self.index: SparseIndex | None = None
 

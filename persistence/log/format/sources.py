@@ -44,6 +44,13 @@ def note_source(runs: Runs, letter: Extras, time_us: int) -> None:
         del runs[oldest]
 
 
+def pull_sources_back(runs: Runs, now_us: int) -> None:
+    """The log goes on at ``now_us``: what it has taken before is not from later than that."""
+    for run, (first, time_us) in runs.items():
+        if time_us > now_us:
+            runs[run] = (first, now_us)
+
+
 def has_source(runs: Runs, letter: Extras) -> bool:
     """Whether the log has taken a letter of the same message."""
     source = _source(letter)

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from amqp_router.protocol.kept_table import Arguments
 
-from ...clock import JUMP_US
 from ...errors import CorruptLog
 from ...files import Disk, FileCache, join
 from ...memory import MemoryBudget
@@ -22,6 +21,7 @@ from ..format.identity import DESCRIPTION, DESCRIPTION_VERSION, Owners, salt_of
 from ..sync.committer import DELETED_SUFFIX
 from ..sync.log_sync import LogSync
 from ..sync.writer import PartitionWriter, State, read_description
+from .ahead import Ahead
 from .caretaker import LogCaretaker
 from .cutting import free_path
 from .description import Description, describe
@@ -78,8 +78,8 @@ class Catalog:
         self._unsynced: list[QueueLog] = []
         #: Logs that begin empty because the operator has moved their directories into quarantine.
         self._restarted: list[str] = []
-        #: Logs whose last time lies more than a jump of the clock ahead: that time, and the directory.
-        self._ahead: list[tuple[int, str]] = []
+        #: Logs whose last time lies more than a jump of the clock ahead.
+        self._ahead = Ahead()
 
     def start(self) -> None:
         """Read what the last process left: its checkpoint and its journal.
@@ -184,19 +184,6 @@ class Catalog:
         self.sync.marks.set(log)
         self.caretaker.on_open(log)
 
-    def _tell_ahead(self) -> None:
-        """Logs that were written while the system's clock was wrong. Times in a log never run backwards."""
-        if self._ahead:
-            last_us, directory = max(self._ahead)
-            logger.warning(
-                "%d log(s) have times ahead of the system's clock, %s by %d s: what they take keeps their "
-                "last time until the clock has passed it",
-                len(self._ahead),
-                directory,
-                (last_us - self.sync.loop.wall_us()) // 1_000_000,
-            )
-        self._ahead = []
-
     def _sync_recovered(self) -> None:
         """Make durable what recovery has written, and what it does not know to be durable.
 
@@ -263,8 +250,7 @@ class Catalog:
         if found is None and log.end:
             # Readers from outside need it, though no batch may come.
             log.writer.make()
-        if report.last_us - self.sync.loop.wall_us() > JUMP_US:
-            self._ahead.append((report.last_us, log.partition.directory))
+        self._ahead.go_on(log, self.sync.loop.wall_us())
         if report.cut_bytes:
             _tell_cut(report)
         if report.cut_bytes or report.replayed_batches:
@@ -282,7 +268,7 @@ class Catalog:
         now, unless one of its logs could not be opened. From here on outside readers see the new marks.
         """
         self._sync_recovered()
-        self._tell_ahead()
+        self._ahead.tell()
         self.sync.marks.publish()
         wanted = set(known)
         moved = [name for name in self.incarnations() if name not in wanted]

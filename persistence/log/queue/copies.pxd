@@ -1,6 +1,7 @@
 cdef class Copies:
     cdef public bint mirrored
     cdef public unsigned long long visible_end
+    cdef public bint follows
     cdef public unsigned long long stored_watermark
     cdef public unsigned long long history_start
     cdef public unsigned long long known_history

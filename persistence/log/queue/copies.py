@@ -28,6 +28,7 @@ class Copies:
     __slots__ = (
         "awaits_snapshot",
         "cleaned_at",
+        "follows",
         "history_start",
         "known_history",
         "mirrored",
@@ -41,6 +42,8 @@ class Copies:
         self.mirrored = False
         #: Messages from this offset on are not delivered yet: the high watermark of a mirrored log.
         self.visible_end = EVERYTHING
+        #: Its batches come from another node, with their times.
+        self.follows = False
         #: What the last process knew of the high watermark.
         self.stored_watermark = 0
         #: Every batch from here on is there; below it settles may be cleaned away.

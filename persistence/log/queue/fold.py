@@ -10,7 +10,7 @@ from amqp_router.protocol.flags import RETURN
 
 from ..format.checkpoint import LogState
 from ..format.messages import message_offsets
-from ..format.producers import note_sequence
+from ..format.producers import note_sequence, pull_producers_back
 from ..format.record import (
     CHECKPOINT,
     CONTROL,
@@ -27,7 +27,7 @@ from ..format.record import (
 )
 from ..format.sections import parse_sections, unknown_attributes
 from ..format.settles import SettleState
-from ..format.sources import note_source
+from ..format.sources import note_source, pull_sources_back
 
 
 def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
@@ -45,7 +45,10 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
     settles = state.settles
     first = state.recovery_offset
     end = state.recovery_offset = header.last + 1
-    state.last_us = max(state.last_us, header.base_ts + header.max_ts_delta)
+    if header.base_ts < state.last_us:
+        pull_sources_back(state.sources, header.base_ts)
+        pull_producers_back(state.producers, header.base_ts)
+    state.last_us = header.base_ts + header.max_ts_delta
     if header.kind == MESSAGES:
         if header.record_size < MESSAGE_SIZE:
             raise ValueError("a message record is too short")

@@ -98,18 +98,23 @@ class Partition:
         self._bases = []
 
     def place(self, batch: Batch) -> bool:
-        """Give a batch its segment and position; True if that began a new segment."""
+        """Give a batch its segment and position; True if that began a new segment: the active one is full, or
+        its times are later than the batch's.
+        """
         segment = self.segments[len(self.segments) - 1]  # compiled: no index counts from the end
         rolled = False
         if segment.size and (
-            segment.size + batch.length > self._segment_bytes_max or batch.last - segment.base >= _U32_MAX
+            segment.size + batch.length > self._segment_bytes_max
+            or batch.base_ts < segment.last_ts
+            or batch.last - segment.base >= _U32_MAX
         ):
             segment = self.roll(batch.base)
             rolled = True
         batch.segment = segment
         batch.position = segment.size
-        if segment.first_ts < 0:
+        if segment.size == 0:
             segment.first_ts = batch.base_ts
+        segment.last_ts = batch.base_ts + batch.max_ts_delta
         if segment.index is not None:
             segment.index.note(
                 batch.base - segment.base, (batch.base_ts - segment.first_ts) // 1000, segment.size
@@ -244,6 +249,10 @@ class Partition:
         """Whether the index belongs to this file. After a crash it may be that of a file replaced by
         cleaning.
         """
+        first = parse_header(self.read(segment, 0, HEADER_SIZE), 0, self.salt)
+        if first is None:
+            return False
+        segment.first_ts = first.base_ts  # from which the times of further entries count
         if not len(index):
             return True
         rel_offset, position = index.last()
@@ -262,7 +271,7 @@ class Partition:
                     segment.path, position, f"a batch of offset {header.base} where {offset} may begin"
                 )
             offset = header.last + 1
-            if segment.first_ts < 0:
+            if position == 0:
                 segment.first_ts = header.base_ts
             index.note(header.base - segment.base, (header.base_ts - segment.first_ts) // 1000, position)
             position += header.length

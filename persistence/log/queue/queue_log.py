@@ -28,6 +28,7 @@ from .copies import EVERYTHING, Copies
 from .log_reader import LogReader, ReadLog
 from .partition import Partition
 from .saving import Saving
+from .times import go_on
 
 
 class Listener(Protocol):
@@ -122,7 +123,8 @@ class QueueLog(ReadLog):
     def append(self, message: Message, now_us: int) -> None:
         """Append ``message``. It is durable once ``high_watermark`` is above ``message.offset``.
 
-        Sets ``offset``, ``gap`` and LOGGED. ``now_us`` is the time in µs, made monotone here.
+        Sets ``offset``, ``gap`` and LOGGED. ``now_us`` is the time in µs; a later last time of the log
+        takes its place.
 
         Raises:
             LogFailed: the log is fenced.
@@ -184,8 +186,8 @@ class QueueLog(ReadLog):
 
     def seal(self, now_us: int = 0) -> None:
         """Close the open batches, MESSAGES then SETTLES, for the sync to take."""
-        if now_us > self.batches.last_us:
-            self.batches.last_us = now_us
+        if now_us and not self.copies.follows:
+            go_on(self.batches, self.checkpoints, now_us)
         self.due.clear()
         if self.failed is None:
             self.batches.close_all()

@@ -74,6 +74,8 @@ def recover(
     if not partition.segments:
         partition.roll(folded.recovery_offset)
     active = partition.active
+    if active.size:
+        active.last_ts = max(active.last_ts, folded.last_us)
     is_synced = True
     if active.base in bases:
         # A checkpoint is written after the sync of what it covers.
@@ -99,7 +101,6 @@ def recover(
     for segment in partition.segments:
         segment.written = segment.size
     log.checkpoints.offset = state.recovery_offset if state is not None else 0
-    report.last_us = folded.last_us
     log.begin(folded, unclean=not trusted and limit is None)
     if folded.is_cut and limit is None:
         # It is cut now, and what is written from here on is not to be cut.

@@ -22,5 +22,3 @@ class Report:
     kept_path: str = ""
     #: Position in the last segment up to which, by its own batches, it was synced.
     synced_position: int = 0
-    #: The time of the log's last batch.
-    last_us: int = 0

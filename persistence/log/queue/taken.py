@@ -8,8 +8,8 @@ from __future__ import annotations
 from amqp_router.protocol.message import Extras
 
 from ..format.checkpoint import LogState
-from ..format.producers import Producers, note_sequence
-from ..format.sources import Runs, has_source, note_source
+from ..format.producers import Producers, note_sequence, pull_producers_back
+from ..format.sources import Runs, has_source, note_source, pull_sources_back
 
 #: Memory of a remembered run of letters, and of a producer: entries of a dict with their objects.
 RUN_BYTES = 400
@@ -38,6 +38,11 @@ class Taken:
             note_source(self.sources, extras, now_us)
         if extras.session:
             note_sequence(self.producers, extras.session, extras.channel, extras.sequence, now_us)
+
+    def pull_back(self, now_us: int) -> None:
+        """The log goes on at an earlier time than before."""
+        pull_sources_back(self.sources, now_us)
+        pull_producers_back(self.producers, now_us)
 
     def has_letter(self, letter: Extras) -> bool:
         """Whether the log has taken that dead letter."""

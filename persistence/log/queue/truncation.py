@@ -31,6 +31,7 @@ from .cutting import cut_all
 from .queue_log import QueueLog
 from .recovery import recover
 from .saving import pack_state
+from .times import go_on
 
 
 def truncate(
@@ -111,6 +112,8 @@ def _is_cut(log: QueueLog, sync: LogSync, watermark: int) -> None:
     ``watermark`` was the high watermark before.
     """
     sync.marks.set(log)
+    if not log.copies.follows:
+        go_on(log.batches, log.checkpoints, sync.loop.wall_us())
     log.refuse_from(log.end)
     if log.high_watermark > watermark and log.listener is not None:
         log.listener.on_high_watermark(log)

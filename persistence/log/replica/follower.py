@@ -36,6 +36,7 @@ class Follower:
         log.batches.close_all()
         log.end = log.batches.end
         log.batches.epochs.follow()
+        log.copies.follows = True
         self._salt = log.partition.salt
         self._checkpoint = 0
 
@@ -143,7 +144,7 @@ class Follower:
             return
         self._fill_hole(batch.base)
         log.batches.copied(batch)
-        log.batches.last_us = max(log.batches.last_us, header.base_ts + header.max_ts_delta)
+        log.batches.last_us = header.base_ts + header.max_ts_delta
         if starts_epoch(header, data):
             log.batches.epochs.starts.append((header.epoch, header.base))
         self._appended()
@@ -185,7 +186,7 @@ class Follower:
         batches.state = state.settles
         batches.taken.begin(state)
         batches.epochs.starts = state.epochs
-        batches.last_us = max(batches.last_us, state.last_us)
+        batches.last_us = state.last_us
         log.redelivered_floor = state.redelivered_floor
         log.copies.history_start = state.recovery_offset
         log.copies.awaits_snapshot = False
@@ -209,6 +210,7 @@ class Follower:
             raise NotCopied("the log awaits a snapshot")
         if epoch <= self.last_epoch:
             raise NotCopied(f"epoch {epoch} is not above the log's last one, {self.last_epoch}")
+        log.copies.follows = False
         log.batches.lead(epoch)
         log.redelivered_floor = log.end = log.batches.end
         log.mark_dirty()

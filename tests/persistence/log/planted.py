@@ -14,6 +14,39 @@ ROUTING_TEST = "tests/persistence/log/routing/test_routing_log.py"
 
 PLANTED = [
     Planted(
+        "a log that was written with the clock ahead keeps its last time",
+        LOG + "queue/ahead.py",
+        "            turned = turn_back(log.batches, log.checkpoints, now_us)\n",
+        "            turned = False\n",
+    ),
+    Planted(
+        "a log goes back in time within a segment",
+        LOG + "queue/times.py",
+        "        partition.roll(batches.closed.end)\n",
+        "        partition.active.last_ts = 0\n",
+    ),
+    Planted(
+        "times fall within a segment of a copy",
+        LOG + "queue/partition.py",
+        "            or batch.base_ts < segment.last_ts\n",
+        "",
+        test="tests/persistence/log/queue/test_times.py",
+    ),
+    Planted(
+        "a log has the latest of its times, not the last, after a start",
+        LOG + "queue/fold.py",
+        "    state.last_us = header.base_ts + header.max_ts_delta\n",
+        "    state.last_us = max(state.last_us, header.base_ts + header.max_ts_delta)\n",
+        test="tests/persistence/log/queue/test_times.py",
+    ),
+    Planted(
+        "a clock that goes to and fro makes a segment each time",
+        LOG + "queue/times.py",
+        "        if is_crumbled(partition):\n",
+        "        if False:\n",
+        test="tests/persistence/log/queue/test_times.py",
+    ),
+    Planted(
         "who waits for what a truncation has left hears nothing",
         LOG + "queue/truncation.py",
         "    if log.high_watermark > watermark and log.listener is not None:\n",

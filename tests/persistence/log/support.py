@@ -122,6 +122,8 @@ class Node:
         self.disk: Disk = disk or SimDisk()
         self.posted: list[Callable[[], None]] = []
         self.timers: list[Callable[[], None]] = []
+        #: The time of day.
+        self.now_us = 1_000_000
         self.sync = LogSync(
             self.disk,
             data_dir,
@@ -129,7 +131,7 @@ class Node:
             post=self.posted.append,
             call_later=clock.call_later if clock is not None else self._call_later,
             clock=clock.read if clock is not None else lambda: 0.0,
-            wall_us=lambda: 1_000_000,
+            wall_us=lambda: self.now_us,
             worker=InlineWorker(),
         )
         self.catalog = Catalog(

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from amqp_router.protocol.flags import ACK, DEAD_LETTER, DROP, EXPIRE, REJECT, RETURN
 from persistence.options import LogOptions
-from tests.persistence.log.world import FAULTS, LOGS, MIXES, OPTIONS, ROOMY, World, walk
+from tests.persistence.log.world import FAULTS, LOGS, MIXES, OFF_US, OPTIONS, ROOMY, World, walk
 
 NUMBERS = st.integers(0, LOGS - 1)
 
@@ -96,6 +96,10 @@ class LogMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.world.restart()
 
+    @rule(off_us=st.sampled_from(OFF_US), clean=st.booleans())
+    def jump(self, off_us: int, clean: bool) -> None:
+        self.world.jump(off_us, clean=clean)
+
     @rule()
     def kill(self) -> None:
         self.world.kill()
@@ -126,5 +130,5 @@ def test_random_walks() -> None:
         print(f"{count:8} {move}")
     for event in ("create .journal", "unlink .log", "rename checkpoint", "rename .log"):
         assert total[f"({event})"] > 0, f"the walks never reached: {event}"
-    for move in ("flush", "flush by the journal", "a log cannot be opened"):
+    for move in ("flush", "flush by the journal", "a log cannot be opened", "jump forth", "jump back"):
         assert total[move] > 0, f"the walks never reached: {move}"

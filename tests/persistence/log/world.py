@@ -8,7 +8,9 @@ model:
 - a message whose settle was durable is gone;
 - what is there was appended at that offset with that content, in that order;
 - after a crash everything is redelivered; after a clean stop exactly what was returned;
-- a start raises the epoch above every one used before.
+- a start raises the epoch above every one used before;
+- times never fall within a segment, and what is written after a start has the clock's time, wherever the
+  clock stood before.
 """
 
 from __future__ import annotations
@@ -17,15 +19,19 @@ import contextlib
 import errno
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 
 from amqp_router.protocol.flags import ACK, DROP, REJECT, RETURN
 from amqp_router.protocol.message import Message, build_message
+from persistence.clock import JUMP_US
 from persistence.errors import LogFailed
+from persistence.log.format.record import HEADER_SIZE, BatchHeader, parse_header
+from persistence.log.format.segment import Segment
 from persistence.log.queue.catalog import Catalog
 from persistence.log.queue.queue_log import QueueLog
+from persistence.log.queue.times import is_crumbled
 from persistence.log.sync.log_sync import LogSync
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
@@ -54,6 +60,10 @@ ROOMY = replace(
     OPTIONS, segment_bytes_max=6000, descriptors_max=8, journal_bytes_max=6000, clean_bytes_min=600
 )
 LOGS = 4
+#: The time of day when a world begins, and how far the clock may be off: a step that is levelled out, hours,
+#: a year, back and forth.
+START_US = 1_700_000_000_000_000
+OFF_US = (0, 0, 30_000_000, -30_000_000, 7_200_000_000, -7_200_000_000, 365 * 86_400_000_000)
 #: Operations that may fail.
 FAULTS = ("sync", "write", "create", "rename", "unlink", "sync_directory", "sync_file_system")
 
@@ -156,6 +166,8 @@ class World:
         self.options = options
         self.disk = SimDisk()
         self.clock = ManualClock(1000.0)
+        #: How far the time of day is off, in microseconds.
+        self.off_us = 0
         self.moves: Counter[str] = Counter()
         self.generation = 0
         self.serial = 0
@@ -193,7 +205,7 @@ class World:
             post=self.posted.append,
             call_later=self.clock.call_later,
             clock=self.clock.read,
-            wall_us=self.clock.wall_us,
+            wall_us=self.wall_us,
             worker=self.worker,
             flusher=self.flusher,
         )
@@ -207,6 +219,10 @@ class World:
             boot_id=self.boot.to_bytes(16, "big"),
         )
         self.catalog.start()
+
+    def wall_us(self) -> int:
+        """The time of day."""
+        return START_US + self.clock.wall_us() + self.off_us
 
     def _create(self, shadow: Shadow) -> None:
         shadow.log = self.catalog.create(shadow.name, "/", shadow.name, {})
@@ -291,7 +307,7 @@ class World:
             )
             message.flags = 1
             try:
-                log.append(message, self.clock.wall_us())
+                log.append(message, self.wall_us())
             except LogFailed:
                 assert shadow.failed
                 return
@@ -400,6 +416,7 @@ class World:
         if shadow.failed and not shadow.passing:
             return
         self.moves["read"] += 1
+        self._check_times(log)
         messages = self._drain(log)
         expected = shadow.unsettled()
         assert [message.offset for message in messages] == expected
@@ -516,6 +533,55 @@ class World:
         self._reopen(clean=True)
         assert self.catalog.was_clean
 
+    def jump(self, off_us: int, *, clean: bool) -> None:
+        """The next start finds the clock elsewhere; what comes then has its time."""
+        last = [self._last_time(shadow.log) for shadow in self.shadows]
+        self.off_us = off_us
+        self.moves["jump back" if max(last) > self.wall_us() + JUMP_US else "jump forth"] += 1
+        if clean:
+            self.restart()
+        else:
+            self.kill()
+        now_us = self.wall_us()
+        for number, shadow in enumerate(self.shadows):
+            log = shadow.log
+            assert log is not None
+            last_us = log.batches.last_us
+            assert last_us - now_us <= JUMP_US or is_crumbled(log.partition), "the clock's time is not taken"
+            self.append(number, 1, 30)
+            self.settle_down()
+            self._check_times(log)
+            if not shadow.failed:
+                assert self._last_time(log) == max(last_us, now_us)
+
+    def _headers(self, log: QueueLog, segment: Segment) -> Iterator[BatchHeader]:
+        position = 0
+        while position < segment.written:
+            data = log.partition.read(segment, position, HEADER_SIZE)
+            header = parse_header(data, 0, log.partition.salt)
+            assert header is not None
+            yield header
+            position += header.length
+
+    def _last_time(self, log: QueueLog | None) -> int:
+        """The time of the last batch that is written; 0 if there is none."""
+        assert log is not None
+        written = [segment for segment in log.partition.segments if segment.written]
+        times = [
+            each.base_ts + each.max_ts_delta
+            for segment in written[-1:]
+            for each in self._headers(log, segment)
+        ]
+        return times[-1] if times else 0
+
+    def _check_times(self, log: QueueLog) -> None:
+        """Readers find times by the first and the last one of a segment."""
+        for segment in log.partition.segments:
+            last_us = 0
+            for header in self._headers(log, segment):
+                assert header.base_ts >= last_us, f"{segment.path}: times fall within the segment"
+                last_us = header.base_ts + header.max_ts_delta
+
     def crash(self, seed: int, steps: int = -1) -> None:
         """Power loss, at once or ``steps`` disk operations into what the worker does next."""
         self.moves["crash" if steps < 0 else "crash in the worker"] += 1
@@ -605,6 +671,7 @@ USUAL = {
     "restart": 1,
     "crash": 1,
     "kill": 1,
+    "jump": 0.6,
     "crash_in_worker": 1,
     "crash_at_start": 0.5,
     "open_badly": 0.3,
@@ -707,6 +774,8 @@ def make_move(world: World, name: str, number: int, random: Random) -> None:
             world.crash(random.getrandbits(30))
         case "crash_in_worker":
             world.crash(random.getrandbits(30), random.randrange(25))
+        case "jump":
+            world.jump(random.choice(OFF_US), clean=random.random() < 0.5)
         case "open_badly":
             world.open_badly(number, random)
         case "crash_at_start":

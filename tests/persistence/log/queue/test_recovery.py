@@ -11,14 +11,13 @@ from random import Random
 import pytest
 
 from amqp_router.protocol.flags import ACK, RETURN
-from persistence.clock import JUMP_US
 from persistence.errors import CorruptLog, LogFailed
 from persistence.files import read_file
 from persistence.log.format.checkpoint import NODE_FILE_NAME
 from persistence.log.format.index import SparseIndex
 from persistence.log.format.record import checkpoint_note, control_batch, settles_batch
 from persistence.log.format.settles import settle_run
-from persistence.log.offline.verify import ROT, TORN_TAIL, BatchInfo, iterate, read_node_states, verify
+from persistence.log.offline.verify import ROT, TORN_TAIL, read_node_states, verify
 from persistence.log.queue.idle import is_idle, roll_idle
 from persistence.log.sync.journal import read_journal
 from persistence.log.sync.marks import sync_marks
@@ -978,26 +977,3 @@ def test_a_damaged_log_without_a_queue_stops_no_start() -> None:
     assert again.catalog.quarantine_unknown([]) == ["a"]
     assert bytes(inode(disk, FIRST.replace("queues", "quarantine")).now) == before
     assert not [name for name in disk.list("d") if name.endswith(".journal")]
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_a_start_tells_of_logs_ahead_of_the_clock(clean: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """They go on with their last time: the order of times is what readers find them by."""
-    node = Node()
-    for name, ahead_us in (("a", JUMP_US + 1_000_000), ("b", JUMP_US)):
-        log = node.catalog.create(name, "/", name, {})
-        log.append(message(b"x"), 1_000_000 + ahead_us)
-    node.settle()
-    if clean:
-        node.catalog.stop()
-    again = Node(node.disk)
-    for name in ("a", "b"):
-        again.catalog.open(name)
-    assert "ahead of" not in caplog.text
-    again.catalog.quarantine_unknown(["a", "b"])
-    assert "1 log(s) have times ahead of the system's clock, d/queues/a/0 by 61 s" in caplog.text
-    log = again.catalog.logs["a"]
-    log.append(message(b"y"), 1_000_000)
-    again.settle()
-    headers = [item.header for item in iterate(DIRECTORY, again.disk) if isinstance(item, BatchInfo)]
-    assert headers[-1].base_ts == 1_000_000 + JUMP_US + 1_000_000
