@@ -156,7 +156,12 @@ def test_everything_that_can_be_compiled_is() -> None:
 
 
 #: Files of numbers that compiled modules share, as C constants; their Python modules are not compiled.
-NUMBERS = {"amqp_router/protocol/constants", "amqp_router/protocol/flags", "vhosts/queues/state"}
+NUMBERS = {
+    "amqp_router/protocol/constants",
+    "amqp_router/protocol/flags",
+    "persistence/log/routing/events",
+    "vhosts/queues/state",
+}
 
 
 def test_every_pxd_and_pyx_stands_for_a_compiled_module() -> None:

@@ -8,6 +8,7 @@ from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.frames cimport ContentScan
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
+from persistence.log.routing cimport events
 from vhosts.exchanges.route cimport Route
 from vhosts.exchanges.router cimport RouteCache
 from vhosts.exchanges.walk cimport Walk
@@ -15,7 +16,6 @@ from vhosts.publishing.publisher cimport Publisher
 from vhosts.publishing.ports cimport Flow, Listener, Run
 
 cdef unsigned char _MANDATORY_BIT
-cdef unsigned int _MANDATORY
 cdef unsigned int _UNROUTABLE
 cdef unsigned int _NOT_TAKEN
 cdef unsigned int _WAITS

@@ -22,17 +22,17 @@ from amqp_router.protocol.message import Message, with_properties
 from amqp_router.protocol.output import ANSWER_SHIFT, Output
 from amqp_router.protocol.properties import decode_properties, reply_to_range
 from amqp_router.protocol.shown import shown
+from persistence.log.routing import events
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache
 from vhosts.exchanges.walk import Walk
 from vhosts.publishing.checks import DIRECT_REPLY, check_delivery_mode, check_properties, expiration_ms
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Flow, Listener, Run
-from vhosts.publishing.publisher import MANDATORY, Publisher
+from vhosts.publishing.publisher import Publisher
 
 # C integers where compiled (see publishing.pxd).
 _MANDATORY_BIT = 1
-_MANDATORY = MANDATORY
 _UNROUTABLE = int(Outcome.UNROUTABLE)
 _NOT_TAKEN = int(Outcome.REFUSED | Outcome.FAILED)
 _WAITS = int(Outcome.WAITS)
@@ -180,7 +180,7 @@ class Publishing(Listener):
         if scan.flags & bits.HAS_REPLY_TO and len(self.reply_to) > 0:
             _address(message, self.reply_to)
         size = message.body_size
-        flags = _MANDATORY if args[len(args) - 1] & _MANDATORY_BIT else 0
+        flags = events.MANDATORY if args[len(args) - 1] & _MANDATORY_BIT else 0
         if len(publisher.table.taps) > 0:
             units += self._tell_taps(route, message)
         if self.transaction is not None:
@@ -211,7 +211,7 @@ class Publishing(Listener):
 
     def unroutable(self, route: Route, message: Message, flags: int) -> int:
         """Return the message, if its publisher wants that; returns the cost."""
-        if not flags & _MANDATORY:
+        if not flags & events.MANDATORY:
             self.drop_total += 1
             return 0
         self._return(route, message)

@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from amqp_router.protocol import constants, flags
+from persistence.log.routing import events
 from vhosts.queues import state
 
 
@@ -20,16 +21,19 @@ def constants_of_c(module: ModuleType) -> dict[str, int]:
     return {name: eval(compile(ast.parse(value, mode="eval"), name, "eval"), {}) for name, value in pairs}
 
 
-@pytest.mark.parametrize("module", [constants, flags, state], ids=["constants", "flags", "state"])
+@pytest.mark.parametrize(
+    "module", [constants, flags, events, state], ids=["constants", "flags", "events", "state"]
+)
 def test_constants_of_c_have_the_values_of_python(module: ModuleType) -> None:
     found = constants_of_c(module)
     assert found
     assert found == {name: getattr(module, name) for name in found}
 
 
-def test_all_flags_are_constants_of_c() -> None:
-    names = {name for name in vars(flags) if name.isupper()}
-    assert constants_of_c(flags).keys() == names
+@pytest.mark.parametrize("module", [flags, events], ids=["flags", "events"])
+def test_all_flags_are_constants_of_c(module: ModuleType) -> None:
+    names = {name for name in vars(module) if name.isupper()}
+    assert constants_of_c(module).keys() == names
 
 
 def test_no_compiled_module_has_a_copy_of_a_flag() -> None:

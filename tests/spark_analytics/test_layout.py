@@ -8,8 +8,8 @@ from amqp_router import datadir
 from persistence.log.format import checkpoint, identity, index, record, sections
 from persistence.log.format.segment import INDEX_SUFFIX, SUFFIX, base_of, segment_name
 from persistence.log.format.settles import settle_run
+from persistence.log.routing import events
 from persistence.log.routing import layout as routing_layout
-from persistence.log.routing import recorder
 from persistence.log.sync import committer, marks
 from spark_analytics import layout, outcomes
 from vhosts.queues import death
@@ -24,9 +24,9 @@ def test_batch_header() -> None:
         record.SETTLES,
         record.CONTROL,
     )
-    assert layout.KIND_ROUTING == recorder.ROUTING
+    assert layout.KIND_ROUTING == events.ROUTING
     assert layout.MESSAGE_SIZE == record.MESSAGE_SIZE
-    assert layout.ROUTING_SIZE == recorder.RECORD_SIZE
+    assert layout.ROUTING_SIZE == events.RECORD_SIZE
     batch = record.settles_batch([settle_run(1, 2, 1, 0)], 5, 7, 1_000, 3)
     crc = crc32(b"".join(batch.pieces))
     fields = layout.BATCH_HEADER.unpack(batch.pack_header(0, 5))
@@ -95,13 +95,13 @@ def test_event_flags() -> None:
         layout.EVENT_REFUSED,
         layout.EVENT_SAME_KEY,
     ) == (
-        recorder.PERSISTENT,
-        recorder.MANDATORY,
-        recorder.UNROUTABLE,
-        recorder.RETURNED,
-        recorder.CONFIRMED,
-        recorder.REFUSED,
-        recorder.SAME_KEY,
+        events.PERSISTENT,
+        events.MANDATORY,
+        events.UNROUTABLE,
+        events.RETURNED,
+        events.CONFIRMED,
+        events.REFUSED,
+        events.SAME_KEY,
     )
 
 

@@ -4,6 +4,7 @@ cimport cython
 
 from amqp_router.protocol cimport flags as bits
 from amqp_router.protocol.message cimport Message
+from persistence.log.routing cimport events
 from persistence.log.routing.recorder cimport RouteEntry
 from persistence.memory cimport MemoryBudget
 from vhosts.counters cimport ExchangeCounters
@@ -25,12 +26,6 @@ cdef Py_ssize_t _SPREAD_SLICE
 cdef Py_ssize_t _SPREAD_DURABLE
 cdef Py_ssize_t _COLD
 cdef Py_ssize_t _SPREAD_WORK
-cdef unsigned int _NOTED_PERSISTENT
-cdef unsigned int _NOTED_MANDATORY
-cdef unsigned int _NOTED_UNROUTABLE
-cdef unsigned int _NOTED_RETURNED
-cdef unsigned int _NOTED_CONFIRMED
-cdef unsigned int _NOTED_REFUSED
 cdef unsigned char _HAS_HEADERS
 
 

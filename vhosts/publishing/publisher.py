@@ -20,6 +20,7 @@ from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import AMQPError
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.shown import shown
+from persistence.log.routing import events
 from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.exchange import Exchange
@@ -30,9 +31,6 @@ from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Flow, Listener, Run
 from vhosts.publishing.spread import SPREAD_DURABLE, SPREAD_SLICE, SPREAD_WORK, Spread, Spreader, refusal
 from vhosts.queues.handle import QueueHandle
-
-#: Flag of a publish: its publisher wants it back if it is unroutable.
-MANDATORY = 2
 
 # C integers where compiled (see publisher.pxd).
 _TAKEN = int(Outcome.TAKEN)
@@ -47,13 +45,6 @@ _SPREAD_DURABLE = SPREAD_DURABLE
 _SPREAD_WORK = SPREAD_WORK
 #: The logs of more queues than this are not in the processor's cache: each costs as much as four enqueues.
 _COLD = 64
-# Flags of a record in the routing log (persistence/log/FORMAT.md).
-_NOTED_PERSISTENT = 1
-_NOTED_MANDATORY = MANDATORY
-_NOTED_UNROUTABLE = 4
-_NOTED_RETURNED = 8
-_NOTED_CONFIRMED = 16
-_NOTED_REFUSED = 32
 #: Bit of the first octet of properties: they have headers.
 _HAS_HEADERS = bits.HAS_HEADERS >> 8
 
@@ -143,7 +134,7 @@ class Publisher(Spreader):
         """Give ``message`` to the queues of ``route``; returns an ``Outcome``, and ``units`` is the cost.
 
         The receipt has the publish's ``number``, which is 1 more than the last one's; 0 if there is to be no
-        receipt. ``flags`` is ``MANDATORY`` or 0.
+        receipt. ``flags`` is ``events.MANDATORY`` or 0.
         """
         if route.has_bcc:
             message.flags |= bits.BLIND
@@ -156,7 +147,7 @@ class Publisher(Spreader):
         size = message.body_size
         waits = False
         if message.flags & bits.PERSISTENT:
-            flags |= _NOTED_PERSISTENT
+            flags |= events.PERSISTENT
             waits = len(durable_queues) > 0 or (route.waits_for > 0 and number > 0)
         elif route.logs_all:
             waits = True
@@ -229,13 +220,13 @@ class Publisher(Spreader):
             if entry is None:
                 return 0
         if number > 0:
-            flags |= _NOTED_CONFIRMED
+            flags |= events.CONFIRMED
         if outcome & _NOT_TAKEN:
-            flags |= _NOTED_REFUSED
+            flags |= events.REFUSED
         elif outcome == _UNROUTABLE:
-            flags |= _NOTED_UNROUTABLE
-            if flags & _NOTED_MANDATORY:
-                flags |= _NOTED_RETURNED
+            flags |= events.UNROUTABLE
+            if flags & events.MANDATORY:
+                flags |= events.RETURNED
         if entry.recorder.note(entry, size, flags) and self.flow is not None:
             entry.recorder.backlog.hold(self.flow)
         return 0

@@ -9,8 +9,8 @@ from ...files import Disk, RealDisk, join
 from ..format.identity import Owners, salt_at
 from ..format.scanner import Scanner
 from ..format.segment import Segment, segment_bases
+from ..routing.events import ROUTING
 from ..routing.layout import DIRECTORY, iterate_events, read_names
-from ..routing.recorder import ROUTING
 from .verify import ROT, TORN_TAIL, Problem, describe
 
 

@@ -15,7 +15,7 @@ from ...errors import CorruptLog
 from ...files import Disk, join, read_file
 from ..format.record import BatchHeader
 from ..format.segment import Segment
-from .recorder import RECORD_SIZE, SAME_KEY
+from .events import RECORD_SIZE, SAME_KEY
 
 DIRECTORY = "routing"
 NAMES_SUFFIX = ".names"

@@ -4,14 +4,11 @@ cimport cython
 
 from amqp_router.protocol._buf cimport Buf
 from persistence.log.format.record cimport Batch
+from persistence.log.routing cimport events
 
-cdef unsigned int _SAME_KEY
 cdef long long _U32_MAX
-cdef unsigned int _ROUTING
-cdef unsigned int _RECORD_SIZE
 cdef unsigned int _HEADER_SIZE
 cdef unsigned int _RECORDS_MAX
-cdef Py_ssize_t _BATCH_BYTES_MAX
 
 
 cdef class OpenBatch:

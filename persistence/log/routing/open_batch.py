@@ -5,16 +5,13 @@ from __future__ import annotations
 from amqp_router.protocol._buf import Buf
 
 from ..format.record import Batch
+from . import events
 
 # C integers where compiled.
-_SAME_KEY = 0x8000
 _U32_MAX = 0xFFFFFFFF
-_ROUTING = 4
-_RECORD_SIZE = 24
 _HEADER_SIZE = 72
-# A batch is closed before it has more records or bytes.
+# A batch is closed before it has more records.
 _RECORDS_MAX = 4096
-_BATCH_BYTES_MAX = 256 * 1024
 
 
 class OpenBatch:
@@ -33,14 +30,14 @@ class OpenBatch:
 
     def is_full(self, key_size: int, now_us: int) -> bool:
         """Whether a record with such a key needs another batch."""
-        size = _HEADER_SIZE + (self.count + 1) * _RECORD_SIZE + self._keys.size + key_size
-        return self.count >= _RECORDS_MAX or size > _BATCH_BYTES_MAX or now_us - self.base_ts > _U32_MAX
+        size = _HEADER_SIZE + (self.count + 1) * events.RECORD_SIZE + self._keys.size + key_size
+        return self.count >= _RECORDS_MAX or size > events.BATCH_BYTES_MAX or now_us - self.base_ts > _U32_MAX
 
     def begin_record(self, key: bytes) -> int:
         """Begin a record; returns its flag SAME_KEY, or 0."""
         self.count += 1
         if self.count > 1 and key == self._key:
-            return _SAME_KEY
+            return events.SAME_KEY
         self._keys.put(key)
         self._key = key
         return 0
@@ -59,8 +56,8 @@ class OpenBatch:
     def close(self, base: int, last_us: int) -> Batch:
         """The batch, whose place is not set; ``last_us`` is the time of its last record."""
         batch = Batch()
-        batch.kind = _ROUTING
-        batch.record_size = _RECORD_SIZE
+        batch.kind = events.ROUTING
+        batch.record_size = events.RECORD_SIZE
         batch.base = base
         batch.last = base + self.events - 1
         batch.count = self.count

@@ -6,10 +6,10 @@ from persistence.memory cimport MemoryBudget
 from amqp_router.protocol.tick cimport Tick
 from persistence.log.format.record cimport Batch
 from persistence.log.format.segment cimport Segment
+from persistence.log.routing cimport events
 from persistence.log.routing.names cimport SegmentNames, WideNames
 from persistence.log.routing.open_batch cimport OpenBatch
 
-cdef Py_ssize_t _BATCH_BYTES_MAX
 cdef long long _DAY_US
 cdef long long _U32_MAX
 

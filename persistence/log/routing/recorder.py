@@ -21,18 +21,14 @@ from ...memory import MemoryBudget
 from ..format.index import SparseIndex
 from ..format.record import Batch
 from ..format.segment import Segment
+from . import events
 from .names import SegmentNames, WideNames
 from .open_batch import OpenBatch
 
-ROUTING = 4
-RECORD_SIZE = 24
-PERSISTENT, MANDATORY, UNROUTABLE, RETURNED, CONFIRMED, REFUSED = 1, 2, 4, 8, 16, 32
-SAME_KEY = 0x8000
 DAY_US = 86_400_000_000
 
-# C integers where compiled (see recorder.pxd). A segment is closed if a batch more could be too much ...
-_BATCH_BYTES_MAX = 256 * 1024
-# ... or at its first event after a day.
+# C integers where compiled (see recorder.pxd). A segment is closed if a batch more could be too much, or at
+# its first event after a day.
 _DAY_US = 86_400_000_000
 _U32_MAX = 0xFFFFFFFF
 
@@ -241,7 +237,7 @@ class Recorder:
         segment = self.segment
         size: int = segment.size
         return size > 0 and (
-            size + _BATCH_BYTES_MAX > self._segment_bytes_max
+            size + events.BATCH_BYTES_MAX > self._segment_bytes_max
             or self._names.is_full()
             or now_us - segment.first_ts >= _DAY_US
         )

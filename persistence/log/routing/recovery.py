@@ -17,6 +17,7 @@ from ..format.index import SparseIndex
 from ..format.record import HEADER_SIZE, MAGIC, BatchHeader, parse_header
 from ..format.scanner import Scanner, check_tail, recover_segment
 from ..format.segment import INDEX_SUFFIX, SUFFIX, Segment, base_of, segment_bases
+from .events import RECORD_SIZE, ROUTING
 from .layout import (
     NAME,
     NAMES_HEADER,
@@ -27,7 +28,6 @@ from .layout import (
     names_salt,
     parse_names,
 )
-from .recorder import RECORD_SIZE, ROUTING
 
 _DAMAGED_SUFFIX = ".damaged"
 
