@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from admin_ui import query
+from admin_ui.actors import acting
 from admin_ui.auth import ADMINISTRATOR, MANAGEMENT, NOBODY, Identity, authenticate, check_origin
 from admin_ui.replies import ApiError, Body, Done, dumps, method_not_allowed, not_authorised, not_found
 from admin_ui.state import STATE, State
@@ -173,7 +174,7 @@ def _answerer(endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.Strea
             identity.require(tags)
         _check_accept(request.headers.get("Accept"))
         call = Call(request, identity, request.app[STATE], query.parse(request.query))
-        result = handler(call)
+        result = acting(call.state.broker.feed, identity.name, handler, call)
         return await reply(call, await result if inspect.isawaitable(result) else result)
 
     return answer

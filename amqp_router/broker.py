@@ -23,7 +23,6 @@ from amqp_router.auth.backends import Authenticator, AuthOptions, User
 from amqp_router.auth.guard import Guard
 from amqp_router.auth.mechanisms import MECHANISMS
 from amqp_router.auth.users import FirstStart, Users, first_definitions
-from amqp_router.channel.states import ChannelState
 from amqp_router.cluster import NodeIdentity
 from amqp_router.connection.hangups import Hangups
 from amqp_router.connection.ports import ConnectionOptions, Origin
@@ -31,6 +30,7 @@ from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.transport import Transport
 from amqp_router.disconnecting import close_those, force
 from amqp_router.disk_watch import DiskWatch
+from amqp_router.events import Events
 from amqp_router.log_rows import refuse_misplaced
 from amqp_router.machine_memory import memory_limit
 from amqp_router.node_core import NodeCore, Ports
@@ -47,7 +47,6 @@ from persistence.loop import Loop
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from persistence.plan import Flusher
-from vhosts.counters import MessageTotals
 from vhosts.exchanges.router import RouteCache
 from vhosts.vhost import VirtualHost
 
@@ -115,7 +114,9 @@ class Broker:
             self.users,
             self.registry,
             self.budget,
+            settings.event_exchange_vhost,
         )
+        self.definitions.on_submitted = self.feed.submitted
         # Connections and the administration look at these often.
         self.tick = self.core.tick
         self.alarms = self.core.alarms
@@ -146,6 +147,11 @@ class Broker:
     def identity(self) -> NodeIdentity:
         """This node, and this run of it."""
         return self.core.identity
+
+    @property
+    def feed(self) -> Events:
+        """What happens on the node."""
+        return self.core.events
 
     @property
     def parameters(self) -> Parameters:
@@ -260,18 +266,6 @@ class Broker:
         """Open connections, handshakes included."""
         return len(self.registry)
 
-    def message_totals(self, vhost: str) -> MessageTotals:
-        """Counts of messages in a virtual host since it was opened, of closed and open channels."""
-        totals = MessageTotals()
-        totals.add(self.vhosts[vhost].counters.closed)
-        for transport in self.registry:
-            machine = transport.machine
-            if machine.vhost is not None and machine.vhost.name == vhost:
-                for channel in machine.channels.values():
-                    if channel.state is ChannelState.OPEN:
-                        totals.add(channel.totals())
-        return totals
-
     def login(self, mechanism: str, response: bytes, peer_host: str, *, is_relayed: bool = False) -> Any:
         """See ``connection.ports.Services``."""
         is_loopback = peer_host.startswith(LOOPBACK) and not is_relayed
@@ -349,6 +343,7 @@ class Broker:
         }
 
     def _alarm_changed(self, name: str, is_on: bool) -> None:
+        self.feed.alarm(name, is_on)
         if is_on:
             self.event(logging.WARNING, "alarm set: connections that publish wait", resource=name)
         else:

@@ -133,6 +133,8 @@ class Settings(BaseSettings):
         65536, "files", "file descriptors to ask the system for; the log says how many it granted", ge=256
     )
 
+    event_exchange_vhost: str = _node("/", "", "virtual host with amq.rabbitmq.event; empty for none")
+
     default_user: str = _first(
         "guest",
         "",
@@ -147,9 +149,7 @@ class Settings(BaseSettings):
         "/", "", "virtual host that a start on an empty data directory makes", min_length=1, max_length=255
     )
     definitions: Path | None = _first(
-        None,
-        "",
-        "file of definitions, also of RabbitMQ, that every start imports before clients are served",
+        None, "", "file of definitions, also of RabbitMQ, that every start imports before clients are served"
     )
 
     bind: str = _listener(

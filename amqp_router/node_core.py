@@ -15,9 +15,10 @@ import base64
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
-from amqp_router.auth.users import Users
+from amqp_router.auth.users import DEFAULT_VHOST, Users
 from amqp_router.cluster import NodeIdentity, StandaloneQueues, StandaloneRegistry, count_boot
 from amqp_router.commits import Commits
 from amqp_router.connection.alarms import Alarms
@@ -25,6 +26,7 @@ from amqp_router.connection.pressure import Pressure
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.ticker import Ticker
 from amqp_router.disconnecting import fail_waiting
+from amqp_router.events import Events
 from amqp_router.late_timeouts import LateTimeouts
 from amqp_router.parameters import Parameters
 from amqp_router.protocol.tick import Tick
@@ -81,6 +83,7 @@ class NodeCore:
         users: Users,
         connections: ConnectionRegistry[Any],
         budget: MemoryBudget,
+        events_vhost: str = DEFAULT_VHOST,
     ) -> None:
         self.ports = ports
         self.identity = identity
@@ -107,6 +110,20 @@ class NodeCore:
             node=identity.name,
         )
         users.on_change = self.virtual_hosts.forget_routes
+        self.events = Events(
+            events_vhost,
+            identity.name,
+            users,
+            budget,
+            in_slices=self.in_slices,
+            wall_us=ports.loop.wall_us,
+            event=ports.event,
+        )
+        self.events.find = self.virtual_hosts.by_name.get
+        self.events.parameters = self.parameters.values
+        self.virtual_hosts.on_made = self.events.adopt
+        connections.on_opened = partial(self.events.connection, is_new=True)
+        connections.on_removed = partial(self.events.connection, is_new=False)
         #: Who leads which queue. This and what follows is there after ``start``.
         self.registry: StandaloneRegistry
         self.storage: Storage
@@ -172,6 +189,7 @@ class NodeCore:
         self.users.load(snapshot.users, snapshot.permissions, snapshot.topic_permissions)
         catalog.start()
         self.virtual_hosts.load(snapshot)
+        self.events.start()
         set_aside = catalog.quarantine_unknown({row.incarnation for row in snapshot.queues})
         for left in set_aside:
             self.ports.event(logging.WARNING, "log without a queue set aside", directory=left)

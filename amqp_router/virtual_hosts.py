@@ -60,6 +60,8 @@ class VirtualHosts:
         node: str,
     ) -> None:
         self.by_name: dict[str, VirtualHost] = {}
+        #: Called with each that is made, while it is empty; set before anything is loaded.
+        self.on_made: Callable[[VirtualHost], None]
         #: Makes their queues; set before anything is loaded.
         self.make_queue: QueueFactory
         #: Where their routes are recorded; None if that is switched off.
@@ -112,6 +114,7 @@ class VirtualHosts:
             account=self._budget,
         )
         self.by_name[row.name] = vhost
+        self.on_made(vhost)
         self._describe(vhost, row)
         self._commits.vhosts.append(vhost)
         routing = self.routing.open(row.name) if self.routing is not None else None
@@ -220,7 +223,7 @@ class VirtualHosts:
         self._commits.after(rev, _Removal(partial(self._in_slices, partial(self._remove_some, vhost))))
 
     def _remove_some(self, vhost: VirtualHost) -> bool:
-        if not vhost.remove_some():
+        if vhost.topology.feed.is_behind or not vhost.remove_some():
             return False
         self._commits.vhosts.remove(vhost)
         # One of the same name, made meanwhile, goes on with the routing log.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,7 +27,16 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
 from amqp_router.protocol.errors import AccessRefused, AMQPError, LoginRefused
 from amqp_router.storage import Threads
-from persistence.definitions.records import Change, Delete, DeleteBindings, Put, Row, Snapshot, VhostRow
+from persistence.definitions.records import (
+    Change,
+    Delete,
+    DeleteBindings,
+    DeleteVhost,
+    Put,
+    Row,
+    Snapshot,
+    VhostRow,
+)
 from persistence.errors import PersistenceError
 from persistence.loop import Loop
 from persistence.memory import MemoryBudget
@@ -59,11 +68,13 @@ class SimDefinitions:
         self.committed = 0
         #: Why nothing is stored for now, or None.
         self.failed: PersistenceError | None = None
+        self.on_submitted: Callable[[Sequence[Change]], None] = lambda changes: None
 
     def submit(self, changes: Any) -> int:
         if self.failed is not None:
             raise self.failed
         self.pending.append(list(changes))
+        self.on_submitted(changes)
         return self.committed + len(self.pending)
 
     def commit(self, count: int = 1 << 30) -> int:
@@ -72,7 +83,7 @@ class SimDefinitions:
             for change in self.pending.popleft():
                 if isinstance(change, Put):
                     self.rows[change.kind, change.key] = change.row
-                elif isinstance(change, DeleteBindings):
+                elif isinstance(change, (DeleteBindings, DeleteVhost)):
                     applied(self.rows, change)
                 else:
                     assert isinstance(change, Delete)
@@ -207,6 +218,8 @@ class SimNode:
         self.tick = self.core.tick
         self.alarms = self.core.alarms
         self.commits = self.core.commits
+        self.feed = self.core.events
+        self.definitions.on_submitted = self.feed.submitted
         self.budget = self.core.budget
         self.look_at_memory = self.core.look_at_memory
         self.enter = self.core.enter

@@ -11,6 +11,7 @@ from itertools import islice
 
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.exchange import Binding, End, Exchange
+from vhosts.feed import SILENT, Feed
 from vhosts.spread_map import Entries, SpreadMap, roomy
 
 
@@ -49,6 +50,13 @@ class Bindings:
         #: By exchange or queue: its pairs by their source.
         self._by_destination: SpreadMap[End, Entries[End, Pair]] = SpreadMap()
         self._count = 0
+        self._vhost = ""
+        #: Hears of bindings, and of exchanges that are deleted.
+        self.feed = SILENT
+
+    def hear_by(self, vhost: str, feed: Feed) -> None:
+        """Tell ``feed`` of the bindings of ``vhost`` that come and go from now on."""
+        self._vhost, self.feed = vhost, feed
 
     def __len__(self) -> int:
         return self._count
@@ -78,6 +86,8 @@ class Bindings:
         pair.by_key = roomy(pair.by_key)
         self._count += 1
         self.account.kept += binding.memory_bytes()
+        if self.feed.on:
+            self.feed.binding(self._vhost, binding, is_new=True)
 
     def remove(self, binding: Binding) -> None:
         """Forget ``binding``."""
@@ -85,6 +95,8 @@ class Bindings:
         del pair.by_key[binding.routing_key, binding.encoded]
         self._count -= 1
         self.account.kept -= binding.memory_bytes()
+        if self.feed.on:
+            self.feed.binding(self._vhost, binding, is_new=False)
         if not pair.by_key:
             self.forget(pair)
 
@@ -106,6 +118,8 @@ class Bindings:
         The index of the other ends keeps them until ``pop_from`` has emptied them and ``forget`` was called.
         Pairs whose other end is deleted, too, are among them.
         """
+        if self.feed.on and isinstance(end, Exchange):
+            self.feed.exchange(self._vhost, end, is_new=False)
         return self._by_source.pop(end, None) or {}, self._by_destination.pop(end, None) or {}
 
     def pop_from(self, pair: Pair) -> Binding:
@@ -113,6 +127,9 @@ class Bindings:
         self._count -= 1
         binding = pair.by_key.popitem()[1]
         self.account.kept -= binding.memory_bytes()
+        if self.feed.on:
+            goes_with_queue = not binding.source.deleted
+            self.feed.binding(self._vhost, binding, is_new=False, goes_with_queue=goes_with_queue)
         return binding
 
     def forget(self, pair: Pair) -> None:

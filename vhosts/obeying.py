@@ -78,13 +78,18 @@ class Obedience:
     def _next_slice(self) -> bool:
         cost = 1 + len(self.policies) + len(self.operator_policies)
         spent, is_route_changed = 0, False
+        topology = self._topology
+        if topology.feed.is_behind:
+            return False
         while self._left and spent < SLICE:
             end = self._left.pop()
             spent += cost
             if not end.deleted and self.entered(end):
                 spent += CHANGE_UNITS
                 is_route_changed |= isinstance(end, Exchange)
+                if topology.feed.on and not isinstance(end, Exchange):
+                    topology.feed.policy(topology.name, end)
         if is_route_changed:  # by an alternate exchange
-            self._topology.table.changed()
+            topology.table.changed()
         self._is_going_on = bool(self._left) and self._is_going_on
         return not self._left

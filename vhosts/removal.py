@@ -121,6 +121,8 @@ class Removals:
 
     def _next_slice(self) -> bool:
         self.spent = 0
+        if self._bindings.feed.is_behind:
+            return False
         self._go_on()
         self._is_going_on = bool(self._agenda or self._followed)
         return not self._is_going_on

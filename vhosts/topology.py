@@ -22,6 +22,7 @@ from vhosts.exchanges.exchange import Binding, End, Exchange
 from vhosts.exchanges.route import default_route
 from vhosts.exchanges.router import RoutingTable
 from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_type
+from vhosts.feed import SILENT, Feed
 from vhosts.passing import Passing
 from vhosts.ports import InSlices
 from vhosts.queues.handle import QueueHandle
@@ -49,6 +50,8 @@ class Topology:
         self.passing = Passing(self.table, account, in_slices)
         #: The exclusive queues of each connection.
         self.owned: dict[object, Entries[QueueHandle, None]] = {}
+        #: Hears what comes and goes.
+        self.feed = SILENT
         #: Called with each queue and exchange that enters, before anything else can use it.
         self.on_entered: Callable[[End], object] = _nothing
         #: The virtual host is deleted: the error for whoever still declares something in it.
@@ -57,6 +60,14 @@ class Topology:
         for system_name, type_name, internal in SYSTEM_EXCHANGES:
             cls = EXCHANGE_TYPES[type_name]
             self.enter_exchange(cls(system_name, type_name, durable=True, internal=internal))
+
+    def hear_by(self, feed: Feed) -> None:
+        """Tell ``feed`` from now on what comes and goes, beginning with the exchanges that are here."""
+        self.feed = feed
+        self.bindings.hear_by(self.name, feed)
+        if feed.on:
+            for exchange in self.exchanges.values():
+                feed.exchange(self.name, exchange, is_new=True)
 
     def check_room(self, kind: str, name: str) -> None:
         """Raise if a further ``kind`` cannot be declared: PreconditionFailed for want of memory (406)."""
@@ -108,6 +119,8 @@ class Topology:
         self.on_entered(exchange)
         self.account.kept += exchange.memory_bytes()
         self.table.changed()
+        if self.feed.on:
+            self.feed.exchange(self.name, exchange, is_new=True)
 
     # -- queues ----------------------------------------------------------------------------------------
 
@@ -145,6 +158,8 @@ class Topology:
             owned = self.owned.setdefault(queue.exclusive_owner, {})
             owned[queue] = None
             self.owned[queue.exclusive_owner] = roomy(owned)
+        if self.feed.on:
+            self.feed.queue(self.name, queue, is_new=True)
 
     def leave_queue(self, queue: QueueHandle) -> None:
         """Remove ``queue``. Its bindings go another way (``vhosts.removal``)."""
@@ -160,6 +175,8 @@ class Topology:
                 del self.owned[queue.exclusive_owner]
             # A remembered route may keep the queue for a while, and must not keep its connection.
             queue.exclusive_owner = None
+        if self.feed.on:
+            self.feed.queue(self.name, queue, is_new=False)
 
     # -- bindings --------------------------------------------------------------------------------------
 

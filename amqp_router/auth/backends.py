@@ -68,12 +68,14 @@ class LoginFailed(LoginRefused):
     fill a disk.
     """
 
-    def __init__(self, mechanism: str, reason: str) -> None:
+    def __init__(self, mechanism: str, reason: str, user: str = "") -> None:
         super().__init__(
             f"Login was refused using authentication mechanism {mechanism}. "
             "For details see the broker logfile."
         )
         self.reason = reason
+        #: Who wanted to log in.
+        self.user = user
         self.delay_s = 0.0
         self.is_news = True
 
@@ -123,10 +125,10 @@ class Authenticator:
             answer = ask(backend)
             if isinstance(answer, tuple):
                 if name in self._loopback_users and not is_loopback:
-                    raise LoopbackOnly(mechanism, f"user '{name}' can only connect via localhost")
+                    raise LoopbackOnly(mechanism, f"user '{name}' can only connect via localhost", name)
                 return User(name, answer, backend)
             reasons.append(answer)
-        raise LoginFailed(mechanism, "; ".join(reasons))
+        raise LoginFailed(mechanism, "; ".join(reasons), name)
 
 
 class InternalBackend:

@@ -98,7 +98,8 @@ class Guard:
             self._throttle.check_user(peer_host, name)
         except TooManyFailures as error:
             text = name.decode(errors="backslashreplace")
-            failure = LoginFailed(mechanism, f"user '{text}' failed too often from this address; {error}")
+            reason = f"user '{text}' failed too often from this address; {error}"
+            failure = LoginFailed(mechanism, reason, text)
             failure.is_news = self._throttle.is_news(peer_host, name)
             failure.delay_s = self._throttle.delay_s(peer_host)
             raise failure from None

@@ -40,7 +40,8 @@ class Permissions:
         vhost: Name of the virtual host, for the texts.
         find: Gives the row that holds now, or None if the user has no permission at all.
         find_topic: Gives the topic permission for an exchange, or None if there is none.
-        generation: Gives a number that changes whenever ``find`` may answer differently.
+        generation: Gives a number that changes whenever the others may answer differently.
+        may_read: Whether the user may at all bind to an exchange.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class Permissions:
         find: Callable[[], PermissionRow | None],
         generation: Callable[[], int],
         find_topic: Callable[[str], TopicPermissionRow | None] = lambda exchange: None,
+        may_read: Callable[[str], bool] = lambda exchange: True,
     ) -> None:
         self.user = user
         self.vhost = vhost
         self._find = find
         self._find_topic = find_topic
+        self._may_read = may_read
         self._current = generation
         self._generation = -1
         self._row: PermissionRow | None = None
@@ -90,9 +93,10 @@ class Permissions:
             self._generation = generation
             self._row = self._find()
             self._granted.clear()
-        if (action, name) in self._granted:
+        is_kept_out = action == "read" and kind == "exchange" and not self._may_read(name)
+        if (action, name) in self._granted and not is_kept_out:
             return
-        if self._row is None or not _matches(getattr(self._row, action), name):
+        if is_kept_out or self._row is None or not _matches(getattr(self._row, action), name):
             raise AccessRefused(
                 f"access to {kind} '{name}' in vhost '{self.vhost}' refused for user '{self.user}'"
             )

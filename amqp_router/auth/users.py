@@ -37,6 +37,9 @@ DEFAULT_VHOST = "/"
 DEFAULT_USER = "guest"
 DEFAULT_PASSWORD = b"guest"
 ADMINISTRATOR = "administrator"
+#: Tags of users who may see what happens in all virtual hosts, and the exchange that tells it.
+SEE_ALL = frozenset({ADMINISTRATOR, "monitoring"})
+EVENT_EXCHANGE = "amq.rabbitmq.event"
 
 
 class DefinitionsPort(Protocol):
@@ -249,7 +252,12 @@ class Users:
             find=lambda: self.permissions.get((user, vhost)),
             find_topic=lambda exchange: self.topic_permissions.get((user, vhost, exchange)),
             generation=lambda: self.generation,
+            may_read=lambda exchange: exchange != EVENT_EXCHANGE or self._may_see_all(user),
         )
+
+    def _may_see_all(self, user: str) -> bool:
+        row = self.users.get(user)
+        return row is not None and not SEE_ALL.isdisjoint(row.tags)
 
     def _drop_permissions(self, rows: Iterable[PermissionRow]) -> None:
         for row in rows:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from amqp_router.channel import asking, consuming, declaring
+from amqp_router.channel import asking, consuming, declaring, tx_methods
 from amqp_router.channel.ack_watch import AckWatch, timeout_of
 from amqp_router.channel.asking import Asking
 from amqp_router.channel.confirms import Confirms
@@ -36,6 +36,7 @@ from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.taps import Actor
+from vhosts.feed import INTERNAL
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.handle import Consumer, Credit, QueueHandle
 
@@ -121,6 +122,8 @@ class Channel(ChannelListener):
             connection.open_runs,
         )
         self.vhost.counters.channel_created += 1
+        if self.vhost.topology.feed.on:
+            self.vhost.topology.feed.channel(self.vhost.name, self.actor(), is_new=True)
 
     def actor(self) -> Actor:
         """This channel as taps name it: connection, channel number and user."""
@@ -137,7 +140,12 @@ class Channel(ChannelListener):
         handler = _METHODS.get(type(method))
         if handler is None:
             raise CommandInvalid(UNIMPLEMENTED_METHOD)
-        handler(self, method)
+        feed = self.vhost.topology.feed
+        if feed.on:
+            with feed.acting(self.connection.user.name, self.connection.in_slices):
+                handler(self, method)
+        else:
+            handler(self, method)
 
     def select_confirms(self, method: methods.ConfirmSelect) -> None:
         """Confirm every publish from now on. A second call changes nothing."""
@@ -232,9 +240,17 @@ class Channel(ChannelListener):
             self.vhost.replies.close(queue)
             self.publishing.reply_to = b""
             return False
-        if queue.remove_consumer(consumer) and queue.auto_delete and not queue.deleted:
+        is_last = queue.remove_consumer(consumer)
+        self._tell_end(consumer)
+        if is_last and queue.auto_delete and not queue.deleted:
+            self.vhost.topology.feed.actor = INTERNAL
             return bool(self.vhost.last_consumer_left(queue))
         return False
+
+    def _tell_end(self, consumer: Consumer) -> None:
+        feed = self.vhost.topology.feed
+        if feed.on:
+            feed.consumer(self.vhost.name, self.actor(), consumer, is_new=False)
 
     def watch(self, owner: Consumer) -> None:
         """See that what ``owner`` takes is acknowledged in time, if there is a timeout."""
@@ -250,6 +266,7 @@ class Channel(ChannelListener):
         if self.consumers.get(consumer.tag) is not consumer:
             return  # the client has cancelled it meanwhile, and may have used its tag again
         del self.consumers[consumer.tag]
+        self._tell_end(consumer)
         connection = self.connection
         if self.state is not ChannelState.OPEN or connection.stopped or not connection.consumer_cancel_notify:
             return
@@ -318,6 +335,8 @@ class Channel(ChannelListener):
         counters = self.vhost.counters
         counters.channel_closed += 1
         counters.closed.add(self.totals())
+        if self.vhost.topology.feed.on:
+            self.vhost.topology.feed.channel(self.vhost.name, self.actor(), is_new=False)
         self.publishing.publisher.close_run()
         self.emit_confirms()
         self.publishing.confirming = False
@@ -383,29 +402,6 @@ def _access(channel: Channel, method: methods.AccessRequest) -> None:
     channel.reply(methods.AccessRequestOk(1), 0)
 
 
-def _tx_select(channel: Channel, method: methods.TxSelect) -> None:
-    if channel.confirms is not None:
-        raise PreconditionFailed("cannot switch from confirm to tx mode")
-    if channel.transaction is None:
-        channel.transaction = channel.publishing.transaction = Transaction(channel)
-    channel.reply(methods.TxSelectOk(), 0)
-
-
-def _tx_commit(channel: Channel, method: methods.TxCommit) -> None:
-    _transaction_of(channel).commit()
-
-
-def _tx_rollback(channel: Channel, method: methods.TxRollback) -> None:
-    _transaction_of(channel).drop()
-    channel.reply_after_slices(methods.TxRollbackOk())
-
-
-def _transaction_of(channel: Channel) -> Transaction:
-    if channel.transaction is None:
-        raise PreconditionFailed("channel is not transactional")
-    return channel.transaction
-
-
 _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {  # each takes its own method
     methods.ChannelFlow: _flow,
     methods.AccessRequest: _access,
@@ -418,9 +414,7 @@ _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {  # each takes i
     methods.BasicRecover: consuming.recover,
     methods.BasicRecoverAsync: consuming.recover,
     methods.ConfirmSelect: Channel.select_confirms,
-    methods.TxSelect: _tx_select,
-    methods.TxCommit: _tx_commit,
-    methods.TxRollback: _tx_rollback,
     **declaring.METHODS,
     **asking.METHODS,
+    **tx_methods.METHODS,
 }

@@ -85,6 +85,9 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
             consumer.timeout_ms = min(method.arguments["x-consumer-timeout"][1], TIMEOUT_MS_MAX)
     queue.add_consumer(consumer)
     channel.consumers[tag] = consumer
+    feed = channel.vhost.topology.feed
+    if feed.on:
+        feed.consumer(channel.vhost.name, channel.actor(), consumer, is_new=True, prefetch=channel.prefetch)
     if not method.no_ack:
         channel.watch(consumer)
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)

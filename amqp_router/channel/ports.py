@@ -15,6 +15,7 @@ from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.tick import Tick
 from vhosts.exchanges.router import RouteCache
+from vhosts.exchanges.taps import Actor
 from vhosts.ports import Permissions
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.handle import Consumer, Credit, QueueHandle
@@ -139,6 +140,9 @@ class ConsumingChannel(DeclaringChannel, Protocol):
     @property
     def connection(self) -> Connection:
         """What the channels of the connection share."""
+
+    def actor(self) -> Actor:
+        """The channel as others name it."""
 
     def watch(self, owner: Consumer) -> None:
         """See that what ``owner`` takes is acknowledged in time, if there is a timeout."""

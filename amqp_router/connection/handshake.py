@@ -105,6 +105,7 @@ def _start_ok(machine: Negotiating, method: methods.ConnectionStartOk, following
         reason = getattr(error, "reason", error.text)
         level = logging.WARNING if getattr(error, "is_news", True) else logging.DEBUG
         machine.node.event(level, "login refused", peer=machine.peer, mechanism=mechanism, reason=reason)
+        machine.node.feed.login(session, machine.shared.name, getattr(error, "user", ""), reason)
         delay_s = getattr(error, "delay_s", 0.0)
         if "authentication_failure_close" in session.capabilities:
             machine.close_delay_s = delay_s
@@ -112,6 +113,7 @@ def _start_ok(machine: Negotiating, method: methods.ConnectionStartOk, following
         machine.state = ConnectionState.CLOSED
         machine.close_delay_s = max(SILENT_DELAY_S, delay_s)
         return
+    node.feed.login(session, machine.shared.name, machine.shared.user.name)
     machine.state = following
     machine.frames.payload_max = session.frame_max
     options = machine.node.options

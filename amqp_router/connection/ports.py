@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.hangups import Hangups
+from amqp_router.connection.session import Session
 from amqp_router.protocol.tick import Tick
 
 
@@ -49,6 +50,13 @@ class TlsView(Protocol):
         """Whether clients may log in with their certificate."""
 
 
+class LoginFeed(Protocol):
+    """Hears of logins."""
+
+    def login(self, session: Session, connection: str, user: str, error: str = "") -> None:
+        """The client of a connection has logged in as ``user``, or failed to, for the reason ``error``."""
+
+
 class Admission(Protocol):
     """The limits of users and virtual hosts."""
 
@@ -79,6 +87,10 @@ class Services(Protocol):
     options: ConnectionOptions
     #: Names of the mechanisms offered, as connection.start carries them.
     mechanisms: str
+
+    @property
+    def feed(self) -> LoginFeed:
+        """Who is told of logins."""
 
     @property
     def admission(self) -> Admission:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 
@@ -50,6 +50,9 @@ class ConnectionRegistry(Generic[T]):
         #: Connections that have opened a virtual host, by the user's name; and their number by virtual host.
         self._by_user: dict[str, dict[T, None]] = {}
         self._in_vhost: dict[Any, int] = {}
+        #: Called with each connection that opens a virtual host, and with each that ends.
+        self.on_opened: Callable[[T], None] = _ignore
+        self.on_removed: Callable[[T], None] = _ignore
 
     def add(self, transport: T) -> None:
         self._transports[transport] = None
@@ -60,6 +63,7 @@ class ConnectionRegistry(Generic[T]):
         machine = transport.machine
         self._by_user.setdefault(machine.user.name, {})[transport] = None
         self._in_vhost[machine.vhost] = self.count_in(machine.vhost) + 1
+        self.on_opened(transport)
 
     def count_in(self, vhost: Any) -> int:
         """How many connections have opened ``vhost``."""
@@ -89,9 +93,14 @@ class ConnectionRegistry(Generic[T]):
             if vhost is not None:
                 received, sent = self.closed_octets.get(vhost.name, (0, 0))
                 self.closed_octets[vhost.name] = received + transport.recv_oct, sent + transport.send_oct
+            self.on_removed(transport)
 
     def __len__(self) -> int:
         return len(self._transports)
 
     def __iter__(self) -> Iterator[T]:
         return iter(list(self._transports))
+
+
+def _ignore(_: object) -> None:
+    """Default callback."""

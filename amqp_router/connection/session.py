@@ -27,13 +27,20 @@ class Session:
         "frame_max",
         "heartbeat_s",
         "host",
+        "host_address",
+        "is_encrypted",
         "is_relayed",
         "mechanism",
+        "peer_address",
         "takes_external",
     )
 
     def __init__(self, host: str, *, frame_max: int, channel_max: int) -> None:
         self.host = host
+        #: Addresses of the client's end of the socket, and of ours; whether it speaks TLS.
+        self.peer_address: tuple[str, int] = ("?", 0)
+        self.host_address: tuple[str, int] = ("?", 0)
+        self.is_encrypted = False
         #: Whether a proxy passes the connection on, which then is never one of this machine.
         self.is_relayed = False
         #: Whether the client may log in with its certificate, and the user that this names; empty if none.

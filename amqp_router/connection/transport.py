@@ -106,6 +106,7 @@ class Transport(asyncio.Protocol):
         machine = Machine(self._node, _shown(host, port), host)
         machine.shared.name = f"{machine.peer} -> {_shown(*self.host_address)}"
         machine.session.is_relayed = self._origin is not None
+        machine.session.peer_address, machine.session.host_address = self.peer_address, self.host_address
         self.machine = machine
         self.writer = Writer(machine.output, transport)
         self._reading = Reading(self._node, machine, self._loop, transport, self._receive_more)
@@ -116,6 +117,7 @@ class Transport(asyncio.Protocol):
         self._registry.add(self)
         self.tls = transport.get_extra_info("tls")
         if self.tls is not None:
+            machine.session.is_encrypted = True
             machine.session.takes_external = self.tls.takes_external
             machine.session.certificate_user = self.tls.user
         # The handshake of TLS is a part of the time.

@@ -83,6 +83,8 @@ class DefinitionStore:
         self.failed: DefinitionsError | None = None
         #: Called with the new value whenever ``committed`` has risen.
         self.on_committed: Callable[[int], None] = _ignore
+        #: Called with the changes that are taken, at once.
+        self.on_submitted: Callable[[Sequence[Change]], None] = _ignore
         #: Called when storing has failed. The callee must tell those who wait for a rev above ``committed``.
         self.on_failed: Callable[[DefinitionsError], None] = _ignore
         #: Called when an error has passed, after ``on_committed``.
@@ -151,6 +153,7 @@ class DefinitionStore:
         self._account.held += size
         self._waiting.append((submission.rev, size))
         self._submissions.put(submission)
+        self.on_submitted(changes)
         return submission.rev
 
     def commit(self, changes: Sequence[Change], expected_rev: int) -> Accepted | Conflict:

@@ -15,6 +15,7 @@ from amqp_router.protocol.message import Message
 from persistence.errors import LogFailed, PersistenceError
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message, stored_messages
+from vhosts.spread_map import SpreadMap
 
 #: Memory of a message apart from its content.
 ENTRY_BYTES = 60
@@ -40,11 +41,11 @@ class DueOrder(ReadyOrder):
         #: Due time and offset as one number each.
         self._heap: list[int] = []
         #: Entries of the heap whose message was removed. They leave the heap when their time comes.
-        self._removed: set[int] = set()
+        self._removed: SpreadMap[int, None] = SpreadMap()
         #: The latest entry that was taken. New entries are above it, unless the clock is set back.
         self._last_taken = 0
-        #: Transient messages, by offset.
-        self._held: dict[int, Message] = {}
+        #: Transient messages, by offset. A dict of a million would hold the loop each time that it doubles.
+        self._held: SpreadMap[int, Message] = SpreadMap()
         self._held_bytes = 0
 
     def has_room(self) -> bool:
@@ -91,7 +92,7 @@ class DueOrder(ReadyOrder):
 
     def _skip_removed(self) -> None:
         while self._heap and self._heap[0] in self._removed:
-            self._removed.remove(heappop(self._heap))
+            del self._removed[heappop(self._heap)]
             self.contents.budget.kept -= ENTRY_BYTES + REMOVED_BYTES
 
     def pop(self) -> Message | None:
@@ -139,7 +140,7 @@ class DueOrder(ReadyOrder):
         message = self.read(delayed.offset)
         if message is None or message.extras is None or message.extras.due_us != delayed.due_us:
             return None
-        self._removed.add(entry)
+        self._removed[entry] = None
         self.contents.budget.kept += REMOVED_BYTES
         self._left(message)
         return message
@@ -153,11 +154,11 @@ class DueOrder(ReadyOrder):
     # -- dropping -------------------------------------------------------------------------------------
 
     def drop_all(self, settle: bool) -> list[Dropped]:
-        held, self._held = self._held, {}
+        held, self._held = self._held, SpreadMap()
         removed = self._removed
         offsets = [entry & _OFFSETS for entry in self._heap if entry not in removed] if settle else held
         self.contents.budget.kept -= ENTRY_BYTES * len(self._heap) + REMOVED_BYTES * len(removed)
-        self._heap, self._removed = [], set()
+        self._heap, self._removed = [], SpreadMap()
         self._held_bytes = self.count = self.body_bytes = 0
         return [(offset, held.get(offset) or logged_message(offset)) for offset in sorted(offsets)]
 
