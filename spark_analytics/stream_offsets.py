@@ -131,13 +131,18 @@ def holes_of(start: StreamOffsets, end: StreamOffsets) -> Positions:
 
 
 def shares(sizes: Mapping[LogKey, int], limit: int | None) -> Positions:
-    """How much of each log goes into a batch of at most ``limit`` offsets, in proportion to what it has."""
+    """How much of each log (all have some) goes into a batch of at most ``limit`` offsets.
+
+    It is in proportion to what the log has. If the limit suffices, every log gets one offset at least, so
+    that a short log does not wait behind long ones.
+    """
     total = sum(sizes.values())
     if limit is None or total <= limit:
         return dict(sizes)
-    given = {key: size * limit // total for key, size in sizes.items()}
+    least = 1 if limit >= len(sizes) else 0
+    rest, room = total - least * len(sizes), limit - least * len(sizes)
+    given = {key: least + (size - least) * room // rest for key, size in sizes.items()}
     left = limit - sum(given.values())
-    # The remainder goes to the longest ones, so that a short log waits for some batches and not for ever.
     for key in sorted(sizes, key=lambda key: (given[key] - sizes[key], key))[:left]:
         given[key] += 1
     return given

@@ -106,10 +106,12 @@ def cover(module: Any, history: list[tuple[dict[str, int], int | None]]) -> None
             key = LogKey(f"n/{name}", 0)
             ends[key] = ends.get(key, 0) + count
         sizes = {key: end - start.offsets.get(key, 0) for key, end in ends.items()}
+        sizes = {key: size for key, size in sizes.items() if size}
         given_ = module.shares(sizes, limit)
         assert set(given_) <= set(sizes)
         if limit is not None:
             assert sum(given_.values()) == min(limit, sum(sizes.values())), "the limit is not used"
+            assert limit < len(sizes) or all(given_.values()), "a log waits behind others"
         offsets = {key: start.offsets.get(key, 0) + given_.get(key, 0) for key in ends}
         end = StreamOffsets("routing", {key: offset for key, offset in offsets.items() if offset})
         for key, (low, high) in module.ranges(start, end).items():
@@ -129,6 +131,7 @@ PLANTED = [
     ("found[key] = low, high", "found[key] = max(low - 1, 0), high"),
     ("low = offsets.get(key, 0)", "low = offsets.get(key, high)"),
     ("given[key] += 1", "given[key] += 2"),
+    ("least = 1 if", "least = 0 if"),
 ]
 
 
