@@ -113,11 +113,13 @@ class Identity:
         return self.user.backend.permissions(self.user.name, vhost) is not None
 
     def lists(self, vhost: str) -> bool:
-        """Whether lists show the caller the objects of ``vhost``. Administrators see all."""
+        """Whether the caller may see the objects of ``vhost``. Administrators see all."""
         return self.has(ADMINISTRATOR) or self.enters(vhost)
 
     def sees(self, vhost: str) -> bool:
-        """Whether the caller may see ``vhost``: by a permission there, or a tag to watch the whole node."""
+        """Whether the list of virtual hosts has ``vhost``: by a permission there, or for who watches the
+        node.
+        """
         return self.has(MONITORING) or self.enters(vhost)
 
 

@@ -19,7 +19,16 @@ from aiohttp import web
 
 from admin_ui import query
 from admin_ui.actors import acting
-from admin_ui.auth import ADMINISTRATOR, MANAGEMENT, NOBODY, Identity, authenticate, check_origin
+from admin_ui.auth import (
+    ADMINISTRATOR,
+    MANAGEMENT,
+    NOBODY,
+    POLICYMAKER,
+    REFUSALS,
+    Identity,
+    authenticate,
+    check_origin,
+)
 from admin_ui.replies import ApiError, Body, Done, dumps, method_not_allowed, not_authorised, not_found
 from admin_ui.state import STATE, State
 from admin_ui.turns import Turns
@@ -32,6 +41,7 @@ API, PAGES = "/api", "/admin/v1"
 #: Names that our pages write with a ~ in front: browsers resolve the parts . and .. of a path, even if they
 #: are encoded. Names that already look like that get a further ~.
 DOTS = re.compile(r"~+\.\.?")
+NO_VHOST = "User not authorised to access virtual host"
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,8 @@ class Call:
     #: Headers to add to the reply.
     headers: dict[str, str] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
+    #: The reason of a 401 for a virtual host that the caller may not see.
+    refusal: str = NO_VHOST
 
     def new_body(self) -> Body:
         """The reply's body, still empty."""
@@ -66,9 +78,18 @@ class Call:
         vhost = self.state.broker.vhosts.get(wanted)
         if vhost is None:
             raise not_found()
-        if not self.identity.sees(wanted):
-            raise not_authorised("User not authorised to access virtual host")
+        self.check_vhost(name)
         return vhost
+
+    def check_vhost(self, name: str = "vhost") -> None:
+        """See that the caller may see the virtual host of the path, if there is one.
+
+        Raises:
+            ApiError: it may not (401).
+        """
+        wanted = self.part(name) or "/"
+        if wanted in self.state.broker.vhosts and not self.identity.lists(wanted):
+            raise not_authorised(self.refusal)
 
     def vhosts(self) -> list[VirtualHost]:
         """The virtual hosts whose objects the caller's lists show, by name. The header X-Vhost selects
@@ -173,11 +194,16 @@ def _answerer(endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.Strea
             identity.require(MANAGEMENT)
             identity.require(tags)
         _check_accept(request.headers.get("Accept"))
-        call = Call(request, identity, request.app[STATE], query.parse(request.query))
+        call = Call(request, identity, request.app[STATE], query.parse(request.query), refusal=refusal(tags))
         result = acting(call.state.broker.feed, identity.name, handler, call)
         return await reply(call, await result if inspect.isawaitable(result) else result)
 
     return answer
+
+
+def refusal(tags: frozenset[str] | None) -> str:
+    """RabbitMQ's reason for a 401 for a virtual host. Where one needs a tag for policies, it is the tag's."""
+    return REFUSALS[POLICYMAKER] if tags == POLICYMAKER else NO_VHOST
 
 
 def _check_accept(accept: str | None) -> None:

@@ -43,6 +43,9 @@ BODY_BYTES_MAX = 1 << 20
 SMALL_BODY_BYTES = 16 << 10
 #: Seconds between two checks whether the definition store still works.
 LOOK_S = 0.2
+#: Characters of a line that Erlang prints.
+LINE_MAX = 80
+NEXT_LINE = ",\n "
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ def caller(call: Call) -> Caller:
     try:
         return Caller(vhost, call.identity.user.enter(name))
     except NotAllowed:
-        raise not_authorised("User not authorised to access virtual host") from None
+        is_seen = call.identity.lists(name)
+        raise not_authorised("Access refused." if is_seen else call.refusal) from None
 
 
 def entered_vhost(call: Call) -> VirtualHost:
@@ -128,7 +132,9 @@ def required(content: dict[str, Any], *names: str) -> None:
     """
     missing = [f"{{key_missing,{name}}}" for name in names if name not in content]
     if missing:
-        raise bad_request("[" + ",".join(missing) + "]")
+        line = f"[{','.join(missing)}]"
+        # Erlang begins a line for each if they are more than one line.
+        raise bad_request(line if len(line) <= LINE_MAX else f"[{NEXT_LINE.join(missing)}]")
 
 
 def boolean(content: dict[str, Any], name: str, default: bool = False) -> bool:

@@ -203,8 +203,11 @@ def every_consumer(call: Call) -> Rows:
 
 
 def consumers_of_vhost(call: Call) -> Rows:
-    """The consumers of one virtual host."""
-    return _consumers(call, [call.vhost()])
+    """The consumers of one virtual host; an empty list for who may not see it, as in RabbitMQ."""
+    vhost = call.state.broker.vhosts.get(call.part("vhost") or "/")
+    if vhost is None:
+        raise not_found()
+    return _consumers(call, [vhost] if call.identity.lists(vhost.name) else [])
 
 
 ENDPOINTS = [

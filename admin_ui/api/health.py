@@ -189,7 +189,7 @@ async def aliveness(call: Call) -> dict[str, Any]:
             if answer.message is None:
                 outcome.append("the message did not arrive")
     except NotAllowed:
-        raise not_authorised("User not authorised to access virtual host") from None
+        raise not_authorised("Access refused.") from None
     except AccessRefused:
         raise not_authorised("Access refused.") from None
     except AMQPError as error:

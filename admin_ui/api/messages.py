@@ -67,12 +67,13 @@ NO_PROPERTIES = b"\x00\x00"
 
 async def publish(call: Call) -> dict[str, Any]:
     """Publish one message: ``routing_key``, ``properties``, ``payload``, ``payload_encoding``."""
+    call.check_vhost()
     broker = call.state.broker
     if broker.alarms.on:
         raise ApiError(503, "blocked", f"the node blocks publishers: {broker.alarms.reason}")
     with _admitted(call):
         content = await read_object(call, PUBLISH_BYTES_MAX)
-        required(content, "properties", "routing_key", "payload", "payload_encoding")
+        required(content, "routing_key", "properties", "payload", "payload_encoding")
         exchange, routing_key = real_name(new_name(call, "exchange")), text(content, "routing_key")
         properties = _properties(content["properties"])
         body = _payload(content)
@@ -230,8 +231,9 @@ async def get(call: Call) -> list[dict[str, Any]]:
 
     Fewer than ``count`` come if the payloads are larger than ``GET_BYTES_MAX`` together.
     """
+    call.check_vhost()
     content = await read_object(call)
-    required(content, "count", "ackmode", "encoding")
+    required(content, "ackmode", "count", "encoding")
     count = _number(content, "count")
     truncate = _number(content, "truncate") if "truncate" in content else None
     mode = content["ackmode"]

@@ -31,7 +31,10 @@ def of_user(call: Call) -> Rows:
 
 def of_user_in_vhost(call: Call) -> Rows:
     """The topic permissions of one user in one virtual host."""
-    return _rows(call, user=existing_user(call), vhost=call.vhost().name)
+    rows = _rows(call, user=existing_user(call), vhost=call.vhost().name)
+    if not rows.things:
+        raise not_found()
+    return rows
 
 
 def _rows(call: Call, *, user: str | None = None, vhost: str | None = None) -> Rows:
@@ -47,11 +50,11 @@ def _user(row: TopicPermissionRow) -> str:
 async def put(call: Call) -> Done:
     """Set what the user may do with the keys of a topic exchange: ``exchange``, ``write``, ``read``."""
     content = await read_object(call)
-    required(content, "exchange", *PATTERNS)
-    exchange, patterns = text(content, "exchange"), {name: _pattern(content, name) for name in PATTERNS}
     broker, user, vhost = call.state.broker, call.part("user"), call.part("vhost")
     if user not in broker.users.users or vhost not in broker.vhosts:
         raise bad_request("vhost_or_user_not_found")
+    required(content, "exchange", *PATTERNS)
+    exchange, patterns = text(content, "exchange"), {name: _pattern(content, name) for name in PATTERNS}
 
     def act() -> tuple[bool, int]:
         before = (user, vhost, exchange) in broker.users.topic_permissions

@@ -153,14 +153,14 @@ def _delete(broker: Broker, name: str, revs: list[int]) -> tuple[None, int]:
 async def put_permission(call: Call) -> Done:
     """Let a user into a virtual host: ``configure``, ``write`` and ``read``, regular expressions."""
     content = await read_object(call)
+    broker, user, vhost = call.state.broker, call.part("user"), call.part("vhost")
+    if user not in broker.users.users or vhost not in broker.vhosts:
+        raise bad_request("vhost_or_user_not_found")
     required(content, *ACTIONS)
     patterns = {name: content[name] for name in ACTIONS}
     for name, pattern in patterns.items():
         if not isinstance(pattern, str):
             raise bad_request(f"{name} is not a string")
-    broker, user, vhost = call.state.broker, call.part("user"), call.part("vhost")
-    if user not in broker.users.users or vhost not in broker.vhosts:
-        raise bad_request("vhost_or_user_not_found")
 
     def act() -> tuple[bool, int]:
         before = (user, vhost) in broker.users.permissions

@@ -136,7 +136,7 @@ def _node(state: State) -> Event:
 def _queue(state: State, request: web.Request, identity: Identity, about: str, attention: Attention) -> Event:
     vhost, name = _split(about)
     found = state.broker.vhosts.get(vhost)
-    queue = found.queues.get(name) if found is not None and identity.sees(vhost) else None
+    queue = found.queues.get(name) if found is not None and identity.lists(vhost) else None
     if queue is None:
         return {"gone": True}
     clients = {}
@@ -158,7 +158,7 @@ def _exchange(
 ) -> Event:
     vhost, name = _split(about)
     found = state.broker.vhosts.get(vhost)
-    exchange = found.exchanges.get(real_name(name)) if found is not None and identity.sees(vhost) else None
+    exchange = found.exchanges.get(real_name(name)) if found is not None and identity.lists(vhost) else None
     if exchange is None:
         return {"gone": True}
     stats = Stats(state.metrics, NO_SPANS)

@@ -147,7 +147,7 @@ async def _sparklines(request: web.Request) -> web.Response:
     series: list[list[int | None] | None] = []
     waiting: list[Since | None] = []
     for vhost, name in await _read_names(request):
-        found = state.broker.vhosts.get(vhost) if identity.sees(vhost) else None
+        found = state.broker.vhosts.get(vhost) if identity.lists(vhost) else None
         queue = found.queues.get(name) if found is not None else None
         history = state.metrics.history(queue)
         waiting.append(None if queue is None else waits_since(queue, history))

@@ -37,7 +37,7 @@ USERS = ("alice", "bob", "carol", "dave", "guest")
         ("/definitions", "guest"),
         ("/definitions/shop", "guest"),
         ("/queues/shop", "alice bob carol guest"),
-        ("/queues/staging", "bob guest"),
+        ("/queues/staging", "guest"),
         ("/queues/shop/emails", "alice bob carol guest"),
         ("/policies", "alice bob carol guest"),
         ("/parameters", "carol guest"),

@@ -103,7 +103,7 @@ async def test_who_may(shop: World) -> None:
         ("alice", "/policies/shop/p1", "User not authorised to access object"),
         ("bob", "/policies/shop/p1", "User not authorised to access object"),
         ("carol", "/operator-policies/shop/p1", "Not administrator user"),
-        ("carol", "/policies/staging/p1", "User not authorised to access virtual host"),
+        ("carol", "/policies/staging/p1", "User not authorised to access object"),
     ):
         reply = await shop.call("PUT", "/api" + path, user, body=body)
         assert (reply.status, reply.json) == (401, {"error": "not_authorised", "reason": reason})

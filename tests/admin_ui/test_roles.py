@@ -204,3 +204,13 @@ def _routes(app: Any) -> Iterator[tuple[str, str]]:
             path = path.removeprefix(PAGES).rstrip("/")
             found = [route.method] if route.method != "*" else methods[path]
             yield from ((method, path) for method in found if method != "HEAD")
+
+
+async def test_monitoring_alone_opens_no_virtual_host(shop: World) -> None:
+    """As in RabbitMQ: the tag shows the node and names of virtual hosts. Bob has no permission in one."""
+    assert "staging" in [each["name"] for each in await shop.get("/vhosts", "bob")]
+    for path in ("/queues/staging", "/exchanges/staging", "/bindings/staging", "/vhosts/staging/connections"):
+        reply = await shop.call("GET", f"/api{path}", "bob")
+        assert (reply.status, reply.json["reason"]) == (401, "User not authorised to access virtual host")
+    assert (await shop.call("GET", "/api/vhost-limits/staging", "bob")).status == 200
+    assert (await shop.call("GET", "/api/consumers/staging", "bob")).json == []

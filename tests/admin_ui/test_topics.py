@@ -32,8 +32,8 @@ async def test_set_listed_and_removed(shop: World) -> None:
         "/vhosts/shop/topic-permissions",
     ):
         assert await shop.get(path) == made
-    for path in ("/vhosts/staging/topic-permissions", "/topic-permissions/shop/bob"):
-        assert await shop.get(path) == []
+    assert await shop.get("/vhosts/staging/topic-permissions") == []
+    assert (await shop.call("GET", "/api/topic-permissions/shop/bob")).status == 404
     assert (await shop.get("/definitions"))["topic_permissions"] == made
     assert (await shop.call("DELETE", PATH + "/nosuch")).status == 204
     assert await shop.get("/topic-permissions") == made[1:]
@@ -46,6 +46,7 @@ async def test_set_listed_and_removed(shop: World) -> None:
     ("path", "body", "reason"),
     [
         (PATH, "{}", "[{key_missing,exchange},{key_missing,write},{key_missing,read}]"),
+        ("/api/topic-permissions/shop/nobody", "{}", "vhost_or_user_not_found"),
         (PATH, '{"exchange":"x","write":5,"read":""}', "write is not a string"),
         ("/api/topic-permissions/nope/alice", BODY, "vhost_or_user_not_found"),
         ("/api/topic-permissions/shop/nobody", BODY, "vhost_or_user_not_found"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import re
+import threading
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from admin_ui import ui
 from admin_ui.ui import STATIC, TYPES, Assets, assets
 from tests.admin_ui.world import World
 from tools import vendor
@@ -188,3 +191,20 @@ async def test_the_page_names_every_module_that_it_needs_at_once(node: World) ->
     for name in names:
         assert (await node.call("GET", f"/ui/static/{version}/{name}", None)).status == 200
     assert "{" not in page
+
+
+async def test_files_are_compressed_beside_the_event_loop(
+    node: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def read(folder: Path) -> Assets:
+        threads.append(threading.get_ident())
+        return Assets(folder)
+
+    assets.cache_clear()
+    monkeypatch.setattr(ui, "Assets", read)
+    assert (await node.call("GET", "/ui/", None)).status == 200
+    assert (await node.call("GET", "/ui/", None)).status == 200
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
