@@ -13,8 +13,11 @@ from amqp_router.protocol.message import build_message
 from amqp_router.protocol.properties import decode_properties, encode_properties
 from persistence.errors import PersistenceError
 from tests.nodes import Client, SimNode
+from tests.persistence.log.support import unsettled
 from vhosts.exchanges.delayed import DELAY_MAX, delay_ms, without_delay
+from vhosts.queues import delayed as delay_queues
 from vhosts.queues.delayed import PREFIX, DelayQueue
+from vhosts.queues.ready import due
 from vhosts.queues.ready.due import ENTRY_BYTES, REMOVED_BYTES
 from vhosts.queues.state import WORKING
 from vhosts.queues.timers import TIMER_BYTES
@@ -460,6 +463,45 @@ def test_memory_of_due_times_is_counted_and_bounded() -> None:
     (received,) = client.take()
     assert isinstance(received.method, m.BasicNack)
     assert waiting(client) == 2
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+@pytest.mark.parametrize("how", ["exchange deleted", "all cancelled"])
+def test_very_many_are_dropped_in_slices(
+    client: Client, is_durable: bool, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million held the event loop for half a second when their exchange was deleted."""
+    monkeypatch.setattr(delay_queues, "DROP_SLICE", 10)
+    node = client.node
+    declare(client, durable=is_durable)
+    used = node.budget.used
+    for number in range(200):
+        publish(client, b"%d" % number, 5000)
+    queue = node.vhost.queues[QUEUE]
+    assert isinstance(queue, DelayQueue)
+    before = node.budget.kept - ENTRY_BYTES * 200
+    assert queue.cancel(next(queue.order.first(1)))
+    node.settle()
+    steps: list[int] = []
+    drop = due.Taken.drop
+
+    def dropped(self: due.Taken, count: int, *args: Any) -> bool:
+        steps.append(count)
+        return drop(self, count, *args)
+
+    monkeypatch.setattr(due.Taken, "drop", dropped)
+    if how == "all cancelled":
+        node.enter(queue.empty)
+    else:
+        client.send(m.ExchangeDelete("x"))
+    assert len(steps) < 3
+    assert waiting(client) == 0
+    node.settle()
+    assert steps == [10] * 20
+    assert node.budget.used == used
+    if how == "all cancelled":
+        assert node.budget.kept - before <= TIMER_BYTES
+        assert not is_durable or unsettled(queue.log) == []
 
 
 def test_one_can_be_cancelled(client: Client) -> None:

@@ -6,13 +6,14 @@ keep. Contents are in the log, or for transient messages in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from amqp_router.protocol.flags import SPILLED
 from amqp_router.protocol.message import Message
 from persistence.errors import LogFailed, PersistenceError
+from persistence.memory import MemoryBudget
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message, stored_messages
 from vhosts.spread_map import SpreadMap
@@ -31,6 +32,42 @@ class Delayed(NamedTuple):
 
     due_us: int
     offset: int
+
+
+class Taken:
+    """All messages that an order had. Their memory is given back as they are dropped."""
+
+    def __init__(
+        self,
+        budget: MemoryBudget,
+        heap: list[int],
+        removed: SpreadMap[int, None],
+        held: SpreadMap[int, Message],
+    ) -> None:
+        self._budget = budget
+        self._heap = heap
+        self._removed = removed
+        self._held = held
+
+    def drop(self, count: int, settle: bool, dropped: Callable[[Message], None]) -> bool:
+        """Call ``dropped`` for up to ``count`` messages; True if none is left.
+
+        Without ``settle`` those of the log are left out, which is removed as a whole.
+        """
+        heap, removed = self._heap, self._removed
+        for _ in range(min(count, len(heap))):
+            entry = heap.pop()
+            self._budget.kept -= ENTRY_BYTES
+            if entry in removed:
+                del removed[entry]
+                self._budget.kept -= REMOVED_BYTES
+                continue
+            message = self._held.pop(entry & _OFFSETS, None)
+            if message is None and settle:
+                message = logged_message(entry & _OFFSETS)
+            if message is not None:
+                dropped(message)
+        return not heap
 
 
 class DueOrder(ReadyOrder):
@@ -154,13 +191,14 @@ class DueOrder(ReadyOrder):
     # -- dropping -------------------------------------------------------------------------------------
 
     def drop_all(self, settle: bool) -> list[Dropped]:
-        held, self._held = self._held, SpreadMap()
-        removed = self._removed
-        offsets = [entry & _OFFSETS for entry in self._heap if entry not in removed] if settle else held
-        self.contents.budget.kept -= ENTRY_BYTES * len(self._heap) + REMOVED_BYTES * len(removed)
-        self._heap, self._removed = [], SpreadMap()
+        raise AssertionError("very many go in slices, see take_all")
+
+    def take_all(self) -> Taken:
+        """Forget all messages, which the caller drops some at a time."""
+        taken = Taken(self.contents.budget, self._heap, self._removed, self._held)
+        self._heap, self._removed, self._held = [], SpreadMap(), SpreadMap()
         self._held_bytes = self.count = self.body_bytes = 0
-        return [(offset, held.get(offset) or logged_message(offset)) for offset in sorted(offsets)]
+        return taken
 
     # -- looking --------------------------------------------------------------------------------------
 
