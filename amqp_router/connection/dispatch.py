@@ -338,6 +338,7 @@ class Dispatch:
             self.frames.class_id = self.frames.method_id = 0
             raise
         self.channels[number] = Channel(number, self.shared)
+        self.work.units += METHOD_UNITS
         self.shared.send(number, methods.ChannelOpenOk())
 
     def _forget_channel(self, number: int, channel: Channel) -> bool:

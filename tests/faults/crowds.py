@@ -157,6 +157,22 @@ def delayed(place: Place, seconds: float, *, mode: int) -> Outcome:
     return rounds(place, seconds, act, TARGET)
 
 
+def delayed_dropped(place: Place, seconds: float, *, mode: int) -> Outcome:
+    """The exchange of a million delayed messages is deleted."""
+    count = place.of(MILLION) // BLOCK * BLOCK or place.of(MILLION)
+
+    def act(wire: Wire) -> tuple[int, str]:
+        arguments = {"x-delayed-type": "direct"}
+        wire.ok(1, "exchange.declare", exchange=DELAYED, type="x-delayed-message", arguments=arguments,
+                durable=mode == 2)  # fmt: skip
+        wire.ok(1, "queue.declare", queue=TARGET)
+        problem = fill(wire, DELAYED, "k", count, delivery_mode=mode, headers={"x-delay": 3_600_000})
+        wire.ok(1, "exchange.delete", exchange=DELAYED)
+        return count, problem
+
+    return rounds(place, seconds, act, TARGET)
+
+
 CROWDS: dict[str, CaseLoad] = {
     "C1 a million expire": partial(expiry, mode=1),
     "C1 a million expire, durable": partial(expiry, mode=2),
@@ -169,4 +185,6 @@ CROWDS: dict[str, CaseLoad] = {
     "C5 a policy drops a million, dead letters, durable": partial(policy_drops, mode=2, letters=True),
     "C6 a million rejected, dead letters": partial(rejected, mode=1),
     "C6 a million rejected, dead letters, durable": partial(rejected, mode=2),
+    "C7 a million delayed go with their exchange": partial(delayed_dropped, mode=1),
+    "C7 a million delayed go with their exchange, durable": partial(delayed_dropped, mode=2),
 }
