@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from amqp_router.log_text import LogDirectoryError, escaped, log_names, size_text
+from amqp_router.protocol.fields import decode_table
 from persistence.definitions import read_queues
 from persistence.errors import CorruptLog
 from persistence.files import RealDisk
 from persistence.log.format.checkpoint import LogState
+from persistence.log.format.identity import key_of
 from persistence.log.offline.routing import RoutingSummary, find_routing_logs, verify_routing
 from persistence.log.offline.verify import (
     ROT,
@@ -25,6 +27,7 @@ from persistence.log.offline.verify import (
     read_node_states,
     verify,
 )
+from persistence.log.queue.description import partitions_of
 from persistence.log.sync.journal import JournalEntry
 from persistence.log.sync.marks import Mark, log_id, read_marks
 
@@ -73,7 +76,7 @@ def check(path: Path) -> tuple[list[str], bool]:
             directory,
             node_states=states,
             mark=marks.get((log_id(incarnation), int(number))),
-            journal=journals.get(incarnation, ()),
+            journal=journals.get(key_of(incarnation, int(number)), ()),
         )
         found.append(_look(name, look, _counts))
     for directory in routing:
@@ -94,15 +97,16 @@ def _missing(data_dir: Path) -> list[str]:
     for row in rows:
         folder = data_dir / "queues" / row.incarnation
         # If the folder is in quarantine, an operator has moved it there, and the queue begins empty.
-        if not (folder / "0").is_dir() and not (data_dir / "quarantine" / row.incarnation).is_dir():
-            gone.append((row, folder))
+        if not (data_dir / "quarantine" / row.incarnation).is_dir():
+            numbers = range(partitions_of(decode_table(row.arguments, 0)[0]))
+            gone += [(row, folder, number) for number in numbers if not (folder / str(number)).is_dir()]
     # Read last: a running broker clears the mark of a queue before it removes the folder.
     marks = read_marks(disk, str(data_dir)) if gone else {}
     return [
-        f"{escaped(row.vhost)} {escaped(row.name)}: {folder / '0'} is missing, but everything below offset "
-        f"{mark.end} had been made durable"
-        for row, folder in gone
-        if (mark := marks.get((log_id(row.incarnation), 0))) is not None and mark.end
+        f"{escaped(row.vhost)} {escaped(row.name)}: {folder / str(number)} is missing, but everything below "
+        f"offset {mark.end} had been made durable"
+        for row, folder, number in gone
+        if (mark := marks.get((log_id(row.incarnation), number))) is not None and mark.end
     ]
 
 

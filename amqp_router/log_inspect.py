@@ -17,6 +17,7 @@ from amqp_router.log_text import LogDirectoryError, escaped, log_names, size_tex
 from persistence.definitions import QueueRow, read_queues
 from persistence.errors import CorruptLog
 from persistence.files import File, RealDisk, join
+from persistence.log.format.identity import key_of
 from persistence.log.format.segment import segment_bases, segment_name
 from persistence.log.offline.routing import find_routing_logs
 from persistence.log.queue.catalog import Catalog
@@ -178,32 +179,40 @@ def inspect(path: Path) -> Inspection:
 
 def _queues(path: Path, catalog: Catalog, rows: dict[str, QueueRow] | None) -> Iterator[Found]:
     incarnations = catalog.incarnations()
-    for incarnation in incarnations:
+    for incarnation, number in [
+        (each, number) for each in incarnations for number in _numbers(path / "queues" / each)
+    ]:
+        key = key_of(incarnation, number)
         vhost, name = log_names(str(path / "queues" / incarnation / "0"), incarnation)
         try:
-            log = _open(catalog, incarnation)
+            log = _open(catalog, incarnation, number)
         except (CorruptLog, OSError) as error:
-            yield Found(QUEUE, vhost, name, incarnation, error=f"cannot be opened: {error}")
+            yield Found(QUEUE, vhost, name, key, error=f"cannot be opened: {error}")
             continue
-        report = catalog.reports.get(incarnation)
+        report = catalog.reports.get(key)
         note = f"{report.cut_bytes} torn bytes at the end" if report is not None and report.cut_bytes else ""
         if not note and rows is not None and incarnation not in rows:
             note = "no definition: the next start sets it aside"
         segments = log.partition.segments
         size = sum(segment.size for segment in segments)
         figures = (log.batches.state.live, log.start, log.end, len(segments), size)
-        yield Found(QUEUE, vhost, name, incarnation, *figures, note=note)
+        yield Found(QUEUE, vhost, name, key, *figures, note=note)
     for incarnation, row in (rows or {}).items():
         if incarnation not in incarnations:
             yield Found(QUEUE, row.vhost, row.name, incarnation, note="no message yet")
 
 
-def _open(catalog: Catalog, incarnation: str) -> QueueLog:
+def _numbers(folder: Path) -> list[int]:
+    """The partitions in a queue's folder; the first one also if it has none."""
+    return sorted({0, *(int(each.name) for each in folder.glob("*") if each.name.isdecimal())})
+
+
+def _open(catalog: Catalog, incarnation: str, number: int) -> QueueLog:
     """Open a log, at a second try if need be: a running broker removes segments that a first look saw."""
     try:
-        return catalog.open(incarnation)
+        return catalog.open(incarnation, partition=number)
     except (CorruptLog, OSError):
-        return catalog.open(incarnation)
+        return catalog.open(incarnation, partition=number)
 
 
 def _routing(path: Path, disk: ShadowDisk) -> Iterator[Found]:

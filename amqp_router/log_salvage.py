@@ -13,6 +13,7 @@ from amqp_router.protocol.fields import plain
 from amqp_router.protocol.properties import decode_properties
 from persistence.errors import CorruptLog
 from persistence.files import RealDisk
+from persistence.log.format.identity import key_of
 from persistence.log.offline.salvage import Salvage, Salvaged
 from persistence.log.offline.verify import read_journals, read_node_states
 from persistence.log.sync.marks import log_id, read_marks
@@ -29,14 +30,14 @@ def salvage(
     """
     directory = _find(data_dir, queue, vhost)
     disk = RealDisk()
-    incarnation = directory.parent.name
+    incarnation, number = directory.parent.name, int(directory.name)
     # Read first, because a running broker changes the others meanwhile.
-    mark = read_marks(disk, str(data_dir)).get((log_id(incarnation), 0))
-    journal = read_journals(str(data_dir), disk).get(incarnation, ())
+    mark = read_marks(disk, str(data_dir)).get((log_id(incarnation), number))
+    journal = read_journals(str(data_dir), disk).get(key_of(incarnation, number), ())
     faults = []
     node = None
     try:
-        node = read_node_states(str(data_dir)).get(incarnation)
+        node = read_node_states(str(data_dir)).get(key_of(incarnation, number))
     except (CorruptLog, OSError) as error:
         faults.append(str(error))
 
@@ -62,24 +63,28 @@ def salvage(
 
 
 def _find(data_dir: Path, queue: str, vhost: str) -> Path:
-    """The partition's directory of a queue, by its name or the name of its folder."""
+    """The partition's directory of a queue, by its name or the name of its folder.
+
+    Of several partitions one is named by its folder: ``<folder of the queue>/<number>``.
+    """
     if not data_dir.is_dir():
         raise LogDirectoryError(
             f"{data_dir}: is not a directory; name the folder given to `amqp-router serve --data-dir`"
         )
     found = []
     for folder in sorted(data_dir.glob("queues/*")) + sorted(data_dir.glob("quarantine/*")):
-        directory = folder / "0"
-        name = log_names(str(directory))
-        if folder.name == queue or name == (vhost, queue):
-            found.append(directory)
+        numbers = {"0", *(each.name for each in folder.glob("*") if each.name.isdecimal())}
+        is_meant = folder.name == queue or log_names(str(folder / "0")) == (vhost, queue)
+        found += [folder / each for each in sorted(numbers) if is_meant or f"{folder.name}/{each}" == queue]
     if not found:
         raise LogDirectoryError(
             f"{data_dir}: no log of a queue {queue!r} in the virtual host {vhost!r}; `log inspect` lists "
             "them, and the name of the log's folder will do, too"
         )
     if len(found) > 1:
-        folders = ", ".join(directory.parent.name for directory in found)
+        is_one = len({directory.parent for directory in found}) == 1
+        names = [f"{each.parent.name}/{each.name}" if is_one else each.parent.name for each in found]
+        folders = ", ".join(dict.fromkeys(names))
         raise LogDirectoryError(f"several logs are of queue {queue!r}: name one of the folders {folders}")
     return found[0]
 

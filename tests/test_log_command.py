@@ -355,11 +355,11 @@ def test_a_log_that_changes_while_it_is_opened_is_opened_again(
     """A running broker removes segments that a first look saw."""
     opened: list[str] = []
 
-    def changing(catalog: Catalog, incarnation: str) -> QueueLog:
+    def changing(catalog: Catalog, incarnation: str, *, partition: int = 0) -> QueueLog:
         opened.append(incarnation)
         if opened.count(incarnation) == 1:
             raise CorruptLog("00000000000000000000.log", 0, "the segment is missing")
-        return open_log(catalog, incarnation)
+        return open_log(catalog, incarnation, partition=partition)
 
     open_log = Catalog.open
     monkeypatch.setattr(Catalog, "open", changing)

@@ -9,6 +9,7 @@ from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, join, read_file, replace_file
+from .identity import key_of
 from .producers import Producers, pack_producers, unpack_producers
 from .record import SETTLE
 from .settles import SettleState
@@ -247,7 +248,7 @@ def read_checkpoint(disk: Disk, path: str) -> tuple[bool, list[LogState]]:
     return unpack_file(path, data)
 
 
-def read_own(disk: Disk, directory: str, incarnation: str) -> LogState | None:
+def read_own(disk: Disk, directory: str, incarnation: str, partition: int) -> LogState | None:
     """The state in a partition's own checkpoint; None if there is none.
 
     Raises:
@@ -257,8 +258,10 @@ def read_own(disk: Disk, directory: str, incarnation: str) -> LogState | None:
     _, states = read_checkpoint(disk, path)
     if not states:
         return None
-    if states[0].incarnation != incarnation:
-        raise CorruptLog(path, 0, f"this is the checkpoint of another log, {states[0].incarnation!r}")
+    found = states[0]
+    if (found.incarnation, found.partition) != (incarnation, partition):
+        other = key_of(found.incarnation, found.partition)
+        raise CorruptLog(path, 0, f"this is the checkpoint of another log, {other!r}")
     return states[0]
 
 

@@ -31,6 +31,11 @@ def salt_of(log_id: str, partition: int, node: str = "") -> int:
     return crc32(f"{node}/{log_id}/{partition}".encode("utf-8", "surrogateescape"))
 
 
+def key_of(log_id: str, partition: int) -> str:
+    """A partition's key among those of a node: the log's id, and the number of any but the first."""
+    return f"{log_id}/{partition}" if partition else log_id
+
+
 def salt_in(header: bytes) -> int | None:
     """The salt with which a header's checksum is right; None if it is none, or has none.
 
@@ -69,12 +74,17 @@ def log_id_at(disk: Disk, directory: str) -> str:
     return name if _ID.fullmatch(name) else str(read_json(disk, parent(directory)).get("incarnation", name))
 
 
+def number_of(directory: str) -> int:
+    """The number of a partition, by its directory."""
+    number = directory.rpartition("/")[2]
+    return int(number) if number.isdecimal() else 0
+
+
 def salt_at(disk: Disk, directory: str) -> int:
     """The salt of a partition's directory."""
-    number = directory.rpartition("/")[2]
     description = read_json(disk, parent(directory))
     node = description.get("node", "") if description.get("kind") == "routing" else ""
-    return salt_of(log_id_at(disk, directory), int(number) if number.isdecimal() else 0, str(node))
+    return salt_of(log_id_at(disk, directory), number_of(directory), str(node))
 
 
 class Owners:

@@ -15,7 +15,7 @@ from zlib import crc32
 from ...errors import CorruptLog
 from ...files import Disk, join, read_file
 from ..format.checkpoint import LogState, newest, read_own
-from ..format.identity import Owners, log_id_at, salt_at
+from ..format.identity import Owners, log_id_at, number_of, salt_at
 from ..format.record import HEADER_SIZE, MAGIC, MESSAGES, BatchHeader, parse_header
 from ..format.scanner import records_of
 from ..format.segment import segment_bases, segment_name
@@ -81,7 +81,7 @@ class Salvage:
         self.faults: list[str] = []
         own: LogState | None = None
         try:
-            own = read_own(disk, directory, log_id_at(disk, directory))
+            own = read_own(disk, directory, log_id_at(disk, directory), number_of(directory))
         except (CorruptLog, OSError) as error:
             self.faults.append(f"{error}; messages that were settled before it may come along")
         self._state = newest(node, own) or LogState("", 0)

@@ -13,7 +13,16 @@ from itertools import pairwise
 from ...errors import CorruptLog
 from ...files import Disk, RealDisk, join, parent
 from ..format.checkpoint import NODE_FILE_NAME, LogState, newest, read_checkpoint, read_own
-from ..format.identity import DESCRIPTION, WAY_OUT, Owners, log_id_at, read_json, salt_at
+from ..format.identity import (
+    DESCRIPTION,
+    WAY_OUT,
+    Owners,
+    key_of,
+    log_id_at,
+    number_of,
+    read_json,
+    salt_at,
+)
 from ..format.record import MESSAGES, BatchHeader
 from ..format.scanner import Scanner
 from ..format.sections import unknown_attributes
@@ -85,17 +94,17 @@ def describe(directory: str, disk: Disk | None = None) -> dict[str, object]:
 
 
 def read_node_states(data_dir: str, disk: Disk | None = None) -> dict[str, LogState]:
-    """The states in the node's checkpoint, by incarnation; empty if there is none.
+    """The states in the node's checkpoint, by key of the partition; empty if there is none.
 
     Raises:
         CorruptLog: the checkpoint is damaged.
     """
     _, states = read_checkpoint(disk or RealDisk(), join(data_dir, NODE_FILE_NAME))
-    return {state.incarnation: state for state in states}
+    return {key_of(state.incarnation, state.partition): state for state in states}
 
 
 def read_journals(data_dir: str, disk: Disk | None = None) -> dict[str, list[JournalEntry]]:
-    """The journal entries that the next start may replay, by incarnation."""
+    """The journal entries that the next start may replay, by key of the partition."""
     disk = disk or RealDisk()
     entries: dict[str, list[JournalEntry]] = {}
     for path in journal_files(disk, data_dir):
@@ -103,8 +112,8 @@ def read_journals(data_dir: str, disk: Disk | None = None) -> dict[str, list[Jou
             content = read_journal(disk, path)
         except FileNotFoundError:  # a running broker removes it when its logs are synced
             continue
-        for incarnation, entry in content.entries:
-            entries.setdefault(incarnation, []).append(entry)
+        for key, entry in content.entries:
+            entries.setdefault(key, []).append(entry)
     return entries
 
 
@@ -187,8 +196,8 @@ def verify(
             summary.messages += header.records
     summary.segments = len(ends)
     if summary.problem is None or summary.problem.kind == TORN_TAIL:
-        incarnation = parent(directory).rpartition("/")[2]
-        node = (node_states or {}).get(incarnation)
+        key = key_of(parent(directory).rpartition("/")[2], number_of(directory))
+        node = (node_states or {}).get(key)
         try:
             _compare(disk, directory, node, bases, ends)
             _check_end(disk, directory, summary, _newest_state(disk, directory, node), mark, journal)
@@ -257,4 +266,4 @@ def _check_end(
 
 
 def _newest_state(disk: Disk, directory: str, node: LogState | None) -> LogState | None:
-    return newest(node, read_own(disk, directory, log_id_at(disk, directory)))
+    return newest(node, read_own(disk, directory, log_id_at(disk, directory), number_of(directory)))

@@ -17,14 +17,14 @@ from ...memory import MemoryBudget
 from ...options import LogOptions
 from ...worker import ThreadWorker, Worker
 from ..format.checkpoint import LogState, pack_log
-from ..format.identity import DESCRIPTION, DESCRIPTION_VERSION, Owners, salt_of
+from ..format.identity import DESCRIPTION, DESCRIPTION_VERSION, Owners, key_of, salt_of
 from ..sync.committer import DELETED_SUFFIX
 from ..sync.log_sync import LogSync
 from ..sync.writer import PartitionWriter, State, read_description
 from .ahead import Ahead
 from .caretaker import LogCaretaker
 from .cutting import free_path
-from .description import Description, describe
+from .description import Description, describe, partitions_of
 from .last_process import LastProcess
 from .page_log import PageLog, PageRoom
 from .partition import Partition
@@ -58,13 +58,15 @@ class Catalog:
         self.sync = sync
         self.caretaker = LogCaretaker(disk, sync, options)
         self.options = options
+        #: By key of the partition (``key_of``): the incarnation alone is that of the first.
         self.logs: dict[str, QueueLog] = {}
-        #: What recovery did, by incarnation; only for logs that it changed.
+        #: How many partitions a queue has, of those with several.
+        self._counts: dict[str, int] = {}
+        #: What recovery did, by the same key; only for logs that it changed.
         self.reports: dict[str, Report] = {}
         self._disk = disk
         self._data_dir = data_dir
         self._queues_dir = join(data_dir, "queues")
-        self._paging_dir = join(data_dir, "paging")
         self._boot_id = boot_id
         #: A thread that removes files of page logs, which takes long.
         self._janitor = janitor or ThreadWorker("page-files")
@@ -102,6 +104,10 @@ class Catalog:
         self.sync.marks.begin(self._boot_id)
 
     @property
+    def _paging_dir(self) -> str:
+        return join(self._data_dir, "paging")
+
+    @property
     def was_clean(self) -> bool:
         """Whether the last stop was clean."""
         return self._last.was_clean
@@ -115,19 +121,24 @@ class Catalog:
         *,
         auto_delete: bool = False,
         mirrored: bool = False,
+        partition: int = 0,
     ) -> QueueLog:
-        """Make a log for a new queue. Nothing is written before its first batch.
+        """Make a log for a new queue, or for one ``partition`` of it. Nothing is written before its first
+        batch.
 
-        ``mirrored``: other nodes have copies of it (``copies``).
+        ``mirrored``: other nodes have copies of it (``copies``). The arguments say how many partitions the
+        queue has (``description.partitions_of``).
         """
-        log = self._create(incarnation, describe(incarnation, vhost, name, arguments, auto_delete), mirrored)
-        self.logs[incarnation] = log
+        self._count(incarnation, partition, arguments, name)
+        description = describe(incarnation, vhost, name, arguments, auto_delete)
+        log = self._create(incarnation, partition, description, mirrored)
+        self.logs[key_of(incarnation, partition)] = log
         return log
 
-    def _create(self, incarnation: str, description: Description, mirrored: bool) -> QueueLog:
-        log = self._make(incarnation, description, mirrored)
+    def _create(self, incarnation: str, number: int, description: Description, mirrored: bool) -> QueueLog:
+        log = self._make(incarnation, number, description, mirrored)
         log.partition.roll(0)
-        log.begin(LogState(incarnation, 0), unclean=False)
+        log.begin(LogState(incarnation, number), unclean=False)
         return log
 
     def open(
@@ -139,45 +150,63 @@ class Catalog:
         *,
         auto_delete: bool = False,
         mirrored: bool = False,
+        partition: int = 0,
     ) -> QueueLog:
-        """Open the log of a stored queue. One that never had a batch is made as by ``create``.
+        """Open the log of a stored queue, or one ``partition`` of it. One that never had a batch is made as
+        by ``create``.
 
         Raises:
             CorruptLog: the log is damaged; its files are not changed, and the other logs are not affected.
             OSError: the disk failed.
         """
-        log = self.logs.get(incarnation)
+        key = key_of(incarnation, partition)
+        log = self.logs.get(key)
         if log is None:
+            if name:
+                self._count(incarnation, partition, arguments, name)
             try:
                 description = describe(incarnation, vhost, name, arguments, auto_delete)
-                log = self._open(incarnation, description, mirrored)
+                log = self._open(incarnation, partition, description, mirrored)
             except (CorruptLog, OSError):
-                mark = self._last.mark(incarnation)
+                mark = self._last.mark(incarnation, partition)
                 if mark is not None:
                     # The mark is kept, or the next start would take the damage for a torn tail.
-                    self.sync.marks.keep(incarnation, 0, mark)
+                    self.sync.marks.keep(incarnation, partition, mark)
                 raise
-        self.logs[incarnation] = log
+        self.logs[key] = log
         return log
 
-    def _open(self, incarnation: str, description: Description, mirrored: bool) -> QueueLog:
-        path = join(self._queues_dir, incarnation, "0")
+    def _open(self, incarnation: str, number: int, description: Description, mirrored: bool) -> QueueLog:
+        path, key = join(self._queues_dir, incarnation, str(number)), key_of(incarnation, number)
         if not self._disk.exists(path):
-            first = next((entry.header.base for entry in self._last.entries(incarnation)), None)
+            first = next((entry.header.base for entry in self._last.entries(key)), None)
             if self._last.is_set_aside(incarnation):
                 logger.warning("%s was moved into quarantine: its queue begins empty", path)
-                self._last.replayed(incarnation)
-                self._restarted.append(incarnation)
-            elif first or (first is None and self._last.is_known(incarnation)):
+                self._last.replayed(key)
+                if incarnation not in self._restarted:
+                    self._restarted.append(incarnation)
+            elif first or (first is None and self._last.is_known(incarnation, number)):
                 raise CorruptLog(path, 0, "the log's directory is missing")
             if first is None or incarnation in self._restarted:
-                return self._create(incarnation, description, mirrored)
-        log = self._recover(incarnation, description, mirrored)
+                return self._create(incarnation, number, description, mirrored)
+        log = self._recover(incarnation, number, description, mirrored)
         if log.writer.state is not State.CLEAN:
             self._unsynced.append(log)
         else:
             self._opened(log)
         return log
+
+    def _count(self, incarnation: str, partition: int, arguments: Arguments | None, name: str) -> None:
+        """Note how many partitions queue ``name`` has by its arguments.
+
+        Raises:
+            ValueError: the ``partition`` is none of them.
+        """
+        count = partitions_of(arguments)
+        if not 0 <= partition < count:
+            raise ValueError(f"queue {name!r} has {count} partitions, of which none is number {partition}")
+        if count > 1:
+            self._counts[incarnation] = count
 
     def _opened(self, log: QueueLog) -> None:
         """A recovered log is durable."""
@@ -198,26 +227,30 @@ class Catalog:
                 log.writer.sync()  # nothing to do after one sync of all
             except OSError as error:
                 # The replayed batches are durable only in the journal, which must be kept.
-                self._last.needs_journal(log.incarnation)
-                mark = self._last.mark(log.incarnation)
+                self._last.needs_journal(key_of(log.incarnation, log.number))
+                mark = self._last.mark(log.incarnation, log.number)
                 if mark is not None:
-                    self.sync.marks.keep(log.incarnation, 0, mark)
+                    self.sync.marks.keep(log.incarnation, log.number, mark)
                 log.fail(error)
             else:
                 self._opened(log)
 
-    def _make(self, incarnation: str, description: Description, mirrored: bool) -> QueueLog:
-        directory = join(self._queues_dir, incarnation, "0")
-        partition = Partition(directory, self.options, self._readers, salt_of(incarnation, 0), self._owners)
+    def _make(self, incarnation: str, number: int, description: Description, mirrored: bool) -> QueueLog:
+        directory = join(self._queues_dir, incarnation, str(number))
+        salt = salt_of(incarnation, number)
+        partition = Partition(directory, self.options, self._readers, salt, self._owners)
         writer = PartitionWriter(self._disk, self.sync.committer.files, directory, description)
         log = QueueLog(
-            incarnation, 0, partition, writer, self.sync, self.caretaker, self.options, self._boot_id
+            incarnation, number, partition, writer, self.sync, self.caretaker, self.options, self._boot_id
         )
         writer.owner = log
         log.copies.mirrored = mirrored
         return log
 
-    def _recover(self, incarnation: str, description: Description, mirrored: bool = False) -> QueueLog:
+    def _recover(
+        self, incarnation: str, number: int, description: Description, mirrored: bool = False
+    ) -> QueueLog:
+        key = key_of(incarnation, number)
         found = read_description(self._disk, join(self._queues_dir, incarnation))
         if found is not None and found.get("incarnation") != incarnation:
             logger.warning(
@@ -228,13 +261,13 @@ class Catalog:
             found = None
         if found is not None:
             description = found | {"version": DESCRIPTION_VERSION}
-        log = self._make(incarnation, description, mirrored)
-        state, clean = self._last.newest_state(incarnation, log.partition.directory)
+        log = self._make(incarnation, number, description, mirrored)
+        state, clean = self._last.newest_state(incarnation, number)
         if found is not None:
             # A checkpoint is written after the sync of the names.
             durable = state is not None and state.recovery_offset > 0
             log.writer.found(durable=durable, is_current=found["version"] == DESCRIPTION_VERSION)
-        mark = self._last.mark(incarnation)
+        mark = self._last.mark(incarnation, number)
         if mark is not None and (state is None or mark.epoch >= state.epoch):
             log.copies.stored_watermark = mark.watermark
         report = recover(
@@ -242,11 +275,11 @@ class Catalog:
             self._disk,
             state,
             clean=clean,
-            journal=self._last.entries(incarnation),
+            journal=self._last.entries(key),
             mark=mark,
             is_journal_whole=self._last.is_journal_whole,
         )
-        self._last.replayed(incarnation)
+        self._last.replayed(key)
         if found is None and log.end:
             # Readers from outside need it, though no batch may come.
             log.writer.make()
@@ -254,7 +287,7 @@ class Catalog:
         if report.cut_bytes:
             _tell_cut(report)
         if report.cut_bytes or report.replayed_batches:
-            self.reports[incarnation] = report
+            self.reports[key] = report
         return log
 
     def incarnations(self) -> list[str]:
@@ -276,11 +309,11 @@ class Catalog:
             quarantine = join(self._data_dir, "quarantine")
             self._disk.make_directory(quarantine)
             for name in moved:
-                if self._last.is_in_journal(name):
+                for number in self._last.in_journal(name):
                     # It gets a description without names and so is a complete log. If this start is
                     # interrupted, the next one must be able to read it.
                     try:
-                        self._recover(name, describe(name, "", "", None)).writer.sync()
+                        self._recover(name, number, describe(name, "", "", None)).writer.sync()
                     except (CorruptLog, OSError) as error:
                         logger.error("a log without a queue is set aside as it is: %s", error)
                 path = free_path(self._disk, join(quarantine, name))
@@ -298,13 +331,16 @@ class Catalog:
 
     def forget(self, incarnation: str) -> None:
         """Remove the log of a deleted queue."""
-        log = self.logs.pop(incarnation, None)
-        self._last.forget(incarnation)
-        if log is not None:
-            log.delete()
-        else:
-            # The log could not be opened: its directory stays, and the next start moves it into quarantine.
-            self.sync.marks.clear(incarnation)
+        for number in range(self._counts.pop(incarnation, 1)):
+            key = key_of(incarnation, number)
+            log = self.logs.pop(key, None)
+            self._last.forget(key)
+            if log is not None:
+                log.delete()
+            else:
+                # It could not be opened: the queue's directory stays, and the next start moves it into
+                # quarantine.
+                self.sync.marks.clear(key)
 
     def truncate(self, log: QueueLog, end: int, *, keep_as_orphan: bool = False) -> None:
         """Cut ``log`` at ``end`` (``truncation.truncate``)."""

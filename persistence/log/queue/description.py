@@ -11,6 +11,14 @@ from ..format.identity import DESCRIPTION_VERSION
 
 #: A JSON object, as it is written or found.
 Description: TypeAlias = dict[str, object]
+#: The argument of a queue that says how many partitions its log has; without it there is one.
+PARTITIONS = "x-partitions"
+
+
+def partitions_of(arguments: Arguments | None) -> int:
+    """How many partitions the log of a queue with these arguments has."""
+    found = arguments.get(PARTITIONS) if arguments else None
+    return int(found[1]) if found is not None else 1
 
 
 def describe(
@@ -27,7 +35,7 @@ def describe(
         # Shared with the queue, and Base64 in the file: all that it takes to define the queue anew.
         "arguments_table": encoded(arguments or {}),
         "auto_delete": auto_delete,
-        "partitions": 1,
+        "partitions": partitions_of(arguments),
     }
 
 

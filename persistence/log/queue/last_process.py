@@ -16,6 +16,7 @@ from ..format.checkpoint import (
     read_own,
     write_checkpoint,
 )
+from ..format.identity import key_of
 from ..sync.journal import JournalEntry, journal_files, read_journal
 from ..sync.marks import Mark, log_id, read_marks
 from .cutting import free_path
@@ -32,6 +33,7 @@ class LastProcess:
         self._disk = disk
         self._data_dir = data_dir
         self._queues_dir = queues_dir
+        #: By key of the partition (``key_of``), as all that follows.
         self._states: dict[str, LogState] = {}
         #: Logs with a state in the node's checkpoint, but without a directory.
         self._gone: set[str] = set()
@@ -68,11 +70,12 @@ class LastProcess:
         # A log without a directory was deleted, is damaged or begins empty. This state must not become its
         # recovery point.
         self._gone = {
-            state.incarnation
+            key_of(state.incarnation, state.partition)
             for state in states
-            if state.recovery_offset and not disk.exists(join(self._queues_dir, state.incarnation, "0"))
+            if state.recovery_offset and not disk.exists(self._directory(state.incarnation, state.partition))
         }
-        self._states = {state.incarnation: state for state in states if state.incarnation not in self._gone}
+        known = {key_of(state.incarnation, state.partition): state for state in states}
+        self._states = {key: state for key, state in known.items() if key not in self._gone}
         if self.was_clean or self._gone:
             # From now on these states are ordinary recovery points and no longer those of a clean stop.
             parts = [pack_log(state) for state in states if not self.is_set_aside(state.incarnation)]
@@ -80,8 +83,8 @@ class LastProcess:
 
     def _read_journal(self, path: str) -> None:
         content = read_journal(self._disk, path)
-        for incarnation, entry in content.entries:
-            self._journal.setdefault(incarnation, []).append(entry)
+        for key, entry in content.entries:
+            self._journal.setdefault(key, []).append(entry)
         for position, size in content.damaged:
             self._journal_damaged.add(path)
             logger.error(
@@ -115,29 +118,33 @@ class LastProcess:
             join(self._queues_dir, incarnation)
         )
 
-    def is_known(self, incarnation: str) -> bool:
+    def is_known(self, incarnation: str, partition: int) -> bool:
         """Whether a log had something durable, by the checkpoint (its directory is gone) or the marks."""
-        mark = self.mark(incarnation)
-        return incarnation in self._gone or (mark is not None and mark.end > 0)
+        mark = self.mark(incarnation, partition)
+        return key_of(incarnation, partition) in self._gone or (mark is not None and mark.end > 0)
 
-    def mark(self, incarnation: str) -> Mark | None:
+    def mark(self, incarnation: str, partition: int) -> Mark | None:
         """How far a log was durable."""
-        return self._promised.get((log_id(incarnation), 0))
+        return self._promised.get((log_id(incarnation), partition))
 
-    def newest_state(self, incarnation: str, directory: str) -> tuple[LogState | None, bool]:
+    def _directory(self, incarnation: str, partition: int) -> str:
+        return join(self._queues_dir, incarnation, str(partition))
+
+    def newest_state(self, incarnation: str, partition: int) -> tuple[LogState | None, bool]:
         """The newest checkpoint of a log, and whether it was written by a clean stop.
 
         Raises:
             CorruptLog: the log's own checkpoint is damaged.
         """
-        node = self._states.get(incarnation)
+        node = self._states.get(key_of(incarnation, partition))
         if node is not None and self.was_clean:
             return node, True
-        return newest(node, read_own(self._disk, directory, incarnation)), False
+        directory = self._directory(incarnation, partition)
+        return newest(node, read_own(self._disk, directory, incarnation, partition)), False
 
-    def forget(self, incarnation: str) -> None:
+    def forget(self, key: str) -> None:
         """A log is deleted, so that its state is of no use."""
-        self._states.pop(incarnation, None)
+        self._states.pop(key, None)
 
     # -- the journal ----------------------------------------------------------------------------------
 
@@ -146,25 +153,26 @@ class LastProcess:
         """Whether no entry of the journal is damaged."""
         return not self._journal_damaged
 
-    def entries(self, incarnation: str) -> Sequence[JournalEntry]:
+    def entries(self, key: str) -> Sequence[JournalEntry]:
         """A log's batches in the journal."""
-        return self._journal.get(incarnation, ())
+        return self._journal.get(key, ())
 
-    def is_in_journal(self, incarnation: str) -> bool:
-        """Whether a log still needs the journal."""
-        return incarnation in self._journal
+    def in_journal(self, incarnation: str) -> list[int]:
+        """The partitions of a queue's log that still need the journal."""
+        keys = [key.partition("/") for key in self._journal]
+        return sorted(int(number or 0) for name, _, number in keys if name == incarnation)
 
-    def replayed(self, incarnation: str) -> None:
+    def replayed(self, key: str) -> None:
         """A log no longer needs the journal."""
-        self._journal.pop(incarnation, None)
+        self._journal.pop(key, None)
 
-    def needs_journal(self, incarnation: str) -> None:
+    def needs_journal(self, key: str) -> None:
         """Keep the journal: batches of this log were replayed from it, and are durable nowhere else."""
-        self._journal.setdefault(incarnation, [])
+        self._journal.setdefault(key, [])
 
     def remove_journal(self, wanted: Iterable[str]) -> None:
         """Remove the journal, unless one of the ``wanted`` logs still needs it. A damaged one is renamed."""
-        if self._journal_paths and not set(wanted) & set(self._journal):
+        if self._journal_paths and not set(wanted) & {key.partition("/")[0] for key in self._journal}:
             for path in self._journal_paths:
                 if path in self._journal_damaged:
                     self._disk.rename(path, free_path(self._disk, path + ".damaged"))

@@ -173,7 +173,7 @@ def newest_checkpoint(log: QueueLog, disk: Disk, data_dir: str) -> LogState | No
     state: LogState | None = None
     for path in (join(log.partition.directory, FILE_NAME), join(data_dir, NODE_FILE_NAME)):
         for found in read_checkpoint(disk, path)[1]:
-            if found.incarnation == log.incarnation:
+            if (found.incarnation, found.partition) == (log.incarnation, log.number):
                 # Both may have the same offset, but the older one may name segments that are gone.
                 state = newest(found, state)
     return state

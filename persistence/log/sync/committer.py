@@ -40,6 +40,8 @@ class Committer:
         self.disk = disk
         self._data_dir = data_dir
         self._options = options
+        #: Partitions that are deleted, by queue's directory, until all of them are.
+        self._deleted: dict[str, set[str]] = {}
         self.files = FileCache(
             disk,
             options.descriptors_max,
@@ -239,7 +241,7 @@ class Committer:
                 self.journal.forget(writer)
                 self._writers.pop(writer.path, None)
                 directory = parent(writer.directory)
-                if self.disk.exists(directory):
+                if self._is_last(directory, writer.directory):
                     self.disk.rename(directory, directory + DELETED_SUFFIX)
                     renamed.append(directory)
             if renamed:
@@ -252,6 +254,19 @@ class Committer:
         except Exception:
             # A bug of ours. Later logs are still removed.
             logger.exception("cannot remove the logs of deleted queues")
+
+    def _is_last(self, directory: str, partition: str) -> bool:
+        """Whether all partitions of a queue's ``directory`` are deleted now that ``partition`` is.
+
+        One that could not be opened was not, so it keeps the directory for the quarantine.
+        """
+        deleted = self._deleted.setdefault(directory, set())
+        deleted.add(partition)
+        numbers = [name for name in self.disk.list(directory) if name.isdecimal()]
+        if any(join(directory, number) not in deleted for number in numbers):
+            return False
+        del self._deleted[directory]
+        return self.disk.exists(directory)
 
     def sync_names(self, directory: str) -> None:
         """Make a rename durable; an error is only logged."""

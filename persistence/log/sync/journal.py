@@ -12,7 +12,7 @@ from zlib import crc32
 from ...errors import is_passing
 from ...files import Disk, File, join, read_file
 from ...plan import Plan, Write
-from ..format.identity import salt_of
+from ..format.identity import key_of, salt_of
 from ..format.record import HEADER_SIZE, BatchHeader, parse_header
 from .marks import sync_marks
 from .round import Submission
@@ -245,7 +245,7 @@ class JournalEntry(NamedTuple):
 class JournalContent:
     """What a journal file holds."""
 
-    #: (incarnation, entry), in order.
+    #: (key of the partition, entry), in order.
     entries: list[tuple[str, JournalEntry]] = field(default_factory=list)
     #: (position, bytes) of damage that is followed by a good entry.
     damaged: list[tuple[int, int]] = field(default_factory=list)
@@ -279,7 +279,7 @@ def read_journal(disk: Disk, path: str) -> JournalContent:
 
 
 def _entry_at(data: bytes, position: int) -> tuple[str, JournalEntry, int] | None:
-    """(incarnation, entry, end) of the good entry at ``position``."""
+    """(key of the partition, entry, end) of the good entry at ``position``."""
     start = _batch_start(data, position)
     if start < 0:
         return None
@@ -290,7 +290,7 @@ def _entry_at(data: bytes, position: int) -> tuple[str, JournalEntry, int] | Non
         return None
     if crc32(memoryview(data)[start + HEADER_SIZE : start + length]) != header.payload_crc:
         return None
-    return name, JournalEntry(header, data[start : start + length]), start + length
+    return key_of(name, partition), JournalEntry(header, data[start : start + length]), start + length
 
 
 def _batch_start(data: bytes, position: int) -> int:

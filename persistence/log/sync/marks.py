@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from ...files import Disk, Mapping, join, read_file
+from ..format.identity import key_of
 
 logger = logging.getLogger(__name__)
 
@@ -240,10 +241,11 @@ class Marks:
 
     def keep(self, name: str, partition: int, mark: Mark) -> None:
         """Keep the last process's mark of a log that cannot be opened, and its promise."""
+        key = key_of(name, partition)
         epoch, end, segment, position, start, shown = mark
         if shown >= 0:
-            self.put((name, PROMISE), name, partition, epoch, end, 0, 0, start, PROMISE)
-        self.put(name, name, partition, epoch, mark.watermark, segment, position, start)
+            self.put((key, PROMISE), name, partition, epoch, end, 0, 0, start, PROMISE)
+        self.put(key, name, partition, epoch, mark.watermark, segment, position, start)
 
     def _store(self, data: bytes, slot: int) -> None:
         if self._map is not None:

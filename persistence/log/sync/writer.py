@@ -87,6 +87,8 @@ class PartitionWriter:
         self._files = files
         #: Of the checksums of its batches' headers.
         self.salt = salt_of(str(description["incarnation"]), int(directory.rpartition("/")[2]))
+        #: Whether it is the queue's first partition. The others share its ``log.json``.
+        self._is_first = directory.endswith("/0")
         #: What ``log.json`` is to say; None once it is in place.
         self._description: dict[str, object] | None = description
         #: ``log.json`` and directories, to be synced because of a name in them.
@@ -156,8 +158,10 @@ class PartitionWriter:
         self._unsynced_names = self._names()
         disk.make_directory(queue_directory)
         disk.make_directory(self.directory)
-        data = json.dumps(self._description, sort_keys=True, default=_base64).encode()
-        replace_file(disk, join(queue_directory, DESCRIPTION), data, durable=False)
+        path = join(queue_directory, DESCRIPTION)
+        if self._is_first or not disk.exists(path):
+            data = json.dumps(self._description, sort_keys=True, default=_base64).encode()
+            replace_file(disk, path, data, durable=False)
         self._description = None
 
     def sync_names(self) -> None:
