@@ -145,7 +145,7 @@ PLANTED = [
     Planted(
         "the journal is not replayed",
         LOG + "queue/catalog.py",
-        "journal=self._last.entries(incarnation)",
+        "journal=self._last.entries(key)",
         "journal=()",
     ),
     Planted(
@@ -343,7 +343,7 @@ PLANTED = [
     Planted(
         "a start forgets the mark of a log that it cannot open",
         LOG + "queue/catalog.py",
-        "                    self.sync.marks.keep(incarnation, 0, mark)",
+        "                    self.sync.marks.keep(incarnation, partition, mark)",
         "                    pass",
         test="tests/persistence/log/queue/test_recovery.py",
     ),
@@ -518,7 +518,7 @@ PLANTED = [
     Planted(
         "journals are removed though a log did not open",
         LOG + "queue/last_process.py",
-        "        if self._journal_paths and not set(wanted) & set(self._journal):",
+        '        if self._journal_paths and not set(wanted) & {key.partition("/")[0] for key in self._journal}:',
         "        if self._journal_paths:",
         mix=SMALL_ROUNDS,
     ),
