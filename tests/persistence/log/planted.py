@@ -518,8 +518,8 @@ PLANTED = [
     Planted(
         "journals are removed though a log did not open",
         LOG + "queue/last_process.py",
-        '        if self._journal_paths and not set(wanted) & {key.partition("/")[0] for key in self._journal}:',
-        "        if self._journal_paths:",
+        ' and not set(wanted) & {key.partition("/")[0] for key in self._journal}:',
+        ":",
         mix=SMALL_ROUNDS,
     ),
 ]
