@@ -187,7 +187,7 @@ class RouterProcess:
 class RabbitProcess:
     """A throw-away RabbitMQ node of Debian's package, on free ports, with its own home, data and logs.
 
-    ``settings`` are further lines of its configuration file.
+    ``settings`` are further lines of its configuration file, ``extra`` further variables of its environment.
     """
 
     name = "rabbitmq"
@@ -200,9 +200,11 @@ class RabbitProcess:
         settings: str = "",
         start_seconds: float = 90,
         plugins: Sequence[str] = (),
+        extra: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.settings = settings
+        self.extra = extra or {}
         self.plugins = plugins
         #: Serves if ``plugins`` has rabbitmq_management.
         self.admin_port = free_port()
@@ -233,6 +235,7 @@ class RabbitProcess:
             "RABBITMQ_CONF_ENV_FILE": str(own / "environment"),
             "RABBITMQ_CONFIG_FILE": str(own / "rabbitmq"),
             "RABBITMQ_PID_FILE": str(self.pid_file),
+            **self.extra,
         }
 
     def start(self) -> None:

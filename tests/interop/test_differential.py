@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interop.differential import Channel, differ_by_letters
+from tests.interop.differential.comparing import differ_by_letters
+from tests.interop.differential.operations import Channel
 
 KEY: Channel = (0, 1)
 

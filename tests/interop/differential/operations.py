@@ -1,42 +1,13 @@
-"""The same random operations on our broker and on RabbitMQ; after each, both must have answered alike.
-
-``python -m tests.interop.differential --seeds 20`` starts both. Two connections of two channels each
-declare, bind, publish, consume, get, acknowledge, commit and err on queues of every kind and five exchanges,
-under policies that come and go; now and then
-they do what no client should, with methods, contents and frames that are wrong. Compared are all frames
-that arrive: methods with all fields, deliveries with tags, flags, properties and bodies, and what is
-confirmed.
-
-A difference is looked at again: the same seed runs on two RabbitMQs, ``RACE_RUNS`` times. If they differ from
-each other at the same step, RabbitMQ's answer is a race of its processes there: for example, dead letters of
-two queues that end in a third may come in either order. That is known without a run, if nothing else differs
-and those of each queue are in order. Such a seed is counted apart. Any other one is ours.
-
-Left out is what RabbitMQ itself leaves to chance or where we differ on purpose: several consumers on one
-queue or channel (their order is a race between RabbitMQ's processes), and channel-wide prefetch (RabbitMQ
-counts gets into it, and suspends consumers without acknowledgement), and publishes in a transaction to the
-exchange with a history (RabbitMQ keeps them there without a commit).
-"""
+"""What a walk may do, right and wrong, with which queues, exchanges and policies, and how the next step is drawn."""
 
 from __future__ import annotations
 
-import argparse
-import base64
-import json
 import random
-import re
 import struct
-import sys
-import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.brokers import Broker, RabbitProcess, RouterProcess
-from tests.interop.wire import Received, Wire
+from tests.interop.wire import Received
 
 PLUGINS = ("rabbitmq_management", "rabbitmq_recent_history_exchange", "rabbitmq_consistent_hash_exchange")
 QUEUES = ("q1", "q2", "q3", "q4")
@@ -179,6 +150,33 @@ ODD_FRAMES = (
 )
 
 
+#: Methods that are answered unless "nowait" is set.
+ANSWERED = frozenset(
+    (
+        "basic.cancel",
+        "basic.consume",
+        "basic.get",
+        "basic.qos",
+        "basic.recover",
+        "channel.close",
+        "channel.open",
+        "confirm.select",
+        "exchange.bind",
+        "exchange.declare",
+        "exchange.delete",
+        "exchange.unbind",
+        "queue.bind",
+        "queue.declare",
+        "queue.delete",
+        "queue.purge",
+        "queue.unbind",
+        "tx.commit",
+        "tx.rollback",
+        "tx.select",
+    )
+)
+
+
 class Step(NamedTuple):
     """One operation: a method, ``publish``, ``frame`` as it is, or ``close`` of the connection."""
 
@@ -187,89 +185,10 @@ class Step(NamedTuple):
     name: str
     fields: dict[str, Any]
 
-
-class Side:
-    """The connections to one broker."""
-
-    def __init__(self, port: int, admin_port: int) -> None:
-        self.port = port
-        self.admin_port = admin_port
-        self.wires: dict[int, Wire] = {}
-        self.confirmed: dict[Channel, set[int]] = {}
-
-    def wire(self, connection: int) -> Wire:
-        if connection not in self.wires:
-            self.wires[connection] = Wire(self.port)
-        return self.wires[connection]
-
-    def drop(self, connection: int) -> None:
-        if connection in self.wires:
-            self.wires.pop(connection).close()
-        self.confirmed = {key: tags for key, tags in self.confirmed.items() if key[0] != connection}
-
-    def do(self, step: Step) -> None:
-        if step.name == "close":
-            self.drop(step.connection)
-        elif step.name == "policy":
-            set_policy(self.admin_port, **step.fields)
-        elif step.name == "expire":
-            expire(self.admin_port, **step.fields)
-        elif step.name == "publish":
-            self.wire(step.connection).publish(step.channel, **step.fields)
-        elif step.name == "frame":
-            self.wire(step.connection).frame(channel=step.channel, **step.fields)
-        else:
-            self.wire(step.connection).send(step.channel, step.name, **step.fields)
-
-    def answers(self) -> list[tuple[Channel, Received]]:
-        """All that comes until nothing does for a while; a channel.close is answered at once."""
-        result = []
-        end = time.monotonic() + QUIET_S
-        while time.monotonic() < end:
-            for connection, wire in list(self.wires.items()):
-                received = wire.receive_within(0.002)
-                if received is None:
-                    continue
-                end = time.monotonic() + QUIET_S
-                result.append(((connection, received.channel), received))
-                if received.name in ("channel.close", "channel.open-ok"):
-                    self.confirmed.pop((connection, received.channel), None)
-                if received.name == "channel.close":
-                    wire.send(received.channel, "channel.close-ok")
-                if received.name in ("connection.close", "eof", "reset"):
-                    self.drop(connection)
-        return result
-
-    def shown(self, answers: Iterable[tuple[Channel, Received]]) -> dict[Channel, list[str]]:
-        """By channel and comparable: confirms as the tags that they settle, generated names levelled."""
-        result: dict[Channel, list[str]] = {}
-        for key, received in answers:
-            lines = result.setdefault(key, [])
-            if received.name in ("basic.ack", "basic.nack"):
-                word = "confirm" if received.name == "basic.ack" else "refuse"
-                settled = self.confirmed.setdefault(key, set())
-                tag = received.delivery_tag
-                new = set(range(1, tag + 1)) - settled if received.multiple else {tag}
-                settled |= new
-                lines += [f"{word} {number}" for number in new]
-            else:
-                text = f"{received.name} {received.fields} {_timeless(received.properties)} {received.body!r}"
-                lines.append(re.sub(r"amq\.gen-[\w-]{22}", "amq.gen-", text))
-        return {key: _in_comparable_order(lines) for key, lines in result.items()}
-
-
-def _timeless(value: Any) -> Any:
-    """Tables in the order of their names, which is the brokers' own business; without times of death."""
-    if isinstance(value, dict):
-        is_death = "routing-keys" in value
-        return {name: _timeless(value[name]) for name in sorted(value) if not (is_death and name == "time")}
-    return [_timeless(each) for each in value] if isinstance(value, list) else value
-
-
-def _in_comparable_order(lines: list[str]) -> list[str]:
-    """Deliveries keep their order; what comes between them may come a little sooner or later."""
-    deliveries = [line for line in lines if line.startswith("basic.deliver")]
-    return deliveries + sorted(line for line in lines if not line.startswith("basic.deliver"))
+    @property
+    def is_answered(self) -> bool:
+        """Whether something comes in any case, an answer or an error, however busy the broker is."""
+        return self.name in ANSWERED and not self.fields.get("nowait")
 
 
 class State:
@@ -283,6 +202,9 @@ class State:
         self.no_ack: set[tuple[Channel, str]] = set()
         #: Transactional channels.
         self.tx: set[Channel] = set()
+
+    def queue_of(self, key: Channel, tag: str) -> str:
+        return self.consumers.get((key, tag), "")
 
     def close(self, matches: Callable[[Channel], bool]) -> None:
         self.open = {key for key in self.open if not matches(key)}
@@ -317,7 +239,7 @@ class State:
 class Operations:
     """Draws the next operation."""
 
-    def __init__(self, seed: int, state: State) -> None:
+    def __init__(self, seed: int | str, state: State) -> None:
         self.random = random.Random(seed)
         self.state = state
         self.bodies = 0
@@ -545,211 +467,3 @@ class Operations:
     def close_connection(self, key: Channel) -> Drawn:
         self.state.close(lambda other: other[0] == key[0])
         return "close", {}
-
-
-def furnish(port: int) -> None:
-    """Four queues and four exchanges, bound, and nothing in them."""
-    with Wire(port) as wire:
-        wire.open_channel(1)
-        for queue, arguments in zip(FEATURE_QUEUES, FEATURES, strict=True):
-            wire.ok(1, "queue.delete", queue=queue)
-            wire.ok(
-                1, "queue.declare", queue=queue, durable=queue in FEATURE_QUEUES[::2], arguments=arguments
-            )
-        for queue in QUEUES:
-            wire.ok(1, "queue.delete", queue=queue)
-            wire.ok(1, "queue.declare", queue=queue, durable=queue in QUEUES[:2])
-        for number, (exchange, kind) in enumerate(EXCHANGES.items()):
-            wire.ok(1, "exchange.delete", exchange=exchange)
-            wire.ok(1, "exchange.declare", exchange=exchange, type=kind, durable=number % 2 == 0)
-        for number, queue in enumerate(QUEUES):
-            wire.ok(1, "queue.bind", queue=queue, exchange="x-direct", routing_key=KEYS[number % 2])
-            wire.ok(
-                1,
-                "queue.bind",
-                queue=queue,
-                exchange="x-topic",
-                routing_key=("a.*", "#", "a.b", "*.c")[number],
-            )
-            wire.ok(1, "queue.bind", queue=queue, exchange="x-headers", arguments={"h": number % 2 + 1})
-        for queue in QUEUES[1::2]:
-            wire.ok(1, "queue.bind", queue=queue, exchange="x-fanout")
-        for queue in FEATURE_QUEUES[:4]:
-            wire.ok(1, "queue.bind", queue=queue, exchange="x-fanout")
-
-
-def set_policy(admin_port: int, name: str, policy: dict[str, Any] | None, wait_s: float = POLICY_S) -> None:
-    """Set the policy of that name, or clear it, and wait so long for it to apply."""
-    path = f"policies/%2F/{name}"
-    if policy is None:
-        call(admin_port, "DELETE", path)
-    else:
-        given = dict(policy)
-        if queue := given.pop("purges", ""):
-            call(admin_port, "DELETE", f"queues/%2F/{queue}/contents")
-        call(admin_port, "PUT", path, given)
-    time.sleep(wait_s)
-
-
-def call(admin_port: int, method: str, path: str, body: dict[str, Any] | None = None) -> None:
-    """A request to the HTTP API. What it is about may be missing."""
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{admin_port}/api/{path}",
-        method=method,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={
-            "Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(),
-            "Content-Type": "application/json",
-        },
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=10):
-            pass
-    except urllib.error.HTTPError as error:
-        if error.code != 404:
-            raise
-
-
-def expire(admin_port: int, queue: str) -> None:
-    """Let the queue expire, if nobody uses it."""
-    definition = {"expires": EXPIRY_MS}
-    set_policy(admin_port, "expiry", {"pattern": f"^{queue}$", "definition": definition, "priority": 9})
-    time.sleep(EXPIRY_S)
-    set_policy(admin_port, "expiry", None)
-
-
-def compare(
-    brokers: list[Broker], admin_ports: list[int], seed: int, steps: int, shown_steps: int = 15
-) -> list[str]:
-    """Run one seed; the lines that tell of the first difference, if there is one."""
-    for broker, admin_port in zip(brokers, admin_ports, strict=True):
-        for name in ("expiry", *[f"p{number}" for number in range(len(POLICIES))]):
-            set_policy(admin_port, name, None, 0)
-        time.sleep(POLICY_S)
-        furnish(broker.port)
-    sides = [Side(broker.port, port) for broker, port in zip(brokers, admin_ports, strict=True)]
-    state = State()
-    operations = Operations(seed, state)
-    history: list[Step] = []
-    try:
-        for _ in range(steps):
-            step = operations.next()
-            history.append(step)
-            for side in sides:
-                side.do(step)
-            shown: list[dict[Channel, list[str]]] = [{}, {}]
-            end = time.monotonic() + PATIENCE_S
-            while True:
-                answers = [side.answers() for side in sides]
-                for side, seen, new in zip(sides, shown, answers, strict=True):
-                    for key, lines in side.shown(new).items():
-                        seen[key] = _in_comparable_order(seen.get(key, []) + lines)
-                state.learn(step, answers[-1])
-                if shown[0] == shown[1] or time.monotonic() > end:
-                    break
-            if shown[0] != shown[1]:
-                note = LETTERS if differ_by_letters(*shown) else ""
-                told = [f"  {step}" for step in history[-shown_steps:]]
-                return [f"seed {seed}, step {len(history)}:{note}", *told, *_difference(brokers, shown)]
-    finally:
-        for side in sides:
-            for connection in list(side.wires):
-                side.drop(connection)
-    return []
-
-
-def differ_by_letters(ours: dict[Channel, list[str]], theirs: dict[Channel, list[str]]) -> bool:
-    """Whether nothing differs but the order of dead letters that come from different queues."""
-    return ours.keys() == theirs.keys() and all(
-        _by_source(ours[key]) == _by_source(theirs[key]) for key in ours
-    )
-
-
-def _by_source(lines: list[str]) -> dict[str, list[str]]:
-    """Lines without delivery tags, in order, by the queue that they died in last; "" for other lines."""
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        source = re.search(r"'x-death': \[\{[^{}]*?'queue': '(\w+)'", line)
-        rest = re.sub(r"'delivery_tag': \d+, ", "", line) if line.startswith("basic.deliver") else line
-        found.setdefault(source[1] if source else "", []).append(rest)
-    return found
-
-
-def _difference(brokers: list[Broker], shown: list[dict[Channel, list[str]]]) -> list[str]:
-    lines = []
-    for key in sorted({*shown[0], *shown[1]}):
-        if shown[0].get(key) != shown[1].get(key):
-            for broker, seen in zip(brokers, shown, strict=True):
-                lines.append(f"  channel {key}, {broker.name}:")
-                lines += [f"    {line}" for line in seen.get(key, ["(nothing)"])]
-    return lines
-
-
-def step_of(lines: list[str]) -> str:
-    """The seed and step of a difference."""
-    return lines[0] if lines else ""
-
-
-class Races:
-    """A second RabbitMQ, started when it is first needed, beside which the first one repeats a seed."""
-
-    def __init__(self, directory: Path, rabbit: RabbitProcess) -> None:
-        self._first = rabbit
-        self._second = RabbitProcess(directory, plugins=PLUGINS)
-        self._is_started = False
-
-    def has(self, lines: list[str], seed: int, steps: int) -> bool:
-        """Whether RabbitMQ differs from itself where ``lines`` say that we differ from it."""
-        if step_of(lines).endswith(LETTERS):
-            return True
-        if not self._is_started:
-            self._second.start()
-            self._is_started = True
-        pair: list[Broker] = [self._second, self._first]
-        ports = [self._second.admin_port, self._first.admin_port]
-        return any(step_of(compare(pair, ports, seed, steps)) == step_of(lines) for _ in range(RACE_RUNS))
-
-    def stop(self) -> None:
-        if self._is_started:
-            self._second.stop()
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="differential", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--first", type=int, default=1, help="first seed")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--history", type=int, default=15, help="steps that are shown before a difference")
-    args = parser.parse_args()
-    if not RabbitProcess.available():
-        print("RabbitMQ is not installed here", file=sys.stderr)
-        return 2
-    different = raced = 0
-    with tempfile.TemporaryDirectory(prefix="differential-") as directory:
-        brokers: list[Broker] = [
-            router := RouterProcess(Path(directory, "router")),
-            rabbit := RabbitProcess(Path(directory, "rabbitmq"), plugins=PLUGINS),
-        ]
-        for broker in brokers:
-            broker.start()
-        admin_ports = [router.admin_port, rabbit.admin_port]
-        races = Races(Path(directory, "second"), rabbit)
-        try:
-            for seed in range(args.first, args.first + args.seeds):
-                lines = compare(brokers, admin_ports, seed, args.steps, args.history)
-                print("\n".join(lines or [f"seed {seed}: {args.steps} steps alike"]), flush=True)
-                if lines and races.has(lines, seed, args.steps):
-                    print("  a race of RabbitMQ", flush=True)
-                    raced += 1
-                else:
-                    different += bool(lines)
-        finally:
-            races.stop()
-            for broker in brokers:
-                broker.stop()
-    print(f"{different} of {args.seeds} seeds with a difference, {raced} with a race of RabbitMQ")
-    return 1 if different else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
