@@ -3,9 +3,9 @@
 ``python -m tests.interop.differential --seeds 20`` starts both. Each seed is a walk in a virtual host of its
 own, and ``--walkers`` says how many walk at a time. Two connections of two channels each declare, bind,
 publish, consume, get, acknowledge, commit and err on queues of every kind and some exchanges, under policies
-that come and go; now and then they do what no client should, with methods, contents and frames that are wrong.
-Compared are all frames that arrive: methods with all fields, deliveries with tags, flags, properties and
-bodies, and what is confirmed.
+that come and go. Now and then they do what no client should, with methods, contents and frames that are
+wrong. Compared are all frames that arrive: methods with all fields, deliveries with tags, flags, properties
+and bodies, and what is confirmed.
 
 Dead letters of two queues that end in a third may come in either order: in RabbitMQ each queue is a process,
 and each sends its letters itself. ``python -m tests.interop.differential.letters`` shows both orders on
@@ -16,8 +16,12 @@ Any other difference is looked at again: the same seed runs on two RabbitMQs, ``
 differ from each other at the same step, RabbitMQ's answer is a race of its processes there. Such a seed is
 counted apart. Any other one is ours.
 
-Left out is what RabbitMQ itself leaves to chance or where we differ on purpose: several consumers on one queue
-or channel (their order is a race between RabbitMQ's processes), channel-wide prefetch (RabbitMQ counts gets
-into it, and suspends consumers without acknowledgement), and publishes in a transaction to the exchange with a
-history (RabbitMQ keeps them there without a commit).
+Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
+
+- several consumers on one queue or channel: their order is a race between RabbitMQ's processes;
+- channel-wide prefetch: RabbitMQ counts gets into it, and suspends consumers without acknowledgement;
+- publishes in a transaction to the exchange with a history: RabbitMQ keeps them there without a commit;
+- that history for the queue with priorities: we deliver those of a turn by priority, RabbitMQ as they come;
+- the order of ``x-death`` behind its first entry: RabbitMQ reverses it with each death;
+- the queue declared last on a channel that is not open: RabbitMQ looks for it before it sees that.
 """

@@ -20,7 +20,7 @@ Shown = dict[Channel, list[str]]
 
 
 class Walk(NamedTuple):
-    """What became of one seed: ``lines`` tell of its difference, letters came in another order at ``restarts``."""
+    """What became of one seed: its difference, and at which steps letters came in another order."""
 
     seed: int
     steps: int
@@ -105,7 +105,7 @@ class _Walk:
         return [f"seed {self.seed}, step {self.number}:", *told, *_difference(self._places, self._shown)]
 
     def differs_by_letters(self) -> bool:
-        """Whether the last step differs by the order of dead letters alone. Takes all messages of all queues."""
+        """Whether nothing but the order of dead letters differs. Takes all messages of all queues."""
         if differ_by_letters(*self._shown):
             return True
         if any(_without_messages(self._shown[0]) != _without_messages(shown) for shown in self._shown):

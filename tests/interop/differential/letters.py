@@ -1,8 +1,8 @@
-"""In which order RabbitMQ's dead letters of two queues come: ``python -m tests.interop.differential.letters``.
+"""The order of RabbitMQ's dead letters of two queues: ``python -m tests.interop.differential.letters``.
 
-One publish to a fanout exchange goes to two queues of one message each. Both were full, and both give their old
-message to the same third queue. Counted is which of the two letters comes first: ``a`` is the queue that was bound
-first. ``--durable a`` makes the message of that queue one that is on disk.
+One publish to a fanout exchange goes to two queues of one message each. Both were full, and both give their
+old message to the same third queue. Counted is which of the two letters comes first: ``a`` is the queue that
+was bound first. ``--durable a`` makes the message of that queue one that is on disk.
 """
 
 from __future__ import annotations

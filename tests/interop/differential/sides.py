@@ -129,8 +129,6 @@ class Side:
         while (received := wire.receive_within(0)) is not None:
             key = (connection, received.channel)
             result.append((key, received))
-            if received.name in ("channel.close", "channel.open-ok"):
-                self.confirmed.pop(key, None)
             if received.name == "channel.close":
                 wire.send(received.channel, "channel.close-ok")
             if received.name in ("connection.close", "eof", "reset"):
@@ -145,6 +143,10 @@ class Side:
         result: dict[Channel, list[str]] = {}
         for key, received in answers:
             lines = result.setdefault(key, [])
+            if received.name in ("channel.close", "channel.open-ok"):
+                self.confirmed.pop(key, None)
+            if received.name in ("connection.close", "eof", "reset"):
+                self.confirmed = {other: tags for other, tags in self.confirmed.items() if other[0] != key[0]}
             if received.name in ("basic.ack", "basic.nack"):
                 word = "confirm" if received.name == "basic.ack" else "refuse"
                 settled = self.confirmed.setdefault(key, set())
@@ -203,12 +205,20 @@ def answers(sides: Sequence[Side], quiet_s: float = QUIET_S) -> list[list[tuple[
             return result
 
 
-def _timeless(value: Any) -> Any:
-    """Tables in the order of their names, which is the brokers' own business; without times of death."""
+def _timeless(value: Any, name: str = "") -> Any:
+    """Tables in the order of their names, which is the brokers' own business; without times of death.
+
+    Of the deaths, the last comes first. RabbitMQ 3.10 reverses the others with each death.
+    """
     if isinstance(value, dict):
         is_death = "routing-keys" in value
-        return {name: _timeless(value[name]) for name in sorted(value) if not (is_death and name == "time")}
-    return [_timeless(each) for each in value] if isinstance(value, list) else value
+        return {
+            name: _timeless(value[name], name) for name in sorted(value) if not (is_death and name == "time")
+        }
+    if not isinstance(value, list):
+        return value
+    items = [_timeless(each) for each in value]
+    return items[:1] + sorted(items[1:], key=repr) if name == "x-death" else items
 
 
 def in_comparable_order(lines: list[str]) -> list[str]:
