@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from amqp_router.channel.declaring import queue_name, queue_named
-from amqp_router.channel.delivery import getter
+from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.ports import CancelledChannel, ConsumingChannel
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol import methods
@@ -327,3 +327,13 @@ METHODS: dict[type[Method], Callable[[AskingChannel, Any], None]] = {  # each ta
     methods.QueuePurge: purge_queue,
     methods.QueueDelete: delete_queue,
 }
+
+
+def getter(queue: QueueHandle, delivery: Delivery) -> ChannelConsumer:
+    """The owner of messages taken by ``basic.get``. No limit applies to it."""
+    owner = ChannelConsumer()
+    owner.queue = queue
+    owner.delivery = delivery
+    owner.counts = False
+    owner.is_consumer = 0
+    return owner

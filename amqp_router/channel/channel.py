@@ -369,7 +369,7 @@ class Channel(ChannelListener):
         if spent >= limit:
             return spent
         delivery = self.delivery
-        spent += delivery.requeue_some(delivery.next_tag - 1, limit - spent)
+        spent += delivery.requeue_some(delivery.next_tag - 1, limit - spent, True)
         if spent < limit:
             delivery.listener = self.publishing.listener = None  # breaks reference cycles
             self.publishing.publisher.listener = None

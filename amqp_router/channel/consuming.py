@@ -8,14 +8,16 @@ from __future__ import annotations
 from functools import partial
 
 from amqp_router.channel.declaring import queue_name
-from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer, consumer_prefix
+from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer
 from amqp_router.channel.due import Due, all_of
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
+from amqp_router.protocol.constants import FRAME_METHOD
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.flags import ACK, REJECT, RETURN
 from amqp_router.protocol.kept_table import Arguments, keep
+from amqp_router.protocol.message import frame_header
 from vhosts.publishing.checks import DIRECT_REPLY
 from vhosts.queues.handle import TIMEOUT_MS_MAX, UNLIMITED, QueueHandle
 
@@ -211,3 +213,9 @@ def recover(channel: ConsumingChannel, method: methods.BasicRecover | methods.Ba
     connection.charge(due.spent + RETURN_UNITS * max(0, before - delivery.outstanding))
     if isinstance(method, methods.BasicRecover):
         channel.reply_after_slices(methods.BasicRecoverOk())
+
+
+def consumer_prefix(number: int, tag: str) -> bytes:
+    """The octets of basic.deliver before the delivery tag, for consumer ``tag`` on channel ``number``."""
+    name = tag.encode("utf-8", "surrogateescape")
+    return b"%b\x00\x3c\x00\x3c%c%b" % (frame_header(FRAME_METHOD, number, 0), len(name), name)

@@ -21,9 +21,8 @@ from typing import Any, cast
 from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.older import OlderDeliveries
 from amqp_router.protocol import flags
-from amqp_router.protocol.constants import FRAME_METHOD
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.message import Message, frame_header
+from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.shown import shown
 from vhosts.exchanges.router import RoutingTable
@@ -35,6 +34,8 @@ SETTLE_SLICE = 4096
 RETURN_SLICE = 500
 #: Cost of returning a message to its queue, in acknowledgements.
 RETURN_UNITS = 4
+#: How messages return that belong to a queue: with others of their consumer, with all others, or alone.
+_BY_CONSUMER, _TOGETHER, _ALONE = 1, 2, 0
 #: Places of the largest ring, and tags that leave a full one together; powers of two.
 RING_PLACES_MAX = 65536
 BLOCK_TAGS = 4096
@@ -46,7 +47,7 @@ _NO_TABLE = RoutingTable()
 class ChannelConsumer(Consumer):
     """A consumer on a channel; writes its deliveries into the channel's output."""
 
-    __slots__ = ("counts", "delivery", "limited", "prefix", "shows_count")
+    __slots__ = ("counts", "delivery", "is_consumer", "limited", "prefix", "shows_count")
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,6 +58,8 @@ class ChannelConsumer(Consumer):
         self.limited = False
         #: Whether its deliveries count against the channel's limit; those of basic.get do not.
         self.counts = True
+        #: 0 for what stands for one basic.get.
+        self.is_consumer = 1
         #: Whether its deliveries say how often they came back: those of a quorum queue do.
         self.shows_count = False
 
@@ -350,40 +353,42 @@ class Delivery:
             base += 1
         self.base = base
 
-    def requeue(self, tag: int, multiple: bool) -> int:
+    def requeue(self, tag: int, multiple: bool, is_part: bool = False) -> int:
         """Return ``tag``, or all up to it, to the queues, each to its place; returns how many.
 
         Very many are returned in slices (``listener.in_slices``), as ``ack`` does.
+        ``is_part``: ``requeue_slice`` ends the return.
 
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
         """
         self.check(tag, multiple)
         if not multiple:
-            if tag < self.base:
-                taken = self.older.take(tag)
-                self._requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), False)
-                return 1
-            return self._requeue_range(tag, tag, 1, False)
+            how = _BY_CONSUMER if is_part else _ALONE
+            if tag >= self.base:
+                return self._requeue_range(tag, tag, 1, how)
+            taken = self.older.take(tag)
+            self._requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), how)
+            return 1
         last = self.next_tag - 1 if tag == 0 else tag
         if self.outstanding <= RETURN_SLICE or (self.older.count == 0 and last < self.base + RETURN_SLICE):
-            return self._requeue_up_to(last, RETURN_SLICE, False)
+            return self.requeue_some(last, 2 * RETURN_SLICE, False)
         before = self.outstanding
         assert self.listener is not None
         self.listener.in_slices(partial(self.requeue_slice, last))
         return before - self.outstanding
 
-    def _requeue_up_to(self, last: int, limit: int, is_slice: bool) -> int:
+    def _requeue_up_to(self, last: int, limit: int, how: int) -> int:
         done = 0
         while self.older.count > 0 and done < limit:
             taken = self.older.take_lowest(last)
             if taken is None:
                 return done
-            self._requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), is_slice)
+            self._requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), how)
             done += 1
-        return done + self._requeue_range(self.base, last, limit - done, is_slice)
+        return done + self._requeue_range(self.base, last, limit - done, how)
 
-    def _requeue_range(self, first: int, last: int, limit: int, is_slice: bool) -> int:
+    def _requeue_range(self, first: int, last: int, limit: int, how: int) -> int:
         done = 0
         mask = len(self.messages) - 1
         tag = first
@@ -395,26 +400,28 @@ class Delivery:
                 self.messages[index] = None
                 self.owners[index] = None
                 done += 1
-                self._requeue_taken(message, owner, is_slice)
+                self._requeue_taken(message, owner, how)
             tag += 1
         self._advance()
         return done
 
-    def _requeue_taken(self, message: Message, owner: ChannelConsumer, is_slice: bool) -> None:
+    def _requeue_taken(self, message: Message, owner: ChannelConsumer, how: int) -> None:
         self.outstanding -= 1
         self._give_back(owner, 1)
         queue = owner.queue
-        if is_slice and queue not in self.returning:
+        if how + owner.is_consumer >= _TOGETHER and queue not in self.returning:
             self.returning[queue] = None
             queue.begin_return()
         queue.requeue(message)
 
-    def requeue_some(self, last: int, limit: int) -> int:
+    def requeue_some(self, last: int, limit: int, whole: bool) -> int:
         """Requeue up to ``limit`` of the outstanding tags up to ``last``, lowest first.
 
+        A queue looks at its length when all of a consumer are back. ``whole``: and what basic.get took, too.
+        Otherwise it looks after each of those, as RabbitMQ does.
         Returns how many. If it returns ``limit``, there may be more, and the next slice must follow.
         """
-        done = self._requeue_up_to(last, limit, True)
+        done = self._requeue_up_to(last, limit, _TOGETHER if whole else _BY_CONSUMER)
         left = limit - done
         while left > 0 and self.returning:
             left -= 1
@@ -424,7 +431,8 @@ class Delivery:
 
     def requeue_slice(self, last: int) -> bool:
         """A step of ``listener.in_slices``: return some of what is out up to ``last``; True at the end."""
-        return self.requeue_some(last, RETURN_SLICE) < RETURN_SLICE
+        whole = len(self.returning) > 0 or self.outstanding > RETURN_SLICE
+        return self.requeue_some(last, RETURN_SLICE, whole) < RETURN_SLICE
 
     def on_cancelled(self, consumer: ChannelConsumer) -> None:
         """The queue dropped the consumer."""
@@ -432,19 +440,4 @@ class Delivery:
             self.listener.consumer_cancelled(consumer)
 
 
-def consumer_prefix(number: int, tag: str) -> bytes:
-    """The octets of basic.deliver before the delivery tag, for consumer ``tag`` on channel ``number``."""
-    name = tag.encode("utf-8", "surrogateescape")
-    return b"%b\x00\x3c\x00\x3c%c%b" % (frame_header(FRAME_METHOD, number, 0), len(name), name)
-
-
-def getter(queue: QueueHandle, delivery: Delivery) -> ChannelConsumer:
-    """The owner of messages taken by ``basic.get``. No limit applies to it."""
-    owner = ChannelConsumer()
-    owner.queue = queue
-    owner.delivery = delivery
-    owner.counts = False
-    return owner
-
-
-__all__ = ["ChannelConsumer", "Credit", "Delivery", "consumer_prefix", "getter"]
+__all__ = ["ChannelConsumer", "Credit", "Delivery"]

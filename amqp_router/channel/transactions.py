@@ -156,9 +156,9 @@ class Transaction(TransactionPort):
         position[0] = end = min(tag + LOOK_SLICE, last + 1)
         while tag < end:
             if delivery.holds(tag) and tag not in self._tags:
-                delivery.requeue(tag, False)
+                delivery.requeue(tag, False, True)  # ``requeue_slice`` ends it
             tag += 1
-        return end > last
+        return end > last and delivery.requeue_slice(0)
 
     def commit(self) -> None:
         """Do what waits, and answer tx.commit."""

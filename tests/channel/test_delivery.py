@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from amqp_router.channel import delivery as delivery_module
-from amqp_router.channel.delivery import ChannelConsumer, Delivery, consumer_prefix, getter
+from amqp_router.channel.asking import getter
+from amqp_router.channel.consuming import consumer_prefix
+from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.listener import ChannelListener
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import PreconditionFailed
@@ -324,11 +326,11 @@ def test_release_in_slices(channel: Channel) -> None:
     queue.pump(25)
     channel.delivery.ack(3, False)
     rounds = 0
-    while channel.delivery.requeue_some(25, 10) == 10:
+    while channel.delivery.requeue_some(25, 10, True) == 10:
         rounds += 1
         assert queue.message_count() == 10 * rounds
     assert queue.message_count() == 24
-    assert channel.delivery.requeue_some(25, 10) == 0
+    assert channel.delivery.requeue_some(25, 10, True) == 0
 
 
 def test_prefetch_is_given_back(channel: Channel) -> None:
@@ -554,7 +556,7 @@ class RingMachine(RuleBasedStateMachine):
         """All of them, ``limit`` at a time; between the slices newer messages wait (``test_returns``)."""
         done = limit
         while done == limit:
-            done = self.channel.delivery.requeue_some(self.next_tag - 1, limit)
+            done = self.channel.delivery.requeue_some(self.next_tag - 1, limit, True)
             for tag in sorted(self.out)[:limit]:
                 queue, serial, _ = self.out.pop(tag)
                 self.returned.add(serial)

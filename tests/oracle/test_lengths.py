@@ -121,6 +121,72 @@ def test_what_a_closed_channel_gives_back_is_trimmed_before_others_get_it(
     asker.await_ready(queue, 0)
 
 
+RETURNS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "nack": [("basic.nack", {"delivery_tag": 0, "multiple": True, "requeue": True})],
+    "recover": [("basic.recover", {"requeue": True})],
+    "recover in a transaction": [("tx.select", {}), ("basic.recover", {"requeue": True})],
+    "commit of a nack": [
+        ("tx.select", {}),
+        ("basic.nack", {"delivery_tag": 0, "multiple": True, "requeue": True}),
+        ("tx.commit", {}),
+    ],
+    "channel.close": [("channel.close", {"code": 200})],
+}
+
+
+def full(asker: Asker) -> tuple[str, str]:
+    """A queue of at most five octets, and the one for its dead letters."""
+    dead = asker.queue("dead")
+    letters = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": dead}
+    asker.wire.open_channel(2)
+    return asker.queue("q", x_max_length_bytes=5, **letters), dead
+
+
+def give_back(asker: Asker, how: str) -> None:
+    for method, fields in RETURNS[how]:
+        if method == "basic.nack":
+            asker.wire.send(2, method, **fields)
+        else:
+            asker.wire.ok(2, method, **fields)
+
+
+@pytest.mark.parametrize("how", RETURNS)
+def test_the_length_counts_when_all_of_a_consumer_are_back(asker: Asker, how: str) -> None:
+    """Messages that return together are in their places before the oldest ones leave.
+
+    Here the oldest has the highest delivery tag. Were it back after the others, there would be room for it.
+    """
+    queue, dead = full(asker)
+    asker.wire.ok(2, "basic.consume", queue=queue, tag="c")
+    for body in ("a", "bb", "cc", "dd"):
+        asker.wire.publish(1, "", queue, body)
+        assert asker.wire.receive().name == "basic.deliver"
+    asker.wire.send(2, "basic.nack", delivery_tag=1, requeue=True)
+    assert asker.wire.receive().body == b"a"
+    asker.wire.ok(2, "basic.cancel", tag="c")
+    give_back(asker, how)
+    asker.await_ready(dead, 2)
+    assert asker.bodies(dead) == ["a", "bb"]
+    assert asker.bodies(queue) == ["cc", "dd"]
+
+
+@pytest.mark.parametrize("how", RETURNS)
+def test_messages_that_were_got_return_one_by_one(asker: Asker, how: str) -> None:
+    """Unless their channel closes."""
+    queue, dead = full(asker)
+    for body in ("a", "bb", "cc", "dd"):
+        asker.wire.publish(1, "", queue, body)
+        asker.await_ready(queue, 1)
+        assert asker.wire.get(queue, 2, no_ack=False) is not None
+    asker.wire.send(2, "basic.nack", delivery_tag=1, requeue=True)
+    assert asker.wire.get(queue, 2, no_ack=False) is not None
+    give_back(asker, how)
+    gone = ["a", "bb"] if how == "channel.close" else ["bb"]
+    asker.await_ready(dead, len(gone))
+    assert asker.bodies(dead) == gone
+    assert asker.bodies(queue) == (["cc", "dd"] if how == "channel.close" else ["a", "cc", "dd"])
+
+
 def test_one_full_queue_of_two(confirming: Asker) -> None:
     """The publisher gets a nack, and the other queue keeps its copy."""
     full = confirming.queue("full", x_max_length=0, x_overflow="reject-publish")

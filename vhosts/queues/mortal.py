@@ -125,9 +125,13 @@ class MortalQueue(StandingQueue):
     def _trim(self, done: int, budget: int) -> int:
         """Drop the oldest messages while there are too many, until ``budget`` units are used; returns the
         units used.
+
+        While messages return, older ones may follow: all are in their places before one is dropped.
         """
         ready = self.ready
         limits = self.limits
+        if ready.is_returning():
+            return done
         while done < budget and ready.count > 0 and limits.is_exceeded(ready):
             if self.buries and self._must_wait():
                 break

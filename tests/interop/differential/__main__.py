@@ -78,6 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="differential", description=DESCRIPTION)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1, help="first seed")
+    parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these and no others")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--walkers", type=int, default=4, help="how many seeds walk at a time")
     parser.add_argument("--history", type=int, default=15, help="steps that are shown before a difference")
@@ -91,7 +92,7 @@ def main() -> int:
     verdicts = [noted["verdict"] for noted in read_done(arguments.done).values()]
     seeds = [
         seed
-        for seed in range(arguments.first, arguments.first + arguments.seeds)
+        for seed in arguments.only or range(arguments.first, arguments.first + arguments.seeds)
         if seed not in read_done(arguments.done)
     ]
     restarts = 0

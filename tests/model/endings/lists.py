@@ -312,7 +312,7 @@ class Lists:
                 self._die(queue, entry, "delivery_limit")
                 return
         insort(queue.ready, entry)
-        if not is_slice or queue.kind.priorities is None:
+        if not is_slice:
             self._trim(queue)  # before a consumer gets any of them
 
     def end_return(self, queue: ModelQueue) -> None:

@@ -715,14 +715,19 @@ class World:
         self.compare()
 
     def _settle(self, channel: Channel, tags: list[int], how: str) -> None:
+        together: list[ModelQueue] = []
         for tag in tags:
             out = channel.out.pop(tag)
             if out.consumer is not None:
                 out.consumer.out -= 1
             if how == "requeue":
-                self.lists.put_back(out.queue, out.entry)
+                if len(tags) > 1 and out.consumer is not None and out.queue not in together:
+                    together.append(out.queue)
+                self.lists.put_back(out.queue, out.entry, is_slice=out.queue in together)
             else:
                 self.lists.settle(out.queue, out.entry, ack=how == "ack")
+        for queue in together:
+            self.lists.end_return(queue)
 
     def end_settles(self, *, commit: bool) -> None:
         """Commit or roll back what the consumer with transactions has settled."""
