@@ -1,8 +1,8 @@
 """The time of day for logs: the system's clock, without short jumps.
 
-Times in a log never run backwards, and the routing log removes segments by age. A clock that is ahead for a
-moment would therefore damage every log for good. So a jump (compared with the monotonic clock) is ignored at
-first. If it lasts, the new time is adopted, as when a machine that started with a wrong clock corrects it.
+The routing log removes segments by age, and a log whose times would fall begins a new segment. A clock that
+is wrong for a moment should do neither. So a jump (compared with the monotonic clock) is ignored at first. If
+it lasts, the new time is adopted, as when a machine that started with a wrong clock corrects it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ class WallClock:
         ahead = wall - steady - self._offset
         if abs(ahead) > JUMP_US and not self._lasts(ahead, steady):
             return steady + self._offset
+        if self._ahead and abs(ahead) > JUMP_US:
+            logger.warning(
+                "the system's clock is followed, which has been %d s off; logs with later times go on in new "
+                "segments",
+                ahead // 1_000_000,
+            )
         self._offset = wall - steady
         self._ahead = self._since = 0
         self._last = wall

@@ -17,7 +17,6 @@ from functools import partial
 
 from amqp_router.protocol.tick import Tick
 
-from ...clock import JUMP_US
 from ...errors import PersistenceError
 from ...files import Disk
 from ...loop import Loop, Timer
@@ -173,13 +172,19 @@ class RoutingLogs(BacklogPort):
             return
         if found.damaged:
             self.reports.append((owner.vhost, owner.number, f"a segment is set aside: {found.damaged}"))
-        ahead_us = found.last_us - self._loop.wall_us()
-        if ahead_us > JUMP_US:
-            text = f"its times are {ahead_us // 1_000_000} s ahead of the system's clock; events keep it"
-            self.reports.append((owner.vhost, owner.number, text))
         if found.cut_bytes:
             self.reports.append((owner.vhost, owner.number, f"{found.cut_bytes} torn bytes cut"))
         owner.begin(found, self._marks)
+        ahead_us = self._keep_up(owner)
+        if ahead_us:
+            text = (
+                f"it was written with the system's clock {ahead_us // 1_000_000} s ahead of now; "
+                f"a new segment from offset {owner.recorder.end} on has the clock's time again"
+            )
+            self.reports.append((owner.vhost, owner.number, text))
+
+    def _keep_up(self, owner: RoutingPartition) -> int:
+        return owner.keep_up(self._loop.wall_us(), self._loop.clock())
 
     # -- writing --------------------------------------------------------------------------------------
 
@@ -220,6 +225,7 @@ class RoutingLogs(BacklogPort):
             if job.sync:
                 # An open batch grows until the second is over.
                 recorder.close()
+                self._keep_up(self._partitions[recorder])
             elif recorder.is_open:
                 recorder.dirty = True
                 backlog.dirty.append(recorder)
@@ -349,6 +355,7 @@ class RoutingLogs(BacklogPort):
         )
         owner.recorder.lost = 0
         owner.begin(result, self._marks)
+        self._keep_up(owner)
         owner.set_mark(self._marks)
 
     # -- retention and the end ------------------------------------------------------------------------

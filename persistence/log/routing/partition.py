@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from ...clock import JUMP_US
 from ...loop import Timer
 from ..sync.marks import Marks
 from .recorder import Recorder
 from .recovery import Recovered
 from .writer import RoutingWriter
+
+#: A clock that goes to and fro must not make very many segments: it begins one in so many seconds.
+TURN_S = 3600.0
 
 
 class RoutingPartition:
@@ -27,6 +31,8 @@ class RoutingPartition:
         self.retry: Timer | None = None
         #: Its virtual host is deleted, and its files go.
         self.is_removed = False
+        #: From when on the clock may begin a segment again, in seconds of the steady clock.
+        self._may_turn_s = float("-inf")
 
     def begin(self, found: Recovered, marks: Marks) -> None:
         """Continue from what was recovered."""
@@ -39,6 +45,21 @@ class RoutingPartition:
             self.recorder.roll()
         if segment.end:
             self.set_mark(marks)
+
+    def keep_up(self, now_us: int, steady_s: float) -> int:
+        """Go on at the time of day, ``now_us``, if the last event's lies far ahead of it; returns how far, in
+        microseconds. 0: it does not, or it must stay for now.
+        """
+        recorder = self.recorder
+        ahead_us = recorder.last_us - now_us
+        if ahead_us <= JUMP_US:
+            return 0
+        if recorder.segment.size:
+            if steady_s < self._may_turn_s:
+                return 0
+            self._may_turn_s = steady_s + TURN_S
+        recorder.turn_back(now_us)
+        return ahead_us
 
     def set_mark(self, marks: Marks) -> None:
         """Tell outside readers how far it is synced."""

@@ -48,6 +48,7 @@ cdef class Recorder:
     cdef public bint stopped
     cdef public unsigned long long lost
     cdef public Segment segment
+    cdef public long long last_us
     cdef Tick _tick
     cdef long long _segment_bytes_max
     cdef SegmentNames _names
@@ -59,7 +60,6 @@ cdef class Recorder:
     cdef unsigned long long _run
     cdef long long _tick_us
     cdef long long _now_us
-    cdef long long _last_us
     cpdef bint note(self, RouteEntry entry, long long size, unsigned int flags) except -1
     @cython.locals(now_us="long long", backlog=Backlog, batch=OpenBatch, names=SegmentNames)
     cdef _begin_run(self, RouteEntry entry, long long size, unsigned int flags)

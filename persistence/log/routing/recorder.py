@@ -130,7 +130,6 @@ class Recorder:
         "_batch",
         "_entry",
         "_flags",
-        "_last_us",
         "_names",
         "_now_us",
         "_run",
@@ -144,6 +143,7 @@ class Recorder:
         "directory",
         "dirty",
         "end",
+        "last_us",
         "lost",
         "segment",
         "stopped",
@@ -174,7 +174,8 @@ class Recorder:
         self._run = 0
         self._tick_us = 0
         self._now_us = 0
-        self._last_us = 0
+        #: The time of the last event. None gets an earlier one, unless ``turn_back`` says so.
+        self.last_us = 0
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -201,9 +202,9 @@ class Recorder:
             return
         now_us = self._tick.now_us
         self._tick_us = now_us
-        if now_us < self._last_us:
-            now_us = self._last_us
-        self._last_us = now_us
+        if now_us < self.last_us:
+            now_us = self.last_us
+        self.last_us = now_us
         if batch.count and (batch.is_full(len(entry.key), now_us) or names.is_batch_full()):
             self.close()
         if batch.count == 0:
@@ -237,7 +238,8 @@ class Recorder:
         segment = self.segment
         size: int = segment.size
         return size > 0 and (
-            size + events.BATCH_BYTES_MAX > self._segment_bytes_max
+            now_us < segment.last_ts
+            or size + events.BATCH_BYTES_MAX > self._segment_bytes_max
             or self._names.is_full()
             or now_us - segment.first_ts >= _DAY_US
         )
@@ -260,8 +262,9 @@ class Recorder:
         self.end = batch.last + 1
         batch.segment = segment
         batch.position = segment.size
-        if segment.first_ts < 0:
+        if segment.size == 0:
             segment.first_ts = batch.base_ts
+        segment.last_ts = self._now_us
         if segment.index is not None:
             since_ms = (batch.base_ts - segment.first_ts) // 1000
             segment.index.note(min(batch.base - segment.base, _U32_MAX), since_ms, segment.size)
@@ -270,6 +273,13 @@ class Recorder:
         names = self._names.take_new()
         self.closed.append((batch, names))
         self.backlog.add(waiting_bytes(batch, names))
+
+    def turn_back(self, now_us: int) -> None:
+        """Go on at ``now_us``, which lies before the last time: the next event begins a new segment, since
+        times do not fall within one.
+        """
+        self.close()
+        self.last_us = now_us
 
     def roll(self) -> None:
         """Begin a new segment at ``end``. No batch may be open."""
@@ -285,8 +295,8 @@ class Recorder:
         self.end = segment.end
         self.stopped = False
         self._names.begin(ids, names)
-        if last_us > self._last_us:
-            self._last_us = last_us
+        if last_us > self.last_us:
+            self.last_us = last_us
 
     def stop(self) -> int:
         """Stop recording until ``begin``, and drop what waits; returns the number of events in the open

@@ -30,11 +30,12 @@ class Retention:
 
         ``removed`` gets, for each partition directory, the base of the first segment left, -1 if none is.
         """
-        closed, total = closed_segments(self._disk, self._root, active)
+        now_us = self._wall_us()
+        closed, total = closed_segments(self._disk, self._root, active, now_us)
         # A segment's last event is at most a day after its first.
-        oldest_us = self._wall_us() - int((self._days + 1) * DAY_US)
+        oldest_us = now_us - int((self._days + 1) * DAY_US)
         for segment in closed:
-            if total <= self._bytes_max and segment.first_ts >= oldest_us:
+            if total <= self._bytes_max and segment.begun_us >= oldest_us:
                 continue
             remove_segment(self._disk, segment)
             total -= segment.size
@@ -43,15 +44,36 @@ class Retention:
 
 
 class Closed(NamedTuple):
-    """A closed segment: time of its first event, size including its names, and place."""
+    """A closed segment: when it was begun (``begun``), place, and size including its names."""
 
-    first_ts: int
-    size: int
+    begun_us: int
     directory: str
     base: int
+    size: int
 
 
-def closed_segments(disk: Disk, root: str, active: dict[str, int]) -> tuple[list[Closed], int]:
+def begun(first_times: list[int], now_us: int) -> list[int]:
+    """When the segments of a partition were begun, from the times of their first events, in order of offsets.
+
+    A time may be wrong, because the clock was, but the order is that of writing. So none was begun before an
+    earlier one, and none in the future: that counts as begun with the next one, or now. The result does not
+    fall.
+    """
+    found: list[int] = []
+    latest = 0
+    for time_us in first_times:
+        if time_us <= now_us:
+            latest = max(latest, time_us)
+        found.append(latest if time_us <= now_us else -1)
+    following = now_us
+    for at in range(len(found) - 1, -1, -1):
+        if found[at] < 0:
+            found[at] = following
+        following = found[at]
+    return found
+
+
+def closed_segments(disk: Disk, root: str, active: dict[str, int], now_us: int) -> tuple[list[Closed], int]:
     """The closed segments of all routing logs below ``root``, oldest first, and their total size.
 
     ``active`` has for each partition directory in use the base below which segments are closed.
@@ -67,13 +89,18 @@ def closed_segments(disk: Disk, root: str, active: dict[str, int]) -> tuple[list
                 continue
             limit = active.get(directory)
             salt = salt_at(disk, directory)
-            for base in segment_bases(disk, directory):
+            bases = segment_bases(disk, directory)
+            first_times: list[int] = []
+            sizes: list[int] = []
+            for base in bases:
                 segment = Segment(directory, base)
                 header, size = _first_header(disk, segment.path, salt)
-                size += _first_header(disk, names_path(segment), salt)[1]
-                total += size
+                first_times.append(header.base_ts if header else 0)
+                sizes.append(size + _first_header(disk, names_path(segment), salt)[1])
+            total += sum(sizes)
+            for begun_us, base, size in zip(begun(first_times, now_us), bases, sizes, strict=True):
                 if is_known and (limit is None or base < limit):
-                    closed.append(Closed(header.base_ts if header else 0, size, directory, base))
+                    closed.append(Closed(begun_us, directory, base, size))
     return sorted(closed), total
 
 

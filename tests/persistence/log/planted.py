@@ -47,6 +47,20 @@ PLANTED = [
         test="tests/persistence/log/queue/test_times.py",
     ),
     Planted(
+        "times fall within a segment of the routing log",
+        LOG + "routing/recorder.py",
+        "            now_us < segment.last_ts\n            or size",
+        "            size",
+        test=ROUTING_TEST,
+    ),
+    Planted(
+        "a clock that was behind makes the routing log remove what is young",
+        LOG + "routing/retention.py",
+        "            latest = max(latest, time_us)\n",
+        "            latest = time_us\n",
+        test=ROUTING_TEST,
+    ),
+    Planted(
         "who waits for what a truncation has left hears nothing",
         LOG + "queue/truncation.py",
         "    if log.high_watermark > watermark and log.listener is not None:\n",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from amqp_router.protocol.tick import Tick
-from persistence.files import Disk
+from persistence.files import Disk, parent
 from persistence.log.routing.logs import RoutingLogs, RoutingOptions
 from persistence.log.routing.recorder import RouteEntry
 from persistence.log.sync.marks import Marks
@@ -46,7 +46,7 @@ class RoutingNode:
         self.disk: Any = disk or SimDisk()
         self.data_dir = data_dir
         self.disk.make_directory(data_dir)
-        self.disk.sync_directory("")
+        self.disk.sync_directory(parent(data_dir))
         self.tick = Tick(lambda call: None)
         self.tick.now_us = now_us
         self.timers: list[Timer] = []

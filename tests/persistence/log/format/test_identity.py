@@ -282,7 +282,10 @@ def test_a_routing_log_ahead_of_the_clock_is_told_of() -> None:
     again = RoutingNode(node.disk)
     ((vhost, number, text),) = again.logs.reports
     assert (vhost, number) == ("/", 0)
-    assert "its times are 3600 s ahead of the system's clock" in text
+    assert text == (
+        "it was written with the system's clock 3600 s ahead of now; "
+        "a new segment from offset 1 on has the clock's time again"
+    )
 
 
 def test_a_routing_log_of_version_0_goes_on_as_version_2() -> None:

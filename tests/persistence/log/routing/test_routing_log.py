@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_router.channel.publishing import Inflow
+from persistence.clock import JUMP_US
 from persistence.log.format.identity import salt_at
 from persistence.log.format.index import SparseIndex
 from persistence.log.format.record import parse_header
@@ -22,7 +23,9 @@ from persistence.log.offline.routing import verify_routing
 from persistence.log.routing.layout import iterate_events, pack_name, partition_of, routing_id
 from persistence.log.routing.logs import RoutingOptions
 from persistence.log.routing.names import WideNames
+from persistence.log.routing.partition import TURN_S
 from persistence.log.routing.recorder import DAY_US
+from persistence.log.routing.retention import begun
 from tests.persistence.log.routing_support import (
     NODE,
     START_US,
@@ -96,7 +99,7 @@ EVENTS = st.lists(
         st.sampled_from([0, 1, 16, 0xFFFFFFFE, 0xFFFFFFFF, 1 << 33]),
         st.integers(0, 63),
         st.sampled_from(["q", "r"]),
-        st.sampled_from([0, 0, 0, 1, 50, 10**7, 1 << 32, -5]),
+        st.sampled_from([0, 0, 0, 1, 50, 10**7, 1 << 32, -5, 30 * DAY_US, -7_200_000_000, -30 * DAY_US]),
         st.sampled_from(
             [(), (0, 1, 2, 3, 4), (1, 2, 3, 4), (0, 2, 3, 4), (0, 1, 3, 4), (0, 1, 2, 4), (0, 1, 2, 3)]
         ),
@@ -108,11 +111,14 @@ EVENTS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(rounds=st.lists(EVENTS, max_size=6), restart=st.booleans(), partitions=st.sampled_from([1, 3]))
 def test_decoding_gives_back_what_was_noted(rounds: list[Any], restart: bool, partitions: int) -> None:
-    node = RoutingNode(options=RoutingOptions(partitions=partitions))
+    node = RoutingNode(options=RoutingOptions(partitions=partitions, days=100_000))
     wanted: list[list[Any]] = [[] for _ in range(partitions)]
     last_us = [0] * partitions
+    # Whether the clock has begun a segment in this hour.
+    has_turned = [False] * partitions
     before: tuple[Any, ...] = ("", b"", 0, 0, "q")
     for events in rounds:
+        noted: set[int] = set()
         for *fields, step, kept in events:
             before = tuple(before[index] if index in kept else fields[index] for index in range(5))
             exchange, key, size, flags, queue = before
@@ -120,6 +126,7 @@ def test_decoding_gives_back_what_was_noted(rounds: list[Any], restart: bool, pa
             for _ in range(1 + flags % 3):
                 node.note(exchange, key, size, flags, queue)
                 number = partition_of(exchange, partitions)
+                noted.add(number)
                 last_us[number] = max(last_us[number], node.tick.now_us)
                 names = {"exchange": exchange, "queues": [queue]}
                 event = (last_us[number], names, key, min(size, 0xFFFFFFFF), flags)
@@ -127,11 +134,23 @@ def test_decoding_gives_back_what_was_noted(rounds: list[Any], restart: bool, pa
         if restart:
             node.logs.stop()
             # The number of partitions stays once there is an event.
-            options = RoutingOptions(partitions=partitions + any(wanted))
+            options = RoutingOptions(partitions=partitions + any(wanted), days=100_000)
             node = RoutingNode(node.disk, options, now_us=node.tick.now_us)
-            assert node.logs.reports == []
+            # What was written last counts, whatever the clock was since.
+            last_us = [events[-1][0] if events else 0 for events in wanted]
+            ahead = [at for at in range(partitions) if last_us[at] - node.tick.now_us > JUMP_US]
+            assert [(at, "ahead of now" in text) for _, at, text in node.logs.reports] == [
+                (at, True) for at in ahead
+            ]
+            has_turned = [False] * partitions
+            noted = set(ahead)
         else:
             node.pass_time()
+        for number in noted:
+            # Those that have events look at the clock.
+            if last_us[number] - node.tick.now_us > JUMP_US and not has_turned[number]:
+                last_us[number] = node.tick.now_us
+                has_turned[number] = True
     node.logs.stop()
     for number, recorder in enumerate(node.log.recorders[:partitions]):
         found = read_all(node.disk, recorder.directory)
@@ -140,10 +159,12 @@ def test_decoding_gives_back_what_was_noted(rounds: list[Any], restart: bool, pa
         own = []
         for base in segment_bases(node.disk, recorder.directory):
             data = content(node.disk, f"{recorder.directory}/{base:020d}.log")
-            at = 0
+            at = last = 0
             while at < len(data):
                 header = parse_header(data, at, salt_at(node.disk, recorder.directory))
                 assert header is not None
+                assert header.base_ts >= last, "times fall within a segment"
+                last = header.base_ts + header.max_ts_delta
                 for run in iterate_events(header, data[at + 72 : at + header.length]):
                     own += [(run.ts_us, run.key, run.body_size, run.flags)] * run.events
                 at += header.length
@@ -351,7 +372,131 @@ def test_names_of_lone_surrogates() -> None:
     assert event.names == {"exchange": name, "queues": [name]}
 
 
+# -- a clock that is wrong ----------------------------------------------------------------------------------
+
+
+def times_of(node: RoutingNode) -> list[int]:
+    return [event.ts_us - START_US for event in read_all(node.disk, node.directory)]
+
+
+@pytest.mark.parametrize("end", ["clean", "killed"])
+def test_a_start_with_the_right_clock_goes_on_at_its_time(end: str) -> None:
+    node = RoutingNode()
+    node.note()
+    node.pass_time()
+    node.tick.now_us += 3_600_000_000
+    node.note()
+    node.pass_time()
+    if end == "clean":
+        node.logs.stop()
+    node = RoutingNode(node.disk, now_us=START_US + 5)
+    assert [text[:30] for _, _, text in node.logs.reports] == ["it was written with the system"]
+    node.note()
+    node.pass_time()
+    node.tick.now_us += 7
+    node.note()
+    node.pass_time()
+    assert times_of(node) == [0, 3_600_000_000, 5, 12]
+    assert segment_bases(node.disk, node.directory) == [0, 2]
+    assert verify_routing(node.directory, node.disk).problem is None
+    again = RoutingNode(node.disk, now_us=node.tick.now_us)
+    assert again.logs.reports == []
+
+
+def test_a_running_clock_that_is_put_right_begins_a_segment_after_the_events_of_a_second() -> None:
+    node = RoutingNode(now_us=START_US + 365 * DAY_US)
+    node.note()
+    node.pass_time()
+    node.tick.now_us = START_US
+    for step in range(3):
+        node.tick.now_us += step
+        node.note()
+        node.pass_time()
+    assert times_of(node) == [365 * DAY_US, 365 * DAY_US, 1, 3]
+    assert segment_bases(node.disk, node.directory) == [0, 2]
+
+
+def test_a_small_step_back_is_levelled_out() -> None:
+    node = RoutingNode(now_us=START_US + JUMP_US)
+    node.note()
+    node.pass_time()
+    node.tick.now_us = START_US
+    node.note()
+    node.pass_time()
+    again = RoutingNode(node.disk, now_us=START_US)
+    again.note()
+    again.pass_time()
+    assert times_of(again) == [JUMP_US] * 3
+    assert segment_bases(node.disk, node.directory) == [0]
+
+
+def test_a_clock_that_goes_to_and_fro_makes_a_segment_in_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    steady = [0.0]
+    monkeypatch.setattr("persistence.log.routing.logs.time.monotonic", lambda: steady[0])
+    node = RoutingNode()
+    for number in range(100):
+        node.tick.now_us = START_US + (7_200_000_000 if number % 4 < 2 else 0)
+        node.note(size=number)
+        node.pass_time()
+        steady[0] += 72
+    found = read_all(node.disk, node.directory)
+    assert [event.size for event in found] == list(range(100))
+    assert len(segment_bases(node.disk, node.directory)) == 3
+    assert found[-1].ts_us == START_US + 7_200_000_000
+    steady[0] += TURN_S
+    for _ in range(2):
+        node.note()
+        node.pass_time()
+    assert read_all(node.disk, node.directory)[-1].ts_us == START_US
+
+
 # -- retention --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first_times", "expected"),
+    [
+        ([], []),
+        ([1, 2, 3], [1, 2, 3]),
+        ([1, 900, 2, 3], [1, 2, 2, 3]),
+        ([900, 901, 2, 800, 3], [2, 2, 2, 3, 3]),
+        ([1, 900], [1, 100]),
+        ([50, 0, 1, 51], [50, 50, 50, 51]),
+        ([50, 0, 900, 1, 51], [50, 50, 50, 50, 51]),
+    ],
+)
+def test_when_segments_were_begun(first_times: list[int], expected: list[int]) -> None:
+    assert begun(first_times, 100) == expected
+
+
+@pytest.mark.parametrize("off_us", [365 * DAY_US, -50 * 365 * DAY_US], ids=["ahead", "behind"])
+def test_a_wrong_clock_removes_nothing_that_is_young_and_keeps_nothing_that_is_old(off_us: int) -> None:
+    options = RoutingOptions(partitions=1, days=2)
+    disk = None
+    for day in range(8):
+        # One day of them the clock is wrong.
+        now_us = START_US + day * DAY_US + (off_us if day == 3 else 0)
+        node = RoutingNode(disk, options, now_us=now_us)
+        disk = node.disk
+        node.note(size=day)
+        node.pass_time()
+        if day == 3:
+            node.tick.now_us = now_us + DAY_US
+            node.note(size=day)
+            node.pass_time()
+            node.pass_time(3600)
+            if off_us > 0:
+                # As the clock was ahead by a year, it seemed old.
+                assert [event.size for event in read_all(disk, node.directory)] == [3, 3]
+        node.logs.stop()
+    for day in range(8, 12):
+        node = RoutingNode(disk, options, now_us=START_US + day * DAY_US)
+        node.pass_time(3600)
+        kept = [event.size for event in read_all(disk, node.directory)]
+        assert kept == sorted(kept)
+        assert set(range(day - 2, 8)) <= set(kept)
+        assert not {size for size in kept if size < day - 4}
+        node.logs.stop()
 
 
 def test_the_oldest_closed_segments_go_by_size() -> None:
