@@ -2,8 +2,8 @@
 
 A table's columns are the fields of its row, under the same names. ``store`` has one row: the rev of the last
 change. ``changes`` holds the latest transactions as ``codec`` encodes them, limited in number and size, for
-readers that ask for the changes after a rev. ``migrations`` creates the tables; a test compares it with this
-module.
+readers that ask for the changes after a rev. A new store gets these tables, and
+``migrations`` leads earlier ones to them; a test compares the two.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,8 +37,39 @@ def schema(path: Path) -> list[tuple[str, str]]:
         return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
-def test_the_steps_lead_to_the_tables_that_the_code_uses(path: Path) -> None:
+def step_to(path: Path, schema: str, *statements: tuple[str, tuple[bytes, ...]]) -> None:
+    """Let the steps make a store of an earlier schema, or the last one, and execute ``statements`` in it."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, schema)
+        for text, values in statements:
+            connection.exec_driver_sql(text, values)
+    engine.dispose()
+
+
+def rows(path: Path) -> list[list[tuple[object, ...]]]:
+    """What is in the tables."""
+    with sqlite3.connect(path) as connection:
+        return [
+            connection.execute(f"SELECT * FROM {name}").fetchall() for name in ("store", "alembic_version")
+        ]
+
+
+def test_a_new_store_is_what_the_steps_lead_to(path: Path, tmp_path: Path) -> None:
     started(path, Loop()).flush_and_stop()
+    other = tmp_path / "other.db"
+    step_to(other, "head")
+    assert [(name, _plain(sql)) for name, sql in schema(path)] == [
+        (name, _plain(sql)) for name, sql in schema(other)
+    ]
+    assert rows(path) == rows(other) == [[(0,)], [(migrations.HEAD,)]]
+
+
+def test_the_steps_lead_to_the_tables_that_the_code_uses(path: Path) -> None:
+    step_to(path, "head")
     engine = create_engine(f"sqlite:///{path}")
     with engine.connect() as connection:
         assert autogenerate.compare_metadata(MigrationContext.configure(connection), METADATA) == []
@@ -46,7 +79,7 @@ def test_the_steps_lead_to_the_tables_that_the_code_uses(path: Path) -> None:
 
 def test_keys_and_layout_are_the_same_too(path: Path) -> None:
     """Alembic's comparison looks at neither."""
-    started(path, Loop()).flush_and_stop()
+    step_to(path, "head")
     engine = create_engine("sqlite://")
     METADATA.create_all(engine)
     with engine.connect() as connection:
@@ -77,28 +110,14 @@ def test_a_second_start_changes_nothing(path: Path) -> None:
 
 
 def test_virtual_hosts_of_the_first_schema_keep_their_names(path: Path) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        connection.exec_driver_sql("INSERT INTO vhosts VALUES ('/'), (?)", (b"\xff\x80",))
-    engine.dispose()
+    step_to(path, "0001", ("INSERT INTO vhosts VALUES ('/'), (?)", (b"\xff\x80",)))
     store = started(path, Loop())
     assert store.snapshot().vhosts == [VhostRow("/"), VhostRow("\udcff\udc80")]
     store.flush_and_stop()
 
 
 def test_users_of_an_earlier_schema_have_no_limits(path: Path) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
-        connection.exec_driver_sql("INSERT INTO users VALUES (?, 'h', 'a', '[\"t\"]')", (b"\xff",))
-    engine.dispose()
+    step_to(path, "0003", ("INSERT INTO users VALUES (?, 'h', 'a', '[\"t\"]')", (b"\xff",)))
     store = started(path, Loop())
     assert store.snapshot().users == [UserRow("\udcff", "h", "a", ("t",), -1, -1)]
     store.flush_and_stop()
@@ -139,17 +158,27 @@ def test_what_is_no_database_is_refused_and_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("earlier", ["", "0003"])
+def test_a_migration_that_fails_leaves_nothing_behind(
+    path: Path, monkeypatch: pytest.MonkeyPatch, earlier: str
+) -> None:
+    if earlier:
+        step_to(path, earlier)
+    else:
+        path.touch()
+    before = schema(path)
+    name = "_run" if earlier else "_create"
+
     def broken(connection: object) -> None:
         run(connection)  # type: ignore[arg-type]  # a connection
         raise RuntimeError("power cut")
 
-    run = migrations._run
-    monkeypatch.setattr(migrations, "_run", broken)
+    run = getattr(migrations, name)
+    monkeypatch.setattr(migrations, name, broken)
     with pytest.raises(RuntimeError, match="power cut"):
         started(path, Loop())
-    monkeypatch.setattr(migrations, "_run", run)
-    assert schema(path) == []
+    monkeypatch.setattr(migrations, name, run)
+    assert schema(path) == before
     started(path, Loop()).flush_and_stop()
 
 
@@ -166,6 +195,15 @@ def test_any_path_will_do(tmp_path: Path, name: str) -> None:
 
 
 def test_an_ordinary_start_does_not_load_alembic(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started(path, Loop()).flush_and_stop()
     monkeypatch.setattr(migrations, "_run", None)
     started(path, Loop()).flush_and_stop()
+    monkeypatch.setattr(migrations, "_create", None)
+    started(path, Loop()).flush_and_stop()
+
+
+def test_a_new_store_does_not_load_alembic(path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from persistence.definitions.database import Database; "
+        "Database(Path(sys.argv[1]), revs_kept=9).open(); sys.exit('alembic' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, path], check=True)
