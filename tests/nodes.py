@@ -536,6 +536,7 @@ def raw_frame(kind: int, channel: int, payload: bytes) -> bytes:
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
 
 
+@lru_cache(maxsize=256)
 def content_header(channel: int, body_size: int, properties: bytes = TRANSIENT) -> bytes:
     return raw_frame(2, channel, struct.pack(">HHQ", 60, 0, body_size) + properties)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 
@@ -49,7 +49,13 @@ class QueueState:
 
     def encode(self) -> bytes:
         """The data of the queue's entry."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        values = {
+            "leader": self.leader,
+            "leader_boot": self.leader_boot,
+            "epoch": self.epoch,
+            "isr": self.isr,
+        }
+        return json.dumps(values, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> QueueState:

@@ -36,6 +36,11 @@ from tests.persistence.log.world import OPTIONS
 PUBLISHES = 150
 NAMES = ("a", "b", "c")
 QUEUES = ("d", "e")
+#: What clients send often, encoded once: the method of a publish to a queue, and consuming from all queues.
+PUBLISH = {queue: m.frame(1, m.BasicPublish("", queue)) for queue in QUEUES}
+CONSUME = m.frame(1, m.BasicQos(prefetch_count=10)) + b"".join(
+    [m.frame(1, m.BasicConsume(queue, consumer_tag=queue)) for queue in QUEUES]
+)
 #: Schedules between two collections of garbage: some 20 MB of dead nodes.
 _COLLECT_EVERY = 10
 
@@ -73,13 +78,12 @@ class Host:
         self.out: dict[int, tuple[str, int]] = {}
 
     def _consume(self) -> None:
-        consumes = [m.BasicConsume(queue, consumer_tag=queue) for queue in QUEUES]
-        self.client.send(m.BasicQos(prefetch_count=10), *consumes)
+        self.client.feed(CONSUME)
         self.absorb()
 
     def publish(self, queue: str, count: int, size: int) -> None:
         frames = []
-        method = m.frame(1, m.BasicPublish("", queue))
+        method = PUBLISH[queue]
         for _ in range(count):
             self.serial += 1
             self.sequence += 1

@@ -46,6 +46,9 @@ def _apply(content: bytearray, position: int, data: bytes | None) -> None:
         else:
             content.extend(bytes(position - len(content)))
         return
+    if position == len(content):
+        content += data
+        return
     if position > len(content):
         content.extend(bytes(position - len(content)))
     content[position : position + len(data)] = data
@@ -337,7 +340,10 @@ class SimDisk:
 
     def rename(self, old: str, new: str) -> None:
         self.step("rename", new)
-        moved = [(n, i) for n, i in self.names.items() if n == old or n.startswith(old + "/")]
+        if isinstance(self.names.get(old), Inode):  # a file has nothing below it
+            moved = [(old, self.names[old])]
+        else:
+            moved = [(n, i) for n, i in self.names.items() if n == old or n.startswith(old + "/")]
         assert moved, old
         changes: list[tuple[str, Inode | str | None]] = [(name, "gone") for name, _ in moved]
         changes += [(new + name[len(old) :], inode) for name, inode in moved]
