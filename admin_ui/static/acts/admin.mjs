@@ -160,11 +160,39 @@ export function putVhost({ present }) {
       !present && { name: "name", label: "Name", required: true, check: (name) => nameProblem("virtual host", name) },
       { name: "description", label: "Description", value: present?.description ?? "" },
       { name: "tags", label: "Tags", value: (present?.tags ?? []).join(", "), hint: "Separated by commas. They mean nothing to the broker." },
-      { name: "default_queue_type", label: "Default queue type", kind: "select", options: QUEUE_TYPES, value: present?.default_queue_type ?? "undefined", hint: "It is stored and has no effect yet: all queues are classic." },
+      { name: "default_queue_type", label: "Default queue type", kind: "select", options: QUEUE_TYPES, value: present?.default_queue_type ?? "undefined", hint: "Of queues that are declared without a type. Those that cannot be quorum queues (exclusive, auto-delete, not durable) are classic." },
+      { name: "tracing", label: "Trace it", kind: "check", value: Boolean(present?.tracing), hint: "Exchange amq.rabbitmq.trace in it gets a copy of each message that is published to it or delivered from it. That slows it down." },
     ],
     act: async ({ name = present?.name, ...body }) => {
       await act("PUT", documentPath("vhosts", name), body);
       return present ? { said: `Virtual host ${name} is changed.` } : { said: `Virtual host ${name} is added.`, to: href(vhostPath(name)) };
+    },
+  };
+}
+
+export function renameCluster({ name }) {
+  return {
+    title: "Name the cluster",
+    text: "The API and Prometheus show the name.",
+    submit: "Set the name",
+    fields: [{ name: "name", label: "Name", value: name, required: true, check: (given) => nameProblem("cluster", given) }],
+    act: async ({ name: given }) => {
+      await act("PUT", "/api/cluster-name", { name: given });
+      return { said: `The cluster is called ${given}.` };
+    },
+  };
+}
+
+export function forgetHistories() {
+  return {
+    title: "Begin the histories anew",
+    text: "What charts and lists show of the past is forgotten, of all objects. Messages, objects and counters stay.",
+    submit: "Forget",
+    danger: true,
+    fields: [],
+    act: async () => {
+      await act("DELETE", "/api/reset");
+      return { said: "The histories begin anew with the next sample, in 5 seconds at most." };
     },
   };
 }

@@ -1,5 +1,5 @@
 import { html } from "../lib/html.mjs";
-import { Card, Facts, Loading, Meter, Pill, Snippet, State } from "../components/bits.mjs";
+import { Act, Card, Facts, Loading, Meter, Pill, Snippet, State } from "../components/bits.mjs";
 import { Chart } from "../components/chart.mjs";
 import { Figures, Refused, Title } from "../components/detail.mjs";
 import { ALL, RangePicker, useSamples } from "../components/ranges.mjs";
@@ -76,9 +76,12 @@ export function NodePage({ me }) {
   if (node.error) return html`<${Refused} error=${node.error} />`;
   const one = node.data;
   if (!one || !overview.data) return html`<${Loading} rows=${10} />`;
+  const acts = me.tags.includes("administrator") && html`
+    <${Act} act="admin.renameCluster" what=${{ name: overview.data.cluster_name }}>Name the cluster<//>
+    <${Act} act="admin.forgetHistories">Forget histories<//>`;
   const alarms = [one.mem_alarm && "memory alarm", one.disk_free_alarm && "disk alarm"].filter(Boolean);
   return html`<div class="detail">
-    <${Title} kind="Node" name=${one.name} pills=${[me.version, one.compiled ? "compiled" : "uncompiled"]}>
+    <${Title} kind="Node" name=${one.name} pills=${[me.version, one.compiled ? "compiled" : "uncompiled"]} acts=${acts}>
       <${State} state=${alarms.length ? "flow" : "running"} />${alarms.map((text) => html`<${Pill} kind="warn" key=${text}>${text}<//>`)}
     <//>
     <${Figures} figures=${[
@@ -123,6 +126,7 @@ export function NodePage({ me }) {
     <//>
     <${Card} title="Process" id="process">
       <${Facts} facts=${[
+        ["Cluster", overview.data.cluster_name],
         ["Process id", one.os_pid],
         ["Runtime", overview.data.erlang_full_version],
         ["Threads", `${count(one.proc_used)} of ${count(one.proc_total)}`],

@@ -37,7 +37,9 @@ PAGES = {
     "user": "/ui/users/desk",
     "limits": "/ui/limits",
     "definitions": "/ui/definitions",
+    "tokens": "/ui/tokens",
     "node": "/ui/node",
+    "missing": "/ui/nothing",
 }
 #: What is set over the HTTP API before the first picture.
 DEFINITIONS: dict[str, list[dict[str, Any]]] = {
@@ -178,6 +180,10 @@ def acts(visit: Visit, directory: Path, variant: str) -> None:
     page.fill("input[name=name]", "short")
     page.fill("input[name=pattern]", "^flights[.](kennedy|archive)")
     take(visit, directory, f"act-policy-{variant}")
+    visit.open("/ui/tokens")
+    page.click("button:has-text('Make a token')")
+    page.fill("input[name=name]", "prometheus")
+    take(visit, directory, f"act-token-{variant}")
     visit.open("/ui/definitions")
     content = json.dumps(FILE).encode()
     page.set_input_files(

@@ -219,6 +219,28 @@ def test_a_token_is_shown_once_and_revoked(calm: Site, visit: Visits) -> None:
         urllib.request.urlopen(request)
 
 
+def test_the_cluster_gets_a_name_and_a_virtual_host_is_traced(calm: Site, visit: Visits) -> None:
+    one = visit(calm)
+    one.open("/ui/node")
+    one.page.click("button:has-text('Name the cluster')")
+    one.page.fill("input[name=name]", "airport")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("section:has(#process) dd:has-text('airport')")
+    one.page.click("button:has-text('Forget histories')")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("text=The histories begin anew")
+    one.open("/ui/vhosts/%2F")
+    one.page.wait_for_selector("section:has(#settings) dd:has-text('off')")
+    one.page.click("button:has-text('Describe')")
+    one.page.check("input[name=tracing]")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("section:has(#settings) dd:has-text('on')")
+    one.page.click("button:has-text('Describe')")
+    one.page.uncheck("input[name=tracing]")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("section:has(#settings) dd:has-text('off')")
+
+
 def test_charts_of_the_node_and_of_a_virtual_host(calm: Site, visit: Visits) -> None:
     with calm.connect() as connection:
         channel = connection.channel()
