@@ -253,7 +253,7 @@ export function closeConsumer({ vhost, queue, tag, channel, client, unacked }) {
     text: html`<b>${client || channel}</b> is told that its consumer <code>${tag}</code> has ended (basic.cancel); its connection stays. ${held} back to queue <b>${queue}</b>.`,
     submit: "Close it",
     danger: true,
-    fields: [confirmField("queue", queue), { name: "reason", label: "Reason, for the log", value: "" }],
+    fields: [{ name: "reason", label: "Reason, for the log", value: "" }],
     act: async ({ reason }) => {
       const path = `${documentPath("queues", vhost, queue)}/consumers/${dotted(tag)}?channel=${encodeURIComponent(channel)}`;
       const { returned } = await act("DELETE", path, undefined, reason ? { "X-Reason": reason } : {});

@@ -24,10 +24,13 @@ const EXAMPLES = ["unacked:>100", "consumers:0", "prefetch:0 consumers:>0", "con
 /** Channels that one answer has at most. */
 const ASKED = 500;
 
+/** RabbitMQ's short name: where the client is, and the channel's number. The whole name is long, and its end says which. */
+const shortName = ({ name, number, connection_details: { peer_host: host, peer_port: port } }) => (host ? `${host.includes(":") ? `[${host}]` : host}:${port} (${number})` : name);
+
 const COLUMNS = [
   {
     id: "name", label: "Channel", get: (row) => row.name, class: "first",
-    cell: (row) => html`<a class="name" href=${href(connectionPath(row.connection))} title=${row.name}>${row.name}</a>`,
+    cell: (row) => html`<a class="name" href=${href(connectionPath(row.connection))} title=${row.name}>${shortName(row)}</a>`,
   },
   { id: "state", label: "State", get: (row) => row.state, class: "wide state-column", cell: (row) => html`<${State} state=${row.state} />` },
   { id: "user", label: "User", get: (row) => row.user, class: "wide type-column", cell: (row) => html`<span class="name" title=${row.user}>${row.user}</span>` },

@@ -43,7 +43,7 @@ export function Vhost({ route, me }) {
   const per = (key) => rate(vhost.message_stats?.[`${key}_details`]?.rate ?? 0);
   const outside = users?.map((one) => one.name).filter((user) => !permissions?.some((one) => one.user === user)) ?? [];
   const acts = admin && html`
-    <${Act} act="admin.putVhost" what=${{ present: vhost }}>Describe<//>
+    <${Act} act="admin.putVhost" what=${{ present: vhost }}>Change<//>
     <${Act} act="admin.deleteVhost" danger what=${{ name, messages: vhost.messages ?? 0 }}>Delete<//>`;
   const there = (page) => `${listPath(page)}?vhost=${segment(name)}`;
   return html`<div class="detail">
