@@ -25,6 +25,7 @@ from vhosts.exchanges.types import EXCHANGE_TYPES, SYSTEM_EXCHANGES, exchange_ty
 from vhosts.feed import SILENT, Feed
 from vhosts.passing import Passing
 from vhosts.ports import InSlices
+from vhosts.queues.destination import Destination
 from vhosts.queues.handle import QueueHandle
 from vhosts.spread_map import Entries, roomy
 
@@ -160,6 +161,13 @@ class Topology:
             self.owned[queue.exclusive_owner] = roomy(owned)
         if self.feed.on:
             self.feed.queue(self.name, queue, is_new=True)
+
+    def forget_routes(self, queue: Destination | None) -> None:
+        """Invalidate all cached routes, and let the one that is not cached see what ``queue`` logs now."""
+        route = None if queue is None else self.table.default_routes.get(_octets(queue.name))
+        if route is not None:
+            route.lead_to(route.queues, route.durable_queues)
+        self.table.changed()
 
     def leave_queue(self, queue: QueueHandle) -> None:
         """Remove ``queue``. Its bindings go another way (``vhosts.removal``)."""

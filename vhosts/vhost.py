@@ -102,9 +102,9 @@ class VirtualHost(Host):
         """A number that every change of a route raises."""
         return self.table.generation
 
-    def forget_routes(self) -> None:
-        """Invalidate all cached routes, because permissions have changed."""
-        self.table.changed()
+    def forget_routes(self, queue: Destination | None = None) -> None:
+        """Invalidate all cached routes, because permissions have changed, or what ``queue`` logs."""
+        self.topology.forget_routes(queue)
 
     # -- the definition store --------------------------------------------------------------------------
 

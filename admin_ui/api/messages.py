@@ -346,7 +346,7 @@ class Reading:
                 shown = payload.decode()
                 encoding = "string"
         exchange, routing_key = names_of(message.route)
-        seen = seen_by_clients(message, self._taken.queue.logs_all)
+        seen = seen_by_clients(message, self._taken.queue.counts_returns)
         self.documents.append(
             {
                 "payload_bytes": message.body_size,

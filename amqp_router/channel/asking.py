@@ -173,7 +173,7 @@ class Asking(Asker):
             )  # fmt: skip
             out = delivery.out
             out.buf.put(make_frame(FRAME_METHOD, channel.number, payload))
-            out.answer(shown(message, queue.logs_all), channel.number, delivery.body_payload_max)
+            out.answer(shown(message, queue.counts_returns), channel.number, delivery.body_payload_max)
             out.touch()
             if delivery.table.taps:
                 delivery.tell_taps(queue.name, message)

@@ -63,7 +63,7 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     queue = _find_queue(channel, name)
     _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'")
-    if queue.logs_all and channel.shared.limit:
+    if queue.counts_returns and channel.shared.limit:
         raise NotImplementedByServer(
             f"queue '{name}' in vhost '{channel.vhost.name}' does not support global qos"
         )
@@ -79,7 +79,7 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     consumer.output = channel.delivery.out
     consumer.prefix = consumer_prefix(channel.number, tag)
     consumer.shared = channel.shared
-    consumer.shows_count = queue.logs_all
+    consumer.shows_count = queue.counts_returns
     if not method.no_ack:
         consumer.limited = channel.prefetch > 0
         consumer.credit = channel.prefetch or UNLIMITED

@@ -20,6 +20,7 @@ cdef class Destination(Declared):
     cdef public str incarnation
     cdef public QueueLog log
     cdef public bint logs_all
+    cdef public bint counts_returns
     cdef public int state
     cdef public str reason
     cpdef bint publish(self, Message message) except -1

@@ -42,6 +42,10 @@ class Host:
         """Nobody has used the queue for as long as it may be unused: remove it."""
         raise AssertionError("a queue must be able to go")
 
+    def forget_routes(self, queue: Destination | None = None) -> None:
+        """What routes know of ``queue`` has changed."""
+        raise AssertionError("routes must be found again")
+
     def delete_queue(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: object = None
     ) -> tuple[int, int]:
@@ -80,7 +84,16 @@ class Asker:
 class Destination(Declared):
     """What takes messages. A subclass overrides the methods."""
 
-    __slots__ = ("exclusive_owner", "incarnation", "log", "logs_all", "reason", "state", "vhost")
+    __slots__ = (
+        "counts_returns",
+        "exclusive_owner",
+        "incarnation",
+        "log",
+        "logs_all",
+        "reason",
+        "state",
+        "vhost",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,8 +103,10 @@ class Destination(Declared):
         #: Id of this incarnation. A queue that is deleted and declared again has another one.
         self.incarnation = ""
         self.log: QueueLog | None = None
-        #: Whether the log gets every message, whatever its delivery mode: a quorum queue.
+        #: Whether the log gets every message, whatever its delivery mode: a quorum queue, or a mirrored one.
         self.logs_all = False
+        #: Whether consumers are told how often a message came back: a quorum queue.
+        self.counts_returns = False
         #: WORKING, REFUSING or FAILED (``vhosts.queues.state``), and why it does not work, or "".
         self.state = states.WORKING
         self.reason = ""

@@ -67,7 +67,7 @@ class Queue(MortalQueue):
         self.log = log
         settings = self.own_settings()
         self.dispatch.is_single = settings.single_active_consumer
-        self.logs_all = settings.is_quorum
+        self.logs_all = self.counts_returns = settings.is_quorum
         self.use_order(new_order(settings))
         if log is not None:
             log.listener = self

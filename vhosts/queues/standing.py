@@ -8,6 +8,7 @@ from __future__ import annotations
 from amqp_router.protocol.errors import AccessRefused
 from amqp_router.protocol.tick import Tick
 from persistence.errors import is_passing
+from persistence.log.queue.mirroring import begin_mirroring, end_mirroring
 from persistence.log.queue.queue_log import QueueLog
 from persistence.memory import MemoryBudget
 from vhosts.publishing.ports import Run
@@ -90,6 +91,27 @@ class StandingQueue(QueueHandle):
         if self.definition_rev:
             return
         self.receipts.reached(log.high_watermark)
+
+    def mirror(self, on: bool) -> None:
+        """Other nodes have copies of the log from now on, or (not ``on``) none any more.
+
+        While they have, the log gets every message that is published, also the transient ones; those that are
+        in the queue already stay on this node.
+
+        Raises:
+            ValueError: the queue has no log, or its log follows another node's.
+        """
+        log = self.log
+        if log is None:
+            raise ValueError(f"queue '{self.name}' in vhost '{self.vhost.name}' has no log to be copied")
+        if on:
+            begin_mirroring(log)
+        else:
+            end_mirroring(log)
+        self.logs_all = on or self.counts_returns
+        self.vhost.forget_routes(self)  # they know whose publishers wait for transient messages
+        if len(self.consumers) > 0:
+            self.touch()
 
     def on_refused(self, log: QueueLog, offset: int) -> None:
         self.receipts.refuse_from(offset)

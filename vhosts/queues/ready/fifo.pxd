@@ -38,7 +38,7 @@ cdef class FifoOrder(ReadyOrder):
     cpdef Message pop(self)
     @cython.locals(message=Message, log=QueueLog)
     cpdef Message peek(self, bint eager)
-    @cython.locals(message=Message, found=Message)
+    @cython.locals(message=Message, found=Message, log=QueueLog)
     cdef Message _pop_requeued(self)
     cdef Message _reread(self, unsigned long long offset)
     @cython.locals(budget=MemoryBudget, message=Message)

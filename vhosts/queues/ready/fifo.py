@@ -195,7 +195,15 @@ class FifoOrder(ReadyOrder):
 
     def peek(self, eager: bool) -> Message | None:
         if len(self.requeued) > 0:
-            return self.requeued[0][1]
+            returned = self.requeued[0][1]
+            log = self.log
+            if (
+                log is not None
+                and returned.offset >= log.copies.visible_end
+                and returned.flags & flags.LOGGED
+            ):
+                return None
+            return returned
         if self.returning > 0 and self.return_left > 0:
             return None
         if self.ring_count == 0:
@@ -213,6 +221,9 @@ class FifoOrder(ReadyOrder):
 
     def _pop_requeued(self) -> Message | None:
         message = self.requeued[0][1]
+        log = self.log
+        if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
+            return None  # it was delivered before the log had copies
         if message.content is None:
             found = self.reread.pop(message.offset, None)
             if found is None:

@@ -161,6 +161,9 @@ class PriorityOrder(ReadyOrder):
             level = self._levels[self._top]
         if level.has_returned():
             message: Message = level.returned[0][1]
+            log = self.log
+            if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
+                return None  # it was delivered before the log had copies
             return message
         offset = level.offsets[level.spent]
         found = self._held.get(offset)
