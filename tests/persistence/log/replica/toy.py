@@ -35,6 +35,7 @@ from persistence.log.replica.epochs import common_end, epoch_at
 from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
 from persistence.log.replica.reading import RawReader
+from persistence.log.replica.unreplicated import PeerOctets, Unreplicated
 from persistence.log.sync.marks import log_id, read_marks
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import InlineWorker, Node, message, unsettled
@@ -173,6 +174,8 @@ class Toy:
         self.moves: Counter[str] = Counter()
         self.number = 0
         self.leader = self.sides[0]
+        self.account = PeerOctets()
+        self.unreplicated = Unreplicated(self.leader.log, self.account)
         self.lead(0)
 
     @property
@@ -187,6 +190,9 @@ class Toy:
         self.leader.follower.lead(self.epoch)
         for side in self.sides:
             side.is_joined = False
+        self.unreplicated.close()
+        assert self.account.by_peer == {}
+        self.unreplicated = Unreplicated(self.leader.log, self.account)
 
     def elect(self) -> None:
         """The other one leads, if it may."""
@@ -286,6 +292,7 @@ class Toy:
         for entry in self.entries.values():
             if entry.is_settled and not entry.settled_by:
                 entry.settled_by = log.batches.closed.end
+        self.unreplicated.appended()
         self.leader.work()
         self.advance()
         self.leader.check_mark()
@@ -299,12 +306,31 @@ class Toy:
             self.step()
         self.check_epochs(side)
         side.work()
+        self.check_account()
         log = side.log
         is_whole = not side.is_busy and side.is_joined and side.follower.is_whole
         if is_whole and log.durable >= self.watermark:
             self.members.add(side.number)
         self.advance()
         side.check_mark()
+
+    def check_account(self) -> None:
+        """It has at least what the follower lacks, and nothing of one that has all, or is gone."""
+        side, lead = self.other, self.leader.log
+        peer = str(side.number)
+        if not side.is_joined:
+            self.unreplicated.leave(peer)
+            assert self.account.by_peer == {}
+            return
+        lead.close_batches()
+        self.unreplicated.appended()
+        self.unreplicated.acknowledged(peer, side.log.durable)
+        lacking = self.account.by_peer[peer]
+        missing = lead.read_raw(side.log.durable, 1 << 40, 1 << 62)
+        assert lacking >= sum(len(data) for data in missing if last_of(data) >= side.log.durable)
+        if side.log.durable >= lead.batches.closed.end:
+            assert lacking == 0
+            self.moves["nothing is lacking"] += 1
 
     def check_epochs(self, side: Side) -> None:
         """What a follower writes of its own, holes for instance, begins no epoch."""
@@ -339,6 +365,7 @@ class Toy:
                 self.truncate(side, end)
                 return
             side.is_joined = True
+            self.unreplicated.join(str(side.number), log.durable)
         if log.copies.awaits_snapshot or log.end < lead.copies.history_start:
             self.backfill(side)
             return
