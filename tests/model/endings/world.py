@@ -67,10 +67,6 @@ class Out:
         #: Since when its timeout is watched: a policy may set one later, and a loop that is late looks late.
         self.since_us = at_us
 
-    def is_told(self, channel: Channel) -> bool:
-        """Whether its channel hears of a timeout that a policy sets."""
-        return self.consumer is not None and self.consumer in channel.consumers.values()
-
     def timeout_us(self) -> int:
         """0: none."""
         own = self.consumer.timeout if self.consumer is not None else 0
@@ -85,6 +81,10 @@ class Channel:
         self.number = number
         self.is_transacted = is_transacted
         self.reset()
+
+    def settled(self) -> set[int]:
+        """The tags that the open transaction settles: no timeout is for them."""
+        return {tag for tags, _ in self.settles for tag in tags}
 
     def reset(self) -> None:
         self.next_tag = 1
@@ -222,9 +222,10 @@ class World:
                     out.since_us = self.lists.now_us
 
     def _check_timeouts(self, where: str, channel: Channel) -> None:
-        for out in channel.out.values():
+        settled = channel.settled()
+        for tag, out in channel.out.items():
             timeout_us = out.timeout_us()
-            if timeout_us and out.is_told(channel):
+            if timeout_us and tag not in settled:
                 age_us = self.lists.now_us - out.since_us
                 limit_us = timeout_us + max(timeout_us // 4, LATE_US)
                 assert age_us <= limit_us, f"{where} is not closed: a delivery is {age_us} µs old"
@@ -328,8 +329,8 @@ class World:
             channel = peer.channels[received.channel]
             ages = [
                 (self.lists.now_us - out.at_us, out.timeout_us())
-                for out in channel.out.values()
-                if out.timeout_us()
+                for tag, out in channel.out.items()
+                if out.timeout_us() and tag not in channel.settled()
             ]
             assert any(age >= timeout for age, timeout in ages), f"{peer.name} timed out: {ages}"
             self.moves["(timed out)"] += 1
@@ -681,7 +682,7 @@ class World:
         queue, while the node may still be at it.
         """
         peer, channel = self.channel(who, number)
-        settled = {tag for tags, _ in channel.settles for tag in tags}
+        settled = channel.settled()
         # A transaction has settled all up to the last one with multiple, or none.
         free = sorted(tag for tag in channel.out if tag not in settled)
         if not free:
@@ -733,6 +734,8 @@ class World:
         """Commit or roll back what the consumer with transactions has settled."""
         peer, channel = self.channel(1, 2)
         self.moves["commit of acks" if commit else "rollback of acks"] += 1
+        for tag in channel.settled():
+            channel.out[tag].since_us = self.lists.now_us  # until the next look at it, after a rollback
         settles, channel.settles = channel.settles, []
         peer.client.send(m.TxCommit() if commit else m.TxRollback(), channel=2)
         self.look()
