@@ -18,10 +18,16 @@ counted apart. Any other one is ours.
 
 Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
 
-- several consumers on one queue or channel: their order is a race between RabbitMQ's processes;
+- several consumers on one channel, or on one queue unless one of them is active and the others wait: their
+  order is a race between RabbitMQ's processes;
 - channel-wide prefetch: RabbitMQ counts gets into it, and suspends consumers without acknowledgement;
 - publishes in a transaction to the exchange with a history: RabbitMQ keeps them there without a commit;
-- that history for the queue with priorities: we deliver those of a turn by priority, RabbitMQ as they come;
+- keys of ``BCC`` in that history, which we forget;
+- many messages at once for a queue with priorities and a consumer, from that history or in one write: we
+  deliver those of a turn by priority, RabbitMQ as they come;
 - the order of ``x-death`` behind its first entry: RabbitMQ reverses it with each death;
 - the queue declared last on a channel that is not open: RabbitMQ looks for it before it sees that.
+
+What a rare seed still shows: a letter for a full queue that refuses is sent again later here. Messages that
+one ``tx.commit`` returns come in the queue's order here, and in the order of the nacks in RabbitMQ.
 """

@@ -28,10 +28,15 @@ FEATURES: tuple[dict[str, Any], ...] = (
     {"x-message-ttl": 0, "x-dead-letter-exchange": "x-fanout"},
     {"x-message-ttl": 600_000, "x-dead-letter-exchange": "x-direct", "x-dead-letter-routing-key": "k1"},
     {"x-single-active-consumer": True},
+    {"x-queue-mode": "lazy", "x-max-length": 3, "x-dead-letter-exchange": "x-direct"},
+    {"x-max-priority": 2, "x-max-length": 2, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q2"},
 )
+#: The letters of RabbitMQ's lazy queues have no "original-expiration".
+LAZY = "f9"
 FEATURE_QUEUES = tuple(f"f{number}" for number in range(1, len(FEATURES) + 1))
 ALL_QUEUES = QUEUES + FEATURE_QUEUES
-PRIORITIES = "f5"
+PRIORITIES = ("f5", "f10")
+SINGLE_ACTIVE = "f8"
 #: Set and cleared over HTTP. Each applies to one queue or exchange.
 POLICIES: tuple[dict[str, Any], ...] = (
     {"pattern": "^q3$", "definition": {"max-length": 3}},
@@ -53,7 +58,26 @@ POLICIES: tuple[dict[str, Any], ...] = (
     },
     {"pattern": "^x-direct$", "definition": {"alternate-exchange": "x-fanout"}},
     {"pattern": "^x-topic$", "definition": {"alternate-exchange": "x-nowhere"}},
+    # Over another one of the same queue, which then has no effect.
+    {"pattern": "^q3$", "definition": {"dead-letter-exchange": "x-headers"}, "priority": 2},
+    {"pattern": "^f9$", "definition": {"max-length": 1, "dead-letter-routing-key": "k2"}},
+    {"pattern": "^f10$", "definition": {"message-ttl": 0}},
 )
+#: Values of the header that the headers exchange looks at, of all types. None in a binding stands for any.
+VALUES: tuple[Any, ...] = (1, 2, 1, 2, 1.0, 2**40, True, "1", b"1", None, [1, "a"], {"k": 1})
+MATCHES = ("all", "any", "all-with-x", "any-with-x")
+#: Further properties, which nobody but the consumer looks at.
+PROPERTIES: dict[str, tuple[Any, ...]] = {
+    "content_type": ("text/plain", ""),
+    "content_encoding": ("gzip",),
+    "correlation_id": ("c", "ä" * 40),
+    "reply_to": ("q1",),
+    "message_id": ("m",),
+    "timestamp": (0, 2**40),
+    "type": ("t",),
+    "app_id": ("a",),
+    "cluster_id": ("",),
+}
 KEYS = ("k1", "k2", "a.b", "a.c", "")
 PATTERNS = (*KEYS, "a.*", "#")
 TAGS = ("t1", "t2", "t3")
@@ -179,7 +203,7 @@ ANSWERED = frozenset(
 
 
 class Step(NamedTuple):
-    """One operation: a method, ``publish``, ``frame`` as it is, or ``close`` of the connection."""
+    """One operation: a method, ``publish``, a ``burst`` of them, a ``frame`` or a ``close``."""
 
     connection: int
     channel: int
@@ -264,6 +288,7 @@ class Operations:
             self.purge: 1.5,
             self.close_channel: 1,
             self.close_connection: 0.7,
+            self.burst: 4,
             self.publish_oddly: 1.5,
             self.declare_oddly: 2,
             self.call_oddly: 1,
@@ -293,7 +318,7 @@ class Operations:
 
     def exchange(self) -> str:
         return self.random.choice(
-            (*EXCHANGES, *EXCHANGES, *EXCHANGES, "amq.direct", "amq.topic", "", "", "", "")
+            (*EXCHANGES, *EXCHANGES, *EXCHANGES, "amq.direct", "amq.topic", "amq.match", "", "", "", "")
         )
 
     Drawn = tuple[str, dict[str, Any]] | None
@@ -314,18 +339,46 @@ class Operations:
         }
         if self.chance(0.1):
             fields["headers"] = {
-                self.random.choice(("CC", "BCC")): [self.random.choice(QUEUES), self.random.choice(KEYS)]
+                self.random.choice(("CC", "BCC") if exchange != "x-history" else ("CC",)): [
+                    self.random.choice(QUEUES),
+                    self.random.choice(KEYS),
+                ]
             }
         elif self.chance(0.3):
-            fields["headers"] = {"h": self.random.choice((1, 2))}
+            fields["headers"] = {"h": self.random.choice(VALUES)}
+            if self.chance(0.3):
+                fields["headers"]["x-h"] = self.random.choice(VALUES)
+        for name in self.random.sample(list(PROPERTIES), self.random.choice((0, 0, 0, 1, 3))):
+            fields[name] = self.random.choice(PROPERTIES[name])
         return "publish", fields
+
+    def burst(self, key: Channel) -> Drawn:
+        """Publishes to one queue, and what looks into it, in one write."""
+        queue = self.random.choice(ALL_QUEUES)
+        if key in self.state.tx or (queue in PRIORITIES and queue in self.state.consumers.values()):
+            return None
+        calls: list[tuple[str, dict[str, Any]]] = []
+        for _ in range(self.random.randint(1, 5)):
+            self.bodies += 1
+            more = {
+                "delivery_mode": 2 if self.chance(0.5) else None,
+                "priority": self.random.choice((None, 1, 9)),
+            }
+            calls.append(
+                ("publish", {"exchange": "", "routing_key": queue, "body": str(self.bodies), **more})
+            )
+        no_ack = self.chance(0.5)
+        calls += [("basic.get", {"queue": queue, "no_ack": no_ack})] * self.random.randint(0, 2)
+        return "burst", {"queue": queue, "no_ack": no_ack, "calls": calls}
 
     def get(self, key: Channel) -> Drawn:
         return "basic.get", {"queue": self.queue(), "no_ack": self.chance(0.4)}
 
     def consume(self, key: Channel) -> Drawn:
         queue = self.random.choice(ALL_QUEUES)
-        if queue in self.state.consumers.values() or any(key == other for other, _ in self.state.consumers):
+        if any(key == other for other, _ in self.state.consumers):
+            return None
+        if queue in self.state.consumers.values() and queue != SINGLE_ACTIVE:
             return None
         options = {"no_ack": self.chance(0.3), "exclusive": self.chance(0.1)}
         return "basic.consume", {"queue": queue, "tag": self.random.choice(TAGS), **options}
@@ -372,17 +425,18 @@ class Operations:
         }
         if self.chance(0.3):
             fields["arguments"] = {
-                "x-match": self.random.choice(("all", "any")),
-                "h": self.random.choice((1, 2)),
+                "x-match": self.random.choice(MATCHES),
+                self.random.choice(("h", "h", "x-h")): self.random.choice(VALUES),
             }
         name = self.random.choice(("queue.bind", "queue.bind", "queue.unbind"))
-        is_sorted = fields["queue"] in ("", PRIORITIES) and fields["exchange"] == "x-history"
+        is_sorted = fields["queue"] in ("", *PRIORITIES) and fields["exchange"] == "x-history"
         return None if is_sorted else (name, fields)
 
     def exchange_bind(self, key: Channel) -> Drawn:
         # RabbitMQ fails (541) when an exchange that looks at keys is bound to one with a history.
         sources = [name for name in EXCHANGES if name != "x-history"]
-        ends = {"destination": self.random.choice([*EXCHANGES]), "source": self.random.choice(sources)}
+        # A publish in a transaction would be kept there before its commit.
+        ends = {"destination": self.random.choice(sources), "source": self.random.choice(sources)}
         name = self.random.choice(("exchange.bind", "exchange.bind", "exchange.unbind"))
         return name, {**ends, "routing_key": self.random.choice(PATTERNS), "nowait": self.chance(0.1)}
 
@@ -441,6 +495,8 @@ class Operations:
         assert drawn is not None
         _, fields = drawn
         odd: dict[str, Any] = self.random.choice(ODD_PUBLISHES)
+        if fields["exchange"] == "x-history" and "BCC" in odd.get("headers", {}):
+            return None
         return "publish", {**fields, **odd}
 
     def declare_oddly(self, key: Channel) -> Drawn:

@@ -94,6 +94,7 @@ JAVA = Debian(("librabbitmq-client-java", "libslf4j-java", "default-jdk-headless
 GO_CLIENT = Debian(("golang-github-rabbitmq-amqp091-go-dev", "golang-uber-goleak-dev", "golang-go"))
 PROGRAMS = (
     Program("pika: blocking, select, asyncio", "check_pika.py", "pika", "pika"),
+    Program("pika: every adapter", "check_pika_adapters.py", "pika-adapters", "pika"),
     Program("aio-pika", "check_aio_pika.py", "aio-pika", "aio-pika"),
     Program("aiormq", "check_aiormq.py", "aiormq", "aiormq"),
     Program("AMQPStorm", "check_amqpstorm.py", "amqpstorm", "AMQPStorm"),
