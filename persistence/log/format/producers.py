@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+from .lately import forget_old
+
 #: Ten minutes: longer than any producer tries again.
 KEPT_US = 600_000_000
 PRODUCERS_MAX = 16_384
@@ -26,18 +28,7 @@ def note_sequence(producers: Producers, session: int, channel: int, sequence: in
     """The log has taken that publish."""
     last, _ = producers.pop((session, channel), (0, 0))
     producers[session, channel] = max(last, sequence), time_us
-    while len(producers) > 1:
-        oldest = next(iter(producers))
-        if len(producers) <= PRODUCERS_MAX and producers[oldest][1] >= time_us - KEPT_US:
-            break
-        del producers[oldest]
-
-
-def pull_producers_back(producers: Producers, now_us: int) -> None:
-    """The log goes on at ``now_us``: what it has taken before is not from later than that."""
-    for producer, (sequence, time_us) in producers.items():
-        if time_us > now_us:
-            producers[producer] = (sequence, now_us)
+    forget_old(producers, PRODUCERS_MAX, time_us - KEPT_US)
 
 
 def pack_producers(producers: Producers, now_us: int) -> bytes:

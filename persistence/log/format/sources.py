@@ -19,6 +19,8 @@ from struct import Struct
 
 from amqp_router.protocol.message import Extras
 
+from .lately import forget_old
+
 #: How long before the last time in the log a run counts, in µs.
 KEPT_US = 60_000_000
 RUNS_MAX = 4096
@@ -37,18 +39,7 @@ def note_source(runs: Runs, letter: Extras, time_us: int) -> None:
     if offset - first >= 0xFFFFFFFF:
         first = offset
     runs[source, partition, epoch, offset + 1] = (first, time_us)
-    while len(runs) > 1:
-        oldest = next(iter(runs))
-        if len(runs) <= RUNS_MAX and runs[oldest][1] >= time_us - KEPT_US:
-            break
-        del runs[oldest]
-
-
-def pull_sources_back(runs: Runs, now_us: int) -> None:
-    """The log goes on at ``now_us``: what it has taken before is not from later than that."""
-    for run, (first, time_us) in runs.items():
-        if time_us > now_us:
-            runs[run] = (first, now_us)
+    forget_old(runs, RUNS_MAX, time_us - KEPT_US)
 
 
 def has_source(runs: Runs, letter: Extras) -> bool:

@@ -8,8 +8,18 @@ Compiled, as the log is: see ``epochs.pxd``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..format.checkpoint import LogState
 from ..format.record import epoch_start
+
+
+def epoch_at(starts: Sequence[tuple[int, int]], offset: int) -> int:
+    """The epoch in which the record at ``offset`` was written; 0 below the first one."""
+    for epoch, first in reversed(starts):  # mostly the last one
+        if first <= offset:
+            return epoch
+    return 0
 
 
 class LogEpochs:
@@ -35,11 +45,7 @@ class LogEpochs:
 
     def at(self, offset: int) -> int:
         """The epoch in which the message at ``offset`` was written."""
-        starts = self.starts
-        place = len(starts) - 1
-        while place > 0 and starts[place][1] > offset:  # mostly the last one
-            place -= 1
-        return starts[place][0] if place >= 0 else 0
+        return epoch_at(self.starts, offset)
 
     def start(self, base: int) -> bytes:
         """``current`` begins at ``base``: the payload of the batch that says so."""

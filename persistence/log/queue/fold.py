@@ -9,8 +9,9 @@ from __future__ import annotations
 from amqp_router.protocol.flags import RETURN
 
 from ..format.checkpoint import LogState
+from ..format.lately import pull_back
 from ..format.messages import message_offsets
-from ..format.producers import note_sequence, pull_producers_back
+from ..format.producers import note_sequence
 from ..format.record import (
     CHECKPOINT,
     CONTROL,
@@ -27,7 +28,7 @@ from ..format.record import (
 )
 from ..format.sections import parse_sections, unknown_attributes
 from ..format.settles import SettleState
-from ..format.sources import note_source, pull_sources_back
+from ..format.sources import note_source
 
 
 def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
@@ -46,8 +47,8 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
     first = state.recovery_offset
     end = state.recovery_offset = header.last + 1
     if header.base_ts < state.last_us:
-        pull_sources_back(state.sources, header.base_ts)
-        pull_producers_back(state.producers, header.base_ts)
+        pull_back(state.sources, header.base_ts)
+        pull_back(state.producers, header.base_ts)
     state.last_us = header.base_ts + header.max_ts_delta
     if header.kind == MESSAGES:
         if header.record_size < MESSAGE_SIZE:

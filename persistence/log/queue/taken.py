@@ -8,8 +8,9 @@ from __future__ import annotations
 from amqp_router.protocol.message import Extras
 
 from ..format.checkpoint import LogState
-from ..format.producers import Producers, note_sequence, pull_producers_back
-from ..format.sources import Runs, has_source, note_source, pull_sources_back
+from ..format.lately import pull_back
+from ..format.producers import Producers, note_sequence
+from ..format.sources import Runs, has_source, note_source
 
 #: Memory of a remembered run of letters, and of a producer: entries of a dict with their objects.
 RUN_BYTES = 400
@@ -41,8 +42,8 @@ class Taken:
 
     def pull_back(self, now_us: int) -> None:
         """The log goes on at an earlier time than before."""
-        pull_sources_back(self.sources, now_us)
-        pull_producers_back(self.producers, now_us)
+        pull_back(self.sources, now_us)
+        pull_back(self.producers, now_us)
 
     def has_letter(self, letter: Extras) -> bool:
         """Whether the log has taken that dead letter."""

@@ -10,17 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..queue.epochs import epoch_at
+
 Epochs = Sequence[tuple[int, int]]
-
-
-def epoch_at(epochs: Epochs, offset: int) -> int:
-    """The epoch in which the record at ``offset`` was written; 0 below the first one."""
-    found = 0
-    for epoch, first in epochs:
-        if first > offset:
-            break
-        found = epoch
-    return found
 
 
 def common_end(mine: Epochs, end: int, theirs: Epochs, their_end: int) -> int:

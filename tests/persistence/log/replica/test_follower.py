@@ -7,10 +7,11 @@ import pytest
 from amqp_router.protocol.flags import ACK
 from persistence.log.format.checkpoint import LogState, newest, pack_log, unpack_log
 from persistence.log.format.record import parse_header
+from persistence.log.queue.epochs import epoch_at
 from persistence.log.queue.held import Held, hold, reached
 from persistence.log.queue.truncation import truncate_later
 from persistence.log.replica.copying import NotCopied
-from persistence.log.replica.epochs import common_end, epoch_at
+from persistence.log.replica.epochs import common_end
 from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
 from persistence.log.replica.reading import RawReader

@@ -28,10 +28,11 @@ from random import Random
 from amqp_router.protocol.flags import ACK, DEAD_LETTER, REJECT, RETURN
 from amqp_router.protocol.message import Extras
 from persistence.log.format.record import parse_header
+from persistence.log.queue.epochs import epoch_at
 from persistence.log.queue.queue_log import QueueLog
 from persistence.log.queue.truncation import truncate_later
 from persistence.log.replica.copying import NotCopied
-from persistence.log.replica.epochs import common_end, epoch_at
+from persistence.log.replica.epochs import common_end
 from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
 from persistence.log.replica.reading import RawReader
