@@ -20,7 +20,7 @@ from typing import Any
 from amqp_router.channel.declaring import queue_named
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
-from vhosts.queues.handle import REDELIVERY_UNITS, QueueHandle
+from vhosts.queues.handle import QueueHandle
 
 #: Deliveries per turn of the loop that a method waits for.
 DUE_SLICE = 512
@@ -41,7 +41,7 @@ class Due:
         self.spent = 0
         self._queues = list(queues)
         self._whole = whole
-        #: Units that the last queue may still use; None before its first turn.
+        #: Messages that may still leave the last queue; None before its first turn.
         self._left: int | None = None
 
     def go_on(self) -> bool:
@@ -53,17 +53,16 @@ class Due:
                 return False
             queue = queues[-1]
             if self._left is None:
-                self._left = (queue.message_count() + queue.unacked_count) * REDELIVERY_UNITS
+                self._left = queue.message_count() + queue.unacked_count
             budget = DUE_SLICE - self.spent
+            count = queue.message_count()
             done = queue.deliver_due(budget)
             self.spent += done + 1
-            self._left -= max(done, 1)
-            if self._left > 0:
-                if self._whole and queue.is_returning():
-                    self._left -= DUE_SLICE
-                    return False
-                if done >= budget:
-                    continue
+            if self._whole and queue.is_returning():
+                return False  # no more come back so than were out when that began
+            self._left -= max(count - queue.message_count(), 1)
+            if self._left > 0 and done >= budget:
+                continue
             queues.pop()
             self._left = None
         return True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from amqp_router.channel import delivery as delivery_module
+from amqp_router.connection import dispatch as dispatch_module
 from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, Client, SimNode
@@ -299,3 +301,37 @@ def test_consumer_of_a_deleted_queue_hears_of_it_if_it_can(notify: bool) -> None
     node.quiet()
     assert [received.method for received in client.take()] == ([m.BasicCancel("t", True)] if notify else [])
     assert not client.machine.channels[1].consumers
+
+
+def test_a_declare_waits_for_what_consumers_take_from_disk() -> None:
+    """Each message counts as one, however much there is to read."""
+    client = Client(SimNode(memory_bytes=0)).open(1)
+    client.declare("q")
+    for _ in range(20):
+        client.publish(b"x" * 60_000, "q", properties=PERSISTENT)
+    client.node.settle()
+    client.take()
+    client.send(m.BasicConsume("q", "all", no_ack=True), m.QueueDeclare("q", passive=True))
+    client.node.settle()
+    found = [each.method for each in client.take() if isinstance(each.method, m.QueueDeclareOk)]
+    assert found == [m.QueueDeclareOk("q", 0, 1)]
+
+
+def test_others_see_a_return_in_slices_as_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lowest offset comes back last, and is delivered first."""
+    monkeypatch.setattr(delivery_module, "RETURN_SLICE", 2)
+    monkeypatch.setattr(dispatch_module, "RELEASE_SLICE", 2)
+    node = SimNode()
+    first, second = Client(node).open(1, 2), Client(node).open(1)
+    first.declare("q", channel=2)
+    first.send(m.BasicQos(0, 4))
+    consume(first, "q", "first")
+    publish(first, "q", *"01234567")
+    node.quiet()
+    first.send(m.BasicReject(1, True))
+    node.quiet()
+    assert [each.body for each in first.take()][-1] == b"0"
+    consume(second, "q", "second")
+    assert bodies(second) == list("4567")
+    first.send(m.ChannelClose())
+    assert bodies(second) == list("0123")

@@ -24,7 +24,7 @@ cdef class MortalQueue(StandingQueue):
     cdef public unsigned long long rejected_total
     @cython.locals(ready=ReadyOrder, head=Message, message=Message, now_us="long long", is_eager=bint)
     cdef Py_ssize_t _expire(self, Py_ssize_t done, Py_ssize_t budget) except -1
-    @cython.locals(ready=ReadyOrder, limits=Limits, message=Message)
+    @cython.locals(ready=ReadyOrder, limits=Limits, message=Message, now_us="long long", is_over=bint)
     cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget) except -1
     cdef _trim_returned(self, Py_ssize_t budget)
     cdef bint _must_wait(self) except -1

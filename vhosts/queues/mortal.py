@@ -124,12 +124,13 @@ class MortalQueue(StandingQueue):
 
     def _trim(self, done: int, budget: int) -> int:
         """Drop the oldest messages while there are too many, until ``budget`` units are used; returns the
-        units used.
+        units used. One whose time is over has expired, and is not dropped.
 
         While messages return, older ones may follow: all are in their places before one is dropped.
         """
         ready = self.ready
         limits = self.limits
+        now_us = self.tick.now_us
         if ready.is_returning():
             return done
         while done < budget and ready.count > 0 and limits.is_exceeded(ready):
@@ -139,7 +140,8 @@ class MortalQueue(StandingQueue):
             if message is None:
                 self._heed_trouble()
                 break
-            self._die(message, flags.DROP)
+            is_over = message.deadline_us != 0 and message.deadline_us <= now_us
+            self._die(message, flags.EXPIRE if is_over else flags.DROP)
             done += _DEATH_UNITS
         return done
 

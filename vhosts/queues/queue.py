@@ -244,7 +244,8 @@ class Queue(MortalQueue):
                 done = self._expire(done, budget)
             if self.limits.is_set and self.limits.is_exceeded(self.ready):
                 done = self._trim(done, budget)
-                if self.expiry.is_timed:
+                self.trims_first = self.limits.is_exceeded(ready)  # if they are too many for one turn
+                if self.expiry.is_timed and not self.trims_first:
                     done = self._expire(done, budget)  # the next head
             if self.expiry.expires_us > 0 and len(self.consumers) == 0:
                 self._expire_itself()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tests.model.endings.pairs import Pairs
-from tests.model.endings.rules import KINDS, Kind, Rules, Told, rules
+from tests.model.endings.rules import KINDS, Kind, Rules, Told, rules, target
 from vhosts.dead_letters import SLICE
 
 
@@ -136,6 +136,20 @@ class ModelQueue:
         self.policy = policy
         self.rules = rules(self.kind, self.arguments, policy)
 
+    def in_force(self) -> set[str]:
+        """The features of ``pairs`` that are rules of this queue."""
+        found = self.rules
+        rules = {
+            "TTL": found.ttl is not None,
+            "priority": self.kind.priorities is not None,
+            "max-length": found.is_limited,
+            "overflow": found.is_limited and found.overflow != "drop-head",
+            "delivery limit": found.returns is not None,
+            "consumer timeout": found.timeout is not None,
+            "dead-letter cycle": target(self.kind, found) == self.name,
+        }
+        return {feature for feature, is_told in rules.items() if is_told}
+
     def credit(self) -> int:
         taken = len(self.given)
         if any(consumer.credit() >= 1 << 30 for consumer in self.consumers):
@@ -176,11 +190,16 @@ class Lists:
         #: What the consumers of a queue got in this move.
         self.seen: Callable[[ModelQueue], set[tuple[int, tuple[Death, ...]]]] = lambda queue: set()
 
+    def letter_count(self) -> int:
+        """Letters that are still to be sent."""
+        return len(self._letters)
+
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
 
-    def note(self, entry: Entry, feature: str) -> None:
-        self.pairs.note(entry.marks, feature)
+    def note(self, queue: ModelQueue, entry: Entry, feature: str) -> None:
+        """``feature`` acts on a message of ``queue``."""
+        self.pairs.note(entry.marks, feature, queue.in_force())
 
     # -- coming -----------------------------------------------------------------------------------------
 
@@ -188,11 +207,11 @@ class Lists:
         """Whether ``queue`` takes it."""
         found = queue.rules
         if found.is_limited:
-            self.note(entry, "max-length")
+            self.note(queue, entry, "max-length")
         if found.overflow != "drop-head" and queue.is_too_long(more=1, octets=len(entry.body)):
             self.pump(queue)
             if queue.is_too_long(more=1, octets=len(entry.body)):
-                self.note(entry, "overflow")
+                self.note(queue, entry, "overflow")
                 self.count("refused")
                 if found.overflow == "reject-publish-dlx":
                     self._die(queue, entry, "maxlen")
@@ -204,9 +223,9 @@ class Lists:
             times.append(int(entry.says.expiration))
         if times:
             entry.deadline_us = self.now_us + min(times) * 1000
-            self.note(entry, "TTL")
+            self.note(queue, entry, "TTL")
         if queue.kind.priorities is not None and entry.says.priority:
-            self.note(entry, "priority")
+            self.note(queue, entry, "priority")
         entry.logged = queue.kind.quorum or (queue.kind.durable and entry.says.persistent)
         queue.entries[entry.key] = entry
         queue.arrived += 1
@@ -276,15 +295,17 @@ class Lists:
 
     def _trim(self, queue: ModelQueue) -> None:
         while queue.rules.overflow == "drop-head" and queue.ready and queue.is_too_long():
-            self._die(queue, queue.ready.pop(0), "maxlen")
+            head = queue.ready.pop(0)
+            is_over = head.deadline_us is not None and head.deadline_us <= self.now_us
+            self._die(queue, head, "expired" if is_over else "maxlen")
 
     def _die(self, queue: ModelQueue, entry: Entry, reason: str) -> None:
         self.count(reason)
         feature = {"expired": "TTL", "maxlen": "overflow", "delivery_limit": "delivery limit"}.get(reason)
         if feature is not None:
-            self.note(entry, feature)
+            self.note(queue, entry, feature)
         if reason == "maxlen":
-            self.note(entry, "max-length")
+            self.note(queue, entry, "max-length")
         if queue.rules.exchange is None:
             entry.ended = True
         else:
@@ -299,15 +320,15 @@ class Lists:
         queue.out -= 1
         if queue.deleted:
             return
-        self.note(entry, "requeue")
+        self.note(queue, entry, "requeue")
         if by_timeout:
-            self.note(entry, "consumer timeout")
+            self.note(queue, entry, "consumer timeout")
         if queue.rules.is_limited:
-            self.note(entry, "max-length")
+            self.note(queue, entry, "max-length")
         entry.redelivered = True
         entry.returns += 1
         if queue.rules.returns is not None:
-            self.note(entry, "delivery limit")
+            self.note(queue, entry, "delivery limit")
             if entry.returns > queue.rules.returns:
                 self._die(queue, entry, "delivery_limit")
                 return
@@ -346,28 +367,28 @@ class Lists:
             entry.ended = True  # there is no such exchange
             return
         says = after_death(entry.says, queue.name, reason, found)
-        target = self.queues.get(says.key)
-        if target is None:
+        into = self.queues.get(says.key)
+        if into is None:
             entry.ended = True
             entry.may_stay = says.key in self.leaving()
             return
         letter = Entry(entry.serial, entry.body, says, set(entry.marks))
-        was_here = [death for death in says.deaths if death.queue == target.name]
+        was_here = [death for death in says.deaths if death.queue == into.name]
         if was_here:
-            self.note(letter, "dead-letter cycle")
-            self.note(entry, "dead-letter cycle")
-        if would_go_round(says, reason, target.name):
+            self.note(into, letter, "dead-letter cycle")
+            self.note(queue, entry, "dead-letter cycle")
+        if would_go_round(says, reason, into.name):
             self.count("cycle ends")
             entry.ended = True
             return
         self.count("dead letter" if not was_here else "dead letter comes again")
         letter.origin = (queue.incarnation, *entry.key)
-        if entry.is_old and letter.origin in target.letters:
+        if entry.is_old and letter.origin in into.letters:
             self.count("letter known")
             entry.ended = True
             return
-        entry.letters.append((target, letter))
-        if not self.publish(target, letter) or not letter.logged:
+        entry.letters.append((into, letter))
+        if not self.publish(into, letter) or not letter.logged:
             entry.ended = True
 
 

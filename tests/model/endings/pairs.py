@@ -1,8 +1,20 @@
-"""Which two features met: both took part in the life of one message, the second in this step."""
+"""Which two features met, each pair counted once a step.
+
+A feature acts on a message: its time is noted or over (TTL), it comes back (requeue), a policy changes over
+it, its node ends, and so on. It meets in that step
+
+- every feature that has acted on the same message before, in this queue or before it was a dead letter;
+- every rule that is in force on the queue where this happens: its TTL, priorities, length, refusal of
+  messages (overflow), delivery limit, consumer timeout, and that it is its own dead letter target
+  (dead-letter cycle).
+
+So two rules do not meet because some queue has both: something must happen to a message there.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import combinations
 
 FEATURES = (
@@ -30,9 +42,9 @@ class Pairs:
         self.total: Counter[tuple[str, str]] = Counter()
         self._now: set[tuple[str, str]] = set()
 
-    def note(self, marks: set[str], feature: str) -> None:
-        """``feature`` takes part in the life of the message that has ``marks``."""
-        for other in marks:
+    def note(self, marks: set[str], feature: str, in_force: Iterable[str] = ()) -> None:
+        """``feature`` acts on the message that has ``marks``, in a queue with the rules ``in_force``."""
+        for other in marks.union(in_force):
             if other != feature:
                 first, second = sorted((feature, other), key=FEATURES.index)
                 self._now.add((first, second))

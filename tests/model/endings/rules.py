@@ -82,7 +82,7 @@ def rules(kind: Kind, arguments: Told, policy: Told) -> Rules:
 
 def target(kind: Kind, found: Rules) -> str | None:
     """The queue to which the letters of a queue go. Without a key of their own they come back to it."""
-    if found.exchange != "":
+    if found.exchange != "":  # also without one
         return None
     return kind.name if found.key is None else found.key
 

@@ -170,7 +170,7 @@ class Walker(World):
         for queue in self.lists.queues.values():
             for entry in queue.entries.values():
                 if not entry.ended:
-                    self.lists.note(entry, feature)
+                    self.lists.note(queue, entry, feature)
         self.start(Clock(round(self.clock.now + self.random.choice((0.01, 0.01, 1.0)), 6)))
         assert clean in (None, self.node.catalog.was_clean)
         is_clean = self.node.catalog.was_clean

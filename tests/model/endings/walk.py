@@ -15,6 +15,7 @@ from random import Random
 from amqp_router import compiled
 from tests.model.endings.pairs import PAIRS, shown
 from tests.model.endings.rules import KINDS, choose
+from tests.model.endings.sizes import small
 from tests.model.endings.starts import CRASH_POINTS, FANOUT, Walker
 
 #: Moves of one seed.
@@ -24,7 +25,11 @@ PUBLISHED = ("c", "c", "p", "p", "q", "q", "t", "t", "x")
 
 def walk(seed: int, moves: int = MOVES) -> Walker:
     """Random moves; raises what the node did wrong."""
-    random = Random(seed)
+    with small():
+        return _walk(Random(seed), moves)
+
+
+def _walk(random: Random, moves: int) -> Walker:
     world = Walker(random, random.choice((0, 0, 1500, 1 << 20)))
     world.connect()
     for name in KINDS:

@@ -24,11 +24,11 @@ from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from tests.model.endings.lists import KINDS, Death, Entry, Lists, ModelConsumer, ModelQueue, Says
 from tests.model.endings.rules import Told, choose, refuses, target
+from tests.model.endings.sizes import LOG_OPTIONS
 from tests.model.endings.wire import check, properties_of, read, serial_of
 from tests.nodes import Client, Received, SimDefinitions, SimNode, publish_frames
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import ManualClock, ManualTimer
-from tests.persistence.log.world import OPTIONS
 from tests.vhosts.queues.local import typed
 
 FANOUT = "amq.fanout"
@@ -155,7 +155,7 @@ class World:
             self.disk,
             self.definitions,
             boot=self.boot,
-            log_options=OPTIONS,
+            log_options=LOG_OPTIONS,
             memory_bytes=self.memory_bytes,
             clock=clock,
         )
@@ -239,7 +239,7 @@ class World:
             behind = queue.ready[len(ready.requeued) + ready.in_memory() :]
             for entry in behind:
                 if not entry.logged:
-                    self.lists.note(entry, "paging")
+                    self.lists.note(queue, entry, "paging")
 
     def _seen(self, queue: ModelQueue) -> set[tuple[int, tuple[Death, ...]]]:
         """The messages of a queue that were delivered in this move."""
@@ -483,7 +483,7 @@ class World:
                 self._watch_anew()
             if queue.rules != was:
                 for entry in queue.ready:
-                    self.lists.note(entry, "policy change")
+                    self.lists.note(queue, entry, "policy change")
         self.compare()
 
     # -- publishing ---------------------------------------------------------------------------------------
@@ -711,9 +711,21 @@ class World:
             self.moves["(looked into at once)"] += 1
             self.lists.pump(queue)
             queue.used_us = self.lists.now_us
-            answer = m.QueueDeclareOk(queue.name, len(queue.ready), len(queue.consumers))
-            channel.expected.append(answer)
+            count = self._counted_at_once(peer, channel, len(queue.ready))
+            channel.expected.append(m.QueueDeclareOk(queue.name, count, len(queue.consumers)))
         self.compare()
+
+    def _counted_at_once(self, peer: Peer, channel: Channel, count: int) -> int:
+        """What a declare counts that came while the node was at it: ``count``, and letters that came to the
+        queue before its turn.
+        """
+        for found, received in self._received:
+            if (found, received.channel) == (peer, channel.number):
+                method = received.method
+                if isinstance(method, m.QueueDeclareOk):
+                    assert count <= method.message_count <= count + self.lists.letter_count(), method
+                    return method.message_count
+        return count
 
     def _settle(self, channel: Channel, tags: list[int], how: str) -> None:
         together: list[ModelQueue] = []
@@ -742,6 +754,8 @@ class World:
         if commit:
             for tags, how in settles:
                 self._settle(channel, tags, how)
+        else:
+            self._watch_anew()
         channel.expected.append(m.TxCommitOk() if commit else m.TxRollbackOk())
         self.compare()
 
@@ -798,7 +812,16 @@ class World:
         end = round(self.clock.now + seconds, 6)
         while self.clock.now < end:
             self.node.sleep(max(self.clock.next_due(end) - self.clock.now, 0))
+            self.let_timers_go_off()
             self.pass_time()
+
+    def let_timers_go_off(self) -> None:
+        """All that are due: some set another one for the rest of their work."""
+        for _ in range(1000):
+            if self.clock.next_due(self.clock.now + 1) > self.clock.now:
+                return
+            self.node.sleep(0)
+        raise AssertionError("timers go off for ever")
 
     def pass_time(self) -> None:
         """The time has changed; the timers that had to go off have."""
@@ -821,11 +844,7 @@ class World:
         queue = self.lists.queues.get(name)
         if queue is None or not queue.was_declared or queue.rules.expires is not None:
             return
-        # What is due in another queue at the same time might come before or after.
-        others = [each for each in self.lists.queues.values() if each is not queue]
-        times = [e.deadline_us for each in others for e in each.ready if e.deadline_us is not None]
-        times += [each.used_us + each.rules.expires * 1000 for each in others if each.rules.expires]
-        seconds = min([seconds, *[(due_us - 1 - self.lists.now_us) / 1e6 for due_us in times]])
+        seconds = min(self._until_others_are_due(queue), seconds)
         if seconds <= 0:
             return
         self.moves["late get" if get else "late declare"] += 1
@@ -844,7 +863,43 @@ class World:
             assert answer == m.QueueDeclareOk(name, len(queue.ready), len(queue.consumers)), answer
         self._watch_anew()
         self.node.sleep(0)
+        self.let_timers_go_off()
         self.pass_time()
+
+    def frame_among_slices(self, who: int, number: int, name: str, seconds: float, *, turns: int) -> None:
+        """Timers go off, and some ``turns`` later, while messages still expire in slices, a client asks how
+        many a queue has.
+        """
+        peer, channel = self.channel(who, number)
+        queue = self.lists.queues.get(name)
+        seconds = min(self._until_others_are_due(queue), seconds)
+        if queue is None or not queue.was_declared or queue.rules.expires is not None or seconds <= 0:
+            return
+        self.moves["frame among slices"] += 1
+        timers = self.clock.advance(seconds)
+        self.node.tick.now_us = self.lists.now_us = self.clock.wall_us()
+        for timer in timers:
+            self.node.enter(timer.go_off)
+        for _ in range(turns):
+            self.node.turn()
+        peer.client.send(m.QueueDeclare(name, passive=True), channel=number)
+        self.look()
+        self.lists.pump(queue)
+        queue.used_us = self.lists.now_us
+        answers = [pair for pair in self._received if isinstance(pair[1].method, m.QueueDeclareOk)]
+        if answers:  # else the channel was closed: a delivery was too old
+            answer = self._take(peer, channel, m.QueueDeclareOk).method
+            assert answer == m.QueueDeclareOk(name, len(queue.ready), len(queue.consumers)), answer
+        self._watch_anew()
+        self.let_timers_go_off()
+        self.pass_time()
+
+    def _until_others_are_due(self, queue: ModelQueue | None) -> float:
+        """Seconds until just before something is due in another queue, which might come before or after."""
+        others = [each for each in self.lists.queues.values() if each is not queue]
+        times = [e.deadline_us for each in others for e in each.ready if e.deadline_us is not None]
+        times += [each.used_us + each.rules.expires * 1000 for each in others if each.rules.expires]
+        return min([60.0, *[(due_us - 1 - self.lists.now_us) / 1e6 for due_us in times]])
 
     # -- what happens elsewhere ---------------------------------------------------------------------------
 

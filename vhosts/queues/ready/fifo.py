@@ -10,9 +10,9 @@ The messages, in order of offset, are always the concatenation of
 Every requeued offset is below every ring offset, because delivery takes the lowest offset first. Every ring
 offset is below ``cursor``. A message joins the ring only while the backlog is empty, which keeps the order.
 
-A consumer may return a million messages at once, which takes many turns of the loop. Until all of them are
-back, only those that are back are given, lowest offset first, and nothing of the ring. Otherwise other
-consumers would get newer messages before the older ones that are still on their way.
+A consumer may return a million messages at once, which takes many turns of the loop, and in the order in
+which it got them. Until all of them are back nothing is given. Otherwise other consumers would get newer
+messages before the older ones that are still on their way.
 
 If other nodes have copies of the log, a message is held back until its offset lies below the high watermark
 (``Copies.visible_end``). What was returned has been delivered before, so it need not wait again.
@@ -164,10 +164,10 @@ class FifoOrder(ReadyOrder):
 
     def pop(self) -> Message | None:
         """The message with the lowest offset."""
-        if len(self.requeued) > 0:
-            return self._pop_requeued()
         if self.returning > 0 and self.return_left > 0:
             return None
+        if len(self.requeued) > 0:
+            return self._pop_requeued()
         if self.ring_count == 0:
             if self.backlog == 0:
                 return None
@@ -194,6 +194,8 @@ class FifoOrder(ReadyOrder):
         return message
 
     def peek(self, eager: bool) -> Message | None:
+        if self.returning > 0 and self.return_left > 0:
+            return None
         if len(self.requeued) > 0:
             returned = self.requeued[0][1]
             log = self.log
@@ -204,8 +206,6 @@ class FifoOrder(ReadyOrder):
             ):
                 return None
             return returned
-        if self.returning > 0 and self.return_left > 0:
-            return None
         if self.ring_count == 0:
             if self.backlog == 0:
                 return None
