@@ -866,34 +866,6 @@ class World:
         self.let_timers_go_off()
         self.pass_time()
 
-    def frame_among_slices(self, who: int, number: int, name: str, seconds: float, *, turns: int) -> None:
-        """Timers go off, and some ``turns`` later, while messages still expire in slices, a client asks how
-        many a queue has.
-        """
-        peer, channel = self.channel(who, number)
-        queue = self.lists.queues.get(name)
-        seconds = min(self._until_others_are_due(queue), seconds)
-        if queue is None or not queue.was_declared or queue.rules.expires is not None or seconds <= 0:
-            return
-        self.moves["frame among slices"] += 1
-        timers = self.clock.advance(seconds)
-        self.node.tick.now_us = self.lists.now_us = self.clock.wall_us()
-        for timer in timers:
-            self.node.enter(timer.go_off)
-        for _ in range(turns):
-            self.node.turn()
-        peer.client.send(m.QueueDeclare(name, passive=True), channel=number)
-        self.look()
-        self.lists.pump(queue)
-        queue.used_us = self.lists.now_us
-        answers = [pair for pair in self._received if isinstance(pair[1].method, m.QueueDeclareOk)]
-        if answers:  # else the channel was closed: a delivery was too old
-            answer = self._take(peer, channel, m.QueueDeclareOk).method
-            assert answer == m.QueueDeclareOk(name, len(queue.ready), len(queue.consumers)), answer
-        self._watch_anew()
-        self.let_timers_go_off()
-        self.pass_time()
-
     def _until_others_are_due(self, queue: ModelQueue | None) -> float:
         """Seconds until just before something is due in another queue, which might come before or after."""
         others = [each for each in self.lists.queues.values() if each is not queue]
