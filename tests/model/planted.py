@@ -364,10 +364,10 @@ PLANTED = [
     ),
     Planted(
         "a message that is over counts as dropped",
-        QUEUE,
-        "done = self._expire(0, TRIM_UNITS) if is_timed else 0",
-        "done = 0",
-        LIMITS,
+        MORTAL,
+        "is_over = message.deadline_us != 0 and message.deadline_us <= now_us",
+        "is_over = False",
+        walk=ENDINGS,
     ),
     Planted(
         "a message comes back once less than it may",

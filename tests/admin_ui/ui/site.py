@@ -69,6 +69,8 @@ class Visit:
     ) -> None:
         self.site = site
         self.complaints: list[str] = []
+        #: Patterns of what requests may fail with from now on.
+        self._expected_later: list[str] = []
         self.context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, reduced_motion="reduce"
         )
@@ -81,7 +83,9 @@ class Visit:
 
     def _heard(self, message: Any) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(f"{message.type}: {message.text} {message.location.get('url', '')}")
+            complaint = f"{message.type}: {message.text} {message.location.get('url', '')}"
+            if not any(_failed(complaint, pattern) for pattern in self._expected_later):
+                self.complaints.append(complaint)
 
     def log_in(self, user: str = "guest", password: str = "guest") -> None:
         """By the form, as a person does."""
@@ -98,14 +102,14 @@ class Visit:
         """The address shown, without the site."""
         return str(self.page.url).removeprefix(self.site.base)
 
-    def expect_requests_to_fail(self, pattern: str) -> None:
-        """Forget complaints about requests that failed as the test wanted: a status, or net::ERR_..."""
-        kept = []
-        for complaint in self.complaints:
-            found = FAILED_REQUEST.search(complaint)
-            if not (found and re.search(pattern, found[1])):
-                kept.append(complaint)
-        self.complaints = kept
+    def expect_requests_to_fail(self, pattern: str, *, later_too: bool = False) -> None:
+        """Forget complaints about requests that failed as the test wanted: a status, or net::ERR_...
+
+        With ``later_too`` those that are still to come, too: the broker is away for the rest of the test.
+        """
+        self.complaints = [each for each in self.complaints if not _failed(each, pattern)]
+        if later_too:
+            self._expected_later.append(pattern)
 
     def axe(self, rules: list[str] | None = None) -> list[str]:
         """What axe-core finds wrong for WCAG 2.1 A and AA, or by ``rules`` alone: "impact rule: element"."""
@@ -128,3 +132,9 @@ class Visit:
 
 def queue_path(name: str) -> str:
     return f"/ui/queues/%2F/{quote(name, safe='')}"
+
+
+def _failed(complaint: str, pattern: str) -> bool:
+    """Whether a request has failed with what ``pattern`` matches."""
+    found = FAILED_REQUEST.search(complaint)
+    return found is not None and re.search(pattern, found[1]) is not None

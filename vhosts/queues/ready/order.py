@@ -157,7 +157,7 @@ class ReadyOrder:
     def begin_return(self, unacked: int) -> None:
         """Messages come back in slices from now on, lowest first; ``end_return`` must follow.
 
-        Meanwhile newer ones wait, but for no more than the ``unacked`` messages that are out now, or clients
+        Meanwhile nothing is given, but for no more than the ``unacked`` messages that are out now, or clients
         that never cease to return messages could hold up all the others.
         """
         if self.returning == 0:
@@ -170,7 +170,7 @@ class ReadyOrder:
         return self.returning == 0
 
     def is_returning(self) -> bool:
-        """Whether newer messages wait for those that come back."""
+        """Whether messages wait for those that come back."""
         return self.returning > 0 and self.return_left > 0
 
 
