@@ -399,8 +399,17 @@ async def test_viewers_with_the_same_rights_share_the_overview(
         for events in (one, two, three, all_of_it):
             await events.of("overview")
         built.clear()
-        found = [await events.of("overview") for events in (one, two, three, all_of_it)]
-    assert found[0] == found[1]
-    assert len(built) <= 3 * 2  # a period may end meanwhile
-    assert found[2]["node"] is None
-    assert found[0]["exchanges"] < found[3]["exchanges"]
+        found: list[dict[Any, Any]] = [{}, {}, {}, {}]
+        for _ in range(6):
+            for seen, events in zip(found, (one, two, three, all_of_it), strict=True):
+                document = await events.of("overview")
+                seen[document["at"]] = document
+    # Viewers need not be at the same reading: a new one hastens the next.
+    both = found[0].keys() & found[1].keys()
+    assert len(both) >= 3
+    assert all(found[0][at] == found[1][at] for at in both)
+    readings = len(found[0].keys() | found[1].keys())
+    assert sum(name in ("m1", "m2") for name, _ in built) <= readings + 1  # one may not be read yet
+    one_of_each = [next(iter(seen.values())) for seen in found]
+    assert one_of_each[2]["node"] is None
+    assert one_of_each[0]["exchanges"] < one_of_each[3]["exchanges"]
