@@ -9,8 +9,9 @@ Source: RabbitMQ, "Quorum Queues", poison message handling; type and place as me
 
 from __future__ import annotations
 
-from amqp_router.protocol.fields import decode_table, encode_table
+from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.flags import HAS_HEADERS
+from amqp_router.protocol.nested import without_entry
 from amqp_router.protocol.properties import header_range
 
 _NAME = b"x-delivery-count"
@@ -32,9 +33,11 @@ def with_count(properties: bytes, count: int) -> bytes:
         table = len(field).to_bytes(4, "big") + field
         return b"%c%b%b%b" % (properties[0] | _HEADERS, properties[1:start], table, properties[start:])
     if _NAME in properties[start:end]:
-        headers, _ = decode_table(properties, start)
-        headers[_NAME.decode()] = ("l", count)
-        return properties[:start] + encode_table(headers) + properties[end:]
+        rest = without_entry(properties[start:end], _NAME)
+        if rest is None:
+            raise FieldError("the headers are malformed")
+        properties = properties[:start] + rest + properties[end:]
+        end = start + len(rest)
     size = end - start - 4 + len(field)
     return b"%b%b%b%b%b" % (
         properties[:start], size.to_bytes(4, "big"), properties[start + 4 : end], field, properties[end:]

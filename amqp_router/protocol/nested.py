@@ -1,4 +1,5 @@
-"""Finds the end of a table or array without recursion, however deep it is nested.
+"""Walks over tables without making their values: where one ends, however deep it is nested, and cutting
+an entry out of it.
 
 Recursive readers of tables stop at ``DECODED_DEPTH`` and use this module for what is nested deeper. A frame
 of 128 KiB has room for 26,000 levels, and a recursion of that depth would overflow the stack.
@@ -10,7 +11,7 @@ Source: AMQP 0-9-1, section 4.2.5.5; the sizes of values are listed in ``fields`
 
 from __future__ import annotations
 
-__all__ = ["DECODED_DEPTH", "end_of_nested", "nested_note"]
+__all__ = ["DECODED_DEPTH", "end_of_nested", "nested_note", "without_entry"]
 
 #: Levels of tables and arrays in the outermost table that are decoded. Deeper ones stay octets.
 DECODED_DEPTH = 64
@@ -65,6 +66,42 @@ def end_of_nested(data: bytes, position: int, limit: int, named: bool) -> int:
         else:
             return -1
     return -1
+
+
+def without_entry(table: bytes, name: bytes) -> bytes | None:
+    """A ``table``, which begins with its u32 size, without its entries of that name; None if it is malformed.
+
+    The work is one step for each entry, whatever its value holds.
+    """
+    d = table
+    sizes = _PLAIN_SIZES
+    kept: list[bytes] = []
+    begun = p = 4
+    end = _sized_end(d, 0, len(table))
+    if end != len(table):
+        return None
+    while p < end:
+        start = p
+        p += 1 + d[p]
+        if p >= end:
+            return None
+        is_named = p - start - 1 == len(name) and table[start + 1 : p] == name
+        tag = d[p]
+        p += 1
+        if sizes[tag]:
+            p += sizes[tag] - 1
+        elif tag in (83, 120, 70, 65):  # S x F A
+            p = _sized_end(d, p, end)
+        else:
+            return None
+        if p < 0 or p > end:
+            return None
+        if is_named:
+            kept.append(table[begun:start])
+            begun = p
+    kept.append(table[begun:])
+    rest = b"".join(kept)
+    return len(rest).to_bytes(4, "big") + rest
 
 
 def _sized_end(d: bytes, position: int, limit: int) -> int:

@@ -9,9 +9,10 @@ Source: RabbitMQ, "Sender-selected Distribution"; dead letters go by the keys of
 from __future__ import annotations
 
 from amqp_router.protocol.delivery_count import with_count
-from amqp_router.protocol.fields import decode_table, encode_table
+from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.flags import BLIND
 from amqp_router.protocol.message import Frames, Message, content_header
+from amqp_router.protocol.nested import without_entry
 from amqp_router.protocol.properties import header_range
 
 
@@ -60,12 +61,15 @@ def shown(message: Message, counts: bool) -> Message:
 
 
 def without_bcc(properties: bytes) -> bytes:
-    """``properties`` as received, without the header ``BCC``, which must be there.
+    """``properties`` as received, without the header ``BCC``.
+
+    It is cut out of the octets: other headers may hold very many values, and each delivery does this.
 
     Raises:
         FieldError: the headers are malformed.
     """
     start, end = header_range(properties)
-    headers, _ = decode_table(properties, start)
-    del headers["BCC"]
-    return properties[:start] + encode_table(headers) + properties[end:]
+    headers = without_entry(properties[start:end], b"BCC")
+    if headers is None:
+        raise FieldError("the headers are malformed")
+    return properties[:start] + headers + properties[end:]

@@ -26,7 +26,7 @@ from amqp_router.protocol.fields import (
 )
 from amqp_router.protocol.frames import COMPLETE, ContentScan, table_entries
 from amqp_router.protocol.kept_table import KeptTable, encoded, encoded_by_name, keep, read_arguments
-from amqp_router.protocol.nested import DECODED_DEPTH, end_of_nested
+from amqp_router.protocol.nested import DECODED_DEPTH, end_of_nested, without_entry
 from amqp_router.protocol.properties import decode_properties
 from amqp_router.protocol.shown import without_bcc
 from spark_analytics.properties import header_texts
@@ -228,3 +228,33 @@ def test_values_nested_too_deeply_are_not_made_of_python_objects() -> None:
         value = [value]
     with pytest.raises(FieldError, match="nested"):
         encode_plain({"a": value})
+
+
+@given(tables(), st.sampled_from(["BCC", "BC", "BCCC", "a", ""]))
+def test_entry_is_cut_out_as_if_decoded(table: Table, name: str) -> None:
+    octets = encode_table(table)
+    rest = without_entry(octets, name.encode())
+    assert rest is not None
+    assert rest == encode_table({each: field for each, field in table.items() if each != name})
+    for end in range(len(octets)):
+        assert without_entry(octets[:end], name.encode()) is None
+
+
+def test_every_entry_of_a_name_is_cut_out() -> None:
+    one, two = b"\3BCCV", b"\1at\1"
+    octets = one + two + one + one + two
+    rest = without_entry(len(octets).to_bytes(4, "big") + octets, b"BCC")
+    assert rest == len(two + two).to_bytes(4, "big") + two + two
+    assert without_entry(b"\0\0\0\4\1a?\0", b"BCC") is None  # no such type
+
+
+def test_values_beside_the_entry_are_not_looked_at() -> None:
+    """Else a consumer of messages with many values in their headers would hold up the others."""
+    table: Table = {"many": ("A", [("t", True)] * 60_000), "BCC": ("A", [("S", b"q")])}
+    octets = encode_table(table)
+    damaged = octets.replace(b"t\1", b"?\1")  # of no type
+    assert damaged != octets
+    rest = without_entry(damaged, b"BCC")
+    assert rest is not None
+    assert rest.count(b"?\1") == 60_000
+    assert b"BCC" not in rest
