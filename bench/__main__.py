@@ -18,7 +18,8 @@ from bench import backlog
 from bench.lives import LIVES
 from bench.loadgen import BUILD, DEFAULT, LoadGenerator, NoLoadGenerator
 from bench.tunnel import Tunnel
-from tests.brokers import Broker, RabbitProcess, RouterProcess, free_port
+from tests.brokers import Broker, RabbitProcess, RouterProcess
+from tests.ports import free_port
 from tests.sockets.authority import Authority
 
 BACKLOG = "backlog"

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -56,16 +57,10 @@ def logged(broker: Broker, text: str, times: int = 1) -> str:
     return log
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class RouterProcess:
     """`amqp-router serve` on a free port of the loopback interface.
 
-    The broker chooses its ports at the first start and keeps them over restarts: clients may reconnect.
+    It keeps its ports over restarts: clients may reconnect.
     ``prefix`` goes before the command (a tracer); ``tree`` is the source tree to run, by default this one;
     ``entry`` is the Python text that runs the command line.
     """
@@ -94,8 +89,8 @@ class RouterProcess:
         self.prefix = list(prefix)
         self.tree = tree
         self.entry = entry
-        self.port = port
-        self.admin_port = 0
+        self.port = port or free_port()
+        self.admin_port = free_port()
         self.pid = 0
         self.start_seconds = start_seconds
         self.compiled = False

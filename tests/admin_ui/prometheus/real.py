@@ -18,8 +18,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.brokers import ROOT, RouterProcess, free_port
+from tests.brokers import ROOT, RouterProcess
 from tests.interop.wire import Wire
+from tests.ports import free_port
 
 MONITORING = ROOT / "docs" / "monitoring"
 RULES = MONITORING / "alerts.yml"

@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from admin_ui.live.attention import ORDER
 from admin_ui.prometheus.text import escaped, number
 from tests.admin_ui.world import World
-from tests.brokers import RouterProcess, free_port
+from tests.brokers import RouterProcess
+from tests.ports import free_port
 
 #: What RabbitMQ's Grafana dashboard "RabbitMQ-Overview" reads: type and labels, as RabbitMQ 3.10.8 has them.
 DASHBOARD = json.loads(Path(__file__).with_name("dashboard.json").read_text())

@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import pika
 
-from tests.brokers import RouterProcess, free_port
+from tests.brokers import RouterProcess
+from tests.ports import free_port
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",

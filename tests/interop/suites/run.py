@@ -17,13 +17,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.brokers import RabbitProcess, RouterProcess, free_port
+from tests.brokers import RabbitProcess, RouterProcess
 from tests.interop.suites.applications import APPLICATIONS
 from tests.interop.suites.environments import RABBITMQ, RABBITMQ_PLUGINS, Missing
 from tests.interop.suites.programs import PROGRAMS
 from tests.interop.suites.results import FAIL, PASS, SKIP, Results, worse_than
 from tests.interop.suites.shipped import SUITES
 from tests.interop.suites.suite import Node, Suite
+from tests.ports import free_port
 
 ALL: tuple[Suite, ...] = (*PROGRAMS, *SUITES, *APPLICATIONS)
 #: Name of the test that a traceback in our broker's log fails.
