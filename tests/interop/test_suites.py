@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.brokers import RouterProcess
-from tests.interop.suites.results import FAIL, PASS, SKIP, from_go, from_junit, from_lines, worse_than
-from tests.interop.suites.suite import Node, watch
+from tests.interop.suites import run
+from tests.interop.suites.results import (
+    FAIL,
+    PASS,
+    SKIP,
+    Results,
+    from_go,
+    from_junit,
+    from_lines,
+    worse_than,
+)
+from tests.interop.suites.suite import Node, Suite, watch
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="t.one" name="passes"/>
@@ -48,6 +61,34 @@ def test_worse_is_what_passes_there_and_not_here() -> None:
         ["PASS\tboth\t", "PASS\there\t", "FAIL\tnowhere\t", "PASS\tmissing\t", "PASS\tleft out\t"]
     )
     assert worse_than(ours, theirs) == ["here", "left out", "missing"]
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def row(suite: Suite, arguments: argparse.Namespace) -> run.Row:
+        ran.append(suite.name)
+        results = from_lines(["PASS\tone\t", "FAIL\ttwo\twhy"])
+        return run.Row(suite, "1.0", results, Results() if arguments.rabbitmq else None, (1.0, 2.0))
+
+    monkeypatch.setattr(run, "run", row)
+    path = tmp_path / "results.json"
+    first, second, third = run.ALL[:3]
+    ours = argparse.Namespace(rabbitmq=False, save=path, resume=None)
+    run.run_all([first, second], ours)
+    again = argparse.Namespace(rabbitmq=False, save=None, resume=path)
+    rows = run.run_all([second, third], again)
+    assert ran == [first.name, second.name, third.name]
+    assert [(each.suite.name, each.ours.failures()) for each in rows] == [
+        (second.name, {"two": "why"}),
+        (third.name, {"two": "why"}),
+    ]
+    assert run.saved(path).keys() == {first.name, second.name, third.name}
+    # What ran here alone runs again when it is to be compared.
+    both = argparse.Namespace(rabbitmq=True, save=None, resume=path)
+    run.run_all([first], both)
+    run.run_all([first], both)
+    assert ran[3:] == [first.name]
 
 
 def python(text: str) -> list[str]:

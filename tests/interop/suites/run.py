@@ -5,6 +5,9 @@ author ships them (``shipped.py``), or an application under load whose broker is
 Each gets a fresh broker. With ``--rabbitmq`` each runs again with Debian's rabbitmq-server, and the tests are
 compared by name: what passes there must pass here. Without it every test must pass but those known to fail
 on RabbitMQ.
+
+The whole takes an hour. With ``--save FILE`` each suite's results are in FILE as soon as it is done, and
+``--resume FILE`` runs only the suites that FILE does not have.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from tests.brokers import RabbitProcess, RouterProcess
 from tests.interop.suites.applications import APPLICATIONS
 from tests.interop.suites.environments import RABBITMQ, RABBITMQ_PLUGINS, Missing
 from tests.interop.suites.programs import PROGRAMS
-from tests.interop.suites.results import FAIL, PASS, SKIP, Results, worse_than
+from tests.interop.suites.results import FAIL, PASS, SKIP, Result, Results, worse_than
 from tests.interop.suites.shipped import SUITES
 from tests.interop.suites.suite import Node, Suite
 from tests.ports import free_port
@@ -32,13 +35,16 @@ NO_TRACEBACK = "the broker's log has no traceback"
 
 
 class Row(NamedTuple):
-    """A suite's line in the table. ``theirs`` is None without RabbitMQ; ``left_out`` says what is missing."""
+    """A suite's line in the table. ``theirs`` is None without RabbitMQ; ``left_out`` says what is missing.
+
+    ``seconds`` is how long it took here and with RabbitMQ, without what had to be installed.
+    """
 
     suite: Suite
     version: str
     ours: Results
     theirs: Results | None
-    seconds: float
+    seconds: tuple[float, float]
     left_out: str = ""
 
     def judged(self) -> dict[str, str]:
@@ -90,24 +96,25 @@ def _with(broker: RouterProcess | RabbitProcess, node: Node, suite: Suite, direc
 
 def run(suite: Suite, arguments: argparse.Namespace) -> Row:
     """A suite's line; it says on the way what happens."""
-    started = time.monotonic()
     try:
         version = suite.prepare()
     except Missing as missing:
         print(f"{suite.name}: left out. {missing}", flush=True)
-        return Row(suite, "", Results(), None, 0.0, str(missing))
+        return Row(suite, "", Results(), None, (0.0, 0.0), str(missing))
+    started = time.monotonic()
     ours = run_ours(suite, uncompiled=arguments.uncompiled)
-    seconds = time.monotonic() - started
-    _say(suite.name, ours)
+    between = time.monotonic()
+    _say(suite.name, ours, between - started)
     theirs = None
     if arguments.rabbitmq:
         theirs = run_rabbitmq(suite)
-        _say(f"{suite.name}, RabbitMQ", theirs)
-    return Row(suite, version, ours, theirs, seconds)
+        _say(f"{suite.name}, RabbitMQ", theirs, time.monotonic() - between)
+    return Row(suite, version, ours, theirs, (between - started, time.monotonic() - between))
 
 
-def _say(title: str, results: Results) -> None:
-    print(f"{title}: {results.count(PASS)} passed, {results.count(FAIL)} failed", flush=True)
+def _say(title: str, results: Results, seconds: float) -> None:
+    counts = f"{results.count(PASS)} passed, {results.count(FAIL)} failed, {results.count(SKIP)} skipped"
+    print(f"{title}: {counts} in {seconds:.0f} s", flush=True)
     for name, why in results.failures().items():
         print(f"  {name}: {why}", flush=True)
 
@@ -126,8 +133,9 @@ def show(rows: Sequence[Row]) -> None:
         ("passed", lambda row: row.ours.count(PASS)),
         ("failed", lambda row: row.ours.count(FAIL)),
         ("skipped", lambda row: row.ours.count(SKIP)),
-        ("seconds", lambda row: f"{row.seconds:.0f}"),
+        ("seconds", lambda row: f"{row.seconds[0]:.0f}"),
         ("RabbitMQ", lambda row: f"{row.theirs.count(PASS)}/{row.theirs.count(FAIL)}" if row.theirs else "-"),
+        ("seconds", lambda row: f"{row.seconds[1]:.0f}" if row.theirs else "-"),
         ("worse", lambda row: "left out" if row.left_out else len(row.judged())),
     ]
     texts = [[title for title, _ in columns]]
@@ -145,11 +153,53 @@ def save(path: Path, rows: Sequence[Row]) -> None:
             "version": row.version,
             "ours": row.ours,
             "rabbitmq": row.theirs,
+            "seconds": row.seconds,
             "left_out": row.left_out,
         }
         for row in rows
     }
-    path.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
+    new.replace(path)
+
+
+def saved(path: Path) -> dict[str, Row]:
+    """What ``save`` wrote, by the suite's name, without what was left out."""
+    whole = json.loads(path.read_text())
+    rows = {}
+    for suite in ALL:
+        told = whole.get(suite.name)
+        if told is not None and not told["left_out"]:
+            ours, theirs = _results(told["ours"]), _results(told["rabbitmq"])
+            rows[suite.name] = Row(suite, told["version"], ours or Results(), theirs, tuple(told["seconds"]))
+    return rows
+
+
+def _results(told: dict[str, list[str]] | None) -> Results | None:
+    if told is None:
+        return None
+    results = Results()
+    for name, (status, why) in told.items():
+        results[name] = Result(status, why)
+    return results
+
+
+def run_all(chosen: Sequence[Suite], arguments: argparse.Namespace) -> list[Row]:
+    """The lines of all suites; those that ``--resume`` has are not run again."""
+    done = saved(arguments.resume) if arguments.resume else {}
+    keep = arguments.save or arguments.resume
+    rows = []
+    for suite in chosen:
+        row = done.get(suite.name)
+        if row is None or (arguments.rabbitmq and row.theirs is None):
+            row = run(suite, arguments)
+        rows.append(row)
+        if keep:
+            # Also those that were not chosen this time.
+            save(
+                keep, [*rows, *(done[name] for name in done if name not in {row.suite.name for row in rows})]
+            )
+    return rows
 
 
 def main() -> int:
@@ -166,7 +216,10 @@ def main() -> int:
     )
     parser.add_argument("--uncompiled", action="store_true", help="the broker runs from source")
     parser.add_argument(
-        "--save", metavar="FILE", type=Path, help="write every test's result by name, as JSON"
+        "--save", metavar="FILE", type=Path, help="write every test's result by name, as JSON, suite by suite"
+    )
+    parser.add_argument(
+        "--resume", metavar="FILE", type=Path, help="run what FILE of --save does not have, and add it there"
     )
     parser.add_argument("--list", action="store_true", help="print the names of the suites")
     arguments = parser.parse_args()
@@ -178,10 +231,8 @@ def main() -> int:
         return 0
     if arguments.rabbitmq:
         RABBITMQ.install()
-    rows = [run(suite, arguments) for suite in chosen]
+    rows = run_all(chosen, arguments)
     show(rows)
-    if arguments.save:
-        save(arguments.save, rows)
     judged = [(row.suite.name, name, why) for row in rows for name, why in row.judged().items()]
     if judged:
         print("\nPass on RabbitMQ and fail here:" if arguments.rabbitmq else "\nFailed:")
