@@ -24,8 +24,6 @@ cdef class Extras:
 
 
 @cython.final
-@cython.no_gc
-@cython.freelist(1024)
 cdef class Message:
     cdef public object content
     cdef public bytes route

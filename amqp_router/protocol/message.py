@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+try:
+    import cython
+except ImportError:  # it is there where modules are compiled
+    from amqp_router.protocol import no_cython as cython
+
 from amqp_router.protocol import constants, flags
 from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.errors import FieldError
@@ -69,6 +74,9 @@ class Extras:
         self.sequence = 0
 
 
+@cython.no_gc
+@cython.freelist(1024)
+@cython.cclass
 class Message:
     """A message in a queue. Like other hot objects it is made without arguments and filled by attribute.
 
@@ -79,6 +87,9 @@ class Message:
     message, so that acknowledged neighbours merge into one run. ``priority`` and ``expire_ms`` are the
     publisher's properties, 0 and NO_EXPIRY if they are absent; a message read from a log has its deadline
     instead of ``expire_ms``. ``extras`` is None for most messages.
+
+    The garbage collector does not know messages, of which there may be millions. So a queue lets go of its
+    messages when it ends: the content of a large one refers to the queue, to tell it of read errors.
     """
 
     __slots__ = (
