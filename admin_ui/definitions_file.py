@@ -9,13 +9,13 @@ Source: RabbitMQ, "Schema Definition Export and Import", "Definition Import at N
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from admin_ui import json_text
 from admin_ui.importing import Import
 from admin_ui.replies import ApiError
 from amqp_router.broker import Broker
@@ -35,7 +35,7 @@ def read(path: Path) -> dict[str, Any]:
         DefinitionsError: it cannot be read, or is no JSON object.
     """
     try:
-        found = json.loads(path.read_bytes())
+        found = json_text.loads(path.read_bytes())
     except OSError as error:
         raise DefinitionsError(f"definitions: {path} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:

@@ -8,13 +8,13 @@ decoded by itself, and no more of the octets at a time than that takes.
 from __future__ import annotations
 
 import codecs
-import json
 import re
 from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Any
 
-_DECODER = json.JSONDecoder()
+from admin_ui.json_text import DECODER, checked
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 #: A number before so many characters, as in ``1e+``, may go on after them.
 _NUMBER_REST = 2
@@ -113,14 +113,14 @@ class _Text:
         self.next()
         while True:
             try:
-                found, end = _DECODER.raw_decode(self._part, self._position)
+                found, end = DECODER.raw_decode(self._part, self._position)
             except ValueError:
                 if self._is_last:
                     raise
             else:
                 if end + _NUMBER_REST < len(self._part) or self._is_last:
-                    self._position = end
-                    return found
+                    start, self._position = self._position, end
+                    return checked(self._part[start:end], found)
             self._read_on()
 
     def _read_on(self) -> None:

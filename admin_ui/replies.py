@@ -107,7 +107,10 @@ def _presentable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_presentable(each) for each in value]
     if isinstance(value, str):
-        return text_of(value.encode("utf-8", "surrogateescape"))
+        try:
+            return text_of(value.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:  # half of a pair that an earlier release has stored
+            return value.encode("utf-8", "replace").decode()
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 63:
         return float(value)
     if isinstance(value, (bytes, decimal.Decimal)):

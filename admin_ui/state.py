@@ -11,11 +11,8 @@ from aiohttp import web
 
 from amqp_router.broker import Broker
 from amqp_router.metrics import Metrics
-from amqp_router.parameters import GLOBAL
 from amqp_router.sockets import Certificates, Proxies
 
-#: The global parameter that names the cluster.
-CLUSTER_NAME = "cluster_name"
 #: Lists that are filtered and sorted at a time.
 SORTS_MAX = 8
 #: Large bodies of requests read at once.
@@ -82,9 +79,8 @@ class State:
 
     @property
     def cluster_name(self) -> str:
-        """The name of the cluster: the global parameter ``cluster_name``, otherwise the node's name."""
-        name = self.broker.parameters.values.get((GLOBAL, GLOBAL, CLUSTER_NAME))
-        return name if isinstance(name, str) else self.node
+        """The name of the cluster."""
+        return self.broker.parameters.cluster_name(self.node)
 
 
 STATE: web.AppKey[State] = web.AppKey("state", State)

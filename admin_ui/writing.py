@@ -9,12 +9,11 @@ Source: RabbitMQ's HTTP API, 3.10, as measured.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from admin_ui import body
+from admin_ui import body, json_text
 from admin_ui.endpoints import Call
 from admin_ui.replies import ApiError, Done, bad_request, not_authorised
 from amqp_router.channel.due import Due
@@ -116,7 +115,9 @@ async def read_object(call: Call, bytes_max: int = BODY_BYTES_MAX) -> dict[str, 
     if not data.strip():
         return {}
     try:
-        found = json.loads(data)
+        found = json_text.loads(data)
+    except json_text.HalfOfAPairError as error:
+        raise bad_request(str(error)) from None
     except (ValueError, RecursionError):
         raise bad_request("not_json") from None
     if not isinstance(found, dict):
@@ -210,12 +211,9 @@ def octets(name: str, found: str) -> bytes:
     """The octets of a name or key.
 
     Raises:
-        ApiError: they are more than 255, or have half of a surrogate pair (400).
+        ApiError: they are more than 255 (400).
     """
-    try:
-        data = found.encode()
-    except UnicodeEncodeError:
-        raise bad_request(f"{name} has half of a surrogate pair") from None
+    data = found.encode()
     if len(data) > 255:
         raise bad_request(f"{name} has {len(data)} octets, 255 are the most")
     return data
@@ -264,10 +262,7 @@ def _field(value: Any) -> Field:
     if isinstance(value, float):
         return "d", value
     if isinstance(value, str):
-        try:
-            return "S", value.encode()
-        except UnicodeEncodeError:
-            raise bad_request("a value has half of a surrogate pair") from None
+        return "S", value.encode()
     if isinstance(value, dict):
         return "F", table(value)
     if isinstance(value, list):

@@ -321,6 +321,7 @@ class Broker:
     def server_properties(self) -> Table:
         """What connection.start says of us."""
         options = self.options
+        cluster_name = self.parameters.cluster_name(self.settings.node)
         capabilities = (
             "publisher_confirms",
             "connection.blocked",
@@ -334,7 +335,7 @@ class Broker:
         )
         return {
             "capabilities": ("F", dict.fromkeys(capabilities, ("t", True))),
-            "cluster_name": ("S", self.settings.node.encode()),
+            "cluster_name": ("S", cluster_name.encode(errors="replace")),
             "product": ("S", options.product.encode()),
             "version": ("S", options.version.encode()),
             "platform": ("S", options.platform.encode()),

@@ -1,7 +1,8 @@
 """Runtime parameters: policies, operator policies and limits of virtual hosts; and global parameters.
 
 A parameter belongs to a virtual host and has a component, a name and a value as in JSON. The component says
-what the value means. Global parameters mean nothing to the broker; operators keep notes in them.
+what the value means. Global parameters mean nothing to the broker, except for the name of the cluster;
+operators keep notes in them.
 
 Source: RabbitMQ, "Parameters and Policies".
 """
@@ -26,6 +27,8 @@ OPERATOR_POLICY = "operator_policy"
 VHOST_LIMITS = "vhost-limits"
 #: The virtual host and component of global parameters.
 GLOBAL = ""
+#: The global parameter that names the cluster.
+CLUSTER_NAME = "cluster_name"
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,11 @@ class Parameters:
         for key in sorted(self.values):
             if key[1] == component and vhost in (None, key[0]):
                 yield key[0], key[2], self.values[key]
+
+    def cluster_name(self, node: str) -> str:
+        """The name of the cluster: the one that was set, otherwise that of the node."""
+        name = self.values.get((GLOBAL, GLOBAL, CLUSTER_NAME))
+        return name if isinstance(name, str) else node
 
     def put(self, vhost: VirtualHost, component: str, name: str, value: Any) -> int:
         """Set a parameter.

@@ -204,10 +204,7 @@ def _payload(content: dict[str, Any]) -> bytes:
     if not isinstance(payload, str):
         raise bad_request("payload_not_string")
     if encoding == "string":
-        try:
-            return payload.encode()
-        except UnicodeEncodeError:
-            raise bad_request("payload has half of a surrogate pair") from None
+        return payload.encode()
     if encoding != "base64":
         raise bad_request(["unsupported_encoding", str(encoding)[:100]])
     try:

@@ -13,9 +13,9 @@ from admin_ui.documents import node, overview
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows, administered
 from admin_ui.replies import Done, bad_request, not_found
-from admin_ui.state import CLUSTER_NAME
 from admin_ui.writing import change, read_object, required, text
 from amqp_router.auth import Count
+from amqp_router.parameters import CLUSTER_NAME
 
 INDEX = "/api/index.html"
 

@@ -162,7 +162,7 @@ async def test_very_many_queues_get_it_in_slices(shop: World) -> None:
         ({"routing_key": None}, "routing_key is not a string"),
         ({"routing_key": "k" * 256}, "routing_key has 256 octets, 255 are the most"),
         ({"payload": {"a": 1}}, "payload_not_string"),
-        ({"payload": "\ud800"}, "payload has half of a surrogate pair"),
+        ({"payload": "\ud800"}, "a string has half of a surrogate pair"),
         ({"payload_encoding": "rot13"}, ["unsupported_encoding", "rot13"]),
         ({"payload": "###", "payload_encoding": "base64"}, ["not_base64", "###"]),
         ({"properties": 5}, "properties is not an object"),

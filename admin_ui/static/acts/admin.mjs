@@ -173,7 +173,7 @@ export function putVhost({ present }) {
 export function renameCluster({ name }) {
   return {
     title: "Name the cluster",
-    text: "The API and Prometheus show the name.",
+    text: "Clients are told the name when they connect; the API and Prometheus show it.",
     submit: "Set the name",
     fields: [{ name: "name", label: "Name", value: name, required: true, check: (given) => nameProblem("cluster", given) }],
     act: async ({ name: given }) => {
