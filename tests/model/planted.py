@@ -462,6 +462,20 @@ PLANTED = [
         DEAD,
     ),
     Planted(
+        "a drop waits for consumers that take no more",
+        QUEUE,
+        "        while consumer is not None and looks > 0 and not consumer.ready():\n",
+        "        while False:\n",
+        LIMITS,
+    ),
+    Planted(
+        "a message with a higher priority keeps those behind it that are over",
+        MORTAL,
+        "        ready.begin_sweep(now_us)\n",
+        "",
+        "tests/vhosts/queues/ready/test_priority.py",
+    ),
+    Planted(
         "a consumer gets what a closed channel gives back before it is trimmed",
         QUEUE,
         "        if self.trims_first:\n            done",

@@ -229,7 +229,9 @@ class QueueHandle(Destination):
         return False
 
     def has_new(self) -> bool:
-        """Whether messages were published that its consumers have not been offered yet."""
+        """Whether messages were published that its consumers have not been offered yet, or not all have left
+        whose time was over.
+        """
         return False
 
     # -- consumers --------------------------------------------------------------------------------------

@@ -99,11 +99,25 @@ class MortalQueue(StandingQueue):
     def _expire(self, done: int, budget: int) -> int:
         """Let messages at the head die whose time is over, until ``budget`` units are used; returns the units
         used.
+
+        If more are left, they leave later as they would have left now: what comes meanwhile with a higher
+        priority is not before them.
         """
         ready = self.ready
         now_us = self.tick.now_us
         is_eager = False
         while done < budget and not (self.buries and self._must_wait()):
+            if ready.swept_us != 0:
+                if ready.is_returning():
+                    return done
+                head = ready.peek_swept()
+                if head is not None and 0 < head.deadline_us <= ready.swept_us:
+                    message = ready.pop_swept()
+                    if message is not None:
+                        self._die(message, flags.EXPIRE)
+                        done += _DEATH_UNITS
+                        continue
+                ready.swept_us = 0  # all are gone, or cannot be read
             head = ready.peek(is_eager)
             if head is None:
                 self._heed_trouble()
@@ -120,6 +134,7 @@ class MortalQueue(StandingQueue):
             self._die(message, flags.EXPIRE)
             is_eager = True
             done += _DEATH_UNITS
+        ready.begin_sweep(now_us)
         return done
 
     def _trim(self, done: int, budget: int) -> int:
@@ -133,6 +148,10 @@ class MortalQueue(StandingQueue):
         now_us = self.tick.now_us
         if ready.is_returning():
             return done
+        if ready.swept_us != 0:
+            done = self._expire(done, budget)
+            if ready.swept_us != 0:
+                return done
         while done < budget and ready.count > 0 and limits.is_exceeded(ready):
             if self.buries and self._must_wait():
                 break

@@ -25,6 +25,7 @@ cdef class Queue(MortalQueue):
     @cython.locals(log=QueueLog, logged=bint)
     cpdef bint publish(self, Message message) except -1
     cdef _watch_published(self, Message message)
+    @cython.locals(dispatch=Dispatch, consumer=Consumer, is_timed=bint, looks=int, done=Py_ssize_t)
     cdef _shorten(self)
     cpdef bint has_new(self)
     cpdef void begin_return(self)

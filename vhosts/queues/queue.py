@@ -154,7 +154,14 @@ class Queue(MortalQueue):
     def _shorten(self) -> None:
         """There is one message too many: let the oldest one go, after the deliveries if there may be some."""
         is_timed = self.expiry.is_timed
-        if self.dispatch.turn is None:
+        dispatch = self.dispatch
+        consumer = dispatch.turn
+        looks = _PARKED_PER_UNIT
+        while consumer is not None and looks > 0 and not consumer.ready():
+            dispatch.park(consumer)
+            consumer = dispatch.turn
+            looks -= 1
+        if consumer is None:
             # What is over has expired, and was not dropped.
             done = self._expire(0, TRIM_UNITS) if is_timed else 0
             done = self._trim(done, TRIM_UNITS)
@@ -265,7 +272,7 @@ class Queue(MortalQueue):
         return done
 
     def has_new(self) -> bool:
-        return self.dirty and self.publish_total != self.pumped_at
+        return self.dirty and (self.publish_total != self.pumped_at or self.ready.swept_us != 0)
 
     def begin_return(self) -> None:
         """Messages come back in slices from now on; ``end_return`` must follow. See ``ReadyOrder``."""

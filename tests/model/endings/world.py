@@ -800,6 +800,22 @@ class World:
                     self.close_channel(who, number)
                 is_seen |= drops
 
+    def keep_timeouts_apart(self) -> None:
+        """Close channels until no two can time out together that would give back to one queue, if it shows
+        which of them was first.
+
+        In RabbitMQ, too, either may be first, and a queue drops what is too long after each of them.
+        """
+        is_seen: set[ModelQueue] = set()
+        for who, peer in enumerate(self.consumers):
+            for number, channel in peer.channels.items():
+                settled = channel.settled()
+                if any(out.timeout_us() for tag, out in channel.out.items() if tag not in settled):
+                    queues = {out.queue for out in channel.out.values() if _shows_order(out.queue)}
+                    if queues & is_seen:
+                        self.close_channel(who, number)
+                    is_seen |= queues
+
     def channel(self, who: int, number: int) -> tuple[Peer, Channel]:
         peer = self.consumers[who]
         return peer, peer.channels[number]
@@ -811,6 +827,7 @@ class World:
         self.moves["time passes"] += 1
         end = round(self.clock.now + seconds, 6)
         while self.clock.now < end:
+            self.keep_timeouts_apart()
             self.node.sleep(max(self.clock.next_due(end) - self.clock.now, 0))
             self.let_timers_go_off()
             self.pass_time()
@@ -848,6 +865,7 @@ class World:
         if seconds <= 0:
             return
         self.moves["late get" if get else "late declare"] += 1
+        self.keep_timeouts_apart()
         self.clock.now = round(self.clock.now + seconds, 6)
         self.node.tick.now_us = self.lists.now_us = self.clock.wall_us()
         method = m.BasicGet(name, True) if get else m.QueueDeclare(name, passive=True)
@@ -935,3 +953,14 @@ def _drops(queue: ModelQueue) -> bool:
     """Whether what comes back may make a queue give up messages."""
     found = queue.rules
     return found.is_limited or found.ttl is not None or found.returns is not None
+
+
+def _shows_order(queue: ModelQueue) -> bool:
+    """Whether it shows which of two returns was first.
+
+    Of many octets that come back at once more is dropped than of the same ones after each other. Otherwise
+    the same messages are dropped, but their letters come in another order.
+    """
+    found = queue.rules
+    drops_octets = found.octets is not None and found.overflow == "drop-head"
+    return drops_octets or (found.exchange is not None and _drops(queue))

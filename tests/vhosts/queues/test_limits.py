@@ -101,6 +101,26 @@ def test_no_message_may_stay_unless_a_consumer_takes_it(node: SimNode) -> None:
     assert queue.dropped_total == 1
 
 
+def test_consumers_that_take_no_more_do_not_change_which_priority_is_dropped(node: SimNode) -> None:
+    """Each message that comes drops the head at once, also if nobody knows yet that no consumer is ready."""
+    queue = declared(node, max_length=1, max_priority=3)
+    sinks = [Sink(queue, 1), Sink(queue, 1)]
+    for sink in sinks:
+        queue.add_consumer(sink)
+    publish(node, queue, 0, 1)
+    made = [message(text) for text in ("low", "high", "highest")]
+    made[1].priority, made[2].priority = 2, 3
+
+    def call() -> None:
+        for each in made:
+            queue.publish(each)
+        sinks[0].ack()
+
+    node.enter(call)
+    # RabbitMQ drops "high" when it comes, and "highest"; a consumer that is ready later gets what is left.
+    assert (sinks[0].got, queue.dropped_total, queue.message_count()) == (["0", "low"], 2, 0)
+
+
 @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
 def test_only_ready_messages_count(node: SimNode, overflow: str) -> None:
     queue = declared(node, max_length=2, overflow=overflow)

@@ -26,10 +26,14 @@ cdef class ReadyOrder:
     cdef public long long window
     cdef public long returning
     cdef public long long return_left
+    cdef public long long swept_us
     cdef public Trouble trouble
     cpdef bint push(self, Message message, bint logged) except -1
     cpdef Message pop(self)
     cpdef Message peek(self, bint eager)
+    cpdef void begin_sweep(self, long long now_us)
+    cpdef Message peek_swept(self)
+    cpdef Message pop_swept(self)
     cpdef put_back(self, Message message)
     cpdef void begin_return(self, long long unacked)
     cpdef bint end_return(self)

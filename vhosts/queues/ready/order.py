@@ -70,6 +70,7 @@ class ReadyOrder:
         "node",
         "return_left",
         "returning",
+        "swept_us",
         "tick",
         "trouble",
         "wanted",
@@ -96,6 +97,9 @@ class ReadyOrder:
         #: Returns in slices that go on, and how many messages they may bring while newer ones wait.
         self.returning = 0
         self.return_left = 0
+        #: When messages whose time was over began to leave, if that goes on: all that were there then leave
+        #: as they would have at once. 0 if it does not.
+        self.swept_us = 0
         #: Why the last ``pop`` or ``peek`` gave nothing although ``count`` is not 0, or the last ``push``
         #: failed; None if the message is only refused for now, or held back.
         self.trouble: Trouble | None = None
@@ -117,6 +121,21 @@ class ReadyOrder:
         ``eager``: the caller is about to take messages one after the other.
         """
         raise NotImplementedError
+
+    def begin_sweep(self, now_us: int) -> None:
+        """Messages whose time is over by ``now_us`` leave in several turns from now on, until ``swept_us`` is
+        set to 0.
+        """
+        if self.swept_us == 0:
+            self.swept_us = now_us
+
+    def peek_swept(self) -> Message | None:
+        """The head of the messages that were there when the sweep began; as ``peek``."""
+        return self.peek(True)
+
+    def pop_swept(self) -> Message | None:
+        """Take the message that ``peek_swept`` gives; as ``pop``."""
+        return self.pop()
 
     def put_back(self, message: Message) -> None:
         """Take back a message that was taken, to its place. One of the log may come without its content."""

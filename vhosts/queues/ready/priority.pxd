@@ -19,6 +19,7 @@ cdef class Level:
     cdef public list returned
     cdef bint is_empty(self)
     cdef bint has_returned(self)
+    cdef bint has_before(self, unsigned long long end)
     @cython.locals(freed=Py_ssize_t)
     cdef Py_ssize_t take(self) except -1
 
@@ -26,6 +27,9 @@ cdef class Level:
 cdef class PriorityOrder(ReadyOrder):
     cdef list _levels
     cdef Py_ssize_t _top
+    cdef unsigned long long _end
+    cdef unsigned long long _swept_end
+    cdef Py_ssize_t _swept_top
     cdef dict _held
     cdef long long _held_bytes
     @cython.locals(budget=MemoryBudget, level=Level)
@@ -35,9 +39,16 @@ cdef class PriorityOrder(ReadyOrder):
     cdef Level _level(self, Message message)
     @cython.locals(size="long long")
     cdef _hold(self, Message message)
-    @cython.locals(level=Level, message=Message)
     cpdef Message pop(self)
-    @cython.locals(level=Level, message=Message, found=Message, log=QueueLog)
+    @cython.locals(message=Message)
+    cdef Message _take(self, Level level)
+    @cython.locals(level=Level)
     cpdef Message peek(self, bint eager)
+    cpdef void begin_sweep(self, long long now_us)
+    @cython.locals(level=Level)
+    cpdef Message peek_swept(self)
+    cpdef Message pop_swept(self)
+    @cython.locals(message=Message, found=Message, log=QueueLog)
+    cdef Message _head_of(self, Level level)
     @cython.locals(log=QueueLog)
     cdef bint _recall(self, Message message) except -1

@@ -53,6 +53,12 @@ class Level:
             return False
         return self.spent == len(self.offsets) or self.returned[0][0] < self.offsets[self.spent]
 
+    def has_before(self, end: int) -> bool:
+        """Whether the next message has an offset below ``end``."""
+        if self.spent < len(self.offsets) and self.offsets[self.spent] < end:
+            return True
+        return len(self.returned) > 0 and self.returned[0][0] < end
+
     def take(self) -> int:
         """The next of ``offsets`` is taken; returns how many places are given back."""
         self.spent += 1
@@ -70,13 +76,17 @@ class Level:
 class PriorityOrder(ReadyOrder):
     """``highest`` is the queue's highest priority; messages of a higher one count as of that."""
 
-    __slots__ = ("_held", "_held_bytes", "_levels", "_top")
+    __slots__ = ("_end", "_held", "_held_bytes", "_levels", "_swept_end", "_swept_top", "_top")
 
     def __init__(self, highest: int) -> None:
         super().__init__()
         self._levels = [Level() for _ in range(highest + 1)]
         #: No level above it has a message.
         self._top = 0
+        #: All messages that were published have offsets below it; and those that a sweep looks at.
+        self._end = self._swept_end = 0
+        #: No level above it has a message that the sweep looks at.
+        self._swept_top = 0
         #: Messages with their contents, by offset.
         self._held: dict[int, Message] = {}
         self._held_bytes = 0
@@ -87,6 +97,7 @@ class PriorityOrder(ReadyOrder):
         budget = self.contents.budget
         level = self._level(message)
         level.offsets.append(message.offset)
+        self._end = message.offset + 1
         budget.kept += _ENTRY_BYTES
         self.count += 1
         self.body_bytes += message.body_size
@@ -111,6 +122,7 @@ class PriorityOrder(ReadyOrder):
         for messages in stored_messages(self.log):
             for message in messages:
                 self._level(message).offsets.append(message.offset)
+                self._end = message.offset + 1
                 self.body_bytes += message.body_size
             self.count += len(messages)
             self.contents.budget.kept += ENTRY_BYTES * len(messages)
@@ -132,7 +144,10 @@ class PriorityOrder(ReadyOrder):
     def pop(self) -> Message | None:
         if self.peek(True) is None:
             return None
-        level: Level = self._levels[self._top]
+        return self._take(self._levels[self._top])
+
+    def _take(self, level: Level) -> Message | None:
+        """Take the next message of ``level``, which ``_head_of`` has given."""
         if level.has_returned():
             message: Message = level.returned[0][1]
             if not self._recall(message):
@@ -159,6 +174,31 @@ class PriorityOrder(ReadyOrder):
         while level.is_empty():
             self._top -= 1
             level = self._levels[self._top]
+        return self._head_of(level)
+
+    def begin_sweep(self, now_us: int) -> None:
+        if self.swept_us == 0:
+            self.swept_us = now_us
+            self._swept_end = self._end
+            self._swept_top = self._top
+
+    def peek_swept(self) -> Message | None:
+        if self.returning > 0 and self.return_left > 0:
+            return None
+        while self._swept_top >= 0:
+            level: Level = self._levels[self._swept_top]
+            if level.has_before(self._swept_end):
+                return self._head_of(level)
+            self._swept_top -= 1
+        return None
+
+    def pop_swept(self) -> Message | None:
+        if self.peek_swept() is None:
+            return None
+        return self._take(self._levels[self._swept_top])
+
+    def _head_of(self, level: Level) -> Message | None:
+        """The next message of ``level``, which has one; as ``peek``."""
         if level.has_returned():
             message: Message = level.returned[0][1]
             log = self.log
@@ -214,7 +254,7 @@ class PriorityOrder(ReadyOrder):
             self._levels[number] = Level()
         self._held = {}
         self._held_bytes = 0
-        self._top = 0
+        self._top = self.swept_us = 0
         self.count = self.body_bytes = 0
         return dropped
 

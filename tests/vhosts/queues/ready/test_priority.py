@@ -123,6 +123,39 @@ def test_time_of_the_head() -> None:
     assert queue.message_count() == 0
 
 
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("arguments", [{}, {"dead_letter_exchange": "", "dead_letter_routing_key": "other"}])
+def test_what_comes_while_very_many_expire_does_not_keep_them(
+    durable: bool, arguments: dict[str, str]
+) -> None:
+    """RabbitMQ lets all expire whose time is over before it looks at the next message that comes."""
+    node = SimNode()
+    declared(node, "other")
+    queue = declared(node, durable=durable, max_priority=3, max_length=6000, **arguments)
+    for number in range(6000):
+        one = made(number, 2 if number < 3000 else 0)
+        one.expire_ms = 100
+        queue.publish(one)
+    node.settle()
+    timers = node.clock.advance(0.2)
+    node.tick.now_us = node.clock.wall_us()
+    for timer in timers:
+        node.enter(timer.go_off)
+    assert 3000 < queue.message_count() < 6000, "they expire in slices"
+
+    def call() -> None:
+        for number in range(1500):
+            queue.publish(made(number, 1))
+        queue.publish(made("high", 3))
+
+    node.enter(call)
+    node.settle()
+    assert (queue.expired_total, queue.dropped_total, queue.message_count()) == (6000, 0, 1501)
+    found = queue.take(True)
+    assert found is not None
+    assert text_of(found) == "high"
+
+
 def test_a_window_in_memory_for_consumers() -> None:
     node = node_with()
     queue = declared(node, max_priority=2)
