@@ -89,8 +89,8 @@ class RouterProcess:
         self.prefix = list(prefix)
         self.tree = tree
         self.entry = entry
-        self.port = port or free_port()
-        self.admin_port = free_port()
+        self.port = port or free_port(self)
+        self.admin_port = free_port(self)
         self.pid = 0
         self.start_seconds = start_seconds
         self.compiled = False
@@ -202,10 +202,11 @@ class RabbitProcess:
         self.extra = extra or {}
         self.plugins = plugins
         #: Serves if ``plugins`` has rabbitmq_management.
-        self.admin_port = free_port()
+        self.admin_port = free_port(self)
         self.pid_file = directory / "pid"
         self.log_file = directory / "rabbitmq.log"
-        self.port = free_port()
+        self.port = free_port(self)
+        self.distribution_port = free_port(self)
         self.pid = 0
         self.start_seconds = start_seconds
         self.node = f"compare{self.port}@localhost"
@@ -223,7 +224,7 @@ class RabbitProcess:
             "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_NODE_IP_ADDRESS": self.host,
             "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_DIST_PORT": str(self.distribution_port),
             "RABBITMQ_MNESIA_BASE": str(own / "mnesia"),
             "RABBITMQ_LOG_BASE": str(own / "log"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(own / "enabled_plugins"),

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import pika
 
 from tests.brokers import RouterProcess
-from tests.ports import free_port
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -22,6 +21,8 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
 ]
 WIDE, PHONE = (1440, 900), (390, 844)
+#: Milliseconds that a page may take. It says "never": other programs may have the processors.
+PATIENCE_MS = 60_000
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 #: Chromium's own words for a request that failed.
 FAILED_REQUEST = re.compile(
@@ -39,7 +40,7 @@ class Site:
 
     def __init__(self, directory: Path) -> None:
         self.broker = RouterProcess(directory)
-        self.broker.admin_port = self.admin_port = free_port()
+        self.admin_port = self.broker.admin_port
 
     @property
     def base(self) -> str:
@@ -76,7 +77,7 @@ class Visit:
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, reduced_motion="reduce"
         )
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.complaints.append(f"{error}"))
         if log_in:
