@@ -5,7 +5,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check --no-input -q
+PIP := sh tools/again.sh $(PY) -m pip --disable-pip-version-check --no-input -q
 SETUP := pyproject.toml setup.py
 # Spark looks for data sources in the folders of sys.path, where an editable install does not stand by itself.
 ON_PATH := $(PY) -c 'import os, site; open(site.getsitepackages()[0] + "/amqp_router_tree.pth", "w").write(os.getcwd() + "\n")'

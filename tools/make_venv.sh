@@ -15,7 +15,10 @@ find_python() {
 apt_install() {
     echo "Missing here: $*. Installing with apt-get, as this is Debian and you are root."
     export DEBIAN_FRONTEND=noninteractive
-    apt-get install -y -q "$@" >/dev/null 2>&1 || { apt-get update -q >/dev/null && apt-get install -y -q "$@" >/dev/null; }
+    sh "$(dirname "$0")/again.sh" sh -c '
+        apt-get install -y -q "$@" >/dev/null 2>&1 ||
+            { apt-get update -q >/dev/null && apt-get install -y -q "$@" >/dev/null; }
+    ' apt-get "$@"
 }
 
 can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }

@@ -18,11 +18,13 @@ if [ -n "$missing" ]; then
         echo "Missing for the tests:$missing. Installing with apt-get, as this is Debian and you are root ..."
         export DEBIAN_FRONTEND=noninteractive
         # shellcheck disable=SC2086 - a list of names
-        apt-get install -y -q --no-install-recommends $missing >/dev/null 2>&1 ||
-            { apt-get update -q >/dev/null && apt-get install -y -q --no-install-recommends $missing >/dev/null; } ||
+        sh "$(dirname "$0")/again.sh" sh -c '
+            apt-get install -y -q --no-install-recommends "$@" >/dev/null 2>&1 ||
+                { apt-get update -q >/dev/null && apt-get install -y -q --no-install-recommends "$@" >/dev/null; }
+        ' apt-get $missing ||
             echo "apt-get could not install:$missing; the tests that need them are skipped."
     else
         echo "Missing for some tests, which are skipped:$missing (Debian: sudo apt-get install$missing)"
     fi
 fi
-"$python" -m spark_analytics.java || echo "The tests that need Spark will fail without Java."
+sh "$(dirname "$0")/again.sh" "$python" -m spark_analytics.java || echo "The tests that need Spark will fail without Java."
