@@ -47,6 +47,7 @@ def test_junit(tmp_path: Path) -> None:
 def test_lines_and_go() -> None:
     results = from_lines(["noise", "PASS\ta b\t", "FAIL\tc\twhy: this\n", "KILL\tbroker", "FAIL"])
     assert results == {"a b": (PASS, ""), "c": (FAIL, "why: this")}
+    assert from_lines(["PASS\tload\t7 tasks", "PASS\tplain\t"]).figures() == {"load": "7 tasks"}
     found = from_go(
         ["=== RUN   TestOne", "--- PASS: TestOne (0.01s)", "--- FAIL: TestTwo (1s)", "    --- PASS: x"]
     )

@@ -16,7 +16,7 @@ WHY_LENGTH = 300
 
 
 class Result(NamedTuple):
-    """``why`` is empty unless the test failed or was skipped."""
+    """``why`` tells why the test failed or was skipped; of one that passed, the figures it came with."""
 
     status: str
     why: str = ""
@@ -33,13 +33,22 @@ class Results(dict[str, Result]):
     def count(self, status: str) -> int:
         return sum(result.status == status for result in self.values())
 
+    def figures(self) -> dict[str, str]:
+        """Name and figures of each test that passed and has some."""
+        return {
+            name: result.why for name, result in sorted(self.items()) if result.status == PASS and result.why
+        }
+
     def failures(self) -> dict[str, str]:
         """Name and reason of each test that failed."""
         return {name: result.why for name, result in sorted(self.items()) if result.status == FAIL}
 
 
 def from_lines(lines: Iterable[str]) -> Results:
-    """What a program prints: PASS, FAIL or SKIP, the name, and why, between tabs. Other lines are ignored."""
+    """What a program prints: PASS, FAIL or SKIP, the name, and why, between tabs. Other lines are ignored.
+
+    What follows PASS and the name are figures.
+    """
     results = Results()
     for line in lines:
         status, _, rest = line.rstrip("\n").partition("\t")

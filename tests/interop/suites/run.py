@@ -115,7 +115,7 @@ def run(suite: Suite, arguments: argparse.Namespace) -> Row:
 def _say(title: str, results: Results, seconds: float) -> None:
     counts = f"{results.count(PASS)} passed, {results.count(FAIL)} failed, {results.count(SKIP)} skipped"
     print(f"{title}: {counts} in {seconds:.0f} s", flush=True)
-    for name, why in results.failures().items():
+    for name, why in (results.figures() | results.failures()).items():
         print(f"  {name}: {why}", flush=True)
 
 

@@ -1,9 +1,10 @@
 """What the scripts beside this file share, each of which runs in a client's own environment.
 
 A script registers its checks with ``@check`` and calls ``main()``; it is started as ``SCRIPT HOST PORT
-ADMIN_PORT METRICS_PORT [ARGUMENT ...]`` and prints one line per check: PASS or FAIL, name and reason,
-separated by tabs. If it prints ``KILL``, a tab and ``broker``, the broker is killed and started again, and
-then the script gets a line on its standard input (``suite.py``).
+ADMIN_PORT METRICS_PORT [ARGUMENT ...]`` and prints one line per check, separated by tabs: PASS, the name and
+the figures that the check returns, or FAIL, the name and the reason. If it prints ``KILL``, a tab and
+``broker``, the broker is killed and started again, and then the script gets a line on its standard input
+(``suite.py``).
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ ARGUMENTS = sys.argv[5:]
 #: More than two body frames at the usual frame_max of 131,072.
 LARGE = bytes(range(256)) * 1200
 
-_checks: list[Callable[[], None]] = []
+_checks: list[Callable[[], str | None]] = []
 _numbers = itertools.count(1)
 
 
-def check(function: Callable[[], None]) -> Callable[[], None]:
+def check(function: Callable[[], str | None]) -> Callable[[], str | None]:
     """Register a check: it passes if it returns, and fails if it raises or takes too long."""
     _checks.append(function)
     return function
@@ -104,7 +105,7 @@ def main(seconds: int = CHECK_SECONDS) -> None:
     for function in _checks:
         signal.alarm(seconds)
         try:
-            function()
+            figures = function()
         except BaseException as error:  # whatever a client raises
             if isinstance(error, KeyboardInterrupt):
                 raise
@@ -112,7 +113,7 @@ def main(seconds: int = CHECK_SECONDS) -> None:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             print(f"FAIL\t{function.__name__}\t{reason[:300]}", flush=True)
         else:
-            print(f"PASS\t{function.__name__}\t", flush=True)
+            print(f"PASS\t{function.__name__}\t{figures or ''}", flush=True)
         finally:
             signal.alarm(0)
     sys.stdout.flush()
