@@ -179,6 +179,24 @@ _TYPE_ARGUMENTS = {
     ),
 }
 
+#: The arguments of a quorum queue that a redeclaration compares first, in RabbitMQ's order.
+_QUORUM_ORDER = (
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-overflow",
+    "x-single-active-consumer",
+    "x-queue-type",
+    "x-quorum-initial-group-size",
+    "x-delivery-limit",
+    "x-message-ttl",
+)
+
 # -- what does not exist yet -----------------------------------------------------------------------
 
 
@@ -261,9 +279,9 @@ def check_queue_equivalence(
     queue = described("queue", name, vhost)
     _check_same("durable", queue, current[0], received[0])
     _check_same("auto_delete", queue, current[1], received[1])
-    compared = [
-        argument for argument in QUEUE_ARGUMENTS if argument in _TYPE_ARGUMENTS[queue_type(current[2])]
-    ]
+    kind = queue_type(current[2])
+    order = QUEUE_ARGUMENTS if kind != "quorum" else dict.fromkeys((*_QUORUM_ORDER, *QUEUE_ARGUMENTS))
+    compared = [argument for argument in order if argument in _TYPE_ARGUMENTS[kind]]
     if _is_classic(current[2]) and _is_classic(received[2]):
         compared.remove("x-queue-type")  # an omitted type equals "classic"
     _check_arguments(compared, queue, current[2], received[2])

@@ -66,6 +66,14 @@ def locked_queue(name: str, vhost: str) -> ResourceLocked:
     )
 
 
+def no_get_from_single_active(name: str, vhost: str) -> ResourceLocked:
+    """405: a quorum queue with a single active consumer gives nothing to basic.get."""
+    return ResourceLocked(
+        f"cannot obtain access to locked {described('queue', name, vhost)}. basic.get operations are not"
+        " supported by quorum queues with single active consumer"
+    )
+
+
 def in_use(kind: str, name: str, vhost: str) -> PreconditionFailed:
     """406: the client asked for deletion only if the object is unused."""
     return PreconditionFailed(f"{described(kind, name, vhost)} in use")

@@ -70,7 +70,8 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     consumer = ChannelConsumer()
     consumer.tag = tag
     consumer.no_ack = method.no_ack
-    consumer.exclusive = method.exclusive
+    # As in RabbitMQ, a quorum queue is shared whoever asks for it alone.
+    consumer.exclusive = method.exclusive and not queue.counts_returns
     if "x-priority" in method.arguments:
         consumer.priority = _bounded(method.arguments["x-priority"][1])
     consumer.arguments = keep(method.arguments)
@@ -103,7 +104,8 @@ def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> 
     Source: RabbitMQ, "Direct Reply-to". No limit applies to it.
     """
     tag = method.consumer_tag or channel.vhost.generate_name("amq.ctag-")
-    if tag in channel.consumers:
+    other = channel.consumers.get(tag)
+    if other is not None and other.queue.name.encode() != channel.publishing.reply_to:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     if channel.publishing.reply_to:
         raise PreconditionFailed("reply consumer already set")

@@ -126,3 +126,21 @@ def test_pika(broker: Broker, name: str) -> None:
     connection.close()
     server.join(10)
     assert not server.is_alive()
+
+
+def test_second_consumer_with_the_same_tag(wire: Wire) -> None:
+    """That there is one already is looked at before its tag."""
+    wire.ok(1, "basic.consume", queue=PSEUDO, tag="r", no_ack=True)
+    reply = wire.call(1, "basic.consume", queue=PSEUDO, tag="r", no_ack=True)
+    assert (reply.name, reply.text) == (
+        "channel.close",
+        "PRECONDITION_FAILED - reply consumer already set",
+    )
+
+
+def test_tag_of_another_consumer(wire: Wire, name: str) -> None:
+    wire.ok(1, "queue.declare", queue=name, exclusive=True)
+    wire.ok(1, "basic.consume", queue=name, tag="r")
+    wire.ok(1, "basic.consume", queue=PSEUDO, tag="p", no_ack=True)
+    reply = wire.call(1, "basic.consume", queue=PSEUDO, tag="r", no_ack=True)
+    assert (reply.code, reply.text) == (530, "NOT_ALLOWED - attempt to reuse consumer tag 'r'")

@@ -324,3 +324,80 @@ def test_default_type_of_a_virtual_host(
         other.open_channel(1)
         other.publish(1, "", "d1", "m")
         assert take(other, "d1").properties == {"headers": {"x-delivery-count": 0}}
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_get_from_a_queue_with_a_single_active_consumer(wire: Wire, name: str, no_ack: bool) -> None:
+    """Only its consumer gets its messages. A classic queue has no such rule."""
+    declare(wire, name, x_single_active_consumer=True)
+    wire.publish(1, "", name, "m")
+    reply = wire.call(1, "basic.get", queue=name, no_ack=no_ack)
+    assert (reply.name, reply.code, reply.class_id, reply.method_id) == ("channel.close", 405, 60, 70)
+    assert reply.text == (
+        f"RESOURCE_LOCKED - cannot obtain access to locked queue '{name}' in vhost '/'. basic.get operations"
+        " are not supported by quorum queues with single active consumer"
+    )
+    wire.send(1, "channel.close-ok")
+    wire.open_channel(1)
+    wire.ok(1, "basic.consume", queue=name, tag="c")
+    assert wire.receive_named("basic.deliver", 1)[0].body == b"m"
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+def test_exclusive_consumers_are_as_others(wire: Wire, name: str, is_single: bool) -> None:
+    """A classic queue refuses the second one, and all of them if one consumer is active."""
+    declare(wire, name, **({"x_single_active_consumer": True} if is_single else {}))
+    for tag in "ab":
+        wire.ok(1, "basic.consume", queue=name, tag=tag, exclusive=True)
+    wire.ok(1, "basic.consume", queue=name, tag="c")
+    for body in "123":
+        wire.publish(1, "", name, body)
+    served = {(each.tag, each.body.decode()) for each in wire.receive_named("basic.deliver", 3)}
+    assert served == {(tag, body) for tag, body in zip("aaa" if is_single else "abc", "123", strict=True)}
+
+
+@pytest.mark.parametrize("how", ["nack", "recover", "close"])
+def test_consumers_get_what_returns_above_the_limit(
+    wire: Wire, connect: Callable[..., Wire], name: str, how: str
+) -> None:
+    """A classic queue drops the oldest messages first."""
+    declare(wire, name, x_max_length=1)
+    other = connect()
+    other.open_channel(1)
+    other.ok(1, "basic.consume", queue=name, tag="c")
+    for body in "123":
+        wire.publish(1, "", name, body)
+        assert other.receive().body == body.encode()
+    if how == "close":
+        wire.ok(1, "basic.consume", queue=name, tag="d")
+        other.close()
+        again = wire
+    else:
+        again = other
+        fields: dict[str, Any] = {"delivery_tag": 0, "multiple": True} if how == "nack" else {}
+        other.send(1, f"basic.{how}", requeue=True, **fields)
+        if how == "recover":
+            assert other.receive().name == "basic.recover-ok"
+    assert [each.body for each in again.receive_named("basic.deliver", 3)] == [b"1", b"2", b"3"]
+
+
+def test_limit_after_a_return_without_consumers(wire: Wire, name: str) -> None:
+    """The oldest go, which are those that came back."""
+    declare(wire, name, x_max_length=1)
+    wire.publish(1, "", name, "1")
+    message = take(wire, name)
+    wire.publish(1, "", name, "2")
+    time.sleep(0.2)  # RabbitMQ's queue may see the return first
+    give_back(wire, message, "reject")
+    assert take(wire, name).body == b"2"
+    assert wire.get(name) is None
+
+
+def test_what_a_redeclaration_compares_first(wire: Wire, name: str) -> None:
+    """Not what a classic queue does, which looks at x-message-ttl before the limits."""
+    declare(wire, name, x_message_ttl=60_000, x_max_length=5)
+    reply = wire.call(1, "queue.declare", queue=name, durable=True)
+    assert reply.text == (
+        f"PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue '{name}' in vhost '/':"
+        " received none but current is the value '5' of type 'signedint'"
+    )

@@ -20,6 +20,7 @@ from amqp_router.protocol import flags
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
+from vhosts.errors import no_get_from_single_active
 from vhosts.queues import state as states
 from vhosts.queues.death import REJECTED
 from vhosts.queues.destination import Asker
@@ -277,7 +278,8 @@ class Queue(MortalQueue):
     def begin_return(self) -> None:
         """Messages come back in slices from now on; ``end_return`` must follow. See ``ReadyOrder``."""
         self.ready.begin_return(self.unacked_count)
-        if self.limits.is_set:
+        # As in RabbitMQ, the consumers of a quorum queue get what came back before its length is looked at.
+        if self.limits.is_set and not (self.counts_returns and len(self.consumers) > 0):
             self.trims_first = True
 
     def end_return(self) -> None:
@@ -286,7 +288,7 @@ class Queue(MortalQueue):
             return
         if self.trims_first:
             self._trim_returned(TRIM_UNITS)
-        if len(self.consumers) > 0 or self.expiry.is_timed or self.trims_first:
+        if len(self.consumers) > 0 or self.expiry.is_timed or self.limits.is_exceeded(self.ready):
             self.touch()
 
     def is_returning(self) -> bool:
@@ -297,6 +299,9 @@ class Queue(MortalQueue):
         self.contents.put_aside(message)
 
     def get(self, no_ack: bool, asker: Asker) -> None:
+        if self.counts_returns and self.dispatch.is_single:
+            asker.refused(no_get_from_single_active(self.name, self.vhost.name))
+            return
         message = self.take(no_ack) if self.state != states.FAILED else None
         if message is None and self.state == states.FAILED:  # perhaps because it could not be read
             asker.refused(self.failure())
@@ -375,7 +380,8 @@ class Queue(MortalQueue):
 
     def _put_back(self, message: Message) -> None:
         self.ready.put_back(message)
-        if self.limits.is_set and self.limits.is_exceeded(self.ready):
+        is_too_long = self.limits.is_set and self.limits.is_exceeded(self.ready)
+        if is_too_long and not (self.counts_returns and len(self.consumers) > 0):
             self._trim_returned(TRIM_UNITS)
         if message.deadline_us != 0:
             self.expiry.is_timed = True
