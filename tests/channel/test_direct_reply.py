@@ -57,8 +57,16 @@ def test_wrong_consumers(client: Client, consumes: list[m.Method], text: str) ->
     assert not client.node.vhost.topology.reply_queues
 
 
-def test_reused_tag(client: Client) -> None:
+def test_second_consumer(client: Client) -> None:
+    """As in RabbitMQ, its tag is not looked at."""
     client.send(CONSUME, CONSUME)
+    close = client.closed_with(errors.PreconditionFailed)
+    assert close.reply_text == "PRECONDITION_FAILED - reply consumer already set"
+
+
+def test_tag_of_another_consumer(client: Client) -> None:
+    client.declare("q")
+    client.send(m.BasicConsume(queue="q", consumer_tag="r"), CONSUME)
     assert client.closed_with(errors.NotAllowed).reply_text.endswith("attempt to reuse consumer tag 'r'")
 
 

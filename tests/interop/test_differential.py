@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.interop.differential.comparing import differ_by_letters
-from tests.interop.differential.operations import Channel
+from tests.interop.differential.state import Channel
 
 KEY: Channel = (0, 1)
 

@@ -2,10 +2,12 @@
 
 ``python -m tests.interop.differential --seeds 20`` starts both. Each seed is a walk in a virtual host of its
 own, and ``--walkers`` says how many walk at a time. Two connections of two channels each declare, bind,
-publish, consume, get, acknowledge, commit and err on queues of every kind and some exchanges, under policies
-that come and go. Now and then they do what no client should, with methods, contents and frames that are
-wrong. Compared are all frames that arrive: methods with all fields, deliveries with tags, flags, properties
-and bodies, and what is confirmed.
+publish, consume, get, acknowledge, commit and err on classic and quorum queues of every kind and some
+exchanges, under policies of users and of the operator that come and go. Several consumers share a queue, with
+priorities and prefetch limits. Some messages ask for a direct reply and get one. The run ends with a table of
+how often which method, field, argument and policy key was used. Now and then they do what no client should,
+with methods, contents and frames that are wrong. Compared are all frames that arrive: methods with all
+fields, deliveries with tags, flags, properties and bodies, and what is confirmed.
 
 Dead letters of two queues that end in a third may come in either order: in RabbitMQ each queue is a process,
 and each sends its letters itself. ``python -m tests.interop.differential.letters`` shows both orders on
@@ -18,8 +20,21 @@ counted apart. Any other one is ours.
 
 Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
 
-- several consumers on one channel, or on one queue unless one of them is active and the others wait: their
-  order is a race between RabbitMQ's processes;
+- consumers of several queues on one channel: which delivery gets which tag is a race between RabbitMQ's
+  processes;
+- a connection that ends while two of its channels consume from one queue: the channel that RabbitMQ ends
+  last may still get what the other had;
+- several bindings of a hash exchange: the hash is another one;
+- if-unused and if-empty for a quorum queue, which RabbitMQ refuses, and its ``reject-publish``, which lets
+  some messages more in;
+- what several consumers of one channel and queue have and return together: RabbitMQ returns and delivers
+  that of one consumer before that of the next, we in the queue's order;
+- what returns to a quorum queue by nack, reject or recover: in RabbitMQ it goes to the end, or to the
+  beginning in the order of the nacks if the queue has a delivery limit. The walks do it with a limit only,
+  and count where the order differs;
+- the expiry of a quorum queue, at which RabbitMQ looks every five seconds;
+- a consumer with the tag of its channel's consumer of direct replies: RabbitMQ takes both;
+- ``basic.get`` behind publishes to a quorum queue in one write, which it may overtake in RabbitMQ;
 - channel-wide prefetch: RabbitMQ counts gets into it, and suspends consumers without acknowledgement;
 - publishes in a transaction to the exchange with a history: RabbitMQ keeps them there without a commit;
 - keys of ``BCC`` in that history, which we forget;
@@ -29,5 +44,7 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
 - the queue declared last on a channel that is not open: RabbitMQ looks for it before it sees that.
 
 What a rare seed still shows: a letter for a full queue that refuses is sent again later here. Messages that
-one ``tx.commit`` returns come in the queue's order here, and in the order of the nacks in RabbitMQ.
+one ``tx.commit`` returns come in the queue's order here, and in the order of the nacks in RabbitMQ. When a
+channel ends that had messages of several queues, RabbitMQ returns those of its consumers' queues first, and
+the letters that this causes get into the other queues before what returns there.
 """

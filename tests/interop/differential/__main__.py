@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 
 from tests.brokers import RabbitProcess, RouterProcess
 from tests.interop.differential import __doc__ as DESCRIPTION
+from tests.interop.differential import counting
 from tests.interop.differential.comparing import Walk, compare
-from tests.interop.differential.operations import PLUGINS
 from tests.interop.differential.sides import Place
+from tests.interop.differential.vocabulary import PLUGINS
 
 #: How often two RabbitMQs repeat a seed that differed.
 RACE_RUNS = 3
@@ -36,9 +38,9 @@ class Races:
         self._second = RabbitProcess(directory, plugins=PLUGINS, extra=SLEEPY)
         self._is_started = False
 
-    def has(self, walk: Walk, steps: int, runs: int = RACE_RUNS) -> bool:
+    def has(self, walk: Walk, steps: int, runs: int) -> bool:
         """Whether RabbitMQ differs from itself where ``walk`` says that we differ from it."""
-        if not self._is_started:
+        if runs and not self._is_started:
             self._second.start()
             self._is_started = True
         pair = [place(self._second), place(self._first)]
@@ -81,6 +83,9 @@ def main() -> int:
     parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these and no others")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--walkers", type=int, default=4, help="how many seeds walk at a time")
+    parser.add_argument(
+        "--repeats", type=int, default=RACE_RUNS, help="how often two RabbitMQs take a seed that differed"
+    )
     parser.add_argument("--history", type=int, default=15, help="steps that are shown before a difference")
     parser.add_argument(
         "--done", type=Path, metavar="FILE", help="note each seed there, and skip those that it has"
@@ -90,12 +95,15 @@ def main() -> int:
         print("RabbitMQ is not installed here", file=sys.stderr)
         return 2
     verdicts = [noted["verdict"] for noted in read_done(arguments.done).values()]
+    used: Counter[str] = Counter()
+    for noted in read_done(arguments.done).values():
+        used.update(noted["uses"])
     seeds = [
         seed
         for seed in arguments.only or range(arguments.first, arguments.first + arguments.seeds)
         if seed not in read_done(arguments.done)
     ]
-    restarts = 0
+    restarts = returns = 0
     with tempfile.TemporaryDirectory(prefix="differential-") as directory:
         router = RouterProcess(Path(directory, "router"))
         rabbit = RabbitProcess(Path(directory, "rabbitmq"), plugins=PLUGINS, extra=SLEEPY)
@@ -104,22 +112,28 @@ def main() -> int:
         races = Races(Path(directory, "second"), rabbit)
         try:
             for walk in take([place(router), place(rabbit)], seeds, arguments):
-                restarts += len(walk.restarts)
+                restarts += len(walk.restarts) - len(walk.returns)
+                returns += len(walk.returns)
                 verdict = ALIKE
                 if walk.lines:
-                    verdict = RACE if races.has(walk, arguments.steps) else DIFFERENT
+                    verdict = RACE if races.has(walk, arguments.steps, arguments.repeats) else DIFFERENT
                     print("\n".join(walk.lines))
-                letters = f", letters in another order at {walk.restarts}" if walk.restarts else ""
+                letters = f", another order at {walk.restarts}" if walk.restarts else ""
                 print(f"seed {walk.seed}: {walk.steps} steps, {verdict}{letters}", flush=True)
                 note(arguments.done, walk, verdict)
                 verdicts.append(verdict)
+                used.update(walk.uses)
         finally:
             races.stop()
             for broker in (router, rabbit):
                 broker.stop()
         log = router.log()
+    print("\n".join(counting.lines(used)))
     counted = ", ".join(f"{verdicts.count(each)} {each}" for each in (ALIKE, RACE, DIFFERENT))
-    print(f"{len(verdicts)} seeds: {counted}; {restarts} times letters of several queues in another order")
+    print(
+        f"{len(verdicts)} seeds: {counted}; {restarts} times letters of several queues in another order, "
+        f"{returns} times what had returned to a quorum queue"
+    )
     if "Traceback" in log:
         print("Our broker's log has a traceback:\n" + log[log.index("Traceback") :][:4000])
         return 1

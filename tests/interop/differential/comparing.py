@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tests.interop.differential.operations import Channel, Operations, State, Step
+from tests.interop.differential.counting import uses
+from tests.interop.differential.operations import Operations
 from tests.interop.differential.sides import Place, Side, answers, in_comparable_order, message, wait_for
+from tests.interop.differential.state import Channel, State, Step
 from tests.interop.wire import Received
 
 #: How long both may take to agree.
 PATIENCE_S = 1.5
+
+#: A message that has returned to a quorum queue.
+HAS_RETURNED = re.compile(r"'x-delivery-count': [1-9]")
 
 #: The messages that each queue gave in a step and those that are left in it, in order.
 Contents = dict[str, list[str]]
@@ -26,6 +32,10 @@ class Walk(NamedTuple):
     steps: int
     lines: list[str]
     restarts: list[int]
+    #: At which of them what had returned to a quorum queue came in another order.
+    returns: list[int]
+    #: What its steps used, see `counting.uses`.
+    uses: dict[str, int]
 
     @property
     def differs_at(self) -> str:
@@ -39,23 +49,29 @@ def compare(
     """Run one seed to its first difference. At ``restarts`` it goes on with fresh queues in any case."""
     walk = _Walk(places, seed, shown_steps)
     done: list[int] = []
+    returns: list[int] = []
     try:
         while walk.number < steps:
             lines = walk.step()
-            if walk.number in restarts or (lines and walk.differs_by_letters()):
+            if walk.number in restarts or (lines and walk.differs_by_order()):
                 done.append(walk.number)
+                if walk.has_returned:
+                    returns.append(walk.number)
                 walk.start_anew()
             elif lines:
-                return Walk(seed, walk.number, lines, done)
+                return Walk(seed, walk.number, lines, done, returns, walk.uses)
     finally:
         walk.end()
-    return Walk(seed, steps, [], done)
+    return Walk(seed, steps, [], done, returns, walk.uses)
 
 
 class _Walk:
     def __init__(self, places: Sequence[Place], seed: int, shown_steps: int) -> None:
         self.seed = seed
         self.number = 0
+        self.uses: Counter[str] = Counter()
+        #: Whether a message that has returned to a quorum queue is among what differs.
+        self.has_returned = False
         self._places = places
         self._shown_steps = shown_steps
         self._begin()
@@ -82,6 +98,7 @@ class _Walk:
         step = self._operations.next()
         self.number += 1
         self._history.append(step)
+        self.uses.update(uses(step, self._state))
         for side in self._sides:
             side.do(step)
         wait_for(step, self._sides)
@@ -104,8 +121,14 @@ class _Walk:
         told = [f"  {each}" for each in self._history[-self._shown_steps :]]
         return [f"seed {self.seed}, step {self.number}:", *told, *_difference(self._places, self._shown)]
 
-    def differs_by_letters(self) -> bool:
-        """Whether nothing but the order of dead letters differs. Takes all messages of all queues."""
+    def _lines(self) -> list[str]:
+        return [line for shown in self._shown for lines in shown.values() for line in lines]
+
+    def differs_by_order(self) -> bool:
+        """Whether nothing differs but the order of dead letters of several queues, or of what has returned to
+        a quorum queue. Takes all messages of all queues.
+        """
+        self.has_returned = any(HAS_RETURNED.search(line) for line in self._lines())
         if differ_by_letters(*self._shown):
             return True
         if any(_without_messages(self._shown[0]) != _without_messages(shown) for shown in self._shown):
@@ -167,12 +190,16 @@ def same_but_letters(ours: Contents, theirs: Contents) -> bool:
 
 
 def _by_source(lines: list[str]) -> dict[str, list[str]]:
-    """Lines without delivery tags, in order, by the queue that they died in last; "" for other lines."""
+    """Lines without delivery tags, in order, by the queue that they died in last; "" for other lines.
+
+    What has returned to a quorum queue may stand anywhere.
+    """
     found: dict[str, list[str]] = {}
     for line in lines:
         source = re.search(r"'x-death': \[\{[^{}]*?'queue': '(\w+)'", line)
         rest = re.sub(r"'delivery_tag': \d+, ", "", line) if line.startswith("basic.deliver") else line
-        found.setdefault(source[1] if source else "", []).append(rest)
+        place = rest if HAS_RETURNED.search(line) else source[1] if source else ""
+        found.setdefault(place, []).append(rest)
     return found
 
 

@@ -1,264 +1,37 @@
-"""What a walk may do, right and wrong, with which queues, exchanges and policies, and what it does next."""
+"""What a walk does next."""
 
 from __future__ import annotations
 
 import random
-import struct
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from tests.interop.wire import Received
-
-PLUGINS = ("rabbitmq_management", "rabbitmq_recent_history_exchange", "rabbitmq_consistent_hash_exchange")
-QUEUES = ("q1", "q2", "q3", "q4")
-EXCHANGES = {
-    "x-direct": "direct",
-    "x-fanout": "fanout",
-    "x-topic": "topic",
-    "x-headers": "headers",
-    "x-history": "x-recent-history",
-}
-#: Arguments of the queues f1, f2 ... Times are so long or so short that nothing expires by chance.
-FEATURES: tuple[dict[str, Any], ...] = (
-    {"x-max-length": 2},
-    {"x-max-length": 2, "x-overflow": "reject-publish"},
-    {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q1"},
-    {"x-max-length-bytes": 5, "x-dead-letter-exchange": "x-topic"},
-    {"x-max-priority": 3},
-    {"x-message-ttl": 0, "x-dead-letter-exchange": "x-fanout"},
-    {"x-message-ttl": 600_000, "x-dead-letter-exchange": "x-direct", "x-dead-letter-routing-key": "k1"},
-    {"x-single-active-consumer": True},
-    {"x-queue-mode": "lazy", "x-max-length": 3, "x-dead-letter-exchange": "x-direct"},
-    {"x-max-priority": 2, "x-max-length": 2, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q2"},
-)
-#: The letters of RabbitMQ's lazy queues have no "original-expiration".
-LAZY = "f9"
-FEATURE_QUEUES = tuple(f"f{number}" for number in range(1, len(FEATURES) + 1))
-ALL_QUEUES = QUEUES + FEATURE_QUEUES
-PRIORITIES = ("f5", "f10")
-SINGLE_ACTIVE = "f8"
-#: Set and cleared over HTTP. Each applies to one queue or exchange.
-POLICIES: tuple[dict[str, Any], ...] = (
-    {"pattern": "^q3$", "definition": {"max-length": 3}},
-    # Emptied first: RabbitMQ drops the oldest messages of a queue that is too long, then reads "overflow".
-    {
-        "pattern": "^q3$",
-        "definition": {"max-length": 1, "overflow": "reject-publish"},
-        "priority": 1,
-        "purges": "q3",
-    },
-    {"pattern": "^q4$", "definition": {"dead-letter-exchange": "", "dead-letter-routing-key": "q2"}},
-    {"pattern": "^f1$", "definition": {"max-length": 1}},
-    {"pattern": "^f2$", "definition": {"max-length-bytes": 4, "overflow": "reject-publish-dlx"}},
-    {"pattern": "^q1$", "definition": {"message-ttl": 600_000, "expires": 600_000}},
-    {"pattern": "^f5$", "definition": {"max-length": 2, "dead-letter-exchange": "x-direct"}},
-    {
-        "pattern": "^f8$",
-        "definition": {"message-ttl": 0, "dead-letter-exchange": "", "dead-letter-routing-key": "q1"},
-    },
-    {"pattern": "^x-direct$", "definition": {"alternate-exchange": "x-fanout"}},
-    {"pattern": "^x-topic$", "definition": {"alternate-exchange": "x-nowhere"}},
-    # Over another one of the same queue, which then has no effect.
-    {"pattern": "^q3$", "definition": {"dead-letter-exchange": "x-headers"}, "priority": 2},
-    {"pattern": "^f9$", "definition": {"max-length": 1, "dead-letter-routing-key": "k2"}},
-    {"pattern": "^f10$", "definition": {"message-ttl": 0}},
-)
-#: Values of the header that the headers exchange looks at, of all types. None in a binding stands for any.
-VALUES: tuple[Any, ...] = (1, 2, 1, 2, 1.0, 2**40, True, "1", b"1", None, [1, "a"], {"k": 1})
-MATCHES = ("all", "any", "all-with-x", "any-with-x")
-#: Further properties, which nobody but the consumer looks at.
-PROPERTIES: dict[str, tuple[Any, ...]] = {
-    "content_type": ("text/plain", ""),
-    "content_encoding": ("gzip",),
-    "correlation_id": ("c", "ä" * 40),
-    "reply_to": ("q1",),
-    "message_id": ("m",),
-    "timestamp": (0, 2**40),
-    "type": ("t",),
-    "app_id": ("a",),
-    "cluster_id": ("",),
-}
-KEYS = ("k1", "k2", "a.b", "a.c", "")
-PATTERNS = (*KEYS, "a.*", "#")
-TAGS = ("t1", "t2", "t3")
-QUIET_S = 0.03
-#: How long RabbitMQ takes at most until a policy that was set applies.
-POLICY_S = 0.15
-#: How long both may take to agree.
-PATIENCE_S = 1.5
-
-#: A queue that is to expire does after this many ms, and both have so many seconds for it.
-EXPIRY_MS = 150
-EXPIRY_S = 0.6
-#: How often two RabbitMQs repeat a seed that differed.
-RACE_RUNS = 3
-#: Said of a difference that is nothing but the order of dead letters of several queues.
-LETTERS = " dead letters of several queues in another order"
-
-Channel = tuple[int, int]
-
-ODD_PUBLISHES: tuple[dict[str, Any], ...] = (
-    {"exchange": "nope"},
-    {"user_id": "bob"},
-    {"user_id": "bob", "exchange": "nope"},
-    {"user_id": "guest", "content_type": "text/plain", "timestamp": 7, "cluster_id": "c"},
-    {"delivery_mode": 0},
-    {"delivery_mode": 3, "headers": {"CC": "a"}},
-    {"expiration": "soon"},
-    {"expiration": "-1"},
-    {"immediate": True},
-    {"headers": {"CC": "q1"}},
-    {"headers": {"CC": [1, "q1", b"q2"], "BCC": ["q3"], "h": 1}},
-    {"headers": {"BCC": None}},
-    {"headers": {"h": [1.5, None, {"a": b"b"}], "x-h": 1}},
-    {"routing_key": "q1\n"},
-    {"headers": {"x-recent-history-no-store": True}},
-    {"headers": {"x-death": [{"queue": "f1", "reason": "rejected", "count": 5}]}},
-    {"expiration": "0"},
-)
-ODD_ARGUMENTS: tuple[dict[str, Any], ...] = (
-    {"x-queue-type": "classic"},
-    {"x-queue-type": "foo"},
-    {"x-queue-type": 1},
-    {"x-queue-mode": "lazy"},
-    {"x-queue-mode": None},
-    {"x-max-age": "1D"},
-    {"x-message-ttl": "a"},
-    {"x-foo": [1]},
-    {"x-max-length": -1},
-    {"x-max-length-bytes": "5"},
-    {"x-max-priority": 256},
-    {"x-overflow": "nope"},
-    {"x-expires": 0},
-    {"x-dead-letter-routing-key": "k"},
-    {"x-dead-letter-exchange": 1},
-    {"x-single-active-consumer": 1},
-    {"x-message-ttl": 2**40},
-    {"x-recent-history-length": 0},
-    {"x-recent-history-length": 3},
-    {"hash-header": "h", "hash-property": "message_id"},
-    {"hash-property": "foo"},
-    {"hash-header": "h"},
-    {"alternate-exchange": 1},
-    {"alternate-exchange": "amq.fanout"},
-)
-ODD_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("basic.consume", {"queue": "q1", "arguments": {"x-stream-offset": "first"}}),
-    ("basic.consume", {"queue": "q1", "arguments": {"x-priority": "high"}}),
-    ("basic.consume", {"queue": "nope"}),
-    ("basic.get", {"queue": "nope"}),
-    ("basic.qos", {"size": 1}),
-    ("basic.qos-ok", {}),
-    ("basic.recover", {"requeue": False}),
-    ("basic.recover-async", {"requeue": False}),
-    ("channel.close-ok", {}),
-    ("channel.flow", {"active": True}),
-    ("channel.flow", {"active": False}),
-    ("channel.open", {}),
-    ("connection.open", {"vhost": "/"}),
-    ("exchange.delete", {"exchange": "amq.direct"}),
-    ("queue.bind", {"queue": "nope", "exchange": "nope"}),
-    ("queue.unbind", {"queue": "nope", "exchange": "nope"}),
-    ("tx.commit", {}),
-    ("access.request", {"realm": "/", "active": True}),
-)
-#: Kind and payload. Each ends the connection.
-ODD_FRAMES = (
-    (2, struct.pack(">HHQH", 60, 0, 1, 0)),
-    (3, b"body"),
-    (3, b""),
-    (5, b"kind"),
-    (8, b""),
-    (8, b"beat"),
-    (1, struct.pack(">HH", 50, 10) + b"\0\0\x09cut"),
-    (1, struct.pack(">HH", 60, 20) + bytes(7) + b"too much"),
+from tests.interop.differential.state import Channel, State, Step
+from tests.interop.differential.vocabulary import (
+    ALL_QUEUES,
+    CONSUMER_PRIORITIES,
+    EXCHANGES,
+    FEATURE_QUEUES,
+    KEYS,
+    MATCHES,
+    ODD_ARGUMENTS,
+    ODD_CALLS,
+    ODD_FRAMES,
+    ODD_PUBLISHES,
+    OPERATOR_POLICIES,
+    PATTERNS,
+    POLICIES,
+    PRIORITIES,
+    PROPERTIES,
+    QUEUES,
+    QUORUM_QUEUES,
+    REPLY_TO,
+    TAGS,
+    VALUES,
+    WEIGHTS,
 )
 
-
-#: Methods that are answered unless "nowait" is set.
-ANSWERED = frozenset(
-    (
-        "basic.cancel",
-        "basic.consume",
-        "basic.get",
-        "basic.qos",
-        "basic.recover",
-        "channel.close",
-        "channel.open",
-        "confirm.select",
-        "exchange.bind",
-        "exchange.declare",
-        "exchange.delete",
-        "exchange.unbind",
-        "queue.bind",
-        "queue.declare",
-        "queue.delete",
-        "queue.purge",
-        "queue.unbind",
-        "tx.commit",
-        "tx.rollback",
-        "tx.select",
-    )
-)
-
-
-class Step(NamedTuple):
-    """One operation: a method, ``publish``, a ``burst`` of them, a ``frame`` or a ``close``."""
-
-    connection: int
-    channel: int
-    name: str
-    fields: dict[str, Any]
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether something comes in any case, an answer or an error, however busy the broker is."""
-        return self.name in ANSWERED and not self.fields.get("nowait")
-
-
-class State:
-    """What the next operations depend on, as the answers tell."""
-
-    def __init__(self) -> None:
-        self.open: set[Channel] = set()
-        #: unsettled delivery tags, and (channel, consumer tag) -> queue
-        self.unacked: dict[Channel, list[int]] = {}
-        self.consumers: dict[tuple[Channel, str], str] = {}
-        self.no_ack: set[tuple[Channel, str]] = set()
-        #: Transactional channels.
-        self.tx: set[Channel] = set()
-
-    def queue_of(self, key: Channel, tag: str) -> str:
-        return self.consumers.get((key, tag), "")
-
-    def close(self, matches: Callable[[Channel], bool]) -> None:
-        self.open = {key for key in self.open if not matches(key)}
-        self.tx = {key for key in self.tx if not matches(key)}
-        self.unacked = {key: tags for key, tags in self.unacked.items() if not matches(key)}
-        self.consumers = {key: queue for key, queue in self.consumers.items() if not matches(key[0])}
-
-    def learn(self, step: Step, answers: Iterable[tuple[Channel, Received]]) -> None:
-        for key, received in answers:
-            if received.name == "channel.open-ok":
-                self.open.add(key)
-            elif received.name == "tx.select-ok":
-                self.tx.add(key)
-            elif received.name in ("channel.close", "channel.close-ok"):
-                self.close(lambda other, key=key: other == key)  # type: ignore[misc]
-            elif received.name in ("connection.close", "eof", "reset"):
-                self.close(lambda other, key=key: other[0] == key[0])  # type: ignore[misc]
-            elif received.name == "basic.consume-ok":
-                self.consumers[key, received.tag] = step.fields.get("queue", "")
-                if step.fields.get("no_ack"):
-                    self.no_ack.add((key, received.tag))
-                else:
-                    self.no_ack.discard((key, received.tag))
-            elif received.name in ("basic.cancel", "basic.cancel-ok"):
-                self.consumers.pop((key, received.tag), None)
-            elif (received.name == "basic.deliver" and (key, received.tag) not in self.no_ack) or (
-                received.name == "basic.get-ok" and not step.fields.get("no_ack")
-            ):
-                self.unacked.setdefault(key, []).append(received.delivery_tag)
+#: A routing key that stands for the address in a message that asked for a direct reply: this and its body.
+ADDRESS_IN = "address in "
 
 
 class Operations:
@@ -271,7 +44,11 @@ class Operations:
         self.weights = {
             self.publish: 60,
             self.get: 9,
-            self.consume: 5,
+            self.consume: 7,
+            self.consume_replies: 1.5,
+            self.ask: 6,
+            self.reply: 8,
+            self.bind_hash: 1,
             self.cancel: 3,
             self.ack: 14,
             self.nack: 8,
@@ -296,6 +73,7 @@ class Operations:
             self.select_tx: 1,
             self.end_tx: 4,
             self.set_policy: 1.5,
+            self.set_operator_policy: 0.8,
             self.expire: 0.4,
         }
 
@@ -357,6 +135,8 @@ class Operations:
         queue = self.random.choice(ALL_QUEUES)
         if key in self.state.tx or (queue in PRIORITIES and queue in self.state.consumers.values()):
             return None
+        if queue in QUORUM_QUEUES:
+            return None  # RabbitMQ's answer to basic.get may overtake what was published before
         calls: list[tuple[str, dict[str, Any]]] = []
         for _ in range(self.random.randint(1, 5)):
             self.bodies += 1
@@ -375,16 +155,58 @@ class Operations:
         return "basic.get", {"queue": self.queue(), "no_ack": self.chance(0.4)}
 
     def consume(self, key: Channel) -> Drawn:
-        queue = self.random.choice(ALL_QUEUES)
-        if any(key == other for other, _ in self.state.consumers):
+        """A consumer, mostly beside others of its queue.
+
+        All of a channel's consumers are of one queue: RabbitMQ's queues are processes, and whose delivery
+        gets which tag is a race.
+        """
+        used = [queue for (other, _), queue in self.state.consumers.items() if other == key]
+        used = [queue for queue in used if queue != REPLY_TO]
+        others = [queue for queue in self.state.consumers.values() if queue != REPLY_TO]
+        queue = self.random.choice(used or (others if others and self.chance(0.4) else ALL_QUEUES))
+        free = [tag for tag in TAGS if (key, tag) not in self.state.consumers]
+        if not free:
             return None
-        if queue in self.state.consumers.values() and queue != SINGLE_ACTIVE:
+        fields: dict[str, Any] = {"queue": queue, "tag": self.random.choice(free)}
+        fields |= {"no_ack": self.chance(0.3), "exclusive": self.chance(0.1), "nowait": self.chance(0.1)}
+        if self.chance(0.3):
+            fields["arguments"] = {"x-priority": self.random.choice(CONSUMER_PRIORITIES)}
+        return "basic.consume", fields
+
+    def consume_replies(self, key: Channel) -> Drawn:
+        fields = {"no_ack": self.chance(0.95), "exclusive": self.chance(0.1)}
+        return "basic.consume", {"queue": REPLY_TO, "tag": self.random.choice(TAGS), **fields}
+
+    def ask(self, key: Channel) -> Drawn:
+        if REPLY_TO not in [queue for (other, _), queue in self.state.consumers.items() if other == key]:
             return None
-        options = {"no_ack": self.chance(0.3), "exclusive": self.chance(0.1)}
-        return "basic.consume", {"queue": queue, "tag": self.random.choice(TAGS), **options}
+        drawn = self.publish(key)
+        assert drawn is not None
+        return "publish", {**drawn[1], "reply_to": REPLY_TO}
+
+    def reply(self, key: Channel) -> Drawn:
+        """To one that asked and may have gone; or look whether it is still there."""
+        if not self.state.asking:
+            return None
+        address = ADDRESS_IN + self.random.choice(self.state.asking)
+        if self.chance(0.1):
+            return "queue.declare", {"queue": address, "passive": True}
+        drawn = self.publish(key)
+        assert drawn is not None
+        return "publish", {**drawn[1], "exchange": "", "routing_key": address}
+
+    def bind_hash(self, key: Channel) -> Drawn:
+        """Bind one queue to the hash exchange, or unbind it: which of several gets a message differs."""
+        if self.state.hashed is not None:
+            queue, routing_key = self.state.hashed
+            if self.chance(0.5):
+                return None
+            return "queue.unbind", {"queue": queue, "exchange": "x-hash", "routing_key": routing_key}
+        fields = {"queue": self.random.choice(ALL_QUEUES), "routing_key": self.random.choice(WEIGHTS)}
+        return "queue.bind", {**fields, "exchange": "x-hash"}
 
     def cancel(self, key: Channel) -> Drawn:
-        return "basic.cancel", {"tag": self.random.choice(TAGS)}
+        return "basic.cancel", {"tag": self.random.choice(TAGS), "nowait": self.chance(0.1)}
 
     def tag(self, key: Channel) -> int | None:
         unacked = self.state.unacked.get(key, [])
@@ -397,9 +219,10 @@ class Operations:
         if tag is None:
             return None
         unacked = self.state.unacked.get(key, [])
-        self.state.unacked[key] = [
-            t for t in unacked if t != tag and not (multiple and (t < tag or tag == 0))
-        ]
+        settled = [t for t in unacked if t == tag or (multiple and (t < tag or tag == 0))]
+        if fields.get("requeue") and not self.state.has_one_order(key, settled):
+            return None
+        self.state.unacked[key] = [t for t in unacked if t not in settled]
         if name != "basic.reject":
             fields["multiple"] = multiple
         return name, {"delivery_tag": tag, **fields}
@@ -414,6 +237,8 @@ class Operations:
         return self.settle(key, "basic.reject", False, requeue=self.chance(0.7))
 
     def recover(self, key: Channel) -> Drawn:
+        if not self.state.has_one_order(key, self.state.unacked.get(key, [])):
+            return None
         self.state.unacked.pop(key, None)
         return "basic.recover", {"requeue": True}
 
@@ -430,13 +255,19 @@ class Operations:
             }
         name = self.random.choice(("queue.bind", "queue.bind", "queue.unbind"))
         is_sorted = fields["queue"] in ("", *PRIORITIES) and fields["exchange"] == "x-history"
-        return None if is_sorted else (name, fields)
+        is_hashed = fields["exchange"] == "x-hash"
+        # Letters for a full queue that refuses are sent again later here.
+        is_refusing = fields["queue"] in ("", "f2") and fields["exchange"] in EXCHANGES
+        return None if is_sorted or is_hashed or is_refusing else (name, fields)
 
     def exchange_bind(self, key: Channel) -> Drawn:
         # RabbitMQ fails (541) when an exchange that looks at keys is bound to one with a history.
-        sources = [name for name in EXCHANGES if name != "x-history"]
+        sources = [name for name in EXCHANGES if name not in ("x-history", "x-hash")]
         # A publish in a transaction would be kept there before its commit.
-        ends = {"destination": self.random.choice(sources), "source": self.random.choice(sources)}
+        ends = {
+            "destination": self.random.choice((*sources, "x-hash")),
+            "source": self.random.choice(sources),
+        }
         name = self.random.choice(("exchange.bind", "exchange.bind", "exchange.unbind"))
         return name, {**ends, "routing_key": self.random.choice(PATTERNS), "nowait": self.chance(0.1)}
 
@@ -456,8 +287,11 @@ class Operations:
         return "exchange.declare", {"exchange": name, "type": kind, **fields}
 
     def delete_queue(self, key: Channel) -> Drawn:
+        queue = self.queue()
+        if queue in ("", *QUORUM_QUEUES):
+            return "queue.delete", {"queue": queue}  # RabbitMQ refuses both conditions there
         return "queue.delete", {
-            "queue": self.queue(),
+            "queue": queue,
             "if_unused": self.chance(0.4),
             "if_empty": self.chance(0.4),
         }
@@ -487,8 +321,14 @@ class Operations:
         number = self.random.randrange(len(POLICIES))
         return "policy", {"name": f"p{number}", "policy": POLICIES[number] if self.chance(0.6) else None}
 
+    def set_operator_policy(self, key: Channel) -> Drawn:
+        number = self.random.randrange(len(OPERATOR_POLICIES))
+        policy = OPERATOR_POLICIES[number] if self.chance(0.6) else None
+        return "policy", {"name": f"o{number}", "policy": policy, "kind": "operator-policies"}
+
     def expire(self, key: Channel) -> Drawn:
-        return "expire", {"queue": self.random.choice(ALL_QUEUES)}
+        # RabbitMQ looks every five seconds at the time of its quorum queues.
+        return "expire", {"queue": self.random.choice((*QUEUES, *FEATURE_QUEUES))}
 
     def publish_oddly(self, key: Channel) -> Drawn:
         drawn = self.publish(key)
@@ -502,7 +342,8 @@ class Operations:
     def declare_oddly(self, key: Channel) -> Drawn:
         arguments = self.random.choice(ODD_ARGUMENTS)
         if self.chance(0.6):
-            fields = {"queue": self.random.choice((*QUEUES, "amq.q")), "durable": self.chance(0.5)}
+            queues = QUORUM_QUEUES if arguments == {"x-queue-type": "quorum"} else (*QUEUES, "amq.q")
+            fields = {"queue": self.random.choice(queues), "durable": self.chance(0.5)}
             return "queue.declare", {**fields, "arguments": arguments, "passive": self.chance(0.3)}
         name = self.random.choice((*EXCHANGES, "", "amq.direct", "amq.x"))
         kind = self.random.choice(
@@ -513,8 +354,9 @@ class Operations:
 
     def call_oddly(self, key: Channel) -> Drawn:
         if self.chance(0.2):
-            used = [tag for other, tag in self.state.consumers if other == key]
-            return ("basic.consume", {"queue": self.queue(), "tag": used[0]}) if used else None
+            consumers = self.state.consumers.items()
+            used = [tag for (other, tag), queue in consumers if other == key and queue != REPLY_TO]
+            return ("basic.consume", {"queue": "q1", "tag": used[0]}) if used else None
         return self.random.choice(ODD_CALLS)
 
     def send_frame(self, key: Channel) -> Drawn:
@@ -525,5 +367,8 @@ class Operations:
         return "channel.close", {"code": 200}
 
     def close_connection(self, key: Channel) -> Drawn:
+        used = {(other, queue) for (other, _), queue in self.state.consumers.items() if other[0] == key[0]}
+        if len({queue for _, queue in used}) < len(used):
+            return None  # which of two channels goes first, and what the other then gets, is a race
         self.state.close(lambda other: other[0] == key[0])
         return "close", {}

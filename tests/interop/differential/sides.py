@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from tests.interop.differential.operations import (
+from tests.interop.differential.operations import ADDRESS_IN
+from tests.interop.differential.state import Channel, Step
+from tests.interop.differential.vocabulary import (
     ALL_QUEUES,
     EXCHANGES,
     FEATURE_QUEUES,
@@ -21,8 +23,9 @@ from tests.interop.differential.operations import (
     KEYS,
     LAZY,
     QUEUES,
-    Channel,
-    Step,
+    QUORUM_FEATURES,
+    QUORUM_QUEUES,
+    REPLY_TO,
 )
 from tests.interop.wire import (
     FRAME_METHOD,
@@ -42,6 +45,12 @@ EXPIRY_MS = 150
 EXPIRY_S = 0.6
 
 
+#: A quorum queue that only `Side.await_quorum` uses.
+BARRIER = "barrier"
+#: What a direct reply goes to: a name that the broker makes.
+ADDRESS = re.compile(r"amq\.rabbitmq\.reply-to\.(?!nobody)[\w+/=.-]+")
+
+
 class Place(NamedTuple):
     """Where a broker serves, and what it is called in a report."""
 
@@ -58,6 +67,10 @@ class Side:
         self.vhost = vhost
         self.wires: dict[int, Wire] = {}
         self.confirmed: dict[Channel, set[int]] = {}
+        #: The address of the direct reply that a message asks for, by its body.
+        self.addresses: dict[str, str] = {}
+        #: A connection beside those of the walk.
+        self.watch: Wire | None = None
 
     def begin(self) -> None:
         """Make the virtual host, with all that a walk begins with."""
@@ -67,10 +80,30 @@ class Side:
         self.call("PUT", f"permissions/{quote(self.vhost, safe='')}/guest", everything)
         with Wire(self.place.port, vhost=self.vhost) as wire:
             furnish(wire)
+        self.watch = Wire(self.place.port, vhost=self.vhost)
+        self.watch.open_channel(1, confirm=True)
+        self.watch.ok(
+            1,
+            "queue.declare",
+            queue=BARRIER,
+            durable=True,
+            arguments={"x-queue-type": "quorum", "x-max-length": 1},
+        )
+
+    def await_quorum(self) -> None:
+        """Wait until the quorum queues have done what was asked of them before.
+
+        RabbitMQ writes all of them to one log, and confirms when that is on disk.
+        """
+        assert self.watch is not None
+        self.watch.publish(1, "", BARRIER, "")
+        assert self.watch.receive().name == "basic.ack"
 
     def end(self) -> None:
         for connection in list(self.wires):
             self.drop(connection)
+        if self.watch is not None:
+            self.watch.close()
         self.call("DELETE", f"vhosts/{quote(self.vhost, safe='')}")
 
     def wire(self, connection: int) -> Wire:
@@ -85,6 +118,7 @@ class Side:
 
     def do(self, step: Step) -> None:
         """Begin a step; `wait_for` has the seconds that it takes beyond that."""
+        step = self.addressed(step)
         if step.name == "close":
             self.drop(step.connection)
         elif step.name == "policy":
@@ -103,10 +137,19 @@ class Side:
         else:
             self.wire(step.connection).send(step.channel, step.name, **step.fields)
 
-    def set_policy(self, name: str, policy: dict[str, Any] | None) -> None:
+    def addressed(self, step: Step) -> Step:
+        """The step with this broker's address of a direct reply."""
+        for field in ("routing_key", "queue"):
+            value = step.fields.get(field, "")
+            if value.startswith(ADDRESS_IN):
+                address = self.addresses.get(value.removeprefix(ADDRESS_IN), value)
+                return step._replace(fields={**step.fields, field: address})
+        return step
+
+    def set_policy(self, name: str, policy: dict[str, Any] | None, kind: str = "policies") -> None:
         """Set the policy of that name, or clear it."""
         vhost = quote(self.vhost, safe="")
-        path = f"policies/{vhost}/{name}"
+        path = f"{kind}/{vhost}/{name}"
         if policy is None:
             self.call("DELETE", path)
             return
@@ -140,6 +183,8 @@ class Side:
         while (received := wire.receive_within(0)) is not None:
             key = (connection, received.channel)
             result.append((key, received))
+            if received.properties.get("reply_to", "").startswith(f"{REPLY_TO}."):
+                self.addresses[received.body.decode()] = received.properties["reply_to"]
             if received.name == "channel.close":
                 wire.send(received.channel, "channel.close-ok")
             if received.name in ("connection.close", "eof", "reset"):
@@ -167,7 +212,8 @@ class Side:
                 lines += [f"{word} {number}" for number in new]
             else:
                 text = f"{received.name} {received.fields} {_timeless(received.properties)} {received.body!r}"
-                lines.append(re.sub(r"amq\.gen-[\w-]{22}", "amq.gen-", text))
+                text = re.sub(r"amq\.gen-[\w-]{22}", "amq.gen-", text)
+                lines.append(ADDRESS.sub("(address)", text))
         return {key: in_comparable_order(lines) for key, lines in result.items()}
 
     def contents(self) -> dict[str, list[Received]]:
@@ -191,7 +237,7 @@ def encode(channel: int, name: str, fields: dict[str, Any]) -> bytes:
 
 
 def wait_for(step: Step, sides: Sequence[Side]) -> None:
-    """Wait until what HTTP asked for has had its effect."""
+    """Wait until what HTTP asked for, or what goes to disk first, has had its effect."""
     if step.name == "policy":
         time.sleep(POLICY_S)
     elif step.name == "expire":
@@ -199,6 +245,8 @@ def wait_for(step: Step, sides: Sequence[Side]) -> None:
         for side in sides:
             side.set_policy("expiry", None)
         time.sleep(POLICY_S)
+    for side in sides:
+        side.await_quorum()
 
 
 def answers(sides: Sequence[Side], quiet_s: float = QUIET_S) -> list[list[tuple[Channel, Received]]]:
@@ -248,7 +296,7 @@ def in_comparable_order(lines: list[str]) -> list[str]:
 def message(received: Received) -> str:
     """A message in a queue as text: without what tells of its delivery."""
     fields = {name: received.fields[name] for name in ("exchange", "routing_key")}
-    return f"{fields} {_timeless(received.properties)} {received.body!r}"
+    return ADDRESS.sub("(address)", f"{fields} {_timeless(received.properties)} {received.body!r}")
 
 
 def furnish(wire: Wire) -> None:
@@ -256,6 +304,9 @@ def furnish(wire: Wire) -> None:
     wire.open_channel(1)
     for queue, arguments in zip(FEATURE_QUEUES, FEATURES, strict=True):
         wire.ok(1, "queue.declare", queue=queue, durable=queue in FEATURE_QUEUES[::2], arguments=arguments)
+    for queue, arguments in zip(QUORUM_QUEUES, QUORUM_FEATURES, strict=True):
+        typed = {"x-queue-type": "quorum", **arguments}
+        wire.ok(1, "queue.declare", queue=queue, durable=True, arguments=typed)
     for queue in QUEUES:
         wire.ok(1, "queue.declare", queue=queue, durable=queue in QUEUES[:2])
     for number, (exchange, kind) in enumerate(EXCHANGES.items()):
@@ -272,5 +323,8 @@ def furnish(wire: Wire) -> None:
         wire.ok(1, "queue.bind", queue=queue, exchange="x-headers", arguments={"h": number % 2 + 1})
     for queue in QUEUES[1::2]:
         wire.ok(1, "queue.bind", queue=queue, exchange="x-fanout")
-    for queue in FEATURE_QUEUES[:4]:
+    for queue in (*FEATURE_QUEUES[:4], "g1", "g3"):
         wire.ok(1, "queue.bind", queue=queue, exchange="x-fanout")
+    # Many letters go to x-fanout, and their order is a race, which here would decide what is dropped.
+    for number, queue in enumerate(("g2", "g4", "g5")):
+        wire.ok(1, "queue.bind", queue=queue, exchange="x-headers", arguments={"h": number % 2 + 1})
