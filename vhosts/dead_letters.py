@@ -10,34 +10,36 @@ Letters are sent in slices from the agenda, never from within the queue that giv
 queues that dead-letter into each other therefore needs no stack, and a million messages that expire together
 hold nobody up: their queue goes on when there is room for more letters.
 
+Compiled: see ``dead_letters.pxd``.
+
 Source: RabbitMQ, "Dead Letter Exchanges" and "At-Least-Once Dead Lettering".
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
+from amqp_router.protocol import flags
 from amqp_router.protocol.errors import AMQPError, FieldError
-from amqp_router.protocol.flags import LOGGED
 from amqp_router.protocol.message import Extras, Message
 from persistence.log.sync.marks import log_id
 from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.route import Route, lasting
 from vhosts.exchanges.router import RouteCache, RoutingTable, may_select, publish_args
-from vhosts.letter import NO_QUEUES, Letter, Sift
+from vhosts.letter import NO_QUEUES, Address, Letter, Sender, Sift, letter_of
 from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
-from vhosts.publishing.ports import Listener, Run
+from vhosts.publishing.ports import Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.queues.death import Death
 from vhosts.queues.delayed import released, routing_key_of
+from vhosts.queues.destination import Destination
 from vhosts.queues.handle import QueueHandle
-from vhosts.queues.local import LocalQueue
+from vhosts.queues.mortal import MortalQueue
 from vhosts.waiting_letters import WaitingRoom
 
-# As plain integers, which are quicker.
+# C integers where compiled (see dead_letters.pxd).
 _NOT_TAKEN = int(Outcome.REFUSED | Outcome.FAILED)
 _WAITS = int(Outcome.WAITS)
 _UNFINISHED = int(Outcome.WAITS | Outcome.LATER)
@@ -54,7 +56,7 @@ LETTER_BYTES = 512
 KEPT_BYTES_MAX = 1 << 14
 
 
-class DeadLetters(Listener):
+class DeadLetters(Sender):
     """``in_slices`` calls a step once per turn of the event loop until it returns True."""
 
     def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:
@@ -63,7 +65,9 @@ class DeadLetters(Listener):
         self._cache = RouteCache(table, None, account)
         self._publisher = Publisher(table, self._cache, account, self)
         self._in_slices = in_slices
-        self._letters: deque[Letter] = deque()
+        #: Those that wait for a slice; ``_spent`` of them are sent, and None.
+        self._letters: list[Letter | None] = []
+        self._spent = 0
         #: Letters whose targets are not safe yet, by the number of their publish.
         self._unsafe: dict[int, Letter] = {}
         self._next_number = 1
@@ -71,13 +75,15 @@ class DeadLetters(Listener):
         self._is_sending = False
         #: What the last letter says of its death: the next one mostly says the same.
         self._death: Death | None = None
+        #: Where that letter goes.
+        self._address = Address()
         #: The queue (incarnation) of the last logged message, and the id of its log.
         self._source_of = ""
         self._source = b""
         #: Queues that have more letters than there is room for.
-        self._queues: dict[LocalQueue, None] = {}
+        self._queues: dict[QueueHandle, None] = {}
         #: Letters that a target has refused.
-        self.waiting = WaitingRoom(account, self._send)
+        self.waiting = WaitingRoom(account, self)
         #: Refused letters of messages that no log has: they are gone.
         self.dropped_total = 0
 
@@ -85,22 +91,27 @@ class DeadLetters(Listener):
 
     def is_full(self) -> bool:
         """Whether a queue must wait with further letters, see ``wait``."""
-        return len(self._letters) + len(self._unsafe) >= ROOM
+        return self.count() >= ROOM
 
-    def wait(self, queue: LocalQueue) -> None:
-        """Touch ``queue`` when there is room."""
+    def count(self) -> int:
+        """Letters on their way."""
+        return len(self._letters) - self._spent + len(self._unsafe)
+
+    def wait(self, queue: Destination) -> None:
+        assert isinstance(queue, QueueHandle)
         self._queues[queue] = None
 
-    def add(self, queue: LocalQueue, message: Message, reason: str) -> None:
-        """Send ``message``, which ``queue`` gives up for ``reason``; ``queue.buried`` hears of the end."""
-        if message.flags & LOGGED and message.size() > KEPT_BYTES_MAX:
+    def add(self, queue: Destination, message: Message, reason: str) -> None:
+        """See ``Burials``; ``queue.buried`` hears of the end."""
+        assert isinstance(queue, MortalQueue)
+        if message.flags & flags.LOGGED and message.size() > KEPT_BYTES_MAX:
             message.content = None  # it is read again
-        letter = Letter(queue, message, reason)
-        waits = message.flags & LOGGED and (self.waiting.must_be_put_off(queue) or self.is_full())
+        letter = letter_of(queue, message, reason)
+        waits = message.flags & flags.LOGGED and (self.waiting.must_be_put_off(queue) or self.is_full())
         if not (waits and self.waiting.put_off(letter)):
-            self._send(letter)
+            self.send(letter)
 
-    def _send(self, letter: Letter) -> None:
+    def send(self, letter: Letter) -> None:
         self._account.held += LETTER_BYTES
         self._letters.append(letter)
         if not self._is_sending and len(self._unsafe) < ROOM:
@@ -113,16 +124,18 @@ class DeadLetters(Listener):
         """Send a slice; True if no letter is left."""
         letters = self._letters
         units = 0
-        for _ in range(min(SLICE, len(letters))):
+        for _ in range(min(SLICE, len(letters) - self._spent)):
             if units >= SLICE_UNITS or len(self._unsafe) >= ROOM:
                 break
-            letter = letters[0]
+            letter = letters[self._spent]
+            assert letter is not None
             route = self._route(letter)
             if letter.walk is not None or letter.sift is not None:
                 break  # its route takes more than one turn to find
-            letters.popleft()
+            letters[self._spent] = None
+            self._spent += 1
             if route is None:
-                self._settle(letter, stays=letter.stays)
+                self._settle(letter, letter.stays)
             elif letter.taken and not route.queues:
                 self._await(letter, route.durable_queues)
             else:
@@ -130,9 +143,12 @@ class DeadLetters(Listener):
                 units += self._publisher.units
         self._publisher.close_run()
         self._publisher.open_runs.clear()
+        if self._spent * 2 >= len(letters):
+            del letters[: self._spent]
+            self._spent = 0
         self._make_room()
         # With too many letters on their way, those that come home let it go on.
-        self._is_sending = bool(letters) and len(self._unsafe) < ROOM
+        self._is_sending = len(letters) > self._spent and len(self._unsafe) < ROOM
         return not self._is_sending
 
     def _route(self, letter: Letter) -> Route | None:
@@ -172,50 +188,49 @@ class DeadLetters(Listener):
     def _prepare(self, letter: Letter) -> bool:
         """Make what is published; False if that is not possible."""
         queue, message = letter.queue, letter.message
-        settings = queue.settings
-        exchange = settings.dead_letter_exchange
-        if exchange is None or exchange not in self._table.exchanges:
+        exchange = queue.letter_exchange
+        if not queue.buries or exchange not in self._table.exchanges:
             return False
         if not queue.recall(message):
             letter.stays = True
             return False
         try:
-            if settings.is_delayed:
+            if queue.is_delayed:
                 letter.made = released(message)
                 letter.args = publish_args(exchange, routing_key_of(message))
                 return self._note_source(letter)
-            key = settings.dead_letter_routing_key
-            death = letter.death = self._death_of(letter, keeps_keys=key is None)
+            death = letter.death = self._death_of(letter)
             letter.made = death.message(message)
         except FieldError:
             return False  # from before properties were checked
-        if key is None:
-            key = death.routing_key.decode("utf-8", "surrogateescape")
-        letter.args = publish_args(exchange, key)
-        letter.made.route = letter.args[2 : len(letter.args) - 1]
+        letter.args = self._address.args
+        letter.made.route = self._address.route
         return self._note_source(letter)
 
-    def _death_of(self, letter: Letter, *, keeps_keys: bool) -> Death:
-        """What the letter says of its death.
+    def _death_of(self, letter: Letter) -> Death:
+        """What the letter says of its death; ``_address`` is where it goes.
 
         Raises:
             FieldError: its properties are malformed.
         """
         queue, message, death = letter.queue, letter.message, self._death
+        exchange, key = queue.letter_exchange, queue.letter_key
         time_s = queue.tick.now_us // 1_000_000
-        if death is None or not death.is_of(
-            message, queue.name, letter.reason, time_s, keeps_keys=keeps_keys
-        ):
+        if death is not None and death.is_of(message, queue.name, letter.reason, time_s, key is None):
+            if self._address.exchange == exchange and self._address.key == key:
+                return death
+        else:
             death = Death(message, queue.name, letter.reason)
-            death.note(time_s, keeps_keys=keeps_keys)
-            self._death = death
+            death.note(time_s, key is None)
+        self._death = death
+        self._address = _address(exchange, key, death)
         return death
 
     def _note_source(self, letter: Letter) -> bool:
         """Let the letter say which message of which log it was. Returns True."""
         queue, message = letter.queue, letter.message
         assert letter.made is not None
-        if message.flags & LOGGED and queue.log is not None:
+        if message.flags & flags.LOGGED and queue.log is not None:
             extras = letter.made.extras = Extras()
             if self._source_of != queue.incarnation:
                 self._source_of, self._source = queue.incarnation, log_id(queue.incarnation)
@@ -232,13 +247,18 @@ class DeadLetters(Listener):
         made, number = letter.made, self._next_number
         assert made is not None
         single = route.single
-        if single is not None and letter.message.flags & LOGGED and self.waiting.must_wait(letter, single):
+        if (
+            single is not None
+            and letter.message.flags & flags.LOGGED
+            and self.waiting.must_wait(letter, single)
+        ):
             self._refused(letter, single)  # behind those that were refused before
             return
         letter.made = None
         letter.targets, letter.durable = route.queues, route.durable_queues
-        self._publisher.refusers = letter.refusers = []
-        if letter.message.flags & LOGGED:
+        refusers: list[QueueHandle] = []
+        self._publisher.refusers = letter.refusers = refusers
+        if letter.message.flags & flags.LOGGED:
             letter.message.content = None
         if letter.death is None:  # it was counted when it was published
             route = lasting(route)
@@ -268,35 +288,35 @@ class DeadLetters(Listener):
         if outcome & _NOT_TAKEN:
             self._refused(letter, letter.refusers[0])
         else:
-            self._settle(letter, stays=False)
+            self._settle(letter, False)
 
     def _refused(self, letter: Letter, refuser: QueueHandle) -> None:
         """``refuser`` has not taken the letter, or its log has failed since."""
-        if not letter.message.flags & LOGGED:
+        if not letter.message.flags & flags.LOGGED:
             self.dropped_total += 1
-            self._settle(letter, stays=False)
+            self._settle(letter, False)
             return
         targets, taken = letter.targets, letter.taken
         if len(targets) > 1 or not letter.refusers:
             taken = taken.union([each.incarnation for each in targets if each not in letter.refusers])
         if len(taken) <= TARGETS_MAX and self.waiting.put(letter, refuser, taken):
             self._account.held -= LETTER_BYTES
-            self.waiting.done(letter, is_taken=False)
+            self.waiting.done(letter, False)
         else:
-            self._settle(letter, stays=True)
+            self._settle(letter, True)
 
-    def _settle(self, letter: Letter, *, stays: bool) -> None:
+    def _settle(self, letter: Letter, stays: bool) -> None:
         self._account.held -= LETTER_BYTES
         letter.queue.buried(letter.message, letter.reason, stays)
-        self.waiting.done(letter, is_taken=not stays)
+        self.waiting.done(letter, not stays)
 
     def _make_room(self) -> None:
-        if self._letters and not self._is_sending and len(self._unsafe) < ROOM:
+        if len(self._letters) > self._spent and not self._is_sending and len(self._unsafe) < ROOM:
             self._is_sending = True
             self._in_slices(self._send_some)
         if self.is_full():
             return
-        self.waiting.send_put_off(ROOM - len(self._letters) - len(self._unsafe))
+        self.waiting.send_put_off(ROOM - self.count())
         if self._queues:
             queues, self._queues = self._queues, {}
             for queue in queues:
@@ -319,12 +339,22 @@ class DeadLetters(Listener):
             if run.failed:
                 self._refused(letter, _failed(letter.durable))
             else:
-                self._settle(letter, stays=False)
+                self._settle(letter, False)
         self._make_room()
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``vhosts.publishing.ports.Listener``."""
         self._in_slices(step)
+
+
+def _address(exchange: str, key: str | None, death: Death) -> Address:
+    address = Address()
+    address.exchange, address.key = exchange, key
+    if key is None:
+        key = death.routing_key.decode("utf-8", "surrogateescape")
+    address.args = publish_args(exchange, key)
+    address.route = address.args[2 : len(address.args) - 1]
+    return address
 
 
 def _is_free(letter: Letter, route: Route) -> bool:

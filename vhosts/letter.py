@@ -1,4 +1,7 @@
-"""A dead letter on its way, and the queues of its route that may have it."""
+"""A dead letter on its way, and the queues of its route that may have it.
+
+Compiled: see ``letter.pxd``.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from vhosts.exchanges.stale_routes import WIDE
 from vhosts.exchanges.walk import Walk
 from vhosts.long_lists import unwatched
 from vhosts.queues.death import Death
+from vhosts.queues.destination import Burials
 from vhosts.queues.handle import QueueHandle
-from vhosts.queues.local import LocalQueue
+from vhosts.queues.mortal import MortalQueue
 
 #: Nobody has a letter yet. Lists that are replaced, never changed.
 NOBODY: frozenset[str] = frozenset()
@@ -37,11 +41,11 @@ class Letter:
         "walk",
     )
 
-    def __init__(self, queue: LocalQueue, message: Message, reason: str) -> None:
+    def __init__(self) -> None:
         #: Settles the message in the end.
-        self.queue = queue
-        self.message = message
-        self.reason = reason
+        self.queue: MortalQueue
+        self.message: Message
+        self.reason = ""
         #: The message that is published; None until its turn comes.
         self.made: Message | None = None
         #: Its headers about the death; None for a delayed message that is due.
@@ -63,19 +67,52 @@ class Letter:
         self.refusers = NO_QUEUES
 
 
+class Address:
+    """Where letters go, as their queue says it: ``key`` is None if they keep their message's."""
+
+    __slots__ = ("args", "exchange", "key", "route")
+
+    def __init__(self) -> None:
+        self.exchange = ""
+        self.key: str | None = None
+        #: The arguments of their publishes, and exchange and routing key as a message has them.
+        self.args = b""
+        self.route = b""
+
+
+class Sender(Burials):
+    """Sends letters. A subclass overrides its methods."""
+
+    __slots__ = ()
+
+    def send(self, letter: Letter) -> None:
+        """Put ``letter`` on its way."""
+        raise AssertionError("a letter must be sent")
+
+
+def letter_of(queue: MortalQueue, message: Message, reason: str) -> Letter:
+    """A letter that ``queue`` makes of ``message`` for ``reason``."""
+    letter = Letter()
+    letter.queue = queue
+    letter.message = message
+    letter.reason = reason
+    return letter
+
+
 class Sift:
     """A route without queues to which a letter would come again and again, or that have it already.
 
     It looks at ``WIDE`` queues in a turn of the event loop.
     """
 
-    __slots__ = ("_count", "_kept", "_kept_durable", "_queues", "route")
+    __slots__ = ("_kept", "_kept_durable", "_queues", "looked_at", "route")
 
     def __init__(self, route: Route) -> None:
         #: Its cache may let go of the route between two turns.
         self.route = route if len(route.queues) <= WIDE else lasting(route)
         self._queues = route.queues
-        self._count = 0
+        #: How many of the queues.
+        self.looked_at = 0
         self._kept: list[QueueHandle] = []
         self._kept_durable: list[QueueHandle] = []
         if len(self._queues) > WIDE:
@@ -84,10 +121,10 @@ class Sift:
 
     def go_on(self, letter: Letter) -> bool:
         """Look at some; True at the end."""
-        end = min(self._count + WIDE, len(self._queues))
+        end = min(self.looked_at + WIDE, len(self._queues))
         taken = letter.taken
         refused = letter.death.cycles() if letter.death is not None else frozenset()
-        for index in range(self._count, end):
+        for index in range(self.looked_at, end):
             queue = self._queues[index]
             if queue.incarnation in taken:
                 if queue.durable:  # its log must have the letter before it is settled
@@ -98,12 +135,12 @@ class Sift:
             self._kept.append(queue)
             if queue.durable:
                 self._kept_durable.append(queue)
-        self._count = end
+        self.looked_at = end
         return end == len(self._queues)
 
     def result(self) -> Route:
         """The route: the same one if every queue may have the letter."""
-        if len(self._kept) == self._count:
+        if len(self._kept) == self.looked_at:
             return self.route
         other = lasting(self.route)
         other.lead_to(self._kept, self._kept_durable)

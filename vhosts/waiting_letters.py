@@ -15,21 +15,23 @@ their way. That is also what happens to refused letters for which the node's acc
 A million messages that are rejected together are more letters than may be on their way. Those of logged
 messages are put off: they wait in the same form, without a target, until there is room.
 
+Compiled: see ``waiting_letters.pxd``.
+
 Source: RabbitMQ, "At-Least-Once Dead Lettering" (there for quorum queues alone, at a fixed interval).
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from persistence.errors import PersistenceError, is_passing
 from persistence.memory import MemoryBudget
-from vhosts.letter import NOBODY, Letter
+from vhosts.letter import NOBODY, Letter, Sender, letter_of
 from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from vhosts.queues.handle import QueueHandle
-from vhosts.queues.local import LocalQueue
+from vhosts.queues.mortal import MortalQueue
 from vhosts.queues.timers import Timer
 
 #: Microseconds before a refused letter is sent again, at first and at most.
@@ -70,7 +72,7 @@ class Line:
         "window",
     )
 
-    def __init__(self, room: WaitingRoom, queue: LocalQueue, target: QueueHandle | None) -> None:
+    def __init__(self, room: WaitingRoom, queue: MortalQueue, target: QueueHandle | None) -> None:
         self._room = room
         self.queue = queue
         self.target = target
@@ -136,14 +138,14 @@ class Waiting(NamedTuple):
 
 
 class WaitingRoom:
-    """The lines of one virtual host. ``send`` puts a letter on its way, again."""
+    """The lines of one virtual host. ``sender`` puts a letter on its way, again."""
 
-    def __init__(self, account: MemoryBudget, send: Callable[[Letter], None]) -> None:
+    def __init__(self, account: MemoryBudget, sender: Sender) -> None:
         self._account = account
-        self._send = send
-        self._lines: dict[tuple[LocalQueue, QueueHandle | None], Line] = {}
+        self._sender = sender
+        self._lines: dict[tuple[MortalQueue, QueueHandle | None], Line] = {}
         #: Those of them without a target.
-        self._put_off: dict[LocalQueue, Line] = {}
+        self._put_off: dict[MortalQueue, Line] = {}
         #: Letters that are on their way again.
         self._sent: dict[Letter, Line] = {}
         #: Refused letters that wait and are not on their way.
@@ -163,6 +165,8 @@ class WaitingRoom:
 
     def must_wait(self, letter: Letter, target: QueueHandle) -> bool:
         """Whether letters of the same queue for ``target`` wait, so that a new one goes behind them."""
+        if not self._lines:
+            return False
         return (letter.queue, target) in self._lines and letter not in self._sent
 
     def put(self, letter: Letter, target: QueueHandle, taken: frozenset[str]) -> bool:
@@ -187,7 +191,7 @@ class WaitingRoom:
                 self._sleep(line)
         return True
 
-    def must_be_put_off(self, queue: LocalQueue) -> bool:
+    def must_be_put_off(self, queue: MortalQueue) -> bool:
         """Whether letters of ``queue`` wait for their turn, so that a new one goes behind them."""
         return queue in self._put_off
 
@@ -211,7 +215,7 @@ class WaitingRoom:
             if most <= 0:
                 break
 
-    def _line(self, queue: LocalQueue, target: QueueHandle | None, more: int = 0) -> Line | None:
+    def _line(self, queue: MortalQueue, target: QueueHandle | None, more: int = 0) -> Line | None:
         """The line for one more letter, of ``more`` bytes beside its entry; None if memory has no room."""
         line = self._lines.get((queue, target))
         size = ENTRY_BYTES + more + (LINE_BYTES if line is None else 0)
@@ -222,8 +226,10 @@ class WaitingRoom:
             line = self._lines[queue, target] = Line(self, queue, target)
         return line
 
-    def done(self, letter: Letter, *, is_taken: bool) -> None:
+    def done(self, letter: Letter, is_taken: bool) -> None:
         """``letter``, which may have come from a line, is settled (``is_taken``) or waits again."""
+        if not self._sent:
+            return
         line = self._sent.pop(letter, None)
         if line is None:
             return
@@ -269,7 +275,7 @@ class WaitingRoom:
             line.sent += 1
             self._sent[letter] = line
             self._leaves(line, letter.message.offset)
-            self._send(letter)
+            self._sender.send(letter)
         if line.sent > 0:
             return
         line.step_back()
@@ -282,7 +288,7 @@ class WaitingRoom:
         offset = entry >> _REASON_BITS
         log = line.queue.log
         assert log is not None
-        letter = Letter(line.queue, log.read_one(offset), _REASONS[entry & (1 << _REASON_BITS) - 1])
+        letter = letter_of(line.queue, log.read_one(offset), _REASONS[entry & (1 << _REASON_BITS) - 1])
         letter.taken = line.taken.get(offset, NOBODY)
         return letter
 

@@ -324,7 +324,7 @@ PLANTED = [
         "a dead letter is settled before its targets are safe",
         "vhosts/dead_letters.py",
         "            self._unsafe[number] = letter\n",
-        "            self._unsafe[number] = letter\n            self._settle(letter, stays=False)\n",
+        "            self._unsafe[number] = letter\n            self._settle(letter, False)\n",
         DEAD,
     ),
     Planted(

@@ -5,9 +5,15 @@ from vhosts.publishing.ports cimport Listener, Run
 from vhosts.queues cimport state as states
 
 
+cdef class Burials(Listener):
+    cpdef bint is_full(self) except -1
+    cpdef wait(self, queue)
+    cpdef add(self, queue, Message message, str reason)
+
+
 cdef class Host:
     cdef public str name
-    cdef public Listener dead_letters
+    cdef public Burials dead_letters
 
 
 cdef class Asker:

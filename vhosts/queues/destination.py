@@ -17,15 +17,34 @@ Compiled: see ``destination.pxd``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from amqp_router.protocol.errors import AMQPError, NotFound, PreconditionFailed
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.declared import Declared
-from vhosts.publishing.ports import Run
+from vhosts.publishing.ports import Listener, Run
 from vhosts.queues import state as states
 from vhosts.queues.timers import QueueTimers
+
+
+class Burials(Listener):
+    """Publishes what the queues of a virtual host give up (``vhosts.dead_letters``, which knows this module).
+
+    A subclass overrides its methods.
+    """
+
+    __slots__ = ()
+
+    def is_full(self) -> bool:
+        """Whether a queue must wait with further letters, see ``wait``."""
+        raise AssertionError("somebody must know how many letters are on their way")
+
+    def wait(self, queue: Destination) -> None:
+        """Touch ``queue`` when there is room."""
+        raise AssertionError("a queue that waits must hear when it may go on")
+
+    def add(self, queue: Destination, message: Message, reason: str) -> None:
+        """Send ``message``, which ``queue`` gives up for ``reason``."""
+        raise AssertionError("a dead message must be sent")
 
 
 class Host:
@@ -35,8 +54,8 @@ class Host:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        #: Publishes what its queues give up: a ``vhosts.dead_letters.DeadLetters``, which knows this module.
-        self.dead_letters: Any = None
+        #: Publishes what its queues give up; ``VirtualHost`` has one.
+        self.dead_letters: Burials
 
     def queue_expired(self, queue: Destination) -> None:
         """Nobody has used the queue for as long as it may be unused: remove it."""

@@ -4,6 +4,7 @@ from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues cimport state as states
+from vhosts.queues.destination cimport Burials
 from vhosts.queues.expiry cimport Expiry
 from vhosts.queues.limits cimport Limits
 from vhosts.queues.ready.order cimport ReadyOrder
@@ -18,6 +19,9 @@ cdef class MortalQueue(StandingQueue):
     cdef public Limits limits
     cdef public bint trims_first
     cdef public bint buries
+    cdef public str letter_exchange
+    cdef public str letter_key
+    cdef public bint is_delayed
     cdef public unsigned int delivery_limit
     cdef public unsigned long long expired_total
     cdef public unsigned long long dropped_total
@@ -27,11 +31,14 @@ cdef class MortalQueue(StandingQueue):
     @cython.locals(ready=ReadyOrder, limits=Limits, message=Message, now_us="long long", is_over=bint)
     cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget) except -1
     cdef _trim_returned(self, Py_ssize_t budget)
+    @cython.locals(letters=Burials)
     cdef bint _must_wait(self) except -1
     cdef _die(self, Message message, int kind)
     cdef _die_of_returns(self, Message message)
     cdef _bury(self, Message message, str reason)
     cdef _bury_refused(self, Message message)
+    cpdef bint recall(self, Message message) except -1
+    cpdef buried(self, Message message, str reason, bint stays)
     cdef _watch(self, long long head_us)
     cdef _expire_itself(self)
     @cython.locals(log=QueueLog)

@@ -51,6 +51,9 @@ class MortalQueue(StandingQueue):
         "dropped_total",
         "expired_total",
         "expiry",
+        "is_delayed",
+        "letter_exchange",
+        "letter_key",
         "limits",
         "rejected_total",
         "settings",
@@ -64,8 +67,12 @@ class MortalQueue(StandingQueue):
         self.limits = Limits()
         #: Too many may have come back: then some must leave before a consumer gets any.
         self.trims_first = False
-        #: Whether the queue has a dead letter exchange.
+        #: Whether the queue has a dead letter exchange; its name, and the key if letters get another one. And
+        #: whether its letters are messages that are due, to which nothing has happened.
         self.buries = False
+        self.letter_exchange = ""
+        self.letter_key: str | None = None
+        self.is_delayed = False
         #: How often a message may come back; ``NO_LIMIT`` for as often as it likes.
         self.delivery_limit = NO_LIMIT
         #: Messages that expired, that left because the queue was too long, and that were refused.
@@ -79,6 +86,9 @@ class MortalQueue(StandingQueue):
         self.expiry.apply(settings)
         self.limits.apply(settings)
         self.buries = settings.dead_letter_exchange is not None
+        self.letter_exchange = settings.dead_letter_exchange or ""
+        self.letter_key = settings.dead_letter_routing_key
+        self.is_delayed = settings.is_delayed
         limit = settings.delivery_limit
         self.delivery_limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
         if self.limits.is_set:
@@ -272,9 +282,7 @@ class MortalQueue(StandingQueue):
         In that case it stays in the log, and the next start brings it back.
         """
         if not (stays and message.flags & flags.LOGGED):
-            self._gone(
-                message, flags.DEAD_LETTER | (flags.BY_DUE_TIME if self.settings.is_delayed else _BY[reason])
-            )
+            self._gone(message, flags.DEAD_LETTER | (flags.BY_DUE_TIME if self.is_delayed else _BY[reason]))
 
     def _watch(self, head_us: int) -> None:
         """``head_us`` is the deadline of the head, 0 for none."""

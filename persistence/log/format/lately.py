@@ -10,12 +10,12 @@ from typing import TypeVar
 Key = TypeVar("Key")
 
 
-def forget_old(entries: dict[Key, tuple[int, int]], most: int, oldest_us: int) -> None:
+def forget_old(entries: dict[Key, tuple[int, int]], most: int, oldest_us: int, least: int = 1) -> None:
     """Remove the first ones until there are ``most`` at most, and none is from before ``oldest_us``.
 
-    The last one stays.
+    The last ``least`` stay.
     """
-    while len(entries) > 1:
+    while len(entries) > least:
         oldest = next(iter(entries))
         if len(entries) <= most and entries[oldest][1] >= oldest_us:
             break

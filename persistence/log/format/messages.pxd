@@ -4,6 +4,7 @@ from amqp_router.protocol cimport flags
 from amqp_router.protocol._buf cimport Buf
 from amqp_router.protocol.message cimport Extras, Message, read_message
 from persistence.log.format.record cimport Batch
+from persistence.log.format.sections cimport pack_sections
 
 cdef unsigned long _NO_EXPIRY
 

@@ -3,13 +3,15 @@
 A bit of the batch's attributes announces each section (FORMAT.md, "Optional sections"), so a batch without
 them is not longer than before. They hold where a dead letter comes from, when a message is due, and which
 publish of which producer it is. ``Extras`` has them for one message.
+
+Compiled: see ``sections.pxd``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from struct import Struct
 
+from amqp_router.protocol._buf import Buf
 from amqp_router.protocol.message import Extras
 
 #: The sections' bits in a batch's attributes, in the order of the sections. ``OLD_SOURCES`` is read only:
@@ -36,18 +38,15 @@ def unknown_attributes(attributes: int, *, is_messages: bool) -> int:
     return attributes & ~KNOWN if is_messages else attributes
 
 
-def pack_sections(extras: Iterable[tuple[int, Extras]]) -> tuple[int, bytes]:
+def pack_sections(extras: list[tuple[int, Extras]]) -> tuple[int, bytes]:
     """(attributes, bytes) of what the records with those numbers have; the numbers rise."""
-    sources: list[bytes] = []
+    sources = Buf()
     due: list[bytes] = []
     producers: list[tuple[int, int, int, int, int]] = []
-    for record, each in extras:
+    for index in range(len(extras)):
+        record, each = extras[index]
         if each.source:
-            sources.append(
-                _SOURCE.pack(
-                    record, each.source_partition, each.source, each.source_offset, each.source_epoch, 0
-                )
-            )
+            _put_source(sources, record, each)
         if each.due_us:
             due.append(_DUE.pack(record, 0, each.due_us))
         if each.session:
@@ -55,24 +54,40 @@ def pack_sections(extras: Iterable[tuple[int, Extras]]) -> tuple[int, bytes]:
     runs = [_PRODUCER.pack(first, n, session, channel, 0, at) for first, n, session, channel, at in producers]
     attributes = 0
     parts = []
-    for bit, entries in ((DUE_TIMES, due), (PRODUCERS, runs), (SOURCES, sources)):
+    for bit, entries in ((DUE_TIMES, due), (PRODUCERS, runs)):
         if entries:
             attributes |= bit
             parts += [_SIZE.pack(sum(map(len, entries))), *entries]
+    if sources.size:
+        attributes |= SOURCES
+        parts += [_SIZE.pack(sources.size), sources.take()]
     return attributes, b"".join(parts)
+
+
+def _put_source(out: Buf, record: int, each: Extras) -> int:
+    """Append an entry as ``_SOURCE`` has it. Of a dead letter's record there may be very many."""
+    assert len(each.source) == 16
+    out.le32(record)
+    out.le32(each.source_partition)
+    out.put(each.source)
+    out.le64(each.source_offset)
+    out.le32(each.source_epoch)
+    out.le32(0)
+    return 0
 
 
 def _extend(runs: list[tuple[int, int, int, int, int]], record: int, each: Extras) -> None:
     """Add a record to the last run (first record, records, session, channel, sequence), or begin one."""
-    if runs:
-        first, count, session, channel, sequence = runs[-1]
+    last = len(runs) - 1  # compiled, a negative index would not count from the end
+    if last >= 0:
+        first, count, session, channel, sequence = runs[last]
         if (first + count, session, channel, sequence + count) == (
             record,
             each.session,
             each.channel,
             each.sequence,
         ):
-            runs[-1] = (first, count + 1, session, channel, sequence)
+            runs[last] = (first, count + 1, session, channel, sequence)
             return
     runs.append((record, 1, each.session, each.channel, each.sequence))
 

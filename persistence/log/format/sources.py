@@ -24,6 +24,8 @@ from .lately import forget_old
 #: How long before the last time in the log a run counts, in µs.
 KEPT_US = 60_000_000
 RUNS_MAX = 4096
+#: A run has fewer letters than this, as its number of offsets is a u32.
+RUN_LETTERS_MAX = 0xFFFFFFFF
 #: Log id, partition, offsets, first offset, time of the last, epoch, 0.
 RUN = Struct("<16sIIQqII")
 #: As earlier releases wrote it, without the epoch.
@@ -34,9 +36,9 @@ Runs = dict[tuple[bytes, int, int, int], tuple[int, int]]
 
 def note_source(runs: Runs, letter: Extras, time_us: int) -> None:
     """The log has taken ``letter``."""
-    source, partition, epoch, offset = _source(letter)
+    source, partition, epoch, offset = source_of(letter)
     first, _ = runs.pop((source, partition, epoch, offset), (offset, 0))
-    if offset - first >= 0xFFFFFFFF:
+    if offset - first >= RUN_LETTERS_MAX:
         first = offset
     runs[source, partition, epoch, offset + 1] = (first, time_us)
     forget_old(runs, RUNS_MAX, time_us - KEPT_US)
@@ -44,12 +46,13 @@ def note_source(runs: Runs, letter: Extras, time_us: int) -> None:
 
 def has_source(runs: Runs, letter: Extras) -> bool:
     """Whether the log has taken a letter of the same message."""
-    source = _source(letter)
+    source = source_of(letter)
     offset = source[3]
     return any(key[:3] == source[:3] and first <= offset < key[3] for key, (first, _) in runs.items())
 
 
-def _source(letter: Extras) -> tuple[bytes, int, int, int]:
+def source_of(letter: Extras) -> tuple[bytes, int, int, int]:
+    """Which message ``letter`` was: log id, partition, epoch and offset."""
     return letter.source, letter.source_partition, letter.source_epoch, letter.source_offset
 
 

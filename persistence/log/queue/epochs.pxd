@@ -1,3 +1,6 @@
+cimport cython
+
+
 cdef class LogEpochs:
     cdef public unsigned long current
     cdef public list starts
@@ -6,4 +9,6 @@ cdef class LogEpochs:
     cdef unsigned long _previous
     cdef bytes _boot_id
 
+    @cython.locals(index=Py_ssize_t)
+    cpdef unsigned long at(self, unsigned long long offset) except? 0
     cdef bytes start(self, unsigned long long base)

@@ -45,6 +45,9 @@ class LogEpochs:
 
     def at(self, offset: int) -> int:
         """The epoch in which the message at ``offset`` was written."""
+        index = len(self.starts) - 1
+        if index >= 0 and self.starts[index][1] <= offset:
+            return self.starts[index][0]  # the last one, as nearly always
         return epoch_at(self.starts, offset)
 
     def start(self, base: int) -> bytes:

@@ -131,7 +131,7 @@ def test_a_batch_without_them_is_not_longer() -> None:
 def test_sequences_that_follow_one_another_are_one_run() -> None:
     numbers = [7, 8, 9, 12]
     attributes, data = pack_sections(
-        (record, extras(session=1, channel=2, sequence=sequence)) for record, sequence in enumerate(numbers)
+        [(record, extras(session=1, channel=2, sequence=sequence)) for record, sequence in enumerate(numbers)]
     )
     assert (attributes, len(data)) == (0x100, 4 + 2 * 32)
     found = parse_sections(attributes, data, 4)
