@@ -45,6 +45,8 @@ class Method:
     LAYOUT: ClassVar[Layout]
     #: Names of the arguments in the layout's order.
     ARGUMENTS: ClassVar[tuple[str, ...]]
+    #: Those of them that are short strings.
+    TEXTS: ClassVar[tuple[str, ...]]
 
 
 METHODS: dict[tuple[int, int], type[Method]] = {}
@@ -79,9 +81,9 @@ def check_texts(method: Method) -> None:
     Raises:
         FrameError: one is not (501), with RabbitMQ's text.
     """
-    for argument in method.ARGUMENTS:
-        text = getattr(method, argument)
-        if isinstance(text, str) and not text.isascii():
+    for argument in method.TEXTS:
+        text: str = getattr(method, argument)
+        if not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError as error:
@@ -134,6 +136,7 @@ def method(
         cls.HAS_CONTENT = content
         cls.LAYOUT = Layout(layout)
         cls.ARGUMENTS = tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]  # one by now
+        cls.TEXTS = tuple(field.name for field in dataclasses.fields(cls) if field.type == "str")  # type: ignore[arg-type]
         METHODS[class_id, method_id] = cls
         return cls
 
