@@ -97,6 +97,7 @@ COMPILED = [
     "amqp_router.channel.listener",
     "amqp_router.channel.older",
     "amqp_router.channel.delivery",
+    "amqp_router.channel.asking",
     "amqp_router.channel.confirms",
     "amqp_router.channel.publishing",
     "amqp_router.connection.alarms",

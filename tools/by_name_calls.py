@@ -42,7 +42,7 @@ PATH: dict[str, tuple[str, ...]] = {
         "Publisher.close_run",
     ),
     "vhosts/publishing/ports.py": ("Run.settled",),
-    "vhosts/queues/queue.py": ("Queue.publish", "Queue.pump", "Queue.settle"),
+    "vhosts/queues/queue.py": ("Queue.publish", "Queue.pump", "Queue.get", "Queue.take", "Queue.settle"),
     "vhosts/queues/mortal.py": ("MortalQueue._gone",),
     "vhosts/queues/standing.py": (
         "StandingQueue.await_durable",
@@ -70,6 +70,7 @@ PATH: dict[str, tuple[str, ...]] = {
         "Delivery._give_back",
         "Delivery._advance",
     ),
+    "amqp_router/channel/asking.py": ("Asking.got", "Asking._write"),
     "amqp_router/protocol/output.py": ("Output.content", "Output.touch"),
 }
 
@@ -85,6 +86,14 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("Delivery._give_back", "credit_returned"): "the channel's limit was used up, and is no more",
     ("Delivery._settle", "in_slices"): "more than 4,096 deliveries are settled by one frame",
     ("Delivery._settle", "settle_some"): "the same",
+    ("Queue.get", "refused"): "the queue has failed",
+    ("Queue.get", "failure"): "the same",
+    ("Queue.take", "note_use"): "queues that expire when nobody uses them",
+    ("Asking.got", "answered"): "the answer came after the call",
+    ("Asking._write", "shared"): "the first get of a channel from a queue",
+    ("Asking._write", "watch"): "the queue has a timeout for acknowledgements",
+    ("Asking._write", "connection"): "a large message, or one that was read or written on disk",
+    ("Asking._write", "charge"): "the same",
     ("Output.content", "cut"): "the receiver takes smaller frames than the sender sent",
     ("Output.content", "from_bytes"): "bodies of several frames: a method of Python's int",
 }

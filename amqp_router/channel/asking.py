@@ -1,4 +1,4 @@
-"""basic.get, queue.purge and queue.delete: the methods that a queue's leader answers.
+"""The question of a channel to a queue, and its answer: basic.get, queue.purge, delete and declare.
 
 A queue of this node answers within the call. Another may answer later: until then the channel's later
 frames wait (``connection.parking``), as behind any method that takes longer than its turn, while other
@@ -7,6 +7,8 @@ channels of the connection go on. If no answer comes within ``ANSWER_S``, the ch
 An answer that nobody waits for any more, because the channel has closed or the time is over, takes nothing:
 its message goes back to the queue as it was.
 
+``questions`` has the other methods that ask. Compiled: see ``asking.pxd``.
+
 Source: AMQP 0-9-1, classes basic and queue.
 """
 
@@ -14,21 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from amqp_router.channel.declaring import queue_name, queue_named
+from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
-from amqp_router.channel.ports import CancelledChannel, ConsumingChannel
+from amqp_router.channel.ports import AnsweredChannel, CancelledChannel
 from amqp_router.channel.states import ChannelState
-from amqp_router.protocol import methods
-from amqp_router.protocol.constants import FRAME_METHOD
+from amqp_router.protocol import constants, flags, methods
 from amqp_router.protocol.errors import AMQPError
-from amqp_router.protocol.flags import LOGGED, REDELIVERED
-from amqp_router.protocol.message import Message, make_frame
+from amqp_router.protocol.message import Message
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import ANSWER_SHIFT
 from amqp_router.protocol.shown import shown
-from vhosts import declarations
+from persistence.memory import MemoryBudget
 from vhosts.queues.destination import Asker
 from vhosts.queues.handle import QueueHandle
 from vhosts.queues.timers import QueueTimers, Timer
@@ -42,56 +42,88 @@ IDLE = 0
 CALLING = 1
 REFUSED = 2
 WAITING = 3
-_GET_EMPTY = methods.BasicGetEmpty()
+#: What may be asked.
+GET = 0
+PURGE = 1
+DELETE = 2
+DECLARE = 3
+_METHODS: tuple[type[Method], ...] = (
+    methods.BasicGet,
+    methods.QueuePurge,
+    methods.QueueDelete,
+    methods.QueueDeclare,
+)
+
+# C integers where compiled (see asking.pxd).
+_IDLE = IDLE
+_CALLING = CALLING
+_REFUSED = REFUSED
+_WAITING = WAITING
+_ANSWER_SHIFT = ANSWER_SHIFT
+#: Class and method of basic.get-ok and get-empty, and octets of their arguments but for the route.
+_GET_OK = 0x003C_0047
+_GET_OK_OCTETS = 17
+_GET_EMPTY = 0x003C_0048
+_GET_EMPTY_OCTETS = 5
 
 
-class Pending(Protocol):
-    """The replies of a channel that wait."""
-
-    @property
-    def last_rev(self) -> int:
-        """The revision that the last one waits for."""
-
-
-class AskingChannel(ConsumingChannel, Protocol):
+class AskingChannel(AnsweredChannel, Protocol):
     """The part of a channel that asks."""
 
-    state: ChannelState
     #: Its question; None before the first.
     asking: Asking | None
-
-    @property
-    def pending(self) -> Pending:
-        """Replies that wait for a revision."""
 
 
 class Asking(Asker):
     """The question of one channel. There is one at a time, because what follows it waits."""
 
-    __slots__ = ("_held", "_timer", "_timers", "channel", "error", "method", "no_ack", "queue", "state")
+    __slots__ = (
+        "account",
+        "channel",
+        "delivery",
+        "error",
+        "getters",
+        "held",
+        "kind",
+        "no_ack",
+        "nowait",
+        "number",
+        "queue",
+        "rev",
+        "state",
+        "timer",
+    )
 
-    def __init__(self, channel: AskingChannel) -> None:
+    def __init__(self, channel: AnsweredChannel) -> None:
         #: None once the channel has given everything back.
-        self.channel: AskingChannel | None = channel
+        self.channel: AnsweredChannel | None = channel
+        self.number = channel.number
+        self.delivery: Delivery = channel.delivery
+        #: Owners of what was taken by basic.get.
+        self.getters: dict[QueueHandle, ChannelConsumer] = channel.getters
+        self.account: MemoryBudget = channel.publishing.publisher.account
         #: IDLE, CALLING, REFUSED or WAITING.
         self.state = IDLE
         #: What was asked, and of whom: None when it is answered, so that a queue that is deleted is freed.
-        self.method: Method = _GET_EMPTY
+        self.kind = GET
         self.no_ack = False
+        self.nowait = False
         self.queue: QueueHandle | None = None
+        #: The revision of the definitions that queue.declare-ok waits for.
+        self.rev = 0
         #: Why it was refused within the call.
         self.error: AMQPError | None = None
-        #: When it stops waiting.
-        self._timer: Timer | None = None
-        self._timers: QueueTimers | None = None
+        #: When it stops waiting, and who has that timer.
+        self.timer: tuple[QueueTimers, Timer] | None = None
         #: Consumers of this connection that the deletion asked for has cancelled; they hear of it behind the
         #: reply.
-        self._held: list[tuple[CancelledChannel, str]] | None = None
+        self.held: list[tuple[CancelledChannel, str]] | None = None
 
-    def ask(self, queue: QueueHandle | None, method: Method, call: Callable[[], None]) -> None:
+    def ask(self, queue: QueueHandle | None, kind: int, nowait: bool, call: Callable[[], None]) -> None:
         """Ask by ``call``."""
         self.queue = queue
-        self.method = method
+        self.kind = kind
+        self.nowait = nowait
         self.state = CALLING
         try:
             call()
@@ -105,6 +137,16 @@ class Asking(Asker):
         else:
             self.queue = None
 
+    def count(self, queue: QueueHandle, rev: int) -> None:
+        """Answer queue.declare, which waits for revision ``rev``, with the numbers of ``queue``."""
+        self.queue = queue
+        self.kind = DECLARE
+        self.rev = rev
+        self.state = CALLING
+        queue.count(self)
+        if self.state != IDLE:
+            self.returned()
+
     def hold_cancels(self, queue: QueueHandle) -> None:
         """Let this connection's consumers of ``queue`` hear of its end behind the reply.
 
@@ -114,7 +156,7 @@ class Asking(Asker):
         assert self.channel is not None
         held_cancels = self.channel.connection.held_cancels
         if queue not in held_cancels:  # else another channel's deletion is on its way
-            self._held = held_cancels[queue] = []
+            self.held = held_cancels[queue] = []
 
     def returned(self) -> None:
         """The call that asked has returned, without an answer or with an error."""
@@ -129,78 +171,113 @@ class Asking(Asker):
         assert channel is not None
         assert queue is not None
         channel.connection.waits(channel.number)
-        timers = self._timers = queue.timers_of_node()
+        timers = queue.timers_of_node()
         if timers is not None:
-            self._timer = timers.set(self, timers.now_us() + ANSWER_S * 1_000_000)
+            self.timer = timers, timers.set(self, timers.now_us() + ANSWER_S * 1_000_000)
 
     # -- the answer -----------------------------------------------------------------------------------
 
     def got(self, message: Message | None, left: int) -> bool:
         """See ``Asker``: write basic.get-ok or get-empty."""
         state = self.state
-        if state == IDLE:
+        if state == _IDLE:
             return False
-        self.state = IDLE
-        channel = self.channel
+        self.state = _IDLE
         queue = self.queue
-        assert channel is not None
         assert queue is not None
         self.queue = None
-        delivery = channel.delivery
-        if message is None:
-            delivery.get_empty_total += 1
-            channel.reply(_GET_EMPTY, 0)
+        if message is not None:
+            self._write(queue, message, left)
         else:
-            tag = delivery.next_tag
-            no_ack = self.no_ack
-            if no_ack:
-                delivery.skip_tag()
-                delivery.get_no_ack_total += 1
-            else:
-                delivery.get_total += 1
-                owner = channel.getters.get(queue)
-                if owner is None:
-                    owner = channel.getters[queue] = getter(queue, delivery)
-                    owner.shared = channel.shared
-                delivery.add(message, owner)
-                channel.watch(owner)
-            redelivered = b"\x00"
-            if message.flags & REDELIVERED:
-                redelivered = b"\x01"
-                delivery.redeliver_total += 1
-            payload = b"\x00\x3c\x00\x47%b%b%b%b" % (
-                tag.to_bytes(8, "big"), redelivered, message.route, left.to_bytes(4, "big")
-            )  # fmt: skip
+            delivery = self.delivery
+            delivery.get_empty_total += 1
             out = delivery.out
-            out.buf.put(make_frame(FRAME_METHOD, channel.number, payload))
-            out.answer(shown(message, queue.counts_returns), channel.number, delivery.body_payload_max)
+            buf = out.buf
+            buf.u8(constants.FRAME_METHOD)
+            buf.u16(self.number)
+            buf.u32(_GET_EMPTY_OCTETS)
+            buf.u32(_GET_EMPTY)
+            buf.u8(0)
+            buf.u8(constants.FRAME_END)
             out.touch()
-            if delivery.table.taps:
-                delivery.tell_taps(queue.name, message)
-            units = message.size() >> ANSWER_SHIFT
-            if not no_ack:
-                if message.flags & LOGGED:
-                    message.content = None
-                else:
-                    queue.put_aside(message)
-            channel.connection.charge(units + channel.publishing.publisher.account.take_work())
-        if state == WAITING:
+        if state == _WAITING:
             self._answered(None)
         return True
 
+    def _write(self, queue: QueueHandle, message: Message, left: int) -> None:
+        """Deliver what was asked for."""
+        delivery = self.delivery
+        channel = self.channel
+        assert channel is not None
+        tag = delivery.next_tag
+        if self.no_ack:
+            delivery.skip_tag()
+            delivery.get_no_ack_total += 1
+        else:
+            delivery.get_total += 1
+            owner = self.getters.get(queue)
+            if owner is None:
+                owner = self.getters[queue] = getter(queue, delivery)
+                owner.shared = channel.shared
+            delivery.add(message, owner)
+            if queue.ack_timeout_ms > 0:
+                channel.watch(owner)
+        redelivered = 0
+        if message.flags & flags.REDELIVERED:
+            redelivered = 1
+            delivery.redeliver_total += 1
+        out = delivery.out
+        buf = out.buf
+        buf.u8(constants.FRAME_METHOD)
+        buf.u16(self.number)
+        buf.u32(_GET_OK_OCTETS + len(message.route))
+        buf.u32(_GET_OK)
+        buf.u64(tag)
+        buf.u8(redelivered)
+        buf.put(message.route)
+        buf.u32(left)
+        buf.u8(constants.FRAME_END)
+        content = message
+        if queue.counts_returns or message.flags & flags.BLIND:
+            content = shown(message, queue.counts_returns)
+        out.answer(content, self.number, delivery.body_payload_max)
+        out.touch()
+        if len(delivery.table.taps) > 0:
+            delivery.tell_taps(queue.name, message)
+        units = message.size() >> _ANSWER_SHIFT
+        if not self.no_ack:
+            if message.flags & flags.LOGGED:
+                message.content = None
+            else:
+                queue.put_aside(message)
+        units += self.account.take_work()
+        if units > 0:
+            channel.connection.charge(units)
+
     def removed(self, count: int, rev: int) -> None:
         """See ``Asker``: write queue.purge-ok or delete-ok."""
-        state, channel, method = self.state, self.channel, self.method
+        state, channel = self.state, self.channel
         if state == IDLE:
             return
         self.state = IDLE
         assert channel is not None
-        assert isinstance(method, methods.QueuePurge | methods.QueueDelete)
-        is_purge = isinstance(method, methods.QueuePurge)
-        answer = methods.QueuePurgeOk(count) if is_purge else methods.QueueDeleteOk(count)
-        channel.reply(None if method.nowait else answer, rev)
+        answer = methods.QueuePurgeOk(count) if self.kind == PURGE else methods.QueueDeleteOk(count)
+        channel.reply(None if self.nowait else answer, rev)
         self._tell_cancelled()
         if state == WAITING:
+            self._answered(None)
+
+    def counted(self, ready: int, consumers: int) -> None:
+        """See ``Asker``: write queue.declare-ok."""
+        state, channel, queue = self.state, self.channel, self.queue
+        if state == _IDLE:
+            return
+        self.state = _IDLE
+        assert channel is not None
+        assert queue is not None
+        self.queue = None
+        channel.reply(methods.QueueDeclareOk(queue.name, ready, consumers), self.rev)
+        if state == _WAITING:
             self._answered(None)
 
     def refused(self, error: AMQPError) -> None:
@@ -218,7 +295,7 @@ class Asking(Asker):
 
     def timer_due(self, now_us: int) -> None:
         """No answer has come in time."""
-        self._timer = None
+        self.timer = None
         assert self.queue is not None
         self.refused(self.queue.no_answer())
 
@@ -241,18 +318,18 @@ class Asking(Asker):
         assert channel is not None
         self.queue = None
         if error is not None and not error.class_id:
-            error.class_id, error.method_id = self.method.CLASS_ID, self.method.METHOD_ID
+            method = _METHODS[self.kind]
+            error.class_id, error.method_id = method.CLASS_ID, method.METHOD_ID
         channel.connection.answered(channel.number, error)
 
     def _stop_timer(self) -> None:
-        timer, timers = self._timer, self._timers
-        self._timer = self._timers = None
-        if timer is not None and timers is not None:
-            timers.cancel(timer)
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer[0].cancel(timer[1])
 
     def _tell_cancelled(self) -> None:
         """Consumers may hear of the queue's end now, or when the reply before leaves."""
-        held, self._held = self._held, None
+        held, self.held = self.held, None
         channel, queue = self.channel, self.queue
         if held is not None and channel is not None and queue is not None:
             rev = channel.pending.last_rev  # the cancels wait for the same revision as the reply
@@ -260,7 +337,7 @@ class Asking(Asker):
 
 
 def _tell_cancelled(
-    channel: AskingChannel, queue: QueueHandle, held: list[tuple[CancelledChannel, str]], rev: int
+    channel: AnsweredChannel, queue: QueueHandle, held: list[tuple[CancelledChannel, str]], rev: int
 ) -> bool:
     """Write cancels of a queue that the connection has deleted; True when its consumers have all heard."""
     connection = channel.connection
@@ -274,11 +351,8 @@ def _tell_cancelled(
     return done
 
 
-# -- the methods -------------------------------------------------------------------------------------
-
-
-def get(channel: AskingChannel, method: methods.BasicGet) -> None:
-    """Fetch one message, outside of every prefetch limit."""
+def get_message(channel: AskingChannel, method: methods.BasicGet) -> None:
+    """Answer basic.get: fetch one message, outside of every prefetch limit."""
     name = queue_name(channel, method.queue)
     channel.permissions.check("read", "queue", name)
     queue = channel.vhost.find_queue(name, channel.connection)
@@ -286,47 +360,12 @@ def get(channel: AskingChannel, method: methods.BasicGet) -> None:
     if asking is None:
         asking = channel.asking = Asking(channel)
     asking.queue = queue
-    asking.method = method
-    asking.state = CALLING
+    asking.kind = GET
     asking.no_ack = method.no_ack
-    queue.get(method.no_ack, asking)
-    if asking.state != IDLE:
+    asking.state = _CALLING
+    queue.get(asking.no_ack, asking)
+    if asking.state != _IDLE:
         asking.returned()
-
-
-def purge_queue(channel: AskingChannel, method: methods.QueuePurge) -> None:
-    """Answer queue.purge."""
-    asking = _asking(channel)
-    name = queue_name(channel, method.queue)
-    purge = partial(declarations.purge_queue, channel, name, asking)
-    asking.ask(queue_named(channel, method.queue), method, purge)
-
-
-def delete_queue(channel: AskingChannel, method: methods.QueueDelete) -> None:
-    """Answer queue.delete."""
-    asking = _asking(channel)
-    name = queue_name(channel, method.queue)
-    queue = queue_named(channel, method.queue)
-    if queue is not None:
-        asking.hold_cancels(queue)
-    delete = partial(
-        declarations.delete_queue, channel, name, asking, if_unused=method.if_unused, if_empty=method.if_empty
-    )
-    asking.ask(queue, method, delete)
-
-
-def _asking(channel: AskingChannel) -> Asking:
-    asking = channel.asking
-    if asking is None:
-        asking = channel.asking = Asking(channel)
-    return asking
-
-
-METHODS: dict[type[Method], Callable[[AskingChannel, Any], None]] = {  # each takes its own method
-    methods.BasicGet: get,
-    methods.QueuePurge: purge_queue,
-    methods.QueueDelete: delete_queue,
-}
 
 
 def getter(queue: QueueHandle, delivery: Delivery) -> ChannelConsumer:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from amqp_router.channel import asking, consuming, declaring, tx_methods
+from amqp_router.channel import consuming, declaring, questions, tx_methods
 from amqp_router.channel.ack_watch import AckWatch, timeout_of
 from amqp_router.channel.asking import Asking
 from amqp_router.channel.confirms import Confirms
@@ -415,6 +415,6 @@ _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {  # each takes i
     methods.BasicRecoverAsync: consuming.recover,
     methods.ConfirmSelect: Channel.select_confirms,
     **declaring.METHODS,
-    **asking.METHODS,
+    **questions.METHODS,
     **tx_methods.METHODS,
 }

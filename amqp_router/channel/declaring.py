@@ -1,7 +1,8 @@
 """The channel's declarations: the methods of the classes exchange and queue, and their replies.
 
 ``vhosts.declarations`` does the work. Each method runs at once and gives its reply to the channel, together
-with the revision of the definitions that the reply waits for. Errors are raised, and the channel closes.
+with the revision of the definitions that the reply waits for. Errors are raised, and the channel closes. What
+a queue answers (queue.declare, purge and delete) is in ``questions``.
 
 ``METHODS`` maps each method to its function.
 
@@ -25,15 +26,12 @@ from amqp_router.protocol.methods import (
     Method,
     QueueBind,
     QueueBindOk,
-    QueueDeclare,
-    QueueDeclareOk,
     QueueUnbind,
     QueueUnbindOk,
 )
 from vhosts import declarations
 from vhosts.declarations import Caller, stripped
-from vhosts.direct_reply import is_reply_name
-from vhosts.errors import no_previous_queue, not_found
+from vhosts.errors import no_previous_queue
 from vhosts.queues.handle import QueueHandle
 
 
@@ -93,32 +91,6 @@ def unbind_exchange(channel: DeclaringChannel, method: ExchangeUnbind) -> None:
 # -- queues ----------------------------------------------------------------------------------------
 
 
-def declare_queue(channel: DeclaringChannel, method: QueueDeclare) -> None:
-    """Answer queue.declare, and remember the queue as the channel's last one."""
-    name = stripped(method.queue)
-    if is_reply_name(name):
-        if name not in channel.vhost.replies:
-            raise not_found("queue", name, channel.vhost.name)
-        channel.last_queue = name
-        _reply(channel, method.nowait, QueueDeclareOk(name, 0, 1), 0)
-        return
-    if method.passive:
-        queue = declarations.find_queue(channel, method.queue)
-        rev = queue.definition_rev
-    else:
-        queue, rev = declarations.declare_queue(
-            channel,
-            method.queue,
-            durable=method.durable,
-            exclusive=method.exclusive,
-            auto_delete=method.auto_delete,
-            arguments=method.arguments,
-        )
-    channel.last_queue = queue.name
-    declared = QueueDeclareOk(queue.name, queue.message_count(), queue.consumer_count())
-    _reply(channel, method.nowait, declared, rev)
-
-
 def bind_queue(channel: DeclaringChannel, method: QueueBind) -> None:
     """Answer queue.bind."""
     queue, routing_key = _queue_and_key(channel, method)
@@ -164,7 +136,6 @@ METHODS: dict[type[Method], Callable[[DeclaringChannel, Any], None]] = {  # each
     ExchangeDelete: delete_exchange,
     ExchangeBind: bind_exchange,
     ExchangeUnbind: unbind_exchange,
-    QueueDeclare: declare_queue,
     QueueBind: bind_queue,
     QueueUnbind: unbind_queue,
 }

@@ -152,3 +152,21 @@ class ConsumingChannel(DeclaringChannel, Protocol):
 
     def reply_after_slices(self, method: Method) -> None:
         """Send ``method`` after the work in slices that is under way."""
+
+
+class Pending(Protocol):
+    """The replies of a channel that wait."""
+
+    @property
+    def last_rev(self) -> int:
+        """The revision that the last one waits for."""
+
+
+class AnsweredChannel(ConsumingChannel, Protocol):
+    """The part of a channel that hears the answers of queues."""
+
+    state: ChannelState
+
+    @property
+    def pending(self) -> Pending:
+        """Replies that wait for a revision."""

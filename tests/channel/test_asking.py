@@ -1,4 +1,4 @@
-"""basic.get, queue.purge and queue.delete of queues that answer later, or not at all."""
+"""basic.get, queue.declare, purge and delete of queues that answer later, or not at all."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class House:
     def __init__(self, *, durable: bool = False, count: int = 3) -> None:
         self.node = SimNode()
         other = Client(self.node).open(1)
-        other.declare("q", durable=durable)
-        other.declare("r")
+        self.node.vhost.declare_queue("q", durable=durable)
+        self.node.vhost.declare_queue("r")
         for number in range(count):
             other.publish(b"%d" % number, "q", properties=PERSISTENT)
         self.node.settle()
@@ -66,18 +66,18 @@ class House:
 def test_frames_of_the_channel_wait_and_others_go_on(durable: bool) -> None:
     house = House(durable=durable)
     client = house.client
-    client.send(m.BasicGet("q"), m.QueueDeclare("r", passive=True), m.BasicGet("q"))
+    client.send(m.BasicGet("q"), m.BasicQos(0, 2), m.BasicGet("q"))
     client.publish(b"x", "r")
-    client.send(m.QueueDeclare("r", passive=True))
+    client.send(m.BasicQos(0, 3))
     client.send(m.BasicQos(0, 1), channel=2)
     client.publish(b"y", "r", channel=2)
     assert house.heard() == [(2, "BasicQosOk")]
     assert house.node.queue("r").message_count() == 1
     house.arrive()
-    assert house.heard() == [(1, "BasicGetOk"), (1, "QueueDeclareOk")]
+    assert house.heard() == [(1, "BasicGetOk"), (1, "BasicQosOk")]
     assert house.node.queue("r").message_count() == 1
     house.arrive()
-    assert house.heard() == [(1, "BasicGetOk"), (1, "QueueDeclareOk")]
+    assert house.heard() == [(1, "BasicGetOk"), (1, "BasicQosOk")]
     assert house.node.queue("r").message_count() == 2
     assert house.client.machine.dispatch.parking.size == 0
     assert not house.node.faults
@@ -146,7 +146,59 @@ def test_an_answer_in_time_stops_the_clock() -> None:
     assert house.heard() == [(1, "BasicGetOk")]
 
 
-@pytest.mark.parametrize("method", [m.BasicGet("q"), m.QueuePurge("q"), m.QueueDelete("q")])
+@pytest.mark.parametrize("passive", [False, True])
+def test_declare_ok_has_the_numbers_of_the_leader(durable: bool, passive: bool) -> None:
+    house = House(durable=durable)
+    client = house.client
+    client.send(m.QueueDeclare("q", passive=passive, durable=durable), m.BasicQos(0, 1))
+    client.send(m.BasicConsume("r", "c"), channel=2)
+    client.publish(b"x", "q", channel=2)
+    assert house.heard() == [(2, "BasicConsumeOk")]
+    assert house.node.queue("q").message_count() == 4
+    house.queue.questions[0].act()
+    client.publish(b"y", "q", channel=2)  # after the leader has counted
+    house.arrive()
+    assert [each.method for each in client.take()] == [m.QueueDeclareOk("q", 4, 0), m.BasicQosOk()]
+    client.send(m.BasicGet(""))  # the last queue that was declared here
+    house.arrive()
+    assert house.heard() == [(1, "BasicGetOk")]
+
+
+def test_a_first_declare_waits_for_the_numbers_and_for_the_store() -> None:
+    house = House()
+    client = house.client
+    client.send(m.QueueDeclare("new", durable=True), m.BasicQos(0, 1))
+    house.node.quiet()
+    assert house.node.definitions.pending
+    found = house.node.vhost.queues["new"]
+    assert isinstance(found, LateQueue)
+    house.node.enter(found.questions.pop().arrive)
+    house.node.quiet()
+    assert client.take() == []  # qos-ok stands behind declare-ok, which waits for the store
+    assert house.heard() == [(1, "QueueDeclareOk"), (1, "BasicQosOk")]
+
+
+def test_declare_without_an_answer_asks_nothing() -> None:
+    house = House()
+    house.client.send(m.QueueDeclare("q", nowait=True), m.BasicQos(0, 1))
+    assert house.heard() == [(1, "BasicQosOk")]
+    assert house.queue.questions == []
+
+
+def test_numbers_of_a_queue_that_does_not_answer() -> None:
+    house = House()
+    house.client.send(m.QueueDeclare("q", passive=True))
+    house.node.sleep(ANSWER_S + 1)
+    told = house.client.closed_with(NotFound)
+    assert (told.class_id, told.method_id) == (50, 10)
+    assert told.reply_text == "NOT_FOUND - queue 'q' in vhost '/' does not answer"
+    house.arrive()  # nobody waits for it
+    assert house.heard() == []
+
+
+@pytest.mark.parametrize(
+    "method", [m.BasicGet("q"), m.QueueDeclare("q"), m.QueuePurge("q"), m.QueueDelete("q")]
+)
 def test_unavailable(method: m.Method) -> None:
     house = House()
     client = house.client
@@ -280,6 +332,7 @@ CHANNELS = [(0, 1), (0, 2), (1, 1), (1, 2)]
 SENT: dict[str, tuple[type[m.Method], ...]] = {
     "get": (m.BasicGetOk, m.BasicGetEmpty),
     "get no_ack": (m.BasicGetOk, m.BasicGetEmpty),
+    "declare": (m.QueueDeclareOk,),
     "purge": (m.QueuePurgeOk,),
     "delete": (m.QueueDeleteOk,),
     "qos": (m.BasicQosOk,),
@@ -366,6 +419,7 @@ class Model:
         method = {
             "get": m.BasicGet("q"),
             "get no_ack": m.BasicGet("q", no_ack=True),
+            "declare": m.QueueDeclare("q", durable=self.durable),
             "purge": m.QueuePurge("q"),
             "delete": m.QueueDelete("q"),
             "qos": m.BasicQos(0, 3),

@@ -1,20 +1,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from amqp_router.channel import asking, declaring
+from amqp_router.channel import declaring, questions
+from amqp_router.channel.delivery import Delivery
+from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.replies import HeldReplies
 from amqp_router.protocol import errors, methods
 from amqp_router.protocol.fields import Table, decode_table, encode_plain
 from amqp_router.protocol.methods import METHODS, Method
+from persistence.memory import MemoryBudget
 from tests.vhosts.fakes import FakeDefinitions, FakeQueue, new_vhost
 from vhosts.vhost import VirtualHost
 
 Q = "queue 'q' in vhost '/'"
-ALL: dict[type[Method], Callable[[Any, Any], None]] = {**declaring.METHODS, **asking.METHODS}
+ALL: dict[type[Method], Callable[[Any, Any], None]] = {**declaring.METHODS, **questions.METHODS}
 
 
 class FakePermissions:
@@ -44,7 +48,7 @@ class FakeConnection:
             pass
 
 
-class FakeChannel:
+class FakeChannel(ChannelListener):
     number = 1
 
     def __init__(self, vhost: VirtualHost, connection: Any = None) -> None:
@@ -52,6 +56,9 @@ class FakeChannel:
         self.connection = connection or FakeConnection()
         self.asking: Any = None
         self.pending = HeldReplies()
+        self.delivery = Delivery()
+        self.getters: dict[Any, Any] = {}
+        self.publishing = SimpleNamespace(publisher=SimpleNamespace(account=MemoryBudget(0)))
         self.permissions = FakePermissions()
         self.last_queue = ""
         self.replies: list[tuple[Method | None, int]] = []

@@ -1,8 +1,8 @@
 """A queue whose answers come later, as if its leader were another node.
 
-A question to it (``get``, ``purge``, ``remove``) goes to the leader, which acts on it (``act``), and its
-answer comes back (``arrive``). The test says when, and in which order between those who asked. In between the
-link may break (``lose``): then whoever asked hears that the queue is not there.
+A question to it (``get``, ``count``, ``purge``, ``remove``) goes to the leader, which acts on it (``act``),
+and its answer comes back (``arrive``). The test says when, and in which order between those who asked. In
+between the link may break (``lose``): then whoever asked hears that the queue is not there.
 
 Publishing, consuming and settling work as in a queue of this node.
 """
@@ -67,6 +67,15 @@ class LateQueue(Queue):
             self.return_unsent(message)
         elif no_ack:
             self.settle(message, ACK)
+
+    def count(self, asker: Asker) -> None:
+        def act() -> Callable[[], None]:
+            if self.deleted:
+                return lambda: asker.refused(self.unavailable())
+            ready, consumers = self.message_count(), self.consumer_count()
+            return lambda: asker.counted(ready, consumers)
+
+        self.questions.append(Question(asker, act))
 
     def purge(self, asker: Asker) -> None:
         def act() -> Callable[[], None]:

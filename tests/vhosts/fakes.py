@@ -41,6 +41,9 @@ class FakeQueue(QueueHandle):
         count, self.ready = self.ready, 0
         return count
 
+    def count(self, asker: Asker) -> None:
+        asker.counted(self.ready, len(self.consumers))
+
     def purge(self, asker: Asker) -> None:
         asker.removed(self.empty(), 0)
 

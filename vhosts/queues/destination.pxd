@@ -18,6 +18,7 @@ cdef class Host:
 
 cdef class Asker:
     cpdef bint got(self, Message message, long long left) except -1
+    cpdef counted(self, long long ready, long long consumers)
 
 
 cdef class Destination(Declared):

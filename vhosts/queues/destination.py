@@ -3,9 +3,15 @@
 The other half of its port, for consumers, is ``handle.QueueHandle``.
 
 *Questions.* What only the queue's leader can answer (a message for ``basic.get``, how many messages a purge
-or the deletion removed) is asked with an ``Asker``, which hears one answer: within the call if the queue is
-on this node, later if it is not. An error is an answer like any other. Whoever asks stops waiting by itself
-after a while (``amqp_router.channel.asking``, ``admin_ui.asking``), with ``no_answer`` as the error.
+or the deletion removed, how many messages and consumers there are for ``queue.declare-ok``) is asked with an
+``Asker``, which hears one answer: within the call if the queue is on this node, later if it is not. An error
+is an answer like any other. Whoever asks stops waiting by itself after a while
+(``amqp_router.channel.asking``, ``admin_ui.asking``), with ``no_answer`` as the error.
+
+*Snapshots.* ``message_count``, ``consumer_count`` and the like answer at once, with what this node knows.
+They are for those who must not wait and to whom an older number does no harm: pages and metrics, which read
+100,000 queues in one request, and estimates of work. The leader itself reads them to answer a question. No
+reply to an AMQP client has its numbers from them.
 
 *Unavailable.* A queue may be on this node and not be able to do its work (``state``): it refuses messages for
 now, or has failed for good. Nobody waits for such a queue. ``publish`` answers False,
@@ -95,6 +101,10 @@ class Asker:
         """
         raise AssertionError("who removes must hear what was removed")
 
+    def counted(self, ready: int, consumers: int) -> None:
+        """``count`` is answered: so many messages are ready, and there are so many consumers."""
+        raise AssertionError("who counts must hear the numbers")
+
     def refused(self, error: AMQPError) -> None:
         """The queue does not do it, for this reason."""
         raise AssertionError("who asks must hear of errors")
@@ -182,7 +192,7 @@ class Destination(Declared):
     # -- the whole queue --------------------------------------------------------------------------------
 
     def message_count(self) -> int:
-        """Messages ready for delivery."""
+        """Messages ready for delivery, as far as this node knows; ``count`` asks for them."""
         raise AssertionError("a queue must count its messages")
 
     def is_empty(self) -> bool:

@@ -54,6 +54,7 @@ cdef class QueueHandle(Destination):
     cpdef void grant(self, Consumer consumer, long long messages, long long octets)
     cpdef void wake(self, Consumer consumer)
     cpdef get(self, bint no_ack, Asker asker)
+    cpdef count(self, Asker asker)
     cpdef void settle(self, Message message, int kind)
     @cython.locals(index=Py_ssize_t)
     cpdef void settle_range(self, list messages, int kind)

@@ -261,7 +261,7 @@ class QueueHandle(Destination):
         raise AssertionError("a queue must take consumers")
 
     def consumer_count(self) -> int:
-        """Number of consumers."""
+        """Number of consumers, as far as this node knows; ``count`` asks for it."""
         return len(self.consumers)
 
     def is_unused(self) -> bool:
@@ -276,6 +276,10 @@ class QueueHandle(Destination):
         Refused with PreconditionFailed (406) if the queue has failed.
         """
         raise AssertionError("a queue must give its messages")
+
+    def count(self, asker: Asker) -> None:
+        """Tell ``asker`` how many messages are ready, and how many consumers there are."""
+        raise AssertionError("a queue must count its messages")
 
     def settle(self, message: Message, kind: int) -> None:
         """Settle a delivered message: it was acknowledged, or rejected without requeue."""

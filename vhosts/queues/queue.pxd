@@ -40,6 +40,7 @@ cdef class Queue(MortalQueue):
     cpdef Py_ssize_t take_turn(self, Py_ssize_t budget) except -1
     @cython.locals(message=Message)
     cpdef get(self, bint no_ack, Asker asker)
+    cpdef count(self, Asker asker)
     @cython.locals(message=Message)
     cpdef Message take(self, bint no_ack)
     cpdef void settle(self, Message message, int kind)

@@ -308,6 +308,9 @@ class Queue(MortalQueue):
         else:
             asker.got(message, self.ready.count)
 
+    def count(self, asker: Asker) -> None:
+        asker.counted(self.ready.count, len(self.consumers))
+
     def take(self, no_ack: bool) -> Message | None:
         """Take one message; None when nothing is ready."""
         if self.expiry.expires_us:
