@@ -48,9 +48,9 @@ def logged(broker: Broker, text: str, times: int = 1) -> str:
     A thread of its own writes the log, so a line comes a moment after what it tells of.
 
     Raises:
-        AssertionError: It is not there within 20 seconds.
+        AssertionError: It is not there within a minute.
     """
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while (log := broker.log()).count(text) < times:
         assert time.monotonic() < end, f"{text!r} is not {times} times in the log:\n{log}"
         time.sleep(0.01)
@@ -79,7 +79,7 @@ class RouterProcess:
         tree: Path = ROOT,
         port: int = 0,
         entry: str = ENTRY,
-        start_seconds: float = 60,
+        start_seconds: float = 200,
     ) -> None:
         self.directory = directory
         self.data_dir = directory / "data"
@@ -193,7 +193,7 @@ class RabbitProcess:
         directory: Path,
         *,
         settings: str = "",
-        start_seconds: float = 90,
+        start_seconds: float = 200,
         plugins: Sequence[str] = (),
         extra: Mapping[str, str] | None = None,
     ) -> None:

@@ -74,7 +74,7 @@ def run(tree: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=590,  # pytest gives up on a test after 600
         check=False,
     )
 

@@ -179,13 +179,10 @@ def test_publishers_wait_on_a_full_disk_and_nothing_confirmed_is_lost(
     channel.queue_declare("q", durable=True)
     publisher = Publisher(broker.port, count=2 * size // 250_000, size=250_000)
     publisher.start()
-    end = time.monotonic() + 30
-    while "alarm set" not in broker.log():
-        assert time.monotonic() < end, broker.log()
-        time.sleep(0.05)
+    logged(broker, "alarm set")
     # Nobody consumed, so it waits. A consumer makes room; the publisher goes on by itself.
     received = []
-    end = time.monotonic() + 60
+    end = time.monotonic() + 200
     while publisher.is_alive() and time.monotonic() < end:
         method, _, body = channel.basic_get("q")
         if method is None:
@@ -193,7 +190,6 @@ def test_publishers_wait_on_a_full_disk_and_nothing_confirmed_is_lost(
             continue
         received.append(int.from_bytes(body[:4], "big"))
         channel.basic_ack(method.delivery_tag)
-    publisher.join(1)
     logged(broker, "alarm cleared")
     assert not publisher.is_alive(), broker.log()[-3000:]
     broker.kill9()

@@ -161,7 +161,7 @@ def test_logs_beside_new_definitions_are_refused(broker: RouterProcess) -> None:
     for _ in range(2):
         command = [sys.executable, "-m", "amqp_router", "serve", "--data-dir", str(broker.data_dir)]
         command += ["--admin", "false", "--amqp-port", "0"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 3
         assert "has the logs of 1 queues; restore definitions.sqlite" in done.stderr
         assert "Traceback" not in done.stderr

@@ -30,7 +30,7 @@ async def traffic(node: World) -> tuple[str, str]:
 
 async def test_every_read_of_amqpstorm(shop: World) -> None:
     connection, channel = await traffic(shop)
-    api = ManagementApi(shop.base, "guest", "guest", timeout=10)
+    api = ManagementApi(shop.base, "guest", "guest", timeout=60)
 
     def read() -> None:
         assert api.whoami() == {"name": "guest", "tags": ["administrator"]}
@@ -75,7 +75,7 @@ async def test_every_read_of_amqpstorm(shop: World) -> None:
 
 
 async def test_writes_of_amqpstorm(shop: World) -> None:
-    api = ManagementApi(shop.base, "guest", "guest", timeout=10)
+    api = ManagementApi(shop.base, "guest", "guest", timeout=60)
 
     def write() -> None:
         api.queue.declare("made", "shop", durable=True, arguments={"x-a": 1})
@@ -102,7 +102,7 @@ async def test_writes_of_amqpstorm(shop: World) -> None:
 
 async def test_messages_with_amqpstorm(shop: World) -> None:
     def publish_and_get() -> None:
-        api = ManagementApi(shop.base, "guest", "guest", timeout=10)
+        api = ManagementApi(shop.base, "guest", "guest", timeout=60)
         assert api.basic.publish("body", "emails", virtual_host="shop", properties={"app_id": "storm"}) == {
             "routed": True
         }
@@ -128,7 +128,7 @@ async def test_messages_with_amqpstorm(shop: World) -> None:
 async def test_what_amqpstorm_is_refused(shop: World, call: Callable[[Any], object], code: int) -> None:
     def refused() -> None:
         with pytest.raises(ApiError) as caught:
-            call(ManagementApi(shop.base, "guest", "guest", timeout=10))
+            call(ManagementApi(shop.base, "guest", "guest", timeout=60))
         assert caught.value.error_code == code
 
     await asyncio.to_thread(refused)
@@ -138,7 +138,7 @@ async def test_what_amqpstorm_is_refused(shop: World, call: Callable[[Any], obje
 async def test_wrong_password_of_amqpstorm(shop: World) -> None:
     def refused() -> None:
         with pytest.raises(ApiError) as caught:
-            ManagementApi(shop.base, "guest", "wrong", timeout=10).overview()
+            ManagementApi(shop.base, "guest", "wrong", timeout=60).overview()
         assert caught.value.error_code == 401
 
     await asyncio.to_thread(refused)

@@ -141,6 +141,6 @@ async def test_no_more_channels(shop: World) -> None:
     with contextlib.suppress(Exception):
         await connections[1].channel()
     text = "number of channels opened for user 'alice' has reached the maximum allowed user limit of (2)"
-    assert f"NOT_ALLOWED - {text}" in str(await asyncio.wait_for(ended, 10))
+    assert f"NOT_ALLOWED - {text}" in str(await asyncio.wait_for(ended, 60))
     assert not first.is_closed
     await connections[0].close()

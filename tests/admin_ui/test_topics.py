@@ -66,7 +66,7 @@ async def refused(channel: Any, act: Any) -> str:
     channel.close_callbacks.add(lambda _, error: ended.done() or ended.set_result(error))
     with pytest.raises(Exception):  # noqa: B017, PT011  the callback has the reason
         await act
-    return str(await asyncio.wait_for(ended, 10))
+    return str(await asyncio.wait_for(ended, 60))
 
 
 async def test_publishing_and_binding(shop: World) -> None:

@@ -97,7 +97,7 @@ async def test_what_clients_see_of_a_deletion(node: World) -> None:
 
     connection.close_callbacks.add(note)
     assert (await node.call("DELETE", "/api/vhosts/lv")).status == 204
-    await asyncio.wait_for(closed.wait(), 10)
+    await asyncio.wait_for(closed.wait(), 60)
     assert "CONNECTION_FORCED - vhost 'lv' is deleted" in str(reasons[0])
     with pytest.raises(Exception, match=r"Connection\.Close"):  # 530, as for a name that never existed
         await node.connect("lv")

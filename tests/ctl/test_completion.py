@@ -18,7 +18,7 @@ import pytest
 from amqp_router.ctl.completion import script
 from amqp_router.main import _parser
 
-SECONDS = 20.0
+SECONDS = 100.0
 CASES = [
     ("amqp-router ct", {"ctl"}),
     ("amqp-router ctl list_q", {"list_queues"}),

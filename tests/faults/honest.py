@@ -12,7 +12,7 @@ from tests.interop.wire import Wire
 QUEUE = "honest"
 RATE = 100
 #: Seconds that a delivery or a confirm may take. It says "never"; how late is for ``make soak`` to say.
-PATIENCE_S = 30.0
+PATIENCE_S = 100.0
 
 
 class Honest(threading.Thread):

@@ -113,7 +113,7 @@ def run(directory: Path, tree: Path, queues: list[str], uncompiled: bool) -> tup
         tree=tree,
         uncompiled=uncompiled,
         prefix=syscalls.strace(trace),
-        start_seconds=120,
+        start_seconds=300,
     )
     broker.start()
     try:

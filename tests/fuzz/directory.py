@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import spark_analytics
 from tests.brokers import RouterProcess
 from tests.interop.wire import Wire
 
@@ -75,11 +76,25 @@ def make_base(directory: Path, seed: int, end: str) -> Base:
         broker.stop()
     else:
         if end == "killed":
-            time.sleep(2.5)  # marks are written, settles synced, journals emptied
+            time.sleep(2.5)  # usually long enough that marks are written and journals emptied
+            _wait_for_ends(base)
         broker.kill9()
     for left in (broker.ready_file, broker.log_file):
         left.unlink(missing_ok=True)
     return base
+
+
+def _wait_for_ends(base: Base) -> None:
+    """Wait until the logs hold no settled messages beside the others: no client ever waits for that."""
+    held = sum(map(len, base.held.values()))
+    give_up = time.monotonic() + 60
+    while True:
+        rows = spark_analytics.read_arrow(base.path, table="messages", columns="outcome")
+        left = rows["outcome"].to_pylist().count(None)
+        if left == held:
+            return
+        assert time.monotonic() < give_up, f"{left} messages have no end on disk instead of {held}"
+        time.sleep(0.05)
 
 
 def _live(broker: RouterProcess, random: Random, end: str) -> Base:

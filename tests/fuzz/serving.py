@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 #: Seconds until a fork that does not come to an end is a finding. Other people use the machine, too.
-HANG_S = 40.0
+HANG_S = 120.0
 PRELOAD = [
     "tests.fuzz.serving",
     "amqp_router.main",

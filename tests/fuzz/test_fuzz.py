@@ -16,7 +16,6 @@ from tests.fuzz.tls import Tls
 SEED = 1
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("make", "cases"), [(Amqp, 300), (Tls, 200), (Http, 150), (Files, 40)])
 def test_nothing_is_found(make: Callable[[], Target], cases: int, tmp_path: Path) -> None:
     report = fuzz(make(), SEED, cases=cases, directory=tmp_path)

@@ -52,8 +52,10 @@ class Watched:
     def _start(self) -> None:
         assert self.broker is not None
         self.broker.start()
-        self.holds.new()  # nobody is served while it starts
         self.honest = Honest(self.broker.port)
+        # Nobody is served while it starts. The end of the start is behind it when it has served a client: a
+        # callback is written down after it ended, and this one writes the ready file before.
+        self.holds.new()
         self.honest.start()
 
     def _kill(self) -> None:

@@ -112,7 +112,7 @@ def test_recover_redelivers_to_a_consumer(wire: Wire, queue: str) -> None:
     wire.ok(1, "basic.consume", queue=queue)
     assert deliveries(wire, 2) == [("a", False, 1), ("b", False, 2)]
     wire.send(1, "basic.recover", requeue=True)
-    replies = wire.until_quiet()
+    replies = wire.until_quiet(expected=3)
     assert got([r for r in replies if r.name == "basic.deliver"]) == [("a", True, 3), ("b", True, 4)]
     assert [r.name for r in replies].count("basic.recover-ok") == 1
 
@@ -156,7 +156,7 @@ def test_what_was_unacked_returns_in_order(wire: Wire, connect: Connect, name: s
         other.ok(1, "channel.close", code=200)
     else:
         getattr(other, end)()
-    for _ in range(40):
+    for _ in range(400):
         if wire.ready(name) == 4:
             break
         time.sleep(0.05)
@@ -203,7 +203,7 @@ def test_prefetch_per_consumer(wire: Wire, queue: str) -> None:
     wire.ok(1, "basic.qos", count=2)
     wire.send(1, "basic.consume", queue=queue, tag="A")
     wire.send(1, "basic.consume", queue=queue, tag="B")
-    replies = wire.until_quiet()
+    replies = wire.until_quiet(expected=6)
     pairs = [(r.tag, r.body) for r in replies if r.name == "basic.deliver"]
     assert sorted(pairs) == [("A", b"0"), ("A", b"1"), ("B", b"2"), ("B", b"3")]
     wire.ok(1, "basic.qos", count=5)
@@ -245,7 +245,7 @@ def test_both_limits_hold_when_global_comes_second(wire: Wire, queue: str) -> No
     wire.ok(1, "basic.qos", count=3, is_global=True)
     wire.send(1, "basic.consume", queue=queue, tag="A")
     wire.send(1, "basic.consume", queue=queue, tag="B")
-    replies = [reply for reply in wire.until_quiet() if reply.name == "basic.deliver"]
+    replies = [reply for reply in wire.until_quiet(expected=5) if reply.name == "basic.deliver"]
     assert Counter(reply.tag for reply in replies) == {"A": 2, "B": 1}
 
 

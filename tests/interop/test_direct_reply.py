@@ -94,7 +94,7 @@ def test_pika(broker: Broker, name: str) -> None:
         channel = connection.channel()
         channel.queue_declare(name, auto_delete=True)
         ready.set()
-        for method, properties, body in channel.consume(name, inactivity_timeout=10):
+        for method, properties, body in channel.consume(name, inactivity_timeout=60):
             assert method is not None
             answer = pika.BasicProperties(correlation_id=properties.correlation_id)
             channel.basic_publish("", properties.reply_to, body[::-1], answer)
@@ -106,7 +106,7 @@ def test_pika(broker: Broker, name: str) -> None:
     ready = threading.Event()
     server = threading.Thread(target=serve)
     server.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     connection = pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port))
     channel = connection.channel()
     replies: list[tuple[str, bytes]] = []
@@ -118,13 +118,13 @@ def test_pika(broker: Broker, name: str) -> None:
     for number, body in enumerate((b"abc", b"x" * 200_000, b"end")):
         properties = pika.BasicProperties(reply_to=PSEUDO, correlation_id=str(number))
         channel.basic_publish("", name, body, properties)
-    for _ in range(200):
+    for _ in range(1200):
         if len(replies) == 3:
             break
         connection.process_data_events(time_limit=0.05)
     assert replies == [("0", b"cba"), ("1", b"x" * 200_000), ("2", b"dne")]
     connection.close()
-    server.join(10)
+    server.join(60)
     assert not server.is_alive()
 
 

@@ -92,7 +92,7 @@ def test_large_request_and_answer(broker: RouterProcess, authority: Authority) -
 
 def test_http_on_this_port_is_closed(broker: RouterProcess) -> None:
     with socket.create_connection((broker.host, broker.admin_port)) as raw:
-        raw.settimeout(10)
+        raw.settimeout(60)
         raw.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         with contextlib.suppress(ConnectionResetError):
             assert not raw.recv(4096).startswith(b"HTTP")

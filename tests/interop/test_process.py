@@ -24,7 +24,7 @@ def refused(directory: Path, *options: str, port: int = 0, entry: str = ENTRY) -
         env=broker.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     return result.returncode, result.stdout + result.stderr

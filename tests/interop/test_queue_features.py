@@ -39,7 +39,7 @@ def test_expired_messages_are_dead_lettered(channel: BlockingChannel, name: str)
         channel, name, dead_letter_exchange="", dead_letter_routing_key=f"{name}.dead", message_ttl=60_000
     )
     channel.basic_publish("", name, b"soon", pika.BasicProperties(expiration="50", message_id="m1"))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while (found := channel.basic_get(f"{name}.dead", auto_ack=True))[0] is None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -76,9 +76,14 @@ def test_priorities(channel: BlockingChannel, name: str) -> None:
 
 def test_a_queue_that_is_not_used_expires(channel: BlockingChannel, name: str) -> None:
     channel.queue_declare(name, arguments={"x-expires": 100})
-    time.sleep(0.4)
+
+    def look() -> None:
+        while True:
+            time.sleep(0.4)  # a look is a use
+            channel.queue_declare(name, passive=True)
+
     with pytest.raises(ChannelClosedByBroker) as error:
-        channel.queue_declare(name, passive=True)
+        look()
     assert error.value.reply_code == 404
 
 
@@ -90,7 +95,7 @@ def test_a_single_active_consumer(channel: BlockingChannel, name: str) -> None:
         came.append((method.consumer_tag, body))
 
     def wait_for(count: int) -> None:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while len(came) < count and time.monotonic() < deadline:
             channel.connection.process_data_events(0.1)
 

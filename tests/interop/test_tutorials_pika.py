@@ -38,9 +38,9 @@ def channel(broker: Broker) -> Iterator[Open]:
 def take(
     channel: BlockingChannel, queue: str, count: int, auto_ack: bool = True
 ) -> list[tuple[Any, Any, bytes]]:
-    """Consume ``count`` messages; fails after 10 s without one. Acks each unless ``auto_ack``."""
+    """Consume ``count`` messages; fails after a minute without one. Acks each unless ``auto_ack``."""
     result: list[tuple[Any, Any, bytes]] = []
-    for method, properties, body in channel.consume(queue, auto_ack=auto_ack, inactivity_timeout=10):
+    for method, properties, body in channel.consume(queue, auto_ack=auto_ack, inactivity_timeout=60):
         assert method is not None, f"{len(result)} of {count} came"
         result.append((method, properties, body))
         if not auto_ack:
@@ -52,12 +52,12 @@ def take(
 
 
 def wait(*channels: BlockingChannel, until: Callable[[], bool]) -> None:
-    for _ in range(200):
+    for _ in range(1200):
         if until():
             return
         for channel in channels:
             channel.connection.process_data_events(time_limit=0.05)
-    raise AssertionError("what was waited for did not happen within 10 s")
+    raise AssertionError("what was waited for did not happen within a minute")
 
 
 def test_1_hello_world(channel: Open, name: str) -> None:

@@ -356,6 +356,10 @@ def decode_properties(payload: bytes) -> dict[str, Any]:
     }
 
 
+#: Seconds that an answer may take. It says "never": other programs may have the processors.
+PATIENCE_S = 30.0
+
+
 class Wire:
     """One connection. ``until`` says how far the handshake goes: connect, start, tune, open (the default).
 
@@ -385,7 +389,7 @@ class Wire:
         self.socket = socket.socket(socket.AF_INET)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(10)
+        self.socket.settimeout(PATIENCE_S)
         if source:
             self.socket.bind((source, 0))
         self.socket.connect((host, port))
@@ -448,7 +452,7 @@ class Wire:
 
     # receiving
 
-    def receive_frame(self, timeout: float = 10) -> tuple[int, int, bytes] | Received | None:
+    def receive_frame(self, timeout: float = PATIENCE_S) -> tuple[int, int, bytes] | Received | None:
         """A frame as (type, channel, payload), or None when nothing came in time.
 
         Received stands for the end of the connection and for a protocol header.
@@ -505,13 +509,13 @@ class Wire:
         assert frame[:2] == (kind, channel), f"expected frame type {kind} on channel {channel}, got {frame}"
         return frame[2]
 
-    def receive(self, timeout: float = 10) -> Received:
+    def receive(self, timeout: float = PATIENCE_S) -> Received:
         """The next thing that arrives; fails when nothing does."""
         received = self.receive_within(timeout)
         assert received is not None, f"nothing came within {timeout} s"
         return received
 
-    def call(self, channel: int, name: str, timeout: float = 10, **fields: Any) -> Received:
+    def call(self, channel: int, name: str, timeout: float = PATIENCE_S, **fields: Any) -> Received:
         """Send a method and return whatever comes next."""
         self.send(channel, name, **fields)
         return self.receive(timeout)
@@ -525,14 +529,27 @@ class Wire:
         assert reply.name in good, f"{name} was answered by {reply}"
         return reply
 
-    def until_quiet(self, quiet: float = 0.15) -> list[Received]:
-        """Everything that arrives until nothing comes for ``quiet`` seconds."""
-        result = []
+    def until_quiet(self, quiet: float = 0.15, *, expected: int = 0) -> list[Received]:
+        """Everything that arrives until nothing comes for ``quiet`` seconds.
+
+        ``expected`` things are waited for as long as ``receive`` waits: on a machine with much to do the
+        broker may be quiet for longer before it answers.
+        """
+        result = [self.receive() for _ in range(expected)]
         while (received := self.receive_within(quiet)) is not None:
             result.append(received)
             if received.name in ("eof", "reset"):
                 break
         return result
+
+    def confirmed(self, count: int) -> None:
+        """Wait until the first ``count`` messages of a channel are confirmed; nothing else may come."""
+        waiting = set(range(1, count + 1))
+        while waiting:
+            reply = self.receive()
+            assert reply.name == "basic.ack", reply
+            last = reply.delivery_tag
+            waiting -= {tag for tag in waiting if tag == last or (reply.multiple and tag < last)}
 
     def receive_named(self, name: str, count: int) -> list[Received]:
         """``count`` methods of this name, and nothing else in between."""

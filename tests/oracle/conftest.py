@@ -56,7 +56,7 @@ class Asker:
 
     def await_ready(self, queue: str, count: int) -> None:
         """Wait until a queue has ``count`` ready messages: a declare of RabbitMQ may overtake publishes."""
-        for _ in range(100):
+        for _ in range(1000):
             if (found := self.wire.ready(queue)) == count:
                 return
             time.sleep(0.02)

@@ -13,7 +13,7 @@ from tests.oracle.conftest import Asker
 
 def dead(asker: Asker, queue: str) -> Received:
     """The next dead letter."""
-    for _ in range(100):
+    for _ in range(1000):
         found = asker.wire.get(queue)
         if found is not None:
             return found
@@ -215,7 +215,7 @@ def test_a_cycle_with_rejections_goes_on(asker: Asker) -> None:
 
 
 def dead_unacked(asker: Asker, queue: str) -> Received:
-    for _ in range(100):
+    for _ in range(1000):
         found = asker.wire.get(queue, no_ack=False)
         if found is not None:
             return found

@@ -103,7 +103,6 @@ def test_times_are_right_and_a_read_by_time_gives_exactly_those_rows(data: Path,
         assert found == [(number, time) for number, time in want if low <= time < high], (start, end)
 
 
-@pytest.mark.timeout(180)
 def test_spark_gives_the_same_rows(data: Path, spark: Any) -> None:
     times = sorted(expected())
     for start, end in ((times[9], times[20]), (times[32], None)):

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from . import million
 
 
-@pytest.mark.timeout(180)
 def test_read_while_the_broker_writes_and_is_killed(spark: Any, tmp_path: Path) -> None:
     said: list[str] = []
     million.run(spark, tmp_path / "broker", 100_000, 12_000, said.append)

@@ -60,9 +60,7 @@ async def test_dead_letters_whose_target_is_full(node: World) -> None:
     aio_pika = __import__("aio_pika")
     for _ in range(2):
         await channel.default_exchange.publish(aio_pika.Message(b"x", delivery_mode=2), "src")
-    for _ in range(100):
-        if vhost.dead_letters.waiting.count == 2:
-            break
+    while vhost.dead_letters.waiting.count < 2:
         await asyncio.sleep(0.02)
     await connection.close()
     [found] = [each for each in await Looker(node)() if each["kind"] == "letters_wait"]
@@ -78,7 +76,7 @@ async def test_a_queue_that_grows_all_the_time(node: World) -> None:
         node.sample()
     [found] = await looker()
     assert (found["kind"], found["ready"], found["consumers"]) == ("growing", 260, 0)
-    assert found["per_minute"] in range(180, 261)  # the node's own clock goes on as well
+    assert found["per_minute"] == 240
     for _ in range(4):  # it stands still: no longer growing
         node.sample()
     assert [each["kind"] for each in await looker()] == ["no_consumers"]

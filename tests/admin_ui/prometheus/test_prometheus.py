@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import re
@@ -189,7 +190,19 @@ async def test_ten_thousand_queues_hold_the_loop_no_longer_than_a_list(node: Wor
 
 
 async def _longest_turn(node: World, path: str) -> float:
-    """The longest turn of the loop while ``path`` is fetched, in seconds of the thread's processor time."""
+    """The longest turn of the loop while ``path`` is fetched, in seconds of the thread's processor time.
+
+    The least of three fetches, without collections of garbage: other tests have left much of it.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        return min([await _longest_turn_once(node, path) for _ in range(3)])
+    finally:
+        gc.enable()
+
+
+async def _longest_turn_once(node: World, path: str) -> float:
     longest = 0.0
     done = False
 
@@ -261,6 +274,6 @@ def test_port_in_use(tmp_path: Path) -> None:
     second = RouterProcess(tmp_path / "b", options=first.options)
     second.launch()
     assert second.process is not None
-    assert second.process.wait(30) == 3
+    assert second.process.wait(100) == 3
     assert "--metrics-port" in second.log()
     first.stop()

@@ -195,7 +195,7 @@ def test_a_client_gets_the_reason_for_which_its_connection_is_closed(calm: Site,
     one.page.click("dialog button[type=submit]")
     one.page.wait_for_selector(".said:has-text('is closed')")
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED - déménagement"):
-        connection.process_data_events(5)
+        connection.process_data_events(60)
     one.page.wait_for_selector("h2:has-text('Nobody is connected')")
 
 

@@ -14,5 +14,7 @@ TESTS = sorted((Path(__file__).parent / "js").glob("*.test.mjs"))
 
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
 def test_modules(path: Path) -> None:
-    run = subprocess.run([NODE, "--test", str(path)], capture_output=True, text=True, check=False, timeout=60)
+    run = subprocess.run(
+        [NODE, "--test", str(path)], capture_output=True, text=True, check=False, timeout=300
+    )
     assert run.returncode == 0, run.stdout + run.stderr
