@@ -8,6 +8,7 @@ extension module be loaded only if
 - the record knows it and every file it was made from still has the recorded content, and
 - every compiled module whose ``.pxd`` it was built against is itself loaded compiled (their classes are
   shared as C structs, a class of plain Python would not fit), and
+- no module whose ``.pxd`` cimports it runs from its source (Python does not see what is ``cdef`` alone), and
 - the environment variable `UNCOMPILED_VARIABLE` is not set.
 
 Otherwise the ``.py`` is loaded; a module without one counts as not found. Both ways give the same behaviour;
@@ -21,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +39,7 @@ UNCOMPILED_VARIABLE = "AMQP_ROUTER_UNCOMPILED"
 ROOT = Path(__file__).resolve().parent.parent
 #: What was built from what, relative to `ROOT`. Written by ``setup.py``, never committed.
 RECORD = Path("amqp_router", "compiled.json")
+_CIMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+cimport\s+([\w ,]+)|cimport\s+([\w.]+))", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def extension_of(module: str, root: Path = ROOT) -> Path | None:
 
 
 def inspect_build(root: Path = ROOT) -> Build:
-    """Compare the record with the sources under `root`."""
+    """Compare the record with the sources under `root`: what need not be built again."""
     record = read_record(root)
     modules = record["modules"]
     plain = {module: failure["reason"] for module, failure in record["failed"].items()}
@@ -127,6 +130,34 @@ def _spread(modules: Mapping[str, Mapping[str, str]], plain: dict[str, str]) -> 
             if without:
                 plain[module] = plain[without[0]]
                 found = True
+
+
+def loadable(build: Build, root: Path = ROOT) -> Build:
+    """Those modules of `build` that fit together, in a process where the others run from their sources."""
+    modules = read_record(root)["modules"]
+    plain = dict(build.plain)
+    known = 0
+    while len(plain) > known:
+        known = len(plain)
+        for module in list(plain):
+            for name in cimported(module, root) & build.compiled:
+                plain.setdefault(name, plain[module])
+        _spread(modules, plain)
+    return Build(build.compiled - plain.keys(), plain)
+
+
+def cimported(module: str, root: Path = ROOT) -> set[str]:
+    """The modules that a module's ``.pxd`` or ``.pyx`` cimports, by what stands there now."""
+    found: set[str] = set()
+    for suffix in (".pxd", ".pyx"):
+        try:
+            text = root.joinpath(*module.split(".")).with_suffix(suffix).read_text(errors="replace")
+        except OSError:
+            continue
+        for package, names, whole in _CIMPORT.findall(text):
+            found.add(whole or package)
+            found.update(f"{package}.{name.split()[0]}" for name in names.split(",") if name.strip())
+    return found
 
 
 class SourceOnlyFinder(MetaPathFinder):
@@ -164,5 +195,5 @@ def install() -> None:
     """Put the rule in force for this process. Calling it again changes nothing."""
     global build  # noqa: PLW0603 - one import system a process, so one answer
     if not any(isinstance(finder, SourceOnlyFinder) for finder in sys.meta_path):
-        build = inspect_build()
+        build = loadable(inspect_build())
         sys.meta_path.insert(0, SourceOnlyFinder(build.compiled))

@@ -132,6 +132,25 @@ def test_module_that_does_not_compile_runs_from_source(tree: Path) -> None:
     assert loaded(tree) == "so so compiled (2 modules)"
 
 
+def test_what_a_module_from_source_uses_runs_from_source_as_well(tree: Path) -> None:
+    """``message`` would find no method of ``_buf`` that is ``cdef`` alone; ``tick`` is used by neither."""
+    modules = compiled.read_record(tree)["modules"]
+    plain = {"amqp_router.protocol.message": "it does not compile"}
+    build = compiled.loadable(compiled.Build(frozenset(modules), plain), tree)
+    assert build.compiled == {"amqp_router.protocol.tick"}
+    assert build.plain.keys() == {"amqp_router.protocol.message", "amqp_router.protocol._buf"}
+
+
+def test_one_edit_leaves_no_class_half_compiled() -> None:
+    """Whichever module of the whole build runs from source, no other cimports or is cimported by it."""
+    whole = frozenset(compiled.read_record()["modules"])
+    for module in sorted(whole):
+        build = compiled.loadable(compiled.Build(whole - {module}, {module: "edited"}))
+        for name in whole:
+            across = compiled.cimported(name) & whole
+            assert not across or len({other in build.compiled for other in across | {name}}) == 1, name
+
+
 def test_extension_without_a_record_is_not_loaded(tree: Path) -> None:
     record = tree / compiled.RECORD
     content = record.read_text()
