@@ -107,10 +107,10 @@ def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> 
     other = channel.consumers.get(tag)
     if other is not None and other.queue.name.encode() != channel.publishing.reply_to:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-    if channel.publishing.reply_to:
-        raise PreconditionFailed("reply consumer already set")
     if not method.no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.publishing.reply_to:
+        raise PreconditionFailed("reply consumer already set")
     queue = channel.vhost.replies.open(channel.connection)
     consumer = ChannelConsumer()
     consumer.tag = tag

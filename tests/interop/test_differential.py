@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interop.differential.comparing import differ_by_letters
+from tests.interop.differential.comparing import differ_by_letters, drop_last_deliveries
 from tests.interop.differential.state import Channel
 
 KEY: Channel = (0, 1)
@@ -34,3 +34,18 @@ def test_only_the_order_between_queues_is_a_race(theirs: list[str], is_race: boo
 
 def test_other_channels_are_compared() -> None:
     assert not differ_by_letters({KEY: ["x"]}, {(1, 1): ["x"]})
+
+
+def test_what_returned_to_a_quorum_queue_may_stand_anywhere() -> None:
+    returned = "basic.deliver {'tag': 't', 'delivery_tag': 1} {'headers': {'x-delivery-count': 1}} b'r'"
+    new = "basic.deliver {'tag': 't', 'delivery_tag': 2} {'headers': {'x-delivery-count': 0}} b'n'"
+    newer = new.replace("b'n'", "b'm'")
+    assert differ_by_letters({KEY: [returned, new, newer]}, {KEY: [new, newer, returned]})
+    assert not differ_by_letters({KEY: [returned, new, newer]}, {KEY: [returned, newer, new]})
+
+
+def test_last_deliveries_of_a_closed_connection_are_left_out() -> None:
+    again = "basic.deliver {'tag': 't', 'delivery_tag': 1, 'redelivered': True} {} b'a'"
+    shown = {(0, 0): ["connection.close {'code': 540}"], (0, 1): [again], (1, 1): [again]}
+    drop_last_deliveries(shown)
+    assert shown == {(0, 0): ["connection.close {'code': 540}"], (1, 1): [again]}

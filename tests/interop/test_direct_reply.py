@@ -60,6 +60,7 @@ def test_request_and_reply(connect: Callable[..., Wire], wire: Wire, name: str) 
     [
         ([{"no_ack": False}], "reply consumer cannot acknowledge"),
         ([{"no_ack": True}, {"no_ack": True}], "reply consumer already set"),
+        ([{"no_ack": True}, {"no_ack": False}], "reply consumer cannot acknowledge"),
     ],
 )
 def test_wrong_consumers(wire: Wire, consumes: list[dict[str, Any]], text: str) -> None:

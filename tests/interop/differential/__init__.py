@@ -24,6 +24,7 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   processes;
 - a connection that ends while two of its channels consume from one queue: the channel that RabbitMQ ends
   last may still get what the other had;
+- the number of consumers of a quorum queue, among which RabbitMQ counts messages from ``basic.get``;
 - several bindings of a hash exchange: the hash is another one;
 - if-unused and if-empty for a quorum queue, which RabbitMQ refuses, and its ``reject-publish``, which lets
   some messages more in;
@@ -33,6 +34,7 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   beginning in the order of the nacks if the queue has a delivery limit. The walks do it with a limit only,
   and count where the order differs;
 - the expiry of a quorum queue, at which RabbitMQ looks every five seconds;
+- a channel that looks by a passive declare for its own address of direct replies: RabbitMQ answers 541;
 - a consumer with the tag of its channel's consumer of direct replies: RabbitMQ takes both;
 - ``basic.get`` behind publishes to a quorum queue in one write, which it may overtake in RabbitMQ;
 - channel-wide prefetch: RabbitMQ counts gets into it, and suspends consumers without acknowledgement;

@@ -41,6 +41,8 @@ class Operations:
         self.random = random.Random(seed)
         self.state = state
         self.bodies = 0
+        #: The channel that asked for a direct reply, by the message's body.
+        self.asked_by: dict[str, Channel] = {}
         self.weights = {
             self.publish: 60,
             self.get: 9,
@@ -182,14 +184,17 @@ class Operations:
             return None
         drawn = self.publish(key)
         assert drawn is not None
+        self.asked_by[drawn[1]["body"]] = key
         return "publish", {**drawn[1], "reply_to": REPLY_TO}
 
     def reply(self, key: Channel) -> Drawn:
         """To one that asked and may have gone; or look whether it is still there."""
         if not self.state.asking:
             return None
-        address = ADDRESS_IN + self.random.choice(self.state.asking)
-        if self.chance(0.1):
+        body = self.random.choice(self.state.asking)
+        address = ADDRESS_IN + body
+        # RabbitMQ fails (541) when a channel looks for its own.
+        if self.chance(0.1) and self.asked_by.get(body, key) != key:
             return "queue.declare", {"queue": address, "passive": True}
         drawn = self.publish(key)
         assert drawn is not None
