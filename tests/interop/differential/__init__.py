@@ -35,6 +35,8 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   and count where the order differs;
 - the expiry of a quorum queue, at which RabbitMQ looks every five seconds;
 - a channel that looks by a passive declare for its own address of direct replies: RabbitMQ answers 541;
+- a consumer with a tag of an earlier one that still has unsettled messages of its queue: RabbitMQ answers 541
+  if that is a quorum queue;
 - a consumer with the tag of its channel's consumer of direct replies: RabbitMQ takes both;
 - ``basic.get`` behind publishes to a quorum queue in one write, which it may overtake in RabbitMQ;
 - channel-wide prefetch: RabbitMQ counts gets into it, and suspends consumers without acknowledgement;

@@ -166,7 +166,9 @@ class Operations:
         used = [queue for queue in used if queue != REPLY_TO]
         others = [queue for queue in self.state.consumers.values() if queue != REPLY_TO]
         queue = self.random.choice(used or (others if others and self.chance(0.4) else ALL_QUEUES))
-        free = [tag for tag in TAGS if (key, tag) not in self.state.consumers]
+        busy = {self.state.sources[key, tag] for tag in self.state.unacked.get(key, [])}
+        # RabbitMQ fails (541) when a tag is used again while messages of its last consumer are unsettled.
+        free = [tag for tag in TAGS if (key, tag) not in self.state.consumers and (queue, tag) not in busy]
         if not free:
             return None
         fields: dict[str, Any] = {"queue": queue, "tag": self.random.choice(free)}
