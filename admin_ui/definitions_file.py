@@ -1,7 +1,8 @@
 """``--definitions FILE``: definitions that a start imports before clients are served.
 
 Users, permissions and policies of the file replace those that are there; queues and exchanges that exist stay
-as they are. What this broker does not have is left out, and the log names it.
+as they are. What this broker does not have is left out, and the log names it; with ``definitions_strict`` it
+is an error.
 
 Source: RabbitMQ, "Schema Definition Export and Import", "Definition Import at Node Boot Time".
 """
@@ -45,7 +46,7 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
-async def load(broker: Broker, path: Path) -> None:
+async def load(broker: Broker, path: Path, *, strict: bool = False) -> None:
     """Import ``path``, and wait until it is stored.
 
     Raises:
@@ -53,7 +54,7 @@ async def load(broker: Broker, path: Path) -> None:
     """
     began = time.monotonic()
     try:
-        importing = Import(broker, read(path))
+        importing = Import(broker, read(path), strict=strict)
         steps = importing.steps()
         broker.tick.now_us = broker.wall_us()
         broker.enter(_all, steps)
@@ -77,7 +78,8 @@ def _all(steps: Iterator[None]) -> None:
 
 
 def _text(reason: object) -> str:
-    return " ".join(map(str, reason)) if isinstance(reason, list) else str(reason)
+    text = " ".join(map(str, reason)) if isinstance(reason, list) else str(reason)
+    return " ".join(text.split())  # reasons of parameters have several lines
 
 
 def _plain(about: dict[str, Any]) -> dict[str, str]:

@@ -39,8 +39,6 @@ KUBERNETES_VARIABLE = re.compile(
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZE_UNITS = ("bytes", "bytes or %")
 SIZES = {"": 1, "B": 1, "KIB": KIB, "MIB": MIB, "GIB": GIB}
-
-
 _FILE = "the configuration file"
 
 
@@ -151,6 +149,7 @@ class Settings(BaseSettings):
     definitions: Path | None = _first(
         None, "", "file of definitions, also of RabbitMQ, that every start imports before clients are served"
     )
+    definitions_strict: bool = _first(False, "", "do not start if anything in that file would be left out")
 
     bind: str = _listener(
         "127.0.0.1", "", "address to listen on; 0.0.0.0 or :: for every interface", min_length=1

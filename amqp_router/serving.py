@@ -176,7 +176,7 @@ async def _serve(
 
     with signals(loop, stop=on_stop, reload=reload):
         try:
-            await server.start(partial(_import_definitions, broker, settings.definitions))
+            await server.start(partial(_import_definitions, broker, settings))
         except StoreFailed as error:  # a broker that does not start tries nothing again
             raise DataDirError(str(StoreFailed(error.path, error.reason))) from error
         except PersistenceError as error:  # its text names the file and the way out
@@ -258,18 +258,19 @@ def _first(settings: config.Settings) -> FirstStart:
     return FirstStart(user, password, settings.default_vhost)
 
 
-async def _import_definitions(broker: Broker, path: Path | None) -> None:
+async def _import_definitions(broker: Broker, settings: Any) -> None:
     """Import the file of the option ``definitions``.
 
     Raises:
         ConfigError: it cannot be imported.
     """
+    path: Path | None = settings.definitions
     if path is None:
         return
     from admin_ui import definitions_file  # noqa: PLC0415
 
     try:
-        await definitions_file.load(broker, path)
+        await definitions_file.load(broker, path, strict=settings.definitions_strict)
     except definitions_file.DefinitionsError as error:
         raise config.ConfigError(str(error)) from None
 

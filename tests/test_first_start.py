@@ -108,6 +108,20 @@ def test_definitions_refused(tmp_path: Path, content: str, said: str) -> None:
     assert str(file) in line
 
 
+def test_strict_definitions(tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text('{"parameters": [{"component": "shovel", "vhost": "/", "name": "s", "value": {}}]}')
+    options = ["--definitions", str(file), "--definitions-strict", "true"]
+    line = refused(tmp_path / "b", *options)
+    assert "component shovel not found" in line
+    assert str(file) in line
+    file.write_text('{"vhosts": [{"name": "shop"}]}')
+    broker = RouterProcess(tmp_path / "b", options=options)
+    broker.start()
+    assert "definitions imported" in logged(broker, "definitions imported")
+    broker.stop()
+
+
 def test_sample_configuration_has_every_option() -> None:
     text = (PACKAGING / "amqp-router.toml").read_text()
     assert text == config_text.sample_toml(), "`amqp-router options --toml` makes it"

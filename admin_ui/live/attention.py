@@ -331,8 +331,12 @@ _WAS: dict[str, Callable[[History, int], bool]] = {
 
 def _since(history: History | None, was: Callable[[History, int], bool]) -> Finding:
     """When it began: the oldest tick from which on ``was`` is true; empty without a history."""
-    if history is None or history.rings is None:
+    if history is None:
         return {}
+    if history.rings is None:  # nothing has changed since it was first seen, or for an hour
+        if not was(history, history.seen):
+            return {}
+        return {"since": max(history.first, history.changed) * INTERVAL_S * 1000, "longer": True}
     (_, fine), (coarse_step, coarse) = ((every // INTERVAL_S, reach // INTERVAL_S) for every, reach in BASIC)
     step = coarse_step
     began = history.seen

@@ -139,15 +139,17 @@ def _queue(state: State, request: web.Request, identity: Identity, about: str, a
     queue = found.queues.get(name) if found is not None and identity.lists(vhost) else None
     if queue is None:
         return {"gone": True}
+    document = queues.single(queue, state.node, Stats(state.metrics, NO_SPANS))
     clients = {}
-    for consumer in queue.consumers:
+    for detail, consumer in zip(document["consumer_details"], queue.consumers, strict=True):
         assert isinstance(consumer, ChannelConsumer)
         channel = consumer.delivery.listener
         assert isinstance(channel, Channel)
         machine = channel.connection
+        detail["unacked"] = consumer.unacked
         clients[connections.machine_name(machine)] = connections.machine_says(machine, "connection_name")
     return {
-        "queue": queues.single(queue, state.node, Stats(state.metrics, NO_SPANS)),
+        "queue": document,
         "state": state_of(queue, state.metrics.history(queue)),
         "clients": clients,
     }

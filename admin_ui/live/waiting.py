@@ -28,11 +28,13 @@ def waits_since(queue: Any, history: History | None) -> Since | None:
     None if that is not known, or nothing is ready. Of a queue with priorities it is not known: its messages
     do not leave in the order in which they came.
     """
-    if history is None or history.rings is None or queue.view().settings().max_priority:
+    if history is None or queue.view().settings().max_priority:
         return None
     ready = history.value(_READY)
     if ready <= 0 or not queue.message_count():
         return None
+    if history.rings is None:  # nothing has changed since it was first seen, or for an hour
+        return Since(max(history.first, history.changed) * INTERVAL_S * 1000, longer=True)
     before = history.value(_PUBLISHED) - ready
     _, (_, reach) = BASIC
     low, high = max(history.first, history.seen - reach // INTERVAL_S), history.seen

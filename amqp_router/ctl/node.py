@@ -128,6 +128,12 @@ def status(client: Client, args: argparse.Namespace) -> int:
     return 0
 
 
+def set_cluster_name(client: Client, args: argparse.Namespace) -> int:
+    """Name the cluster."""
+    client.call("PUT", "/api/cluster-name", {"name": args.name})
+    return 0
+
+
 def environment(client: Client, args: argparse.Namespace) -> int:
     """The options that the broker runs with."""
     show(pairs_text(client.get("/admin/v1/environment"), args.format))
@@ -218,6 +224,13 @@ VERBS = (
         environment,
         (),
         ("amqp-router ctl environment",),
+    ),
+    Verb(
+        "set_cluster_name",
+        "name the cluster; clients are told it when they connect",
+        set_cluster_name,
+        (argument("name", metavar="NAME", help="its name"),),
+        ("amqp-router ctl set_cluster_name shop",),
     ),
     Verb(
         "doctor",

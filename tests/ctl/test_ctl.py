@@ -235,6 +235,8 @@ def test_connections(ctl: Run, broker: RouterProcess) -> None:
 
 
 def test_the_node(ctl: Run, broker: RouterProcess, tmp_path: Path) -> None:
+    ctl("set_cluster_name", "shop")
+    assert ctl("status", "--format", "json")["cluster_name"] == "shop"
     status = ctl("status", "--format", "json")
     assert status["pid"] == str(broker.pid)
     assert status["alarms"] == []

@@ -18,7 +18,9 @@ const passwordFields = (words) => [
   { name: "again", label: "Password again", kind: "password", check: (again, { password }) => (again === password ? "" : "The two passwords differ.") },
 ];
 
-export function addUser() {
+const ALL = { configure: ".*", write: ".*", read: ".*" };
+
+export function addUser({ vhosts }) {
   return {
     title: "Add a user",
     submit: "Add",
@@ -26,11 +28,13 @@ export function addUser() {
     fields: [
       { name: "name", label: "Name", required: true, check: (name) => nameProblem("user", name) },
       ...passwordFields({ hint: "Without a password nobody can log in with one." }),
+      { name: "vhost", label: "Virtual host", kind: "select", options: [["", "none yet"], ...vhosts], hint: "The user gets all permissions in it. Other ones, and further virtual hosts, are on the page of the user." },
       tagsField(),
     ],
-    act: async ({ name, password, tags }) => {
+    act: async ({ name, password, vhost, tags }) => {
       await act("PUT", documentPath("users", name), password ? { password, tags } : { password_hash: "", tags });
-      return { said: `User ${name} is added. It has no permission yet.`, to: href(userPath(name)) };
+      if (vhost) await act("PUT", documentPath("permissions", vhost, name), ALL);
+      return { said: `User ${name} is added, with ${vhost ? `all permissions in ${vhost}` : "no permission yet"}.`, to: href(userPath(name)) };
     },
   };
 }
@@ -248,7 +252,7 @@ export function clearLimit({ kind, name, limit }) {
 }
 
 const OPERATOR_KEYS = { expires: "number", "message-ttl": "number", "max-length": "number", "max-length-bytes": "number" };
-const POLICY_KEYS = { ...OPERATOR_KEYS, overflow: "text", "dead-letter-exchange": "text", "dead-letter-routing-key": "text", "alternate-exchange": "text" };
+const POLICY_KEYS = { ...OPERATOR_KEYS, overflow: "text", "dead-letter-exchange": "text", "dead-letter-routing-key": "text", "alternate-exchange": "text", "delivery-limit": "number", "consumer-timeout": "number" };
 
 /** A new policy, or a change of `present`. */
 export function putPolicy({ kind = "policy", vhosts, vhost, present }) {
@@ -269,7 +273,8 @@ export function putPolicy({ kind = "policy", vhosts, vhost, present }) {
       { name: "pattern", label: "Pattern", value: present?.pattern ?? "", hint: "A regular expression over names: ^orders\\. matches names that begin with orders." },
       { name: "apply-to", label: "Applies to", kind: "select", value: present?.["apply-to"] ?? (operator ? "queues" : "all"), options: operator ? ["queues", "classic_queues", "all"] : ["all", "queues", "classic_queues", "exchanges"] },
       { name: "priority", label: "Priority", kind: "number", value: String(present?.priority ?? 0), hint: "Of all policies that match, only the one with the highest priority applies.", check: (text) => (wholeNumber(text) === null ? "A whole number." : "") },
-      { name: "definition", label: "Definition", kind: "table", noun: "key", known: operator ? OPERATOR_KEYS : POLICY_KEYS, value: rowsOf(present?.definition ?? {}), hint: "message-ttl and expires are in milliseconds, max-length-bytes in bytes. Of numbers that argument, policy and operator policy give, the smallest counts." },
+      { name: "definition", label: "Definition", kind: "table", noun: "key", known: operator ? OPERATOR_KEYS : POLICY_KEYS, value: rowsOf(present?.definition ?? {}), offered: true, hint: "message-ttl, expires and consumer-timeout are in milliseconds, max-length-bytes in bytes. Of numbers that argument, policy and operator policy give, the smallest counts.",
+        check: (definition) => (Object.keys(definition).length ? "" : "A policy sets at least one key. Choose one above.") },
     ],
     act: async ({ name = present?.name, vhost: chosen, priority, ...body }) => {
       await act("PUT", documentPath(path, where({ vhost: chosen }), name), { ...body, priority: wholeNumber(priority) });

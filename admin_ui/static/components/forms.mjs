@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../lib/html.mjs";
 import { Icon } from "./bits.mjs";
 import { askNext, closeDialog, say } from "../lib/dialogs.mjs";
 import { visible } from "../lib/format.mjs";
-import { blamed, KINDS, tableOf } from "../lib/forms.mjs";
+import { blamed, KINDS, readable, tableOf } from "../lib/forms.mjs";
 import { go } from "../lib/location.mjs";
 
 /** The frame of all dialogs of acts. */
@@ -73,7 +73,7 @@ export function FormDialog({ spec }) {
       if (result.to) go(result.to);
     } catch (problem) {
       const names = fields.map((one) => one.name);
-      fail(spec.blame?.(problem.message) ?? blamed(problem.message, names, spec.otherwise), problem.message);
+      fail(spec.blame?.(problem.message) ?? blamed(problem.message, names, spec.otherwise), readable(problem.message));
     }
   };
   return html`<${Frame} title=${spec.title} wide=${spec.wide}>
@@ -134,12 +134,16 @@ function TableField({ field, rows, common, below, onChange }) {
     onChange(rows.map((row, at) => {
       if (at !== index) return row;
       const next = { ...row, ...changes };
-      return changes.name in known && row.text === "" ? { ...next, kind: known[changes.name] } : next;
+      return changes.name in known ? { ...next, kind: known[changes.name] } : next;
     }));
   const focus = (selector) => setTimeout(() => group.current?.querySelector(selector)?.focus());
   const add = () => {
     onChange([...rows, { name: "", kind: "text", text: "" }]);
     focus(".pair:last-of-type input");
+  };
+  const offer = (name) => {
+    onChange([...rows.filter((row) => row.name || row.text), { name, kind: known[name], text: "" }]);
+    focus(".pair:last-of-type input:last-of-type");
   };
   const remove = (index) => {
     onChange(rows.filter((_, at) => at !== index));
@@ -158,8 +162,10 @@ function TableField({ field, rows, common, below, onChange }) {
         <button type="button" class="icon-button" aria-label=${`Remove ${noun} ${index + 1}`} onClick=${() => remove(index)}><${Icon} name="close" /></button>
       </div>`,
     )}
+    ${field.offered && html`<p class="offered">${Object.keys(known).filter((name) => !rows.some((row) => row.name === name)).map((name) => html`<button
+      type="button" class="chip" key=${name} onClick=${() => offer(name)}>${name}</button>`)}</p>`}
     <datalist id=${`${id}-list`}>${Object.keys(known).map((name) => html`<option key=${name} value=${name} />`)}</datalist>
-    <button type="button" class="button small add-pair" name=${field.name} onClick=${add}>Add ${/^[aeiou]/.test(noun) ? "an" : "a"} ${noun}</button>
+    <button type="button" class="button small add-pair" name=${field.name} onClick=${add}>Add ${field.offered ? "another" : /^[aeiou]/.test(noun) ? "an" : "a"} ${noun}</button>
     ${below}
   </fieldset>`;
 }

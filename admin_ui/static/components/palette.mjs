@@ -12,6 +12,7 @@ import { connectionPath, exchangePath, listPath, queuePath } from "../lib/routes
 /** What `me` may go to or do from everywhere. */
 function fixed(me) {
   const pages = ALL_PAGES.filter(({ page }) => allowed(me, page)).map(({ page, label }) => ({ kind: "page", icon: page, name: label, path: listPath(page) }));
+  if (allowed(me, "node")) pages.push({ kind: "page", icon: "node", name: "Prometheus: what it needs", path: `${listPath("node")}#prometheus` });
   const admin = me.tags.includes("administrator");
   const here = { vhosts: me.acts, vhost: param("vhost") };
   const rights = { vhosts: me.vhosts, vhost: param("vhost") };
@@ -21,7 +22,7 @@ function fixed(me) {
     me.acts.length && ["Publish a message", "messages.publish", { vhost: me.acts.includes(here.vhost) ? here.vhost : me.acts.includes("/") ? "/" : me.acts[0] }],
     (admin || me.tags.includes("policymaker")) && me.vhosts.length && ["Add a policy", "admin.putPolicy", rights],
     admin && me.vhosts.length && ["Add an operator policy", "admin.putPolicy", { ...rights, kind: "operator_policy" }],
-    admin && ["Add a user", "admin.addUser", {}],
+    admin && ["Add a user", "admin.addUser", { vhosts: me.vhosts }],
     admin && ["Add a virtual host", "admin.putVhost", {}],
     me.acts.length && ["Make an API token", "tokens.make", { me }],
   ].filter(Boolean);

@@ -75,6 +75,15 @@ export function blamed(message, names, otherwise) {
   return names.includes(otherwise) ? otherwise : (names[0] ?? "");
 }
 
+/** What the broker says to programs, which know it from RabbitMQ, in words for people. */
+export function readable(message) {
+  const text = message.replace(/^Validation failed\s+/, "").replace(/<<"(.*?)">>/gs, "“$1”");
+  const unknown = /^\[(\{.*\})\] are not recognised policy settings$/s.exec(text);
+  if (!unknown) return text;
+  const keys = [...unknown[1].matchAll(/\{(“.*?”),/gs)].map(([, key]) => key);
+  return `${keys.join(", ")}: policies have no such key.`;
+}
+
 /** A header's value: browsers send its letters as single octets, so a text goes as those of its UTF-8. */
 export function headerText(text) {
   return String.fromCharCode(...new TextEncoder().encode(text.replace(/[\r\n\0]+/g, " ")));

@@ -10,11 +10,12 @@ function current() {
 
 /** Show another address of ours. `replace` leaves no step in the history. */
 export function go(url, { replace = false } = {}) {
-  if (url === location.pathname + location.search) return;
+  if (url === location.pathname + location.search + location.hash) return;
   const samePage = new URL(url, location.href).pathname === location.pathname;
   history[replace ? "replaceState" : "pushState"](null, "", url);
   for (const watcher of watchers) watcher();
   if (!samePage) {
+    // A page with a fragment scrolls there by itself, once it has its data (`useFragment`).
     scrollTo(0, 0);
     document.getElementById("main")?.focus({ preventScroll: true });
   }
@@ -35,6 +36,13 @@ export function useRoute() {
   return route;
 }
 
+/** Scroll to the part of the page that the address names, once `ready`. */
+export function useFragment(ready) {
+  useEffect(() => {
+    if (ready && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  }, [ready]);
+}
+
 /** One parameter of the address, and a function that changes some of them. */
 export function param(name, otherwise = "") {
   return new URLSearchParams(location.search).get(name) ?? otherwise;
@@ -47,7 +55,8 @@ export function setParams(changes, { replace = true } = {}) {
 /** An address with the chosen virtual host carried along. */
 export function href(path, changes = {}) {
   const vhost = param("vhost");
-  return path + withParams("", { ...(vhost ? { vhost } : {}), ...changes });
+  const [page, fragment] = path.split("#");
+  return page + withParams("", { ...(vhost ? { vhost } : {}), ...changes }) + (fragment ? `#${fragment}` : "");
 }
 
 /** Clicks on links to our pages change the address without loading; those with a modifier key do what they do. */
@@ -56,5 +65,5 @@ export function takeClicks(event) {
   const link = event.target.closest?.("a[href]");
   if (!link || link.target || link.origin !== location.origin || !link.pathname.startsWith("/ui/")) return;
   event.preventDefault();
-  go(link.pathname + link.search);
+  go(link.pathname + link.search + link.hash);
 }

@@ -76,9 +76,9 @@ function Import({ vhost, path }) {
         ${error && html`<p class="field-error" id="file-error" role="alert">${error}</p>`}
       </div>
     </div>
-    ${found && html`<${Differences} rows=${found} />
-      <div class="form"><div class="form-end"><p class="form-done" role="status">${changes ? `${plural(changes, "difference")} to import.` : "The file has nothing new."}</p>
-        <button type="button" class="button main-button" disabled=${busy || !changes} onClick=${load}>Import</button></div></div>`}
+    ${found && html`<div class="form"><div class="form-end"><p class="form-done" role="status">${changes ? `${plural(changes, "difference")} to import, listed below.` : "The file has nothing new."}</p>
+        <button type="button" class="button main-button" disabled=${busy || !changes} onClick=${load}>Import</button></div></div>
+      <${Differences} rows=${found} />`}
     ${leftOut && (leftOut.length
       ? html`<p class="form-text import-note"><b>Imported, but ${plural(leftOut.length, "item")} ${leftOut.length === 1 ? "was" : "were"} left out:</b></p><${LeftOut} rows=${leftOut} />`
       : html`<p class="all-well"><${Icon} name="check" />Everything in the file is imported.</p>`)}

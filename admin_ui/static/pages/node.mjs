@@ -7,7 +7,7 @@ import { Table } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
 import { bytes, count, duration, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
-import { href } from "../lib/location.mjs";
+import { href, useFragment } from "../lib/location.mjs";
 import { listPath, segment } from "../lib/routes.mjs";
 
 /** The accounts of memory that clients can fill, and what happens at their limits. */
@@ -73,8 +73,9 @@ export function NodePage({ me }) {
   const live = useTopic("overview")?.node;
   const overview = useGet("/api/overview", 10);
   const points = useSamples({ path: `/api/nodes/${segment(me.node)}`, ranges: ALL, kinds: ["node_stats"], charts: CHARTS });
-  if (node.error) return html`<${Refused} error=${node.error} />`;
   const one = node.data;
+  useFragment(Boolean(one && overview.data));
+  if (node.error) return html`<${Refused} error=${node.error} />`;
   if (!one || !overview.data) return html`<${Loading} rows=${10} />`;
   const acts = me.tags.includes("administrator") && html`
     <${Act} act="admin.renameCluster" what=${{ name: overview.data.cluster_name }}>Name the cluster<//>

@@ -145,6 +145,7 @@ function Node({ node, me }) {
       node && ["Disk free", bytes(node.disk_free)],
       node && ["Loop lag", `${node.loop_lag_ms < 10 ? node.loop_lag_ms.toFixed(1) : Math.round(node.loop_lag_ms)} ms`],
       [me.amqp_tls ? "AMQP with TLS" : "AMQP", `${me.amqp_host}:${me.amqp_port}`],
+      node && ["Prometheus", html`<a href=${href(`${listPath("node")}#prometheus`)}>What it needs</a>`],
     ]} />
   <//>`;
 }

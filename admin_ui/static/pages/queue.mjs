@@ -1,4 +1,4 @@
-import { html } from "../lib/html.mjs";
+import { html, useMemo } from "../lib/html.mjs";
 import { Act, Arguments, Card, Facts, Pill, State } from "../components/bits.mjs";
 import { Bindings } from "../components/bindings.mjs";
 import { Chart } from "../components/chart.mjs";
@@ -77,8 +77,17 @@ export function Queue({ route, me }) {
   </div>`;
 }
 
+const consumerKey = (row) => row.channel_details.name + row.consumer_tag;
+
 function Consumers({ queue, clients, me }) {
   const consumers = queue.consumer_details ?? [];
+  // Who holds most comes first. Rows do not move while figures change, or one would close the wrong consumer.
+  const keys = consumers.map(consumerKey).join("\n");
+  const places = useMemo(
+    () => new Map([...consumers].sort((a, b) => b.unacked - a.unacked).map((row, place) => [consumerKey(row), place])),
+    [keys],
+  );
+  const ordered = [...consumers].sort((a, b) => places.get(consumerKey(a)) - places.get(consumerKey(b)));
   const columns = [
     {
       label: "Client",
@@ -90,7 +99,8 @@ function Consumers({ queue, clients, me }) {
     { label: "Channel", numeric: true, class: "n mid", cell: (row) => row.channel_details.number },
     { label: "Tag", cell: (row) => html`<code class="name" title=${row.consumer_tag}>${row.consumer_tag}</code>` },
     { label: "User", class: "wide", cell: (row) => row.channel_details.user },
-    { label: "Prefetch", numeric: true, class: "n", cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "none") },
+    { label: "Unacked", title: "Messages that it has got and not acknowledged", numeric: true, class: "n", cell: (row) => (row.ack_required ? count(row.unacked) : "–") },
+    { label: "Prefetch", numeric: true, class: "n mid", cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "none") },
     {
       label: "Mode",
       class: "mid",
@@ -101,12 +111,13 @@ function Consumers({ queue, clients, me }) {
       class: "acts-column",
       cell: (row) => mayClose(me, row.channel_details.user) && html`<${Act} act="objects.closeConsumer" label=${`Close the consumer ${row.consumer_tag}`} what=${{
         vhost: queue.vhost, queue: queue.name, tag: row.consumer_tag, channel: row.channel_details.name, client: clients[row.channel_details.connection_name],
+        unacked: row.unacked,
       }}>Close<//>`,
     },
   ].filter(Boolean);
   return html`<${Card} title="Consumers" id="consumers" extra=${html`<${Pill}>${count(queue.consumers)}<//>`}>
     ${consumers.length
-      ? html`<${Table} columns=${columns} rows=${consumers} caption="Consumers" rowKey=${(row) => row.channel_details.name + row.consumer_tag} />`
+      ? html`<${Table} columns=${columns} rows=${ordered} caption="Consumers" rowKey=${consumerKey} />`
       : html`<p class="none">${queue.messages_ready > 0 ? `Nobody consumes; ${plural(queue.messages_ready, "message")} ${queue.messages_ready === 1 ? "waits" : "wait"}.` : "Nobody consumes."}</p>`}
   <//>`;
 }

@@ -33,7 +33,7 @@ const COLUMNS = [
   { id: "password", label: "Password", get: (row) => row.password, class: "wide type-column", cell: (row) => row.password },
 ];
 
-export function Users() {
+export function Users({ me }) {
   const users = useGet("/api/users", 10);
   const permissions = useGet("/api/permissions", 10);
   if (users.error) return html`<${Refused} error=${users.error} />`;
@@ -46,5 +46,5 @@ export function Users() {
     password: user.password_hash ? "set" : "none",
   }));
   return html`<${ListPage} rows=${rows ?? null} noun="user" columns=${COLUMNS} fields=${FIELDS} examples=${EXAMPLES} initialSort="name" everywhere
-    acts=${html`<${Act} act="admin.addUser" fresh>Add a user<//>`} empty=${html`<${Empty} title="No users" />`} />`;
+    acts=${html`<${Act} act="admin.addUser" what=${{ vhosts: me.vhosts }} fresh>Add a user<//>`} empty=${html`<${Empty} title="No users" />`} />`;
 }

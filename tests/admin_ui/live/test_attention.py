@@ -10,6 +10,7 @@ import pytest
 
 from admin_ui.live.attention import GROWTH_MIN, PERIOD_S, Attention, seconds_to_full, shown
 from admin_ui.live.findings import KEPT_OF_KIND, Findings
+from admin_ui.live.waiting import waits_since
 from admin_ui.live.work import Work
 from admin_ui.state import STATE
 from amqp_router.metrics import GLOBAL, NODE
@@ -310,3 +311,19 @@ async def test_search_holds_the_loop_for_a_slice(node: World, monkeypatch: pytes
     assert longest <= 64
     assert attention.findings.counts["no_consumers"] == 20_000
     assert len(list(attention.findings)) <= KEPT_OF_KIND + 3
+
+
+async def test_since_when_of_a_queue_that_has_not_changed_since_it_was_first_seen(node: World) -> None:
+    looker = Looker(node)
+    vhost = node.broker.vhosts["/"]
+    vhost.declare_queue("left")
+    vhost.queues["left"].ready.count = 5
+    for _ in range(4):
+        node.sample()
+    [found] = await looker()
+    dated = looker.attention.dated(found)
+    assert (dated["kind"], dated["longer"]) == ("no_consumers", True)
+    # The first sample that saw it: it may wait a little longer than since then.
+    assert node.metrics.tick - dated["since"] // 5000 == 3
+    waits = waits_since(vhost.queues["left"], node.metrics.history(vhost.queues["left"]))
+    assert waits == (dated["since"], True)

@@ -109,9 +109,9 @@ def test_a_policy_shows_what_it_matches_while_it_is_typed(calm: Site, visit: Vis
         one.page.wait_for_selector(".preview p:has-text('No exchange matches.')")
         assert one.axe() == []
         one.page.click(SUBMIT)
-        one.page.wait_for_selector("#field-definition-error:has-text('no policy provided')")
+        one.page.wait_for_selector("#field-definition-error:has-text('sets at least one key')")
         one.expect_requests_to_fail("400")
-        one.page.click("button:has-text('Add a key')")
+        one.page.click("button:has-text('Add another key')")
         one.page.fill("[aria-label='Name of key 1']", "max-length")
         one.page.fill("[aria-label='Value of key 1']", "5")
         one.page.click(SUBMIT)

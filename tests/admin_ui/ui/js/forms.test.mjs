@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { blamed, headerText, nameProblem, rowsOf, tableOf, wholeNumber } from "../../../../admin_ui/static/lib/forms.mjs";
+import { blamed, headerText, nameProblem, readable, rowsOf, tableOf, wholeNumber } from "../../../../admin_ui/static/lib/forms.mjs";
 
 test("names have 255 octets at most", () => {
   assert.equal(nameProblem("queue", "q".repeat(255)), "");
@@ -45,4 +45,11 @@ test("the field that an error is about", () => {
 test("numbers and headers", () => {
   assert.deepEqual(["5", " -3 ", "5.5", "", "x"].map(wholeNumber), [5, -3, null, null, null]);
   assert.equal(headerText("é\r\nX: y"), "Ã© X: y");
+});
+
+test("what the broker says to programs, for people", () => {
+  assert.equal(readable('Validation failed\n\n<<"soon">> is not a valid message TTL'), "“soon” is not a valid message TTL");
+  assert.equal(readable('Validation failed\n\n[{<<"max-len">>,5},{<<"ttl">>,<<"x">>}] are not recognised policy settings'),
+    "“max-len”, “ttl”: policies have no such key.");
+  assert.equal(readable("Access refused."), "Access refused.");
 });
