@@ -21,8 +21,8 @@ from tests.interop.suites.suite import Node, watch
 
 HERE = Path(__file__).resolve().parent
 PLUGINS = HERE / "plugins"
-#: Seconds for a suite, and for one of its tests.
-SECONDS = 1500
+#: Seconds after which a suite, and one of its tests, counts as hung. A busy machine took 1,137 for one suite.
+SECONDS = 3600
 TEST_SECONDS = 100
 
 
