@@ -9,7 +9,7 @@ from functools import partial
 
 from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer
-from amqp_router.channel.due import Due, all_of
+from amqp_router.channel.due import Due, all_to_return
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
 from amqp_router.protocol.constants import FRAME_METHOD
@@ -205,7 +205,7 @@ def recover(channel: ConsumingChannel, method: methods.BasicRecover | methods.Ba
     delivery, connection = channel.delivery, channel.connection
     # What is due is delivered first, and is not among what comes back.
     last, before = delivery.next_tag - 1, delivery.outstanding
-    due = Due(all_of(channel, method))
+    due = Due(all_to_return(channel, method))
     connection.in_slices(due.go_on)
     transaction = channel.transaction
     if transaction is None:

@@ -97,10 +97,10 @@ def _returned(
     if not method.requeue:
         return _NONE
     if isinstance(method, methods.BasicNack) and method.multiple:
-        return all_of(channel, method)
+        return all_to_return(channel, method)
     owner = channel.delivery.owner_of(method.delivery_tag)
     if owner is None:  # an old delivery
-        return all_of(channel, method)
+        return all_to_return(channel, method)
     return (owner.queue,) if owner.queue.has_new() else _NONE
 
 
@@ -112,6 +112,11 @@ def all_of(channel: ConsumingChannel, method: methods.Method) -> Sequence[QueueH
     """The queues from which the channel gets messages, as far as there are new ones."""
     if not channel.connection.tick.scheduled:
         return _NONE
+    return all_to_return(channel, method)
+
+
+def all_to_return(channel: ConsumingChannel, method: methods.Method) -> Sequence[QueueHandle]:
+    """As ``all_of``, also if nothing is on the agenda: the timer that tells of what is over may be late."""
     channel.connection.charge(len(channel.consumers) >> LOOKS_SHIFT)
     queues = {consumer.queue: None for consumer in channel.consumers.values()}
     queues.update(dict.fromkeys(channel.getters))
@@ -131,6 +136,6 @@ _QUEUES: dict[type[methods.Method], Callable[[ConsumingChannel, Any], Sequence[Q
     methods.QueueDeclare: _looked_into,
     methods.QueuePurge: _looked_into,
     methods.QueueDelete: _looked_into,
-    methods.ChannelClose: all_of,
+    methods.ChannelClose: all_to_return,
     methods.TxCommit: all_of,
 }

@@ -469,6 +469,13 @@ PLANTED = [
         LIMITS,
     ),
     Planted(
+        "a message keeps those that are over and that no timer has told of",
+        QUEUE,
+        "        if self.expiry.head_us != 0 and self._is_head_over():\n",
+        "        if False:\n",
+        "tests/vhosts/queues/ready/test_priority.py",
+    ),
+    Planted(
         "a message with a higher priority keeps those behind it that are over",
         MORTAL,
         "        ready.begin_sweep(now_us)\n",

@@ -44,4 +44,5 @@ cdef class MortalQueue(StandingQueue):
     @cython.locals(log=QueueLog)
     cdef void _gone(self, Message message, int kind)
     @cython.locals(expiry=Expiry)
+    cdef bint _is_head_over(self) except -1
     cpdef bint has_due(self)

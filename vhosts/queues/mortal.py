@@ -313,10 +313,16 @@ class MortalQueue(StandingQueue):
         else:
             self._watch(self.expiry.head_us)
 
-    def has_due(self) -> bool:
+    def _is_head_over(self) -> bool:
+        """Whether the head's time is over and nobody has looked since; the queue is on the agenda then."""
         expiry = self.expiry
-        if expiry.is_timed and 0 < expiry.head_us <= self.tick.now_us:
-            self.touch()
+        if expiry.head_us == 0 or expiry.head_us > self.tick.now_us or not expiry.is_timed:
+            return False
+        self.touch()
+        return True
+
+    def has_due(self) -> bool:
+        self._is_head_over()
         return self.dirty or self.ready.is_returning()
 
 

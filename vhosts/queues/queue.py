@@ -111,6 +111,8 @@ class Queue(MortalQueue):
             return False
         if self.expiry.ttl_us >= 0 or message.expire_ms != _NO_EXPIRY:
             self.expiry.stamp(message, self.tick.now_us)
+        if self.expiry.head_us != 0 and self._is_head_over():
+            self.ready.begin_sweep(self.tick.now_us)  # of what is before it; it may become the head
         if log is None:
             message.offset = self.next_offset
             self.next_offset += 1
@@ -273,6 +275,8 @@ class Queue(MortalQueue):
         return done
 
     def has_new(self) -> bool:
+        if self._is_head_over():
+            return True
         return self.dirty and (self.publish_total != self.pumped_at or self.ready.swept_us != 0)
 
     def begin_return(self) -> None:

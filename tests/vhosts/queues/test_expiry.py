@@ -335,6 +335,24 @@ def test_one_timer_of_the_loop_for_all_queues() -> None:
     assert pending[0][0] == 60.0, "the wall clock may be set while it sleeps"
 
 
+@pytest.mark.parametrize(
+    "method",
+    [m.BasicNack(1, False, True), m.BasicNack(1, True, True), m.BasicReject(1, True), m.BasicRecover(True)],
+    ids=["nack", "nack multiple", "reject", "recover"],
+)
+def test_what_returns_before_the_timer_does_not_keep_what_is_over(node: SimNode, method: m.Method) -> None:
+    """The loop reads a client's frames before it lets timers go off."""
+    queue = declared(node)
+    client = Client(node).open(1)
+    publish(node, queue, message("old"), timed(node, "short", 0.1))
+    client.send(m.BasicGet("q", False))
+    node.clock.now += 0.2
+    node.tick.now_us = node.clock.wall_us()
+    client.send(method)
+    node.sleep(0)
+    assert (queue.expired_total, drained(queue)) == (1, ["old"])
+
+
 @pytest.mark.parametrize("durable", [False, True])
 def test_get_does_not_count_a_next_one_whose_time_is_over(node: SimNode, durable: bool) -> None:
     client = Client(node).open(1)

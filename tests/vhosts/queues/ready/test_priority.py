@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from amqp_router.protocol.message import Message
 from persistence.options import LogOptions
 from tests.nodes import SimNode
-from tests.persistence.log.support import unsettled
+from tests.persistence.log.support import ManualClock, unsettled
 from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, text_of
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready import priority
@@ -154,6 +154,43 @@ def test_what_comes_while_very_many_expire_does_not_keep_them(
     found = queue.take(True)
     assert found is not None
     assert text_of(found) == "high"
+
+
+def test_what_comes_while_very_many_expire_after_a_start_does_not_keep_them() -> None:
+    node = SimNode()
+    queue = declared(node, max_priority=3)
+    for number in range(6000):
+        one = made(number, 0)
+        one.expire_ms = 100
+        queue.publish(one)
+    node.settle()
+    node.stop()
+    node = SimNode(node.disk, node.definitions, boot=2, clock=ManualClock(node.clock.now + 1))
+    queue = node.queue("q")
+    node.turn()
+    assert 0 < queue.message_count() < 6000, "they expire in slices"
+    node.enter(queue.publish, made("high", 3))
+    node.settle()
+    assert (queue.expired_total, drained(queue)) == (6000, ["high"])
+
+
+def test_what_comes_before_the_timer_does_not_keep_what_is_over() -> None:
+    """The loop reads a client's frames before it lets timers go off."""
+    node = node_with()
+    queue = declared(node, max_priority=3)
+    for text, level in (("a", 1), ("b", 0), ("c", 0)):
+        one = made(text, level)
+        one.expire_ms = 100 if text != "c" else 1000
+        node.enter(queue.publish, one)
+    node.settle()
+    node.clock.now += 0.2
+    node.tick.now_us = node.clock.wall_us()
+    node.enter(queue.publish, made("high", 3))
+    node.sleep(0)
+    assert (queue.expired_total, queue.message_count()) == (2, 2)
+    node.sleep(1)
+    assert queue.message_count() == 2, "now it is behind another one"
+    assert drained(queue) == ["high"]
 
 
 def test_a_window_in_memory_for_consumers() -> None:
