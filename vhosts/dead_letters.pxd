@@ -53,7 +53,7 @@ cdef class DeadLetters(Sender):
     cdef Route _sifted(self, Letter letter, Sift sift)
     @cython.locals(queue=MortalQueue, message=Message, death=Death, made=Message, exchange=str)
     cdef bint _prepare(self, Letter letter) except -1
-    @cython.locals(queue=MortalQueue, message=Message, death=Death, exchange=str, key=str, time_s="long long")
+    @cython.locals(queue=MortalQueue, message=Message, death=Death, exchange=str, key=str, time_s="long long", is_known=bint)
     cdef Death _death_of(self, Letter letter)
     @cython.locals(queue=MortalQueue, message=Message, made=Message, extras=Extras, log=QueueLog, epochs=LogEpochs)
     cdef bint _note_source(self, Letter letter) except -1

@@ -216,12 +216,15 @@ class DeadLetters(Sender):
         queue, message, death = letter.queue, letter.message, self._death
         exchange, key = queue.letter_exchange, queue.letter_key
         time_s = queue.tick.now_us // 1_000_000
-        if death is not None and death.is_of(message, queue.name, letter.reason, time_s, key is None):
-            if self._address.exchange == exchange and self._address.key == key:
-                return death
-        else:
-            death = Death(message, queue.name, letter.reason)
-            death.note(time_s, key is None)
+        is_known = death is not None and death.is_of(message, queue.name, letter.reason, time_s, key is None)
+        if is_known and death is not None and not death.has_properties_of(message):
+            death = death.again(message)
+        if is_known and death is not None and self._address.exchange == exchange and self._address.key == key:
+            self._death = death
+            return death
+        if not is_known or death is None:
+            death = Death()
+            death.note(message, queue.name, letter.reason, time_s, key is None)
         self._death = death
         self._address = _address(exchange, key, death)
         return death

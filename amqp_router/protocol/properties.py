@@ -17,6 +17,7 @@ from typing import Any
 from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import Table, decode_table, encode_table, skip_table
+from amqp_router.protocol.nested import end_of_nested
 
 #: Flag and kind of each property, in wire order. Kinds: s short string, t table, 1 and 8 unsigned integers.
 PROPERTIES: dict[str, tuple[int, str]] = {
@@ -116,6 +117,61 @@ def header_range(properties: bytes) -> tuple[int, int]:
     if flags & bits.HAS_CONTENT_ENCODING:
         start = _skip_short_string(properties, start)
     return start, skip_table(properties, start)
+
+
+def with_fields(properties: bytes, fields: bytes, expiration: bytes) -> tuple[bytes, int] | None:
+    """``properties`` with encoded ``fields`` behind those of its headers, and without its expiration. And its
+    delivery mode, 0 if there is none.
+
+    None if that is not ``expiration`` (a short string; empty octets for none), or if anything is malformed.
+    No value is made, which takes a tenth of the time of decoding and encoding.
+    """
+    d = properties
+    size = len(properties)
+    if size < 2:
+        return None
+    flags = d[0] << 8 | d[1]
+    if flags & bits.HAS_UNKNOWN:
+        return None
+    position = 2
+    headers = headers_end = cut = cut_end = mode = 0
+    bit = bits.HAS_CONTENT_TYPE
+    while bit > bits.HAS_UNKNOWN:
+        start = position
+        if bit == bits.HAS_HEADERS:
+            if flags & bit:
+                position = end_of_nested(properties, start, size, True)
+                if position < 0:
+                    return None
+            headers, headers_end = start, position
+        elif flags & bit:
+            if bit & (bits.HAS_DELIVERY_MODE | bits.HAS_PRIORITY):
+                position += 1
+            elif bit == bits.HAS_TIMESTAMP:
+                position += 8
+            elif position < size:
+                position += 1 + d[position]
+            else:
+                return None
+            if position > size:
+                return None
+            if bit == bits.HAS_EXPIRATION:
+                cut, cut_end = start, position
+            elif bit == bits.HAS_DELIVERY_MODE:
+                mode = d[start]
+        bit >>= 1
+    if position != size or properties[cut:cut_end] != expiration:
+        return None
+    old = properties[headers + 4 : headers_end] if headers_end > headers else b""
+    flags = (flags | bits.HAS_HEADERS) & ~bits.HAS_EXPIRATION
+    if cut_end == 0:
+        cut = cut_end = size
+    table = len(old) + len(fields)
+    head = b"%c%c%b%c%c%c%c" % (
+        flags >> 8, flags & 255, properties[2:headers],
+        table >> 24 & 255, table >> 16 & 255, table >> 8 & 255, table & 255,
+    )  # fmt: skip
+    return b"".join((head, old, fields, properties[headers_end:cut], properties[cut_end:])), mode
 
 
 def reply_to_range(properties: bytes) -> tuple[int, int]:

@@ -15,6 +15,9 @@ cdef class Death:
     cdef public bytes exchange
     cdef public bytes routing_key
     cdef public dict properties
+    cdef bint _is_persistent
+    cdef bytes _fields
+    cdef bytes _expiration
     cdef bytes _route
     cdef bytes _received
     cdef long long _time_s
@@ -25,8 +28,12 @@ cdef class Death:
     cdef long long _size_of
     cdef int _channel_of
     cpdef bint is_of(self, Message message, str queue, str reason, long long time_s, bint keeps_keys) except -1
+    cpdef bint has_properties_of(self, Message message) except -1
+    @cython.locals(received=bytes, other=Death, found=tuple)
+    cpdef Death again(self, Message message)
     cpdef bint has_further_keys(self) except -1
-    cpdef note(self, long long time_s, bint keeps_keys)
+    @cython.locals(known_before=Py_ssize_t, is_first=bint)
+    cpdef note(self, Message message, str queue, str reason, long long time_s, bint keeps_keys)
     cpdef set cycles(self)
     cdef set _queues_without_rejection(self)
     @cython.locals(made=Message, header=bytes)

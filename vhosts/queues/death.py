@@ -7,16 +7,19 @@ the first death. A message's own expiration is noted and removed, or it would ex
 Compiled: see ``death.pxd``.
 
 Source: RabbitMQ, "Dead Letter Exchanges"; layout, order and types as measured with 3.10.8.
+
+Most messages die for the first time. Then some headers come behind the message's own, and those of one queue,
+reason and second have them in common. They are put between the octets (``again``), and nothing is decoded.
 """
 
 from __future__ import annotations
 
 from amqp_router.protocol import flags
 from amqp_router.protocol.errors import FieldError
-from amqp_router.protocol.fields import Field, Table
+from amqp_router.protocol.fields import Field, Table, encode_table
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, content_header
-from amqp_router.protocol.properties import decode_properties, encode_properties
+from amqp_router.protocol.properties import decode_properties, encode_properties, with_fields
 
 REJECTED = "rejected"
 EXPIRED = "expired"
@@ -24,6 +27,8 @@ MAXLEN = "maxlen"
 DELIVERY_LIMIT = "delivery_limit"
 
 _NO_EXPIRY = NO_EXPIRY  # a C integer where compiled
+#: Replaced, never changed.
+_NO_PROPERTIES = decode_properties(b"\0\0")
 
 
 class Death:
@@ -33,7 +38,10 @@ class Death:
         "_channel_of",
         "_cycles",
         "_encoded",
+        "_expiration",
+        "_fields",
         "_header",
+        "_is_persistent",
         "_keeps_keys",
         "_received",
         "_route",
@@ -46,19 +54,18 @@ class Death:
         "routing_key",
     )
 
-    def __init__(self, message: Message, queue: str, reason: str) -> None:
-        """The message has its content.
-
-        Raises:
-            FieldError: its properties are malformed.
-        """
-        self.queue = queue
-        self.reason = reason
+    def __init__(self) -> None:
+        self.queue = self.reason = ""
         #: As the message was published; ``exchange`` and ``routing_key`` are octets.
-        self.exchange, self.routing_key = _split(message.route)
-        self._route = message.route
-        self._received = message.properties()
-        self.properties = decode_properties(self._received)
+        self.exchange = self.routing_key = b""
+        self._route = b""
+        self._received = b""
+        #: Those of the first message that died so (``again``).
+        self.properties = _NO_PROPERTIES
+        self._is_persistent = False
+        #: The fields behind those of the message, and its expiration as octets, if all else stays as it is.
+        self._fields = b""
+        self._expiration = b""
         self._time_s = 0
         self._keeps_keys = False
         self._cycles: set[str] | None = None
@@ -70,9 +77,8 @@ class Death:
         self._channel_of = 0
 
     def is_of(self, message: Message, queue: str, reason: str, time_s: int, keeps_keys: bool) -> bool:
-        """Whether ``message`` dies the same death: what is noted here holds for it, too.
-
-        Messages that expire together mostly differ in their bodies alone.
+        """Whether ``message`` dies the same death. Then what is noted here holds for it, too, if it has the
+        same properties (``has_properties_of``), and mostly otherwise (``again``).
         """
         return (
             self._time_s == time_s
@@ -80,19 +86,69 @@ class Death:
             and self.reason == reason
             and self._keeps_keys == keeps_keys
             and self._route == message.route
-            and self._received == message.properties()
         )
+
+    def again(self, message: Message) -> Death | None:
+        """The same death of ``message``, which differs in its properties alone (``is_of``); None if it has to
+        be noted anew.
+        """
+        received = message.properties()
+        if not self._fields or b"-death" in received or b"\x02CC" in received or b"\x03BCC" in received:
+            return None
+        found = with_fields(received, self._fields, self._expiration)
+        if found is None:
+            return None
+        other = Death()
+        other.queue = self.queue
+        other.reason = self.reason
+        other.exchange = self.exchange
+        other.routing_key = self.routing_key
+        other.properties = self.properties
+        other._route = self._route
+        other._received = received
+        other._time_s = self._time_s
+        other._keeps_keys = self._keeps_keys
+        other._cycles = self._cycles
+        other._fields = self._fields
+        other._expiration = self._expiration
+        other._encoded = found[0]
+        other._is_persistent = found[1] == 2
+        return other
 
     def has_further_keys(self) -> bool:
         """Whether the message has ``CC`` or ``BCC``, by which it is routed, too."""
         headers = self.properties.get("headers", {})
         return "CC" in headers or "BCC" in headers
 
-    def note(self, time_s: int, keeps_keys: bool) -> None:
-        """Write the death into the properties; without ``keeps_keys`` ``CC`` goes: another key is used."""
+    def has_properties_of(self, message: Message) -> bool:
+        """Whether ``message`` was published with the same properties."""
+        return self._received == message.properties()
+
+    def note(self, message: Message, queue: str, reason: str, time_s: int, keeps_keys: bool) -> None:
+        """Write the death of ``message``, which has its content, into the properties.
+
+        Without ``keeps_keys`` ``CC`` goes: another key is used.
+
+        Raises:
+            FieldError: its properties are malformed.
+        """
+        self.queue = queue
+        self.reason = reason
+        self.exchange, self.routing_key = _split(message.route)
+        self._route = message.route
+        self._received = message.properties()
+        self.properties = decode_properties(self._received)
+        self._is_persistent = self.properties.get("delivery_mode") == 2
         self._time_s = time_s
         self._keeps_keys = keeps_keys
         headers: Table = dict(self.properties.get("headers", {}))
+        known_before = len(headers)
+        is_first = (
+            "x-death" not in headers
+            and not _has_first_death(headers)
+            and "CC" not in headers
+            and "BCC" not in headers
+        )
         keys = [("S", self.routing_key)]
         further = headers.get("CC")
         if further is not None and further[0] == "A":
@@ -124,6 +180,11 @@ class Death:
             headers.pop("CC", None)
             headers.pop("BCC", None)
         self.properties["headers"] = headers
+        if is_first:
+            self._fields = encode_table(dict(list(headers.items())[known_before:]))[4:]
+            if expiration is not None:
+                text = _octets(expiration)
+                self._expiration = b"%c%b" % (len(text), text)
 
     def cycles(self) -> set[str]:
         """The queues to which the message would come again without anybody ever having rejected it."""
@@ -151,7 +212,7 @@ class Death:
         content = original.content
         assert content is not None
         made = original.copy()
-        made.flags = flags.PERSISTENT if self.properties.get("delivery_mode") == 2 else 0
+        made.flags = flags.PERSISTENT if self._is_persistent else 0
         made.deadline_us = 0
         made.expire_ms = _NO_EXPIRY
         made.extras = None

@@ -1,0 +1,118 @@
+"""What messages say that die one after the other: noted anew, or put between the octets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_router.protocol.errors import FieldError
+from amqp_router.protocol.fields import Table
+from amqp_router.protocol.message import Message, build_message
+from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties, with_fields
+from vhosts.queues.death import EXPIRED, REJECTED, Death
+
+TIME_S = 1_700_000_000
+texts = st.text(max_size=4)
+#: The names that decide whether a death has to be noted anew stand beside others.
+names = st.sampled_from(["a", "CC", "BCC", "x-death", "x-first-death-queue", "x-deaths", "xCC"])
+fields = st.one_of(
+    st.tuples(st.just("S"), st.binary(max_size=6)),
+    st.tuples(st.just("I"), st.integers(-5, 5)),
+    st.tuples(st.just("A"), st.lists(st.tuples(st.just("S"), st.binary(max_size=3)), max_size=2)),
+    st.tuples(st.just("F"), st.dictionaries(texts, st.tuples(st.just("V"), st.none()), max_size=2)),
+)
+known = {
+    name: texts if kind == "s" else st.integers(0, 255)
+    for name, (_, kind) in PROPERTIES.items()
+    if kind != "t"
+}
+known["expiration"] = st.sampled_from(["", "1", "60000"])
+known["delivery_mode"] = st.sampled_from([1, 2])
+properties = st.fixed_dictionaries(
+    {}, optional={**known, "headers": st.dictionaries(names, fields, max_size=3)}
+)
+plain_properties = st.fixed_dictionaries(
+    {}, optional={**known, "headers": st.dictionaries(st.sampled_from(["a", "b"]), fields, max_size=2)}
+)
+
+
+def message_with(values: dict[str, Any]) -> Message:
+    return build_message(b"\x01e\x03key", encode_properties(values), b"body")
+
+
+def noted(message: Message, reason: str = EXPIRED, *, keeps_keys: bool = True) -> Death:
+    death = Death()
+    death.note(message, "q", reason, TIME_S, keeps_keys)
+    return death
+
+
+def says(death: Death, message: Message) -> tuple[Any, ...]:
+    letter = death.message(message)
+    return (
+        death.encoded(),
+        letter.properties(),
+        letter.body(),
+        letter.flags,
+        death.has_further_keys(),
+        death.cycles(),
+        death.exchange,
+        death.routing_key,
+    )
+
+
+@given(properties, properties, st.sampled_from([EXPIRED, REJECTED]), st.booleans())
+def test_the_same_death_again_is_as_one_noted_anew(
+    first: dict[str, Any], second: dict[str, Any], reason: str, keeps_keys: bool
+) -> None:
+    death = noted(message_with(first), reason, keeps_keys=keeps_keys)
+    message = message_with(second)
+    again = death.again(message)
+    if again is not None:
+        assert says(again, message) == says(noted(message, reason, keeps_keys=keeps_keys), message)
+        assert again.is_of(message, "q", reason, TIME_S, keeps_keys)
+        assert again.has_properties_of(message)
+
+
+@given(plain_properties, plain_properties)
+def test_first_deaths_are_not_noted_anew(first: dict[str, Any], second: dict[str, Any]) -> None:
+    message = message_with(second)
+    again = noted(message_with(first)).again(message)
+    assert (again is not None) == (first.get("expiration") == second.get("expiration"))
+    if again is not None:
+        assert again.again(message_with(first)) is not None
+        assert says(again, message) == says(noted(message), message)
+
+
+@pytest.mark.parametrize("name", ["CC", "BCC", "x-death", "x-first-death-reason"])
+def test_a_message_with_such_a_header_dies_anew(name: str) -> None:
+    special, plain = message_with({"headers": {name: ("A", [])}}), message_with({})
+    assert noted(plain).again(special) is None
+    assert noted(special).again(plain) is None
+    assert noted(plain).again(message_with({"headers": {"x": ("A", [])}})) is not None
+
+
+@given(plain_properties, st.data())
+def test_malformed_properties_are_left_to_who_decodes(values: dict[str, Any], data: st.DataObject) -> None:
+    octets = encode_properties(values)
+    if data.draw(st.booleans()):
+        octets = octets[: data.draw(st.integers(0, len(octets)))]
+    else:
+        at = data.draw(st.integers(0, len(octets) - 1))
+        octets = octets[:at] + bytes([data.draw(st.integers(0, 255))]) + octets[at + 1 :]
+    try:
+        expected: dict[str, Any] | None = decode_properties(octets)
+    except FieldError:
+        expected = None
+    expiration = (expected or {}).get("expiration")
+    text = b"" if expiration is None else expiration.encode("utf-8", "surrogateescape")
+    found = with_fields(octets, b"\x01zV", b"" if expiration is None else b"%c%b" % (len(text), text))
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        headers: Table = {**expected.pop("headers", {})}
+        headers.setdefault("z", ("V", None))
+        expected.pop("expiration", None)
+        assert decode_properties(found[0]) == {**expected, "headers": headers}
+        assert found[1] == expected.get("delivery_mode", 0)
