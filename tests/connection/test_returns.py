@@ -5,6 +5,7 @@ Between its slices other consumers may be ready, and the queue may have newer me
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from amqp_router.channel.delivery import RETURN_SLICE
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
+from tests.vhosts.queues.local import typed
 
 COUNT = 4 * RETURN_SLICE
 #: Ways to return all that channel 1 has.
@@ -34,10 +36,12 @@ def publish(client: Client, count: int, first: int = 0, *, durable: bool = False
     )
 
 
-def holding(node: SimNode, *, durable: bool = False, newer: int = 0) -> Client:
+def holding(
+    node: SimNode, *, durable: bool = False, newer: int = 0, arguments: Mapping[str, Any] | None = None
+) -> Client:
     """A client with ``COUNT`` messages of ``q`` unacknowledged on channel 1, and ``newer`` ones ready."""
     client = Client(node).open(1, 2)
-    client.declare("q", durable=durable)
+    client.declare("q", durable=durable, arguments=arguments or {})
     client.send(m.BasicConsume("q", "t"))
     publish(client, COUNT, durable=durable)
     node.settle()
@@ -145,6 +149,24 @@ def test_returns_of_several_clients() -> None:
     assert queue.message_count() == 0
     assert reader.machine.channels[1].delivery.outstanding == 2 * COUNT + 1
     assert not queue.ready.returning
+
+
+@pytest.mark.parametrize("way", list(RETURNS))
+@pytest.mark.parametrize("is_quorum", [False, True])
+def test_what_comes_back_above_the_limit(way: str, is_quorum: bool) -> None:
+    """Consumers of a quorum queue get all of it, those of another one what is left of it."""
+    node = SimNode()
+    arguments = typed(max_length=1, **({"queue_type": "quorum"} if is_quorum else {}))
+    client = holding(node, durable=True, arguments=arguments)
+    other = Client(node).open(1)
+    other.send(m.BasicConsume("q", "u"))
+    if way == "end":
+        client.drop()
+    else:
+        client.send(*RETURNS[way])
+    node.settle()
+    assert bodies(other) == list(range(COUNT))[0 if is_quorum else -1 :]
+    assert node.queue("q").message_count() == 0
 
 
 def test_a_queue_is_let_go_when_its_messages_are_back() -> None:

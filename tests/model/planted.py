@@ -490,6 +490,13 @@ PLANTED = [
         LIMITS,
     ),
     Planted(
+        "a quorum queue drops what comes back in slices before it serves its consumers",
+        QUEUE,
+        "self.limits.is_exceeded(ready) and not ready.is_returning()\n",
+        "self.limits.is_exceeded(ready)\n",
+        "tests/connection/test_returns.py",
+    ),
+    Planted(
         "a consumer gets what comes back to a full queue before it is trimmed",
         QUEUE,
         "            self._trim_returned(TRIM_UNITS)\n        if message.deadline_us",

@@ -254,7 +254,8 @@ class Queue(MortalQueue):
                 done = self._expire(done, budget)
             if self.limits.is_set and self.limits.is_exceeded(self.ready):
                 done = self._trim(done, budget)
-                self.trims_first = self.limits.is_exceeded(ready)  # if they are too many for one turn
+                # If they are too many for one turn; while messages return none has left yet.
+                self.trims_first = self.limits.is_exceeded(ready) and not ready.is_returning()
                 if self.expiry.is_timed and not self.trims_first:
                     done = self._expire(done, budget)  # the next head
             if self.expiry.expires_us > 0 and len(self.consumers) == 0:

@@ -165,6 +165,10 @@ class ModelQueue:
         if highest is not None:
             self.ready.sort()
 
+    def serves_first(self) -> bool:
+        """Whether its consumers get what comes back before it drops any, as those of a quorum queue do."""
+        return self.kind.quorum and bool(self.consumers)
+
     def octets(self) -> int:
         return sum(len(entry.body) for entry in self.ready)
 
@@ -333,12 +337,12 @@ class Lists:
                 self._die(queue, entry, "delivery_limit")
                 return
         insort(queue.ready, entry)
-        if not is_slice:
+        if not is_slice and not queue.serves_first():
             self._trim(queue)  # before a consumer gets any of them
 
     def end_return(self, queue: ModelQueue) -> None:
         """All are back that a channel gives back."""
-        if not queue.deleted:
+        if not queue.deleted and not queue.serves_first():
             self._trim(queue)
 
     def settle(self, queue: ModelQueue, entry: Entry, *, ack: bool) -> None:
