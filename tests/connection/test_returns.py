@@ -169,6 +169,41 @@ def test_what_comes_back_above_the_limit(way: str, is_quorum: bool) -> None:
     assert node.queue("q").message_count() == 0
 
 
+@pytest.mark.parametrize("way", list(RETURNS))
+def test_what_is_published_meanwhile_makes_nothing_leave(way: str) -> None:
+    """The queue is as long as it may be when all are back, and consumers take what comes then."""
+    node = SimNode()
+    client = holding(node, arguments=typed(max_length=COUNT))
+    other = Client(node).open(1, 2)
+    other.send(m.BasicConsume("q", "u"))
+    if way == "end":
+        client.drop()
+    else:
+        client.send(*RETURNS[way])
+    later = 0
+    while node.ready:
+        if node.queue("q").is_returning():
+            publish(other, 3, COUNT + later)
+            later += 3
+        node.turn()
+    node.settle()
+    assert later >= 6
+    assert bodies(other) == list(range(COUNT + later))
+
+
+def test_what_is_due_to_a_consumer_makes_nothing_leave_that_returns() -> None:
+    node = SimNode()
+    client = holding(node, arguments=typed(max_length=COUNT))
+    other = Client(node).open(1, 2)
+    other.send(m.BasicConsume("q", "u"))
+    node.busy = True
+    publish(other, 1, COUNT)
+    client.drop()
+    node.busy = False
+    node.settle()
+    assert sorted(bodies(other)) == list(range(COUNT + 1))
+
+
 def test_a_queue_is_let_go_when_its_messages_are_back() -> None:
     """Also if the channel that returns them had messages of many queues."""
     node = SimNode()

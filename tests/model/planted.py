@@ -492,8 +492,22 @@ PLANTED = [
     Planted(
         "a quorum queue drops what comes back in slices before it serves its consumers",
         QUEUE,
-        "self.limits.is_exceeded(ready) and not ready.is_returning()\n",
-        "self.limits.is_exceeded(ready)\n",
+        "self.limits.is_exceeded(ready) and not ready.is_returning():\n",
+        "self.limits.is_exceeded(ready):\n",
+        "tests/connection/test_returns.py",
+    ),
+    Planted(
+        "what is published while messages return makes them leave",
+        MORTAL,
+        "        newest = self.publish_total - self.trims_from\n",
+        "        newest = 0\n",
+        "tests/connection/test_returns.py",
+    ),
+    Planted(
+        "what is due to a consumer makes messages leave that return",
+        MORTAL,
+        "self.trims_from = self.pumped_at if len(self.consumers) > 0 else self.publish_total",
+        "self.trims_from = self.publish_total",
         "tests/connection/test_returns.py",
     ),
     Planted(

@@ -12,3 +12,4 @@ cdef class Limits:
     cdef public bint rejects
     cpdef bint has_room(self, ReadyOrder ready, Message message)
     cpdef bint is_exceeded(self, ReadyOrder ready)
+    cpdef bint is_exceeded_without(self, ReadyOrder ready, long long newest)

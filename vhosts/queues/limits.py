@@ -51,3 +51,9 @@ class Limits:
     def is_exceeded(self, ready: ReadyOrder) -> bool:
         """Whether the oldest message has to leave."""
         return not self.rejects and (ready.count > self.length or ready.body_bytes > self.octets)
+
+    def is_exceeded_without(self, ready: ReadyOrder, newest: int) -> bool:
+        """As ``is_exceeded``, if the ``newest`` messages do not count in the length. Their octets do: nobody
+        knows how many those are.
+        """
+        return not self.rejects and (ready.count - newest > self.length or ready.body_bytes > self.octets)

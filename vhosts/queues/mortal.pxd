@@ -18,6 +18,8 @@ cdef class MortalQueue(StandingQueue):
     cdef public Expiry expiry
     cdef public Limits limits
     cdef public bint trims_first
+    cdef public unsigned long long trims_from
+    cdef public unsigned long long pumped_at
     cdef public bint buries
     cdef public str letter_exchange
     cdef public str letter_key
@@ -29,8 +31,9 @@ cdef class MortalQueue(StandingQueue):
     @cython.locals(ready=ReadyOrder, head=Message, message=Message, now_us="long long", is_eager=bint)
     cdef Py_ssize_t _expire(self, Py_ssize_t done, Py_ssize_t budget) except -1
     @cython.locals(ready=ReadyOrder, limits=Limits, message=Message, now_us="long long", is_over=bint)
-    cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget) except -1
-    cdef _trim_returned(self, Py_ssize_t budget)
+    cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget, long long newest) except -1
+    @cython.locals(newest="long long", done=Py_ssize_t)
+    cdef Py_ssize_t _trim_returned(self, Py_ssize_t budget) except -1
     @cython.locals(letters=Burials)
     cdef bint _must_wait(self) except -1
     cdef _die(self, Message message, int kind)

@@ -55,9 +55,11 @@ class MortalQueue(StandingQueue):
         "letter_exchange",
         "letter_key",
         "limits",
+        "pumped_at",
         "rejected_total",
         "settings",
         "trims_first",
+        "trims_from",
     )
 
     def __init__(self, services: QueueServices) -> None:
@@ -65,8 +67,12 @@ class MortalQueue(StandingQueue):
         self.settings = NO_SETTINGS
         self.expiry = Expiry()
         self.limits = Limits()
-        #: Too many may have come back: then some must leave before a consumer gets any.
+        #: ``publish_total`` when consumers were last offered all there was.
+        self.pumped_at = 0
+        #: Too many may have come back: then some must leave before a consumer gets any. And ``publish_total``
+        #: of those that count: what comes after them, or was due to a consumer, makes none of them leave.
         self.trims_first = False
+        self.trims_from = 0
         #: Whether the queue has a dead letter exchange; its name, and the key if letters get another one. And
         #: whether its letters are messages that are due, to which nothing has happened.
         self.buries = False
@@ -147,9 +153,9 @@ class MortalQueue(StandingQueue):
         ready.begin_sweep(now_us)
         return done
 
-    def _trim(self, done: int, budget: int) -> int:
+    def _trim(self, done: int, budget: int, newest: int) -> int:
         """Drop the oldest messages while there are too many, until ``budget`` units are used; returns the
-        units used. One whose time is over has expired, and is not dropped.
+        units used. One whose time is over has expired, and is not dropped; the ``newest`` do not count.
 
         While messages return, older ones may follow: all are in their places before one is dropped.
         """
@@ -162,7 +168,7 @@ class MortalQueue(StandingQueue):
             done = self._expire(done, budget)
             if ready.swept_us != 0:
                 return done
-        while done < budget and ready.count > 0 and limits.is_exceeded(ready):
+        while done < budget and ready.count > 0 and limits.is_exceeded_without(ready, newest):
             if self.buries and self._must_wait():
                 break
             message = ready.pop()
@@ -174,13 +180,18 @@ class MortalQueue(StandingQueue):
             done += _DEATH_UNITS
         return done
 
-    def _trim_returned(self, budget: int) -> None:
-        """Too many came back: let the oldest go before a consumer gets any of them, as in RabbitMQ.
+    def _trim_returned(self, budget: int) -> int:
+        """Too many came back, or may: let the oldest go before a consumer gets any of them, as in RabbitMQ;
+        returns the units used.
 
         What is left after ``budget`` units, or while others are still to come back, is left to the agenda.
         """
-        self._trim(0, budget)
-        self.trims_first = self.ready.is_returning() or self.limits.is_exceeded(self.ready)
+        if not self.trims_first:
+            self.trims_from = self.pumped_at if len(self.consumers) > 0 else self.publish_total
+        newest = self.publish_total - self.trims_from
+        done = self._trim(0, budget, newest)
+        self.trims_first = self.ready.is_returning() or self.limits.is_exceeded_without(self.ready, newest)
+        return done
 
     def _die(self, message: Message, kind: int) -> None:
         """A message that was ready is gone without a delivery; ``kind`` as in a SETTLES record."""

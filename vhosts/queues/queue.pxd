@@ -21,7 +21,6 @@ cdef unsigned int _COUNT_MAX
 
 cdef class Queue(MortalQueue):
     cdef public unsigned long long next_offset
-    cdef public unsigned long long pumped_at
     @cython.locals(log=QueueLog, logged=bint)
     cpdef bint publish(self, Message message) except -1
     cdef _watch_published(self, Message message)

@@ -52,15 +52,13 @@ _COUNT_MAX = 0xFFFF
 class Queue(MortalQueue):
     """A local queue. ``attach`` joins it to its log before anyone uses it."""
 
-    __slots__ = ("next_offset", "pumped_at")
+    __slots__ = ("next_offset",)
 
     def __init__(self, services: QueueServices) -> None:
         super().__init__(services)
         self.use_order(new_order(NO_SETTINGS))
         #: Offset of the next message of a queue without a log.
         self.next_offset = 0
-        #: ``publish_total`` when consumers were last offered all there was.
-        self.pumped_at = 0
 
     def attach(self, incarnation: str, log: QueueLog | None = None, *, recovered: bool = False) -> None:
         """Use ``log``, if the queue is durable; ``recovered``: with the messages found in it."""
@@ -167,7 +165,7 @@ class Queue(MortalQueue):
         if consumer is None:
             # What is over has expired, and was not dropped.
             done = self._expire(0, TRIM_UNITS) if is_timed else 0
-            done = self._trim(done, TRIM_UNITS)
+            done = self._trim(done, TRIM_UNITS, 0)
             if is_timed:
                 done = self._expire(done, TRIM_UNITS)  # the next head, or set the timer for it
             if done < TRIM_UNITS:
@@ -204,10 +202,9 @@ class Queue(MortalQueue):
         now_us = self.tick.now_us
         account.work = 0  # what was done before is not the consumers'
         if self.trims_first:
-            done = self._trim(0, budget)
-            if ready.is_returning() or self.limits.is_exceeded(ready):
+            done = self._trim_returned(budget)
+            if self.trims_first:
                 return done  # until all are back, and until there is room for dead letters
-            self.trims_first = False
         while done < budget and ready.count > 0:
             consumer = dispatch.turn
             if consumer is None:
@@ -253,9 +250,11 @@ class Queue(MortalQueue):
             if self.expiry.is_timed:
                 done = self._expire(done, budget)
             if self.limits.is_set and self.limits.is_exceeded(self.ready):
-                done = self._trim(done, budget)
-                # If they are too many for one turn; while messages return none has left yet.
-                self.trims_first = self.limits.is_exceeded(ready) and not ready.is_returning()
+                done = self._trim(done, budget, 0)
+                if self.limits.is_exceeded(ready) and not ready.is_returning():
+                    self._trim_returned(
+                        0
+                    )  # they are too many for one turn; while messages return none has left
                 if self.expiry.is_timed and not self.trims_first:
                     done = self._expire(done, budget)  # the next head
             if self.expiry.expires_us > 0 and len(self.consumers) == 0:
@@ -285,7 +284,7 @@ class Queue(MortalQueue):
         self.ready.begin_return(self.unacked_count)
         # As in RabbitMQ, the consumers of a quorum queue get what came back before its length is looked at.
         if self.limits.is_set and not (self.counts_returns and len(self.consumers) > 0):
-            self.trims_first = True
+            self._trim_returned(0)
 
     def end_return(self) -> None:
         """All of them are back."""
