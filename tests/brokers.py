@@ -20,7 +20,7 @@ from tests.ports import free_port
 ROOT = Path(__file__).resolve().parent.parent
 RABBITMQ_SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 #: what the console script does, but for the tree given in PYTHONPATH
-ENTRY = "import sys; from amqp_router.main import main; sys.exit(main())"
+ENTRY = "import sys; from amqp_router.__main__ import main; sys.exit(main())"
 
 
 class Broker(Protocol):
