@@ -107,6 +107,10 @@ class Shown:
         segment = segments[at]
         if segment.base >= watermark:
             return watermark, segment.base, 0
+        if segment.end < watermark and at + 1 < len(segments):
+            # The segments between the two left the list. Their files may still be there, with settles that no
+            # durable checkpoint has: the checkpoint that removes them waits for the high watermark.
+            return watermark, segments[at + 1].base, 0
         if segment.end <= watermark and segment.written == segment.size:
             return watermark, segment.base, segment.written
         if below and ends[0][1] == segment.base:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amqp_router.protocol.flags import ACK
+from persistence.files import join
 from persistence.log.format.checkpoint import LogState, newest, pack_log, unpack_log
 from persistence.log.format.record import parse_header
 from persistence.log.queue.epochs import epoch_at
@@ -15,6 +16,7 @@ from persistence.log.replica.epochs import common_end
 from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
 from persistence.log.replica.reading import RawReader
+from persistence.log.sync.marks import log_id, read_marks
 from tests.persistence.log.replica.toy import last_of, walk
 from tests.persistence.log.support import ManualWorker, Node, bodies, fill, message, unsettled
 
@@ -261,3 +263,27 @@ def test_what_is_rewritten_meanwhile_is_read_again() -> None:
         worker.run_one()
         node.posted.pop(0)()
     assert isinstance(answers[1][1], FileNotFoundError)
+
+
+def test_the_mark_stays_behind_settles_whose_checkpoint_waits() -> None:
+    """The file of a segment that left the log's list is read until a durable checkpoint is without it."""
+    node, leader, _, _ = pair()
+    log = leader.log
+    node.catalog.quarantine_unknown(["a"])  # shows the marks to readers
+    offsets = fill(log, 3, 3000)
+    node.settle()
+    first, given_up, last = log.partition.segments
+    assert given_up.base == offsets[1]
+    log.advance_high_watermark(last.base)
+    log.settle(offsets[1], 0, ACK)
+    log.request_checkpoint()
+    node.settle()
+    assert log.saving.held  # the settle lies above the high watermark
+    assert log.partition.segments == [first, last]
+    fill(log, 1)
+    node.settle()
+    directory = log.partition.directory
+    assert given_up.path in [join(directory, name) for name in node.disk.list(directory)]
+    assert log.shown_place() == (last.base, last.base, 0)
+    mark = read_marks(node.disk, "d")[log_id("a"), 0]
+    assert (mark.watermark, mark.segment, mark.position) == log.shown_place()
