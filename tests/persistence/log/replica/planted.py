@@ -74,6 +74,12 @@ PLANTED = [
         "        return self.durable, *partition.synced_place()\n",
     ),
     Planted(
+        "readers in other processes miss a segment whose settles no checkpoint has yet",
+        LOG + "queue/copies.py",
+        "        if segment.end < watermark and at + 1 < len(segments):\n",
+        "        if segment.end < 0:\n",
+    ),
+    Planted(
         "readers in other processes do not hear of the high watermark",
         LOG + "queue/queue_log.py",
         "                    self.due.sync.show(self)\n",

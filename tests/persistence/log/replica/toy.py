@@ -27,7 +27,9 @@ from random import Random
 
 from amqp_router.protocol.flags import ACK, DEAD_LETTER, REJECT, RETURN
 from amqp_router.protocol.message import Extras
-from persistence.log.format.record import MESSAGES, parse_header
+from persistence.files import join
+from persistence.log.format.record import HEADER_SIZE, MESSAGES, parse_header
+from persistence.log.format.segment import base_of, segment_name
 from persistence.log.queue.epochs import epoch_at
 from persistence.log.queue.queue_log import QueueLog
 from persistence.log.queue.truncation import truncate_later
@@ -132,12 +134,13 @@ class Side:
             assert mark.watermark <= log.start, "the settles of what is shown are not known"
             return
         assert mark.watermark <= log.high_watermark, "what is above the high watermark is shown"
-        segment = next(each for each in log.partition.segments if each.base == mark.segment)
-        file = self.disk.open(segment.path) if mark.position else None
-        data = file.read(segment.written, 0) if file is not None else b""
-        if file is not None:
+        data = b""
+        if mark.position:
+            # Not one of the log's list: a segment leaves it before the checkpoint that removes its file.
+            file = self.disk.open(join(log.partition.directory, segment_name(mark.segment)))
+            data = file.read(file.size(), 0)
             file.close()
-        at, end, next_last = 0, segment.base, 0
+        at, end, next_last = 0, mark.segment, 0
         while at < len(data):
             header = parse_header(data, at, log.partition.salt)
             assert header is not None
@@ -148,7 +151,21 @@ class Side:
         assert at == mark.position, "the mark is not at the end of a batch"
         assert end <= mark.watermark or not mark.position
         hidden = min(log.high_watermark, log.durable)
-        assert not next_last or next_last >= hidden, "what is below the high watermark is not shown"
+        lasts = [next_last] if next_last else []
+        for name in self.disk.list(log.partition.directory):
+            base = base_of(name)
+            if base is not None and mark.segment < base < hidden:
+                # Its file is there until a durable checkpoint has its settles.
+                lasts.append(self.first_last(join(log.partition.directory, name)))
+        assert all(last >= hidden for last in lasts), "what is below the high watermark is not shown"
+
+    def first_last(self, path: str) -> int:
+        """The last offset of the first batch of a segment."""
+        file = self.disk.open(path)
+        header = parse_header(file.read(HEADER_SIZE, 0), 0, self.log.partition.salt)
+        file.close()
+        assert header is not None
+        return header.last
 
 
 class Entry:
@@ -217,8 +234,8 @@ class Toy:
         self.lead(other.number)
         old.follower = Follower(old.log)
         self.members = {other.number}
-        # Its own one may be of an earlier time, in which it led.
-        self.watermark = max(min(self.watermark, other.log.end), other.log.high_watermark)
+        # Its own one may be of an earlier time, in which it led. What is not durable may still be lost.
+        self.watermark = max(min(self.watermark, other.log.durable), other.log.high_watermark)
         self.adopt()
 
     def adopt(self) -> None:
