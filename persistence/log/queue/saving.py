@@ -100,8 +100,11 @@ def pack_state(log: SavedLog, *, is_cut: bool = False, is_held: bool = False) ->
     state.is_cut = is_cut
     state.awaits_snapshot = log.copies.awaits_snapshot
     state.history_start = log.copies.history_start
-    state.epoch = batches.epochs.current
-    state.epochs = batches.epochs.starts
+    epochs = batches.epochs
+    # A copy goes on in the epoch of its last batch. A start would take further batches of that epoch for what
+    # a truncation has left if a later one, which nobody has begun, stood here.
+    state.epoch = epochs.last() if log.copies.mirrored and epochs.is_pending else epochs.current
+    state.epochs = epochs.starts
     state.redelivered_floor = log.redelivered_floor
     state.last_us = batches.last_us
     state.segments = [SegmentState(s.base, s.end, s.size, s.records, s.live) for s in log.partition.segments]

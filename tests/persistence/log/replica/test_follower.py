@@ -287,3 +287,26 @@ def test_the_mark_stays_behind_settles_whose_checkpoint_waits() -> None:
     assert log.shown_place() == (last.base, last.base, 0)
     mark = read_marks(node.disk, "d")[log_id("a"), 0]
     assert (mark.watermark, mark.segment, mark.position) == log.shown_place()
+
+
+def test_a_stop_before_the_log_follows_begins_no_epoch() -> None:
+    """The next start keeps what the log has taken since, which has the leader's epoch."""
+    leads, leader, node, follower = pair()
+    copy(leader, follower)
+    node.settle()
+    follower.log.advance_high_watermark(follower.log.durable)
+    node.settle()
+    for _ in range(2):
+        node.catalog.quarantine_unknown(["a"])
+        node.catalog.stop()
+        node = Node(node.disk)
+        log = node.catalog.open("a", mirrored=True)
+    node.catalog.quarantine_unknown(["a"])
+    fill(leader.log, 1)
+    leads.settle()
+    copy(leader, Follower(log))
+    node.settle()
+    assert log.durable == leader.log.end
+    again = Node(node.disk).catalog.open("a", mirrored=True)
+    assert again.end == log.durable
+    assert bodies(again) == bodies(leader.log)
