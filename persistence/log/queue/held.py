@@ -22,6 +22,8 @@ class Held(NamedTuple):
     #: Segments that it makes superfluous, and path and content of the active segment's index.
     removed: list[Segment]
     index_file: tuple[str, bytes] | None
+    #: The log's start from then on.
+    start: int = 0
 
 
 def hold(waiting: list[Held], held: Held) -> None:

@@ -292,7 +292,7 @@ class QueueLog(ReadLog):
         if not copies.mirrored:
             return self.durable, *partition.synced_place()
         if copies.awaits_snapshot:
-            return self.start, partition.segments[0].base, 0
+            return self.start, self.start, 0
         return copies.shown.place(partition, self.reader, min(self.high_watermark, self.durable))
 
     def fail(self, error: Exception) -> None:

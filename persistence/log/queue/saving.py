@@ -60,9 +60,8 @@ class Saving:
             copies.known_history = copies.history_start
             copies.cleaned_at = end
         number, removed = log.checkpoints.take(removed)
-        log.start = max(log.start, partition.segments[0].base)
         state, index = pack_state(log, is_held=copies.holds_checkpoints), partition.active.pack_index()
-        hold(self.held, Held(number, end, state, removed, index))
+        hold(self.held, Held(number, end, state, removed, index, partition.segments[0].base))
 
     def submit(self, log: SavedLog, submission: Submission) -> None:
         """Give a round the newest one that may be written, if there is one."""
@@ -72,6 +71,8 @@ class Saving:
             submission.checkpoint_number, self._end = held.number, held.end
             submission.checkpoint, submission.removed = held.state, held.removed
             submission.index = held.index_file
+            # Not before: settles above the high watermark may still be undone.
+            log.start = max(log.start, held.start)
 
     def written(self, log: SavedLog, number: int) -> None:
         """The one that the sync had is durable."""
@@ -91,7 +92,7 @@ def pack_state(log: SavedLog, *, is_cut: bool = False, is_held: bool = False) ->
     batches, active, end = log.batches, log.partition.active, log.batches.closed.end
     batches.state.advance(log.end)
     state = LogState(log.incarnation, log.number)
-    state.start = log.start
+    state.start = max(log.start, log.partition.segments[0].base)
     state.recovery_offset = end
     state.recovery_segment = active.base
     state.recovery_position = active.size

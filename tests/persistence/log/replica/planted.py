@@ -88,7 +88,7 @@ PLANTED = [
     Planted(
         "readers in other processes see messages whose settles are not known yet",
         LOG + "queue/queue_log.py",
-        "        if copies.awaits_snapshot:\n            return self.start, partition.segments[0].base, 0\n",
+        "        if copies.awaits_snapshot:\n            return self.start, self.start, 0\n",
         "",
     ),
     Planted(

@@ -289,6 +289,28 @@ def test_the_mark_stays_behind_settles_whose_checkpoint_waits() -> None:
     assert (mark.watermark, mark.segment, mark.position) == log.shown_place()
 
 
+def test_the_start_that_readers_see_waits_for_the_high_watermark() -> None:
+    """What is settled above the high watermark only may come back, so it may still be read."""
+    node, leader, _, _ = pair()
+    log = leader.log
+    node.catalog.quarantine_unknown(["a"])
+    offsets = fill(log, 3, 3000)
+    node.settle()
+    last = log.partition.segments[-1]
+    log.advance_high_watermark(last.base)
+    for offset in [1, 3, *offsets[:2]]:
+        log.settle(offset, 0, ACK)
+    log.request_checkpoint()
+    node.settle()
+    assert log.partition.segments == [last]
+    fill(log, 1)
+    node.settle()
+    assert read_marks(node.disk, "d")[log_id("a"), 0].start == 0
+    log.advance_high_watermark(log.durable)
+    node.settle()
+    assert read_marks(node.disk, "d")[log_id("a"), 0].start == last.base
+
+
 def test_a_stop_before_the_log_follows_begins_no_epoch() -> None:
     """The next start keeps what the log has taken since, which has the leader's epoch."""
     leads, leader, node, follower = pair()

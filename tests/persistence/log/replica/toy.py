@@ -32,7 +32,7 @@ from persistence.log.format.record import HEADER_SIZE, MESSAGES, parse_header
 from persistence.log.format.segment import base_of, segment_name
 from persistence.log.queue.epochs import epoch_at
 from persistence.log.queue.queue_log import QueueLog
-from persistence.log.queue.truncation import truncate_later
+from persistence.log.queue.truncation import newest_checkpoint, truncate_later
 from persistence.log.replica.copying import NotCopied
 from persistence.log.replica.epochs import common_end
 from persistence.log.replica.follower import Follower
@@ -130,6 +130,8 @@ class Side:
         mark = read_marks(self.disk, "d").get((log_id(NAME), 0))
         assert mark is not None
         assert mark.end == log.durable
+        state = newest_checkpoint(log, self.disk, "d")
+        assert mark.start <= (state.start if state is not None else 0), "what is not shown may come back"
         if log.copies.awaits_snapshot:
             assert mark.watermark <= log.start, "the settles of what is shown are not known"
             return
