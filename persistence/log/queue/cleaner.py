@@ -77,6 +77,7 @@ class Cleaner:
         # The checkpoint says so, too, before the new file is there.
         copies = self.log.copies
         copies.history_start = max(copies.history_start, self.segment.end)
+        copies.is_cleaned = True
         self._checkpoint = self.log.request_checkpoint()
         return True
 

@@ -4,7 +4,7 @@ cdef class Copies:
     cdef public bint follows
     cdef public unsigned long long stored_watermark
     cdef public unsigned long long history_start
-    cdef public unsigned long long known_history
+    cdef public bint is_cleaned
     cdef public unsigned long long cleaned_at
     cdef public bint awaits_snapshot
     cdef public Shown shown

@@ -30,7 +30,7 @@ class Copies:
         "cleaned_at",
         "follows",
         "history_start",
-        "known_history",
+        "is_cleaned",
         "mirrored",
         "shown",
         "stored_watermark",
@@ -48,8 +48,8 @@ class Copies:
         self.stored_watermark = 0
         #: Every batch from here on is there; below it settles may be cleaned away.
         self.history_start = 0
-        #: ``history_start`` when a checkpoint was made last.
-        self.known_history = 0
+        #: Messages are left out of a segment since a checkpoint was made last.
+        self.is_cleaned = False
         #: A state from before this offset has messages that were removed since.
         self.cleaned_at = 0
         #: The log's settles are not known until it gets another node's snapshot.

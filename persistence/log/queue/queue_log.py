@@ -375,7 +375,8 @@ class QueueLog(ReadLog):
         self.saving.held = []
         self.start = state.start
         copies = self.copies
-        copies.history_start = copies.known_history = state.history_start
+        copies.history_start = state.history_start
+        copies.is_cleaned = False
         copies.cleaned_at = 0
         copies.awaits_snapshot = state.awaits_snapshot
         copies.shown.clear()

@@ -56,8 +56,8 @@ class Saving:
         removed = [] if copies.awaits_snapshot else partition.remove_gone(below)
         for segment in removed:
             copies.history_start = max(copies.history_start, segment.end)
-        if copies.history_start != copies.known_history:
-            copies.known_history = copies.history_start
+        if removed or copies.is_cleaned:
+            copies.is_cleaned = False
             copies.cleaned_at = end
         number, removed = log.checkpoints.take(removed)
         state, index = pack_state(log, is_held=copies.holds_checkpoints), partition.active.pack_index()

@@ -161,6 +161,33 @@ def test_a_snapshot_where_settles_are_cleaned_away() -> None:
     assert bodies(follower.log) == bodies(log)
 
 
+def test_a_snapshot_from_before_a_removal_is_not_valid() -> None:
+    """Also if the history of the log began behind the removed segment already."""
+    node, leader, _, _ = pair()
+    log = leader.log
+    offsets = fill(log, 4, 3000)
+    node.settle()
+    log.settle(offsets[2], 0, ACK)
+
+    def save() -> None:
+        log.request_checkpoint()
+        node.settle()
+
+    node.settle()
+    log.advance_high_watermark(log.durable)
+    save()
+    save()
+    log.advance_high_watermark(log.durable)
+    node.settle()
+    assert log.copies.history_start == offsets[3]
+    end = log.checkpoints.offset
+    assert is_valid(log, end)
+    log.settle(offsets[1], 0, ACK)
+    save()
+    assert offsets[1] not in [segment.base for segment in log.partition.segments]
+    assert not is_valid(log, end)
+
+
 def test_a_copy_is_emptied_below_its_checkpoint() -> None:
     _, leader, node, follower = pair()
     copy(leader, follower)
