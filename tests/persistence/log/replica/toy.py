@@ -189,6 +189,8 @@ class Toy:
         self.epoch = 0
         self.entries: dict[int, Entry] = {}
         self.watermark = 0
+        #: The highest one before an unclean election.
+        self.known = 0
         #: Numbers of the sides that a confirm waits for.
         self.members = {0, 1}
         self.moves: Counter[str] = Counter()
@@ -236,6 +238,8 @@ class Toy:
         self.lead(other.number)
         old.follower = Follower(old.log)
         self.members = {other.number}
+        # The logs may know more of it, up to where they are the same.
+        self.known = min(max(self.known, self.watermark), other.log.end)
         # Its own one may be of an earlier time, in which it led. What is not durable may still be lost.
         self.watermark = max(min(self.watermark, other.log.durable), other.log.high_watermark)
         self.adopt()
@@ -365,7 +369,8 @@ class Toy:
         mark = self.watermark
         for side in self.sides:
             if side.is_joined or side is self.leader:
-                assert side.log.high_watermark <= self.watermark, "above what the members have"
+                known = max(self.watermark, self.known)
+                assert side.log.high_watermark <= known, "above what the members have"
         if 1 - self.leader.number not in self.members:
             mark = self.leader.durable
         elif self.other.is_joined:
