@@ -497,6 +497,13 @@ PLANTED = [
         "tests/connection/test_returns.py",
     ),
     Planted(
+        "a message keeps those that are over behind what was delivered last in a turn",
+        QUEUE,
+        "                self.expiry.head_us = head.deadline_us  #",
+        "                pass  #",
+        "tests/vhosts/queues/ready/test_priority.py",
+    ),
+    Planted(
         "what is published while messages return makes them leave",
         MORTAL,
         "        newest = self.publish_total - self.trims_from\n",

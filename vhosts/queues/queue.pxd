@@ -30,8 +30,8 @@ cdef class Queue(MortalQueue):
     cpdef void begin_return(self)
     cpdef void end_return(self)
     cpdef bint is_returning(self)
-    @cython.locals(done=Py_ssize_t, parked=int, consumer=Consumer, message=Message, account=MemoryBudget,
-                   ready=ReadyOrder, dispatch=Dispatch, now_us="long long")
+    @cython.locals(done=Py_ssize_t, parked=int, consumer=Consumer, message=Message, head=Message,
+                   account=MemoryBudget, ready=ReadyOrder, dispatch=Dispatch, now_us="long long")
     cpdef Py_ssize_t pump(self, Py_ssize_t budget) except -1
     cdef bint _has_room(self, Message message) except -1
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1

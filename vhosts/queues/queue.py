@@ -259,6 +259,10 @@ class Queue(MortalQueue):
                     done = self._expire(done, budget)  # the next head
             if self.expiry.expires_us > 0 and len(self.consumers) == 0:
                 self._expire_itself()
+        elif self.expiry.is_timed:
+            head = ready.peek(False)
+            if head is not None:
+                self.expiry.head_us = head.deadline_us  # what is published before the next turn looks at it
         return done
 
     # -- more of taking -------------------------------------------------------------------------------

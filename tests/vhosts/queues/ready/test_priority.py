@@ -193,6 +193,26 @@ def test_what_comes_before_the_timer_does_not_keep_what_is_over() -> None:
     assert drained(queue) == ["high"]
 
 
+def test_what_comes_after_a_turn_that_ends_with_a_delivery_does_not_keep_what_is_over() -> None:
+    """As much as one turn may do was done before the queue looked at the next head."""
+    node = node_with()
+    queue = declared(node, max_priority=3)
+    short = made("short", 0)
+    short.expire_ms = 100
+    for one in (made("first", 1), short):
+        node.enter(queue.publish, one)
+    node.settle()
+    node.sleep(0.2)
+    assert queue.message_count() == 2, "it is behind another one"
+    sink = Sink(queue, 1)
+    queue.add_consumer(sink)
+    queue.pump(1)
+    node.enter(queue.publish, made("high", 3))
+    node.settle()
+    assert (sink.got, queue.expired_total) == (["first"], 1)
+    assert drained(queue) == ["high"]
+
+
 def test_a_window_in_memory_for_consumers() -> None:
     node = node_with()
     queue = declared(node, max_priority=2)
