@@ -353,6 +353,7 @@ PLANTED = [
         QUEUE,
         "                    done = self._expire(done, budget)  # the next head\n",
         "                    pass\n",
+        seeds=150,
         walk=ENDINGS,
     ),
     Planted(

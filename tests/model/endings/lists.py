@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tests.model.endings.pairs import Pairs
 from tests.model.endings.rules import KINDS, Kind, Rules, Told, rules, target
-from vhosts.dead_letters import SLICE
+from vhosts import dead_letters
 
 
 class Death(NamedTuple):
@@ -116,8 +116,9 @@ class ModelQueue:
         #: Taken by consumers in this move; which one has which is seen later.
         self.given: list[Entry] = []
         self.turns = 0
-        #: How many came in this move.
+        #: How many came in this move, and how many came back.
         self.arrived = 0
+        self.returned = 0
         #: In this move its consumers got something else than its head.
         self.is_out_of_order = False
         #: All messages that a crash may bring back.
@@ -194,9 +195,15 @@ class Lists:
         #: What the consumers of a queue got in this move.
         self.seen: Callable[[ModelQueue], set[tuple[int, tuple[Death, ...]]]] = lambda queue: set()
 
-    def letter_count(self) -> int:
-        """Letters that are still to be sent."""
-        return len(self._letters)
+    def letters_to_come(self) -> int:
+        """Letters that are still to be sent, and messages whose time is over, which may become some."""
+        over = [
+            entry
+            for queue in self.queues.values()
+            for entry in queue.ready
+            if entry.deadline_us is not None and entry.deadline_us <= self.now_us
+        ]
+        return len(self._letters) + len(over)
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -263,7 +270,7 @@ class Lists:
         is_first = True
         while is_first or self._letters:
             is_first = False
-            for _ in range(min(SLICE, len(self._letters))):
+            for _ in range(min(dead_letters.SLICE, len(self._letters))):
                 self._send(*self._letters.popleft())
             for queue in list(self.queues.values()):
                 self.pump(queue)
@@ -337,6 +344,7 @@ class Lists:
                 self._die(queue, entry, "delivery_limit")
                 return
         insort(queue.ready, entry)
+        queue.returned += 1
         if not is_slice and not queue.serves_first():
             self._trim(queue)  # before a consumer gets any of them
 

@@ -32,6 +32,10 @@ KINDS = {
     )
 }
 
+#: Where letters of a queue often go. So what only one kind of queue has meets what only another one has:
+#: priorities and delivery limits, delivery limits and page files; and some queues are their own target.
+LIKELY = {"c": ("c",), "p": ("q", "q", "p"), "q": ("p", "p", "t", "q")}
+
 #: Told by number, in an argument or a policy; the smallest one counts.
 NUMBERS = ("message-ttl", "expires", "max-length", "max-length-bytes", "consumer-timeout", "delivery-limit")
 #: Told by text; the argument counts before the policy.
@@ -100,9 +104,11 @@ def choose(
     if random.random() < 0.5:
         # In no two queues do messages expire at the same time: which of them is first would be open.
         told["message-ttl"] = random.choice((300, 700, 1500, 2500)) + ord(kind.name)
-    if random.random() < 0.5:
+    # A queue with priorities that is limited must not get its own letters (``World.choose``).
+    is_often_limited = kind.priorities is None
+    if random.random() < (0.5 if is_often_limited else 0.3):
         told["max-length"] = random.choice((0, 1, 2, 3, 5))
-    if random.random() < 0.2:
+    if random.random() < (0.2 if is_often_limited else 0.1):
         told["max-length-bytes"] = random.choice((30, 100, 400))
     if "max-length" in told or "max-length-bytes" in told:
         modes = ["drop-head", "drop-head"]
@@ -111,14 +117,17 @@ def choose(
         told["overflow"] = random.choice(modes)
         if is_policy and random.random() < 0.3:
             del told["overflow"]
-    if random.random() < 0.3:
+    if random.random() < (0.5 if kind.quorum else 0.3):
         told["consumer-timeout"] = random.choice((400, 900))
-    if kind.quorum and random.random() < 0.7:
-        told["delivery-limit"] = random.choice((0, 1, 1, 2))
+    if kind.quorum and random.random() < 0.8:
+        told["delivery-limit"] = random.choice((0, 0, 1, 1, 2))
     if refuses(told):
         targets = [each for each in targets if each not in (kind.name, None)]
     if targets and random.random() < 0.8:
         name = random.choice(targets)
+        likely = [each for each in LIKELY.get(kind.name, ()) if each in targets]
+        if likely and random.random() < 0.7:
+            name = random.choice(likely)
         told["dead-letter-exchange"] = "" if name is not None or random.random() < 0.8 else "nobody's"
         if name is not None:
             told["dead-letter-routing-key"] = name

@@ -1,6 +1,7 @@
 """Random moves from a seed.
 
-``python -m tests.model.endings.walk --steps 100000 --seed 0`` prints what was done and which features met.
+``python -m tests.model.endings.walk --steps 100000`` prints what was done and which features met; with
+``--planted`` also which of the bugs that it must find (``tests.model.planted``) it does find.
 """
 
 from __future__ import annotations
@@ -10,17 +11,28 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from amqp_router import compiled
 from tests.model.endings.pairs import PAIRS, shown
-from tests.model.endings.rules import KINDS, choose
+from tests.model.endings.rules import KINDS, target
 from tests.model.endings.sizes import small
 from tests.model.endings.starts import CRASH_POINTS, FANOUT, Walker
+from tests.model.planted import ENDINGS as MODULE
+from tests.model.planted import PLANTED
+from tests.planting import check_is_found
+from tests.trees import copy_tree
 
 #: Moves of one seed.
 MOVES = 120
-PUBLISHED = ("c", "c", "p", "p", "q", "q", "t", "t", "x")
+#: Of so many steps, in one at least each pair of features meets, or a long walk has failed.
+RARE = 100
+LONG = 100_000
+CHANNELS = ((0, 1), (0, 2), (1, 1), (1, 2))
+PUBLISHED = ("c", "c", "p", "p", "p", "q", "q", "t", "t", "x")
 
 
 def walk(seed: int, moves: int = MOVES) -> Walker:
@@ -45,62 +57,11 @@ def _walk(random: Random, moves: int) -> Walker:
 
 def step(world: Walker, random: Random) -> None:
     """One random move."""
-    name = random.choice(PUBLISHED)
-    who, number = random.randrange(2), random.randint(1, 2)
     for each in KINDS:
         if each not in world.lists.queues and random.random() < 0.3:
             world.declare(each)
-    choice = random.random()
-    if choice < 0.24:
-        publish(world, random, name)
-    elif choice < 0.31:
-        prefetch = random.choice((1, 2, 5, 5, 9))
-        world.consume(
-            who, number, name, random.choice("yz"), no_ack=random.random() < 0.08, prefetch=prefetch
-        )
-    elif choice < 0.34:
-        consuming = [(i, n, t) for i in (0, 1) for n in (1, 2) for t in world.channel(i, n)[1].consumers]
-        if consuming:
-            world.cancel(*random.choice(consuming))
-    elif choice < 0.38:
-        world.get(who, number, name, no_ack=random.random() < 0.3)
-    elif choice < 0.58:
-        holding = [(i, n) for i in (0, 1) for n in (1, 2) if world.channel(i, n)[1].out]
-        if holding:
-            who, number = random.choice(holding)
-            how = random.choice(("ack", "nack", "reject", "requeue", "requeue", "requeue"))
-            multiple, follow = random.random() < 0.5, random.random() < 0.5
-            world.settle(who, number, random.randrange(12), how, multiple=multiple, follow=follow)
-    elif choice < 0.59:
-        world.end_settles(commit=random.random() < 0.7)
-    elif choice < 0.60:
-        world.close_channel(who, number)
-    elif choice < 0.605:
-        world.lose_connection(who)
-    elif choice < 0.61:
-        world.purge(name)
-    elif choice < 0.62:
-        world.delete(name)
-    elif choice < 0.70:
-        change_policy(world, random, random.choice([*KINDS]))
-    elif choice < 0.78:
-        world.sleep(random.choice((0.1, 0.4, 0.7, 1.0, 2.0)))
-    elif choice < 0.81:
-        world.late_frame(who, number, name, random.choice((0.1, 0.4, 1.6)), get=random.random() < 0.5)
-    elif choice < 0.83:
-        publish_in_transaction(world, random, name)
-    elif choice < 0.85:
-        world.end_publishes(commit=random.random() < 0.7)
-    elif choice < 0.88:
-        world.work()
-    elif choice < 0.92:
-        world.hear()
-    elif choice < 0.93:
-        world.commit()
-    elif choice < 0.95:
-        world.settle_down()
-    else:
-        end(world, random)
+    (move,) = random.choices([*STEPS], [*STEPS.values()])
+    move(world, random, random.choice(PUBLISHED))
 
 
 def publish(world: Walker, random: Random, name: str) -> None:
@@ -131,6 +92,31 @@ def publish(world: Walker, random: Random, name: str) -> None:
     world.publish(messages, [random.choice((10, 10, 60, 200)) for _ in messages])
 
 
+def frame_among_slices(world: Walker, random: Random, name: str) -> None:
+    """Very many expire together, and before the last of them has, a client's frame comes."""
+    frame = random.choice(("declare", "get", "publish", "publish", "requeue", "requeue"))
+    who, number = _channel(random)
+    roomy = [queue.name for queue in world.lists.queues.values() if not queue.rules.is_limited]
+    if frame == "requeue":
+        holding = [(i, n, world.channel(i, n)[1].queues()) for i, n in CHANNELS]
+        holding = [each for each in holding if len(each[2]) == 1]
+        if holding:
+            who, number, (name,) = random.choice(holding)
+    elif roomy and random.random() < 0.8:
+        name = random.choice(roomy)
+    if name not in world.lists.queues:
+        return
+    priority = random.choice((None, 2))
+    messages = [
+        world.says("", name, persistent=random.random() < 0.6, priority=priority, ms=30)
+        for _ in range(random.choice((0, 6, 9, 9)))
+    ]
+    if messages:
+        world.publish(messages, [10] * len(messages))
+    seconds = random.choice((0.031, 0.031, 0.4))
+    world.frame_among_slices(who, number, name, seconds, frame=frame, turns=random.randrange(3))
+
+
 def publish_in_transaction(world: Walker, random: Random, name: str) -> None:
     priority = random.choice((None, 1))
     messages = [
@@ -141,20 +127,76 @@ def publish_in_transaction(world: Walker, random: Random, name: str) -> None:
 
 
 def change_policy(world: Walker, random: Random, name: str) -> None:
+    name = random.choice([*KINDS])
     if random.random() < 0.15:
         world.set_policy(name, None)
         return
-    definition = choose(
-        random,
-        KINDS[name],
-        world.targets_left(name),
-        is_policy=True,
-        may_refuse=world.may_refuse(name),
-    )
-    world.set_policy(name, definition)
+    world.set_policy(name, world.choose(name, is_policy=True))
 
 
-def end(world: Walker, random: Random) -> None:
+def consume(world: Walker, random: Random, name: str) -> None:
+    who, number = _channel(random)
+    prefetch, no_ack = random.choice((1, 2, 5, 5, 9)), random.random() < 0.08
+    world.consume(who, number, name, random.choice("yz"), no_ack=no_ack, prefetch=prefetch)
+
+
+def cancel(world: Walker, random: Random, name: str) -> None:
+    consuming = [(i, n, tag) for i, n in CHANNELS for tag in world.channel(i, n)[1].consumers]
+    if consuming:
+        world.cancel(*random.choice(consuming))
+
+
+def get(world: Walker, random: Random, name: str) -> None:
+    world.get(*_channel(random), name, no_ack=random.random() < 0.3)
+
+
+def settle(world: Walker, random: Random, name: str) -> None:
+    holding = [(i, n) for i, n in CHANNELS if world.channel(i, n)[1].out]
+    if holding:
+        how = random.choice(("ack", "nack", "reject", "requeue", "requeue", "requeue"))
+        multiple, follow = random.random() < 0.5, random.random() < 0.5
+        who, number = random.choice(holding)
+        world.settle(who, number, random.randrange(12), how, multiple=multiple, follow=follow)
+
+
+def return_again(world: Walker, random: Random, name: str) -> None:
+    """A client cannot do with a message of the quorum queue, mostly one that something else has happened to,
+    and returns it once or more often.
+    """
+    who, number = random.choice(((0, 1), (0, 2), (1, 1)))  # not in a transaction
+    feature = random.choice(("priority", "priority", "priority", "paging", "paging", "dead-letter cycle"))
+    queue, source = world.lists.queues.get("q"), world.lists.queues.get("p")
+    if feature == "priority" and source is not None and target(source.kind, source.rules) == "q":
+        # Mostly nobody takes them, and they are letters at once.
+        says = [world.says("", "p", persistent=random.random() < 0.5, priority=2, ms=0) for _ in range(2)]
+        world.publish(says, [10] * len(says))
+    if queue is not None and any(feature in entry.marks for entry in queue.ready[:6]):
+        while queue.ready and feature not in queue.ready[0].marks:
+            world.get(who, number, "q", no_ack=True)
+    for _ in range(random.randint(1, 4)):
+        if "q" not in world.channel(who, number)[1].queues():
+            world.get(who, number, "q", no_ack=False)
+        if world.channel(who, number)[1].out:
+            world.settle(who, number, -1, "requeue", multiple=random.random() < 0.3, follow=False)
+
+
+def end_settles(world: Walker, random: Random, name: str) -> None:
+    world.end_settles(commit=random.random() < 0.7)
+
+
+def end_publishes(world: Walker, random: Random, name: str) -> None:
+    world.end_publishes(commit=random.random() < 0.7)
+
+
+def late_frame(world: Walker, random: Random, name: str) -> None:
+    world.late_frame(*_channel(random), name, random.choice((0.1, 0.4, 1.6)), get=random.random() < 0.5)
+
+
+def _channel(random: Random) -> tuple[int, int]:
+    return random.choice(CHANNELS)
+
+
+def end(world: Walker, random: Random, name: str) -> None:
     """The node ends, one way or another, and starts again."""
     seed = random.randrange(1 << 30)
     choice = random.randrange(10)
@@ -191,6 +233,33 @@ def close(world: Walker) -> None:
     world.node.stop()
 
 
+#: What a step may be, and how often it is.
+STEPS: dict[Callable[[Walker, Random, str], None], float] = {
+    publish: 20,
+    consume: 7,
+    cancel: 3,
+    get: 3,
+    settle: 18,
+    return_again: 9,
+    end_settles: 1,
+    lambda world, random, name: world.close_channel(*_channel(random)): 1,
+    lambda world, random, name: world.lose_connection(random.randrange(2)): 0.5,
+    lambda world, random, name: world.purge(name): 0.5,
+    lambda world, random, name: world.delete(name): 1,
+    change_policy: 12,
+    lambda world, random, name: world.sleep(random.choice((0.1, 0.4, 0.7, 1.0, 2.0))): 7,
+    late_frame: 2,
+    frame_among_slices: 4,
+    publish_in_transaction: 2,
+    end_publishes: 1.5,
+    lambda world, random, name: world.work(): 3,
+    lambda world, random, name: world.hear(): 3,
+    lambda world, random, name: world.commit(): 1,
+    lambda world, random, name: world.settle_down(): 2,
+    end: 7,
+}
+
+
 def report(
     seeds: int, steps: int, seconds: float, moves: Counter[str], total: Counter[tuple[str, str]]
 ) -> str:
@@ -202,11 +271,30 @@ def report(
     return "\n".join(lines)
 
 
+def look_for_planted() -> int:
+    """Print for each planted bug that this walk must find whether it does; returns how many it does not."""
+    bugs = [bug for bug in PLANTED if bug.walk == MODULE]
+    survivors = 0
+    with TemporaryDirectory() as directory:
+        tree = copy_tree(Path(directory) / "tree")
+        for bug in bugs:
+            try:
+                check_is_found(tree, bug, [MODULE, "0", str(bug.seeds or 60)])
+            except AssertionError as error:
+                survivors += 1
+                print(error)
+            else:
+                print(f"found: {bug.name}", flush=True)
+    print(f"{len(bugs) - survivors} of {len(bugs)} planted bugs are found")
+    return survivors
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.model.endings.walk", description=__doc__)
     parser.add_argument("first", nargs="?", type=int, default=0, help="the first seed")
     parser.add_argument("last", nargs="?", type=int, default=None, help="walk the seeds below this one")
     parser.add_argument("--steps", type=int, default=100_000, help="walk until so many steps are done")
+    parser.add_argument("--planted", action="store_true", help="then look for planted bugs as well")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     moves: Counter[str] = Counter()
@@ -224,7 +312,10 @@ def main() -> int:
         steps += world.lists.pairs.steps
         seed += 1
     print(report(seed - options.first, steps, time.monotonic() - begun, moves, total))
-    return 0
+    if steps >= LONG and min(total[pair] for pair in PAIRS) * RARE < steps:
+        print(f"that is less than one of {RARE}")
+        return 1
+    return int(options.planted and look_for_planted() > 0)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from tests.model.endings.lists import KINDS, Death, Entry, Lists, ModelConsumer, ModelQueue, Says
-from tests.model.endings.rules import Told, choose, refuses, target
+from tests.model.endings.rules import Rules, Told, choose, refuses, rules, target
 from tests.model.endings.sizes import LOG_OPTIONS
 from tests.model.endings.wire import check, properties_of, read, serial_of
 from tests.nodes import Client, Received, SimDefinitions, SimNode, publish_frames
@@ -85,6 +85,10 @@ class Channel:
     def settled(self) -> set[int]:
         """The tags that the open transaction settles: no timeout is for them."""
         return {tag for tags, _ in self.settles for tag in tags}
+
+    def queues(self) -> set[str]:
+        """Whose deliveries are not settled."""
+        return {out.queue.name for out in self.out.values()}
 
     def reset(self) -> None:
         self.next_tag = 1
@@ -197,7 +201,7 @@ class World:
             assert not queue.given, f"{queue.name} gives {[e.serial for e in queue.given]} to nobody"
             is_foretold = not queue.arrived or queue.kind.priorities is None
             assert not (is_foretold and queue.is_out_of_order), f"{queue.name} did not give its head"
-            queue.arrived, queue.is_out_of_order = 0, False
+            queue.arrived, queue.returned, queue.is_out_of_order = 0, 0, False
             self._compare(queue)
         for peer in self.peers:
             for channel in peer.channels.values():
@@ -294,7 +298,8 @@ class World:
         # One consumer's messages come in order; of two consumers it is not known who was first.
         entry = next((each for each in queue.given if each.key == key), None)
         assert entry is not None, f"{queue.name} gave {says}, body {received.body[:9]!r}: not its turn"
-        is_ordered = queue.kind.priorities is None or queue.arrived <= 1
+        is_alone = not queue.arrived or queue.arrived + queue.returned <= 1
+        is_ordered = queue.kind.priorities is None or is_alone
         assert entry.turn > consumer.last_turn or not is_ordered, f"{queue.name} gave {entry.serial} too late"
         consumer.last_turn = max(entry.turn, consumer.last_turn)
         queue.given.remove(entry)
@@ -382,6 +387,47 @@ class World:
         keys = {each.get("dead-letter-routing-key") for each in told}
         return name not in keys and all("dead-letter-routing-key" in each for each in own)
 
+    def choose(self, name: str, *, is_policy: bool) -> dict[str, Any]:
+        """Random arguments or a random policy for a queue.
+
+        If letters of a queue with priorities come back to it while it still gives up messages, those with a
+        high one are the next to leave; its limit may have had room for them later. In RabbitMQ, too, they may
+        come before or after the rest of what is published; but after a policy all have left that must.
+        """
+        told = choose(
+            self.random,
+            KINDS[name],
+            self.targets_left(name),
+            is_policy=is_policy,
+            may_refuse=self.may_refuse(name),
+        )
+        if self._is_open(name, told, is_policy=is_policy) and name == "p":
+            told.pop("max-length-bytes", None)
+            told.pop("max-length", None)
+        if self._is_open(name, told, is_policy=is_policy):
+            told.pop("dead-letter-exchange", None)
+            told.pop("dead-letter-routing-key", None)
+        return told
+
+    def _is_open(self, name: str, told: Told, *, is_policy: bool) -> bool:
+        """Whether letters of the queue with priorities come back to it then, and it is limited."""
+        found: dict[str, Rules] = {}
+        for each, kind in KINDS.items():
+            policy, arguments = self._told(each)
+            if each == name and is_policy:
+                policy = told
+            elif each == name:
+                arguments = told
+            found[each] = rules(kind, arguments, policy)
+        if not found["p"].is_limited:
+            return False
+        into = target(KINDS["p"], found["p"])
+        for _ in KINDS:
+            if into in (None, "p"):
+                break
+            into = target(KINDS[into], found[into])
+        return into == "p"
+
     def _told(self, name: str) -> list[Told]:
         """What a queue was told by arguments and policy; the policy may wait for the queue."""
         queue = self.lists.queues.get(name)
@@ -397,13 +443,7 @@ class World:
         queue = self.lists.queues.get(name)
         channel = self.admin.channels[1]
         if queue is None:
-            arguments = choose(
-                self.random,
-                kind,
-                self.targets_left(name),
-                is_policy=False,
-                may_refuse=self.may_refuse(name),
-            )
+            arguments = self.choose(name, is_policy=False)
             policy = self.policy_of(name)
             if name != "x" and self.random.random() < 0.5:
                 # Most walks change by policy where letters go.
@@ -544,10 +584,15 @@ class World:
         self.come_to_rest()
 
     def end_publishes(self, *, commit: bool) -> None:
-        """Commit or roll back what was published."""
+        """Commit or roll back what was published.
+
+        If one queue gets messages of it and letters of another one, their order is open, in RabbitMQ too.
+        """
         channel = self.publisher.channels[2]
         if channel.late:
             return  # the last commit still waits for the disk
+        queues = {queue.name for targets, _, _ in channel.publishes for queue in targets}
+        commit = commit and not any(queues & self._letters_go_to(name) for name in queues)
         self.moves["commit of publishes" if commit else "rollback of publishes"] += 1
         publishes, channel.publishes = channel.publishes, []
         self.publisher.client.send(m.TxCommit() if commit else m.TxRollback(), channel=2)
@@ -564,6 +609,16 @@ class World:
         else:
             channel.late.append(m.TxCommitOk())
         self.compare()
+
+    def _letters_go_to(self, name: str) -> set[str]:
+        """The queues that letters of a queue may come to, but for itself."""
+        found: set[str] = set()
+        into = name
+        for _ in KINDS:
+            queue = self.lists.queues.get(into)
+            into = (target(queue.kind, queue.rules) if queue is not None else None) or name
+            found.add(into)
+        return found - {name}
 
     def _close_when_told(self, peer: Peer, channel: Channel) -> None:
         """A commit has failed: the channel closes when the rest of it is on disk."""
@@ -708,12 +763,16 @@ class World:
         else:
             self._settle(channel, tags, how)
         if follow:
-            self.moves["(looked into at once)"] += 1
-            self.lists.pump(queue)
-            queue.used_us = self.lists.now_us
-            count = self._counted_at_once(peer, channel, len(queue.ready))
-            channel.expected.append(m.QueueDeclareOk(queue.name, count, len(queue.consumers)))
+            self._looked_into(peer, channel, queue)
         self.compare()
+
+    def _looked_into(self, peer: Peer, channel: Channel, queue: ModelQueue) -> None:
+        """A declare came while the node was still at the queue, and is answered as if it was not."""
+        self.moves["(looked into at once)"] += 1
+        self.lists.pump(queue)
+        queue.used_us = self.lists.now_us
+        count = self._counted_at_once(peer, channel, len(queue.ready))
+        channel.expected.append(m.QueueDeclareOk(queue.name, count, len(queue.consumers)))
 
     def _counted_at_once(self, peer: Peer, channel: Channel, count: int) -> int:
         """What a declare counts that came while the node was at it: ``count``, and letters that came to the
@@ -723,7 +782,7 @@ class World:
             if (found, received.channel) == (peer, channel.number):
                 method = received.method
                 if isinstance(method, m.QueueDeclareOk):
-                    assert count <= method.message_count <= count + self.lists.letter_count(), method
+                    assert count <= method.message_count <= count + self.lists.letters_to_come(), method
                     return method.message_count
         return count
 
@@ -743,8 +802,13 @@ class World:
             self.lists.end_return(queue)
 
     def end_settles(self, *, commit: bool) -> None:
-        """Commit or roll back what the consumer with transactions has settled."""
+        """Commit or roll back what the consumer with transactions has settled.
+
+        What a full queue drops of messages that return one after the other is open, in RabbitMQ too: its
+        consumers may get some of them before the last one is back.
+        """
         peer, channel = self.channel(1, 2)
+        commit = commit and not _returns_apart(channel)
         self.moves["commit of acks" if commit else "rollback of acks"] += 1
         for tag in channel.settled():
             channel.out[tag].since_us = self.lists.now_us  # until the next look at it, after a rollback
@@ -761,6 +825,7 @@ class World:
 
     def close_channel(self, who: int, number: int) -> None:
         peer, channel = self.channel(who, number)
+        self.keep_letters_apart(who, number)
         self.moves["channel close"] += 1
         sent: list[m.Method] = [m.ChannelClose(), m.ChannelOpen()]
         if channel.is_transacted:
@@ -795,26 +860,54 @@ class World:
         is_seen = False
         for who, peer in enumerate(self.consumers):
             for number, channel in peer.channels.items():
+                if peer in peers:
+                    self.keep_letters_apart(who, number)
                 drops = any(_drops(out.queue) for out in channel.out.values())
                 if peer in peers and drops and is_seen:
                     self.close_channel(who, number)
                 is_seen |= drops
 
+    def keep_letters_apart(self, who: int, number: int) -> None:
+        """Acknowledge what would return to a queue that gets letters of what returns with it: which of them
+        comes first is open.
+        """
+        _, channel = self.channel(who, number)
+        names = {
+            name
+            for queue in {out.queue for out in channel.out.values()}
+            if _drops(queue) and not queue.deleted
+            for name in self._letters_go_to(queue.name)
+        }
+        settled = channel.settled()
+        for tag, out in sorted(channel.out.items()):
+            if out.queue.name in names and _drops(out.queue) and tag not in settled:
+                free = sorted(channel.out.keys() - channel.settled())
+                self.settle(who, number, free.index(tag), "ack", multiple=False, follow=False)
+        if channel.is_transacted and channel.settled() != settled:
+            self.end_settles(commit=True)
+
     def keep_timeouts_apart(self) -> None:
-        """Close channels until no two can time out together that would give back to one queue, if it shows
-        which of them was first.
+        """Close channels until no two can time out together that would give back to one queue, or one to a
+        queue that gets letters because of the other one, if it shows which of them was first.
 
         In RabbitMQ, too, either may be first, and a queue drops what is too long after each of them.
         """
-        is_seen: set[ModelQueue] = set()
+        returned: set[ModelQueue] = set()
+        shown: set[ModelQueue] = set()
+        fed: set[ModelQueue] = set()
         for who, peer in enumerate(self.consumers):
             for number, channel in peer.channels.items():
                 settled = channel.settled()
-                if any(out.timeout_us() for tag, out in channel.out.items() if tag not in settled):
-                    queues = {out.queue for out in channel.out.values() if _shows_order(out.queue)}
-                    if queues & is_seen:
-                        self.close_channel(who, number)
-                    is_seen |= queues
+                if not any(out.timeout_us() for tag, out in channel.out.items() if tag not in settled):
+                    continue
+                self.keep_letters_apart(who, number)
+                drops = {out.queue for out in channel.out.values() if _drops(out.queue)}
+                shows = {queue for queue in drops if _shows_order(queue)}
+                names = {name for queue in drops for name in self._letters_go_to(queue.name)}
+                feeds = {queue for name, queue in self.lists.queues.items() if name in names}
+                if shows & shown or drops & fed or feeds & returned:
+                    self.close_channel(who, number)
+                returned, shown, fed = returned | drops, shown | shows, fed | feeds
 
     def channel(self, who: int, number: int) -> tuple[Peer, Channel]:
         peer = self.consumers[who]
@@ -844,6 +937,7 @@ class World:
         """The time has changed; the timers that had to go off have."""
         self.lists.now_us = self.clock.wall_us()
         self.look()
+        self._note_closed_channels()  # what they had came back before the queue expired
         for queue in list(self.lists.queues.values()):
             expires = queue.rules.expires
             if expires is None or queue.consumers:
@@ -861,11 +955,11 @@ class World:
         queue = self.lists.queues.get(name)
         if queue is None or not queue.was_declared or queue.rules.expires is not None:
             return
+        self.keep_timeouts_apart()
         seconds = min(self._until_others_are_due(queue), seconds)
         if seconds <= 0:
             return
         self.moves["late get" if get else "late declare"] += 1
-        self.keep_timeouts_apart()
         self.clock.now = round(self.clock.now + seconds, 6)
         self.node.tick.now_us = self.lists.now_us = self.clock.wall_us()
         method = m.BasicGet(name, True) if get else m.QueueDeclare(name, passive=True)
@@ -883,6 +977,76 @@ class World:
         self.node.sleep(0)
         self.let_timers_go_off()
         self.pass_time()
+
+    def frame_among_slices(
+        self, who: int, number: int, name: str, seconds: float, *, frame: str, turns: int
+    ) -> None:
+        """Timers go off, and some ``turns`` later, while messages still expire in slices, a client's frame
+        comes: a declare, a get, a publish, or messages that return.
+
+        In RabbitMQ all have expired before the queue looks at it.
+        """
+        peer, channel = self.channel(who, number)
+        queue = self.lists.queues.get(name)
+        if queue is None or not queue.was_declared or queue.rules.expires is not None:
+            return
+        if frame != "declare" and target(queue.kind, queue.rules) == name:
+            return  # what expires comes again before the frame or after it
+        mine = sorted(tag for tag, out in channel.out.items() if out.queue is queue)
+        if frame == "requeue" and (channel.is_transacted or len(mine) != len(channel.out) or not mine):
+            return
+        if frame == "requeue" and all(each.queue is not queue for each in channel.consumers.values()):
+            return  # a nack with multiple does not wait for the queue of a consumer that was cancelled
+        seconds = min(self._until_others_are_due(queue), self._until_timed_out(), seconds)
+        if seconds <= 0:
+            return
+        timers = self.clock.advance(seconds)
+        self.node.tick.now_us = self.lists.now_us = self.clock.wall_us()
+        for timer in timers:
+            self.node.enter(timer.go_off)
+        for _ in range(turns):
+            self.node.turn()
+        self.moves[f"{frame} among slices"] += 1
+        before = self.node.queue(name).message_count()
+        if frame == "publish":
+            says = self.says("", name, persistent=number == 1, priority=who * 3 or None, ms=None)
+            channel, body = self.publisher.channels[1], self._body(20)
+            method: m.Method = m.BasicPublish("", name)
+            self.publisher.client.feed(
+                b"".join(publish_frames(1, m.BasicPublish("", name), properties_of(says), body))
+            )
+        else:
+            if frame == "declare":
+                method = m.QueueDeclare(name, passive=True)
+            elif frame == "get":
+                method = m.BasicGet(name, True)
+            else:
+                method = m.BasicNack(mine[-1], True, True)
+            peer.client.send(method, channel=number)
+        self.look()
+        self.lists.pump(queue)
+        if before > len(queue.ready):
+            self.moves["(the slices were unfinished)"] += 1
+        if frame == "publish":
+            channel.unanswered[channel.next_sequence] = self._published([queue], says, body)
+            channel.next_sequence += 1
+        elif frame == "declare":
+            self._looked_into(peer, channel, queue)
+        elif frame == "get":
+            self.got(peer, channel, queue, no_ack=True)
+        else:
+            self._settle(channel, mine, "requeue")
+        self._watch_anew()
+        self.let_timers_go_off()
+        self.pass_time()
+
+    def _until_timed_out(self) -> float:
+        """Seconds until just before a delivery may be too old."""
+        outs = [
+            out for peer in self.consumers for each in peer.channels.values() for out in each.out.values()
+        ]
+        times = [out.at_us + out.timeout_us() for out in outs if out.timeout_us()]
+        return min([60.0, *[(due_us - 1 - self.lists.now_us) / 1e6 for due_us in times]])
 
     def _until_others_are_due(self, queue: ModelQueue | None) -> float:
         """Seconds until just before something is due in another queue, which might come before or after."""
@@ -947,6 +1111,18 @@ def _typed(kind: Any, told: Told) -> Any:
     if kind.quorum:
         values["queue_type"] = "quorum"
     return typed(**values)
+
+
+def _returns_apart(channel: Channel) -> bool:
+    """Whether messages of a full queue with consumers are settled apart, and some return."""
+    returned: set[ModelQueue] = set()
+    times: Counter[ModelQueue] = Counter()
+    for tags, how in channel.settles:
+        queues = {channel.out[tag].queue for tag in tags}
+        times.update(queues)
+        if how == "requeue":
+            returned |= queues
+    return any(each.rules.is_limited and each.consumers and times[each] > 1 for each in returned)
 
 
 def _drops(queue: ModelQueue) -> bool:
