@@ -12,7 +12,6 @@ from vhosts.queues.mortal cimport MortalQueue
 
 
 @cython.final
-@cython.freelist(512)
 cdef class Letter:
     cdef public MortalQueue queue
     cdef public Message message
