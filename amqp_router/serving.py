@@ -258,13 +258,13 @@ def _first(settings: config.Settings) -> FirstStart:
     return FirstStart(user, password, settings.default_vhost)
 
 
-async def _import_definitions(broker: Broker, settings: Any) -> None:
+async def _import_definitions(broker: Broker, settings: config.Settings) -> None:
     """Import the file of the option ``definitions``.
 
     Raises:
         ConfigError: it cannot be imported.
     """
-    path: Path | None = settings.definitions
+    path = settings.definitions
     if path is None:
         return
     from admin_ui import definitions_file  # noqa: PLC0415

@@ -22,8 +22,8 @@ ALLOWED = {
     # tuple, settings a frozen dataclass, runs a deque: Cython has no types for these. An owner is compared by
     # identity alone. Exchange types yield bindings from iterators of any kind (walk). The others are used too
     # seldom to be compiled: stale routes once a change of the table, a timer once a deadline, spill and pager
-    # while memory is short. What runs the steps of dead letters is a function.
-    "vhosts": (5, 13),
+    # while memory is short.
+    "vhosts": (5, 12),
     # The listener is a queue, whose class has another base. The writer is kept for the sync alone. Options,
     # owners of salts and the files that are open are looked at once a batch.
     "persistence": (5, 5),

@@ -29,7 +29,6 @@ cdef class DeadLetters(Sender):
     cdef MemoryBudget _account
     cdef RouteCache _cache
     cdef Publisher _publisher
-    cdef object _in_slices  # a function
     cdef public list _letters
     cdef Py_ssize_t _spent
     cdef public dict _unsafe

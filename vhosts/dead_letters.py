@@ -28,7 +28,6 @@ from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.route import Route, lasting
 from vhosts.exchanges.router import RouteCache, RoutingTable, may_select, publish_args
 from vhosts.letter import NO_QUEUES, Address, Letter, Sender, Sift, letter_of
-from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Run
 from vhosts.publishing.publisher import Publisher
@@ -57,14 +56,13 @@ KEPT_BYTES_MAX = 1 << 14
 
 
 class DeadLetters(Sender):
-    """``in_slices`` calls a step once per turn of the event loop until it returns True."""
+    """Those of the virtual host of ``table``."""
 
-    def __init__(self, table: RoutingTable, account: MemoryBudget, in_slices: InSlices) -> None:
+    def __init__(self, table: RoutingTable, account: MemoryBudget) -> None:
         self._table = table
         self._account = account
         self._cache = RouteCache(table, None, account)
         self._publisher = Publisher(table, self._cache, account, self)
-        self._in_slices = in_slices
         #: Those that wait for a slice; ``_spent`` of them are sent, and None.
         self._letters: list[Letter | None] = []
         self._spent = 0
@@ -116,7 +114,7 @@ class DeadLetters(Sender):
         self._letters.append(letter)
         if not self._is_sending and len(self._unsafe) < ROOM:
             self._is_sending = True
-            self._in_slices(self._send_some)
+            self.in_slices(self._send_some)
 
     # -- sending --------------------------------------------------------------------------------------
 
@@ -316,7 +314,7 @@ class DeadLetters(Sender):
     def _make_room(self) -> None:
         if len(self._letters) > self._spent and not self._is_sending and len(self._unsafe) < ROOM:
             self._is_sending = True
-            self._in_slices(self._send_some)
+            self.in_slices(self._send_some)
         if self.is_full():
             return
         self.waiting.send_put_off(ROOM - self.count())
@@ -347,7 +345,9 @@ class DeadLetters(Sender):
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``vhosts.publishing.ports.Listener``."""
-        self._in_slices(step)
+        in_slices = self._table.stale.in_slices
+        assert in_slices is not None
+        in_slices(step)
 
 
 def _address(exchange: str, key: str | None, death: Death) -> Address:

@@ -95,7 +95,7 @@ class VirtualHost(Host):
         self.replies = ReplyQueues(self, topology, make_queue, generate_name)
         self._overdue = OverdueQueues(self._remove_unused, in_slices)
         #: Messages that its queues give up.
-        self.dead_letters: DeadLetters = DeadLetters(self.table, topology.account, in_slices)
+        self.dead_letters: DeadLetters = DeadLetters(self.table, topology.account)
 
     @property
     def generation(self) -> int:

@@ -22,6 +22,7 @@ by `findings.ORDER`, the worst first, and within a kind by the number of message
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Container, Iterable
 from itertools import pairwise
 from typing import Any
@@ -29,7 +30,7 @@ from typing import Any
 from aiohttp import web
 
 from admin_ui.documents import connections
-from admin_ui.live.findings import ORDER, Finding, Findings
+from admin_ui.live.findings import ORDER, Finding, Findings, Visible
 from admin_ui.live.work import Work
 from admin_ui.state import State
 from amqp_router.metrics import BASIC, GLOBAL, INTERVAL_S, NODE, QUEUE, VHOST, History
@@ -93,6 +94,8 @@ class Attention:
         self._looking = asyncio.Lock()
         self._blocked: set[Any] = set()
         self.findings = Findings()
+        #: The consumer that each stuck queue's finding names, by virtual host and queue.
+        self._holders: dict[tuple[str, str], Any] = {}
 
     async def refresh(self, now: float, work: Work) -> None:
         """Search again, if it is time. ``now`` is a monotonic clock in seconds."""
@@ -105,20 +108,41 @@ class Attention:
             self._blocked.clear()
         self._looked_at = now
         findings = Findings()
+        holders: dict[tuple[str, str], Any] = {}
         for finding in self._node():
             findings.add(finding)
         for vhost in list(self._state.broker.vhosts.values()):
             for finding in (*self._unroutable(vhost), *await _letters(vhost, work)):
                 findings.add(finding)
             for count, queue in enumerate(passing(vhost.queues.values())):
-                if (found := self._queue(queue)) is not None:
+                if (found := self._queue(queue, holders)) is not None:
                     findings.add(found)
                 if count % 64 == 63:
                     await work.pause()
         for finding in await self._connections(work):
             findings.add(finding)
         await findings.sort(work)
-        self.findings = findings
+        self.findings, self._holders = findings, holders
+
+    def visible(self, names: Container[str], user: str, *, watches_node: bool, whole: bool = True) -> Visible:
+        """See ``Findings.visible``. A finding goes with the consumer that it names: its act would have no
+        object, although the next search is a few seconds away.
+        """
+        mine = self.findings.visible(names, user, watches_node=watches_node, whole=whole)
+        over = sum([self._is_over(each) for each in mine.worst])
+        if not over:
+            return mine
+        worst = [each for each in mine.worst if not self._is_over(each)]
+        return Visible(worst, mine.counts - Counter({"stuck": over}))
+
+    def _is_over(self, finding: Finding) -> bool:
+        """Whether it names a consumer that has gone since the search."""
+        if finding["kind"] != "stuck":
+            return False
+        vhost = self._state.broker.vhosts.get(finding["vhost"])
+        queue = vhost.queues.get(finding["name"]) if vhost is not None else None
+        holder = self._holders.get((finding["vhost"], finding["name"]))
+        return queue is None or holder not in queue.consumers
 
     def dated(self, finding: Finding) -> Finding:
         """The finding with ``since`` and ``longer``, if its history has them."""
@@ -135,7 +159,7 @@ class Attention:
             yield self.dated(finding)
             await work.pause()
 
-    def _queue(self, queue: Any) -> Finding | None:
+    def _queue(self, queue: Any, holders: dict[tuple[str, str], Any]) -> Finding | None:
         about = {"vhost": queue.vhost.name, "name": queue.name}
         if queue.state == FAILED:
             return {"kind": "failed", **about, "reason": queue.reason}
@@ -146,7 +170,9 @@ class Attention:
         consumers = len(queue.consumers)
         if is_stuck(queue, history):
             about |= {"ready": ready, "unacked": queue.unacked_count, "consumers": consumers}
-            return {"kind": "stuck", **about, **_holder(queue)}
+            holder = max(queue.consumers, key=lambda consumer: consumer.unacked)
+            holders[about["vhost"], about["name"]] = holder
+            return {"kind": "stuck", **about, **_says(holder)}
         grown = growth(history)
         if is_growing(history, grown):
             about |= {"per_minute": grown, "ready": ready, "consumers": consumers}
@@ -284,16 +310,15 @@ def seconds_to_full(node: History) -> int | None:
     return seconds if seconds < FILLING_S else None
 
 
-def _holder(queue: Any) -> Finding:
-    """The consumer that holds most of the unacknowledged messages."""
-    worst = max(queue.consumers, key=lambda consumer: consumer.unacked)
-    machine = worst.delivery.listener.connection
+def _says(holder: Any) -> Finding:
+    """What a finding says of the consumer that holds most of the unacknowledged messages."""
+    machine = holder.delivery.listener.connection
     return {
         "client": connections.machine_says(machine, "connection_name"),
         "connection": connections.machine_name(machine),
-        "channel": connections.channel_name(worst.delivery.listener),
-        "tag": worst.tag,
-        "held": worst.unacked,
+        "channel": connections.channel_name(holder.delivery.listener),
+        "tag": holder.tag,
+        "held": holder.unacked,
         "cancels": machine.consumer_cancel_notify,
     }
 

@@ -57,7 +57,7 @@ def _overview(
     ]
     names = {vhost.name for vhost in seen}
     watches_node = identity.has(MONITORING)
-    mine = attention.findings.visible(names, identity.name, watches_node=watches_node, whole=not only)
+    mine = attention.visible(names, identity.name, watches_node=watches_node, whole=not only)
     # The event is shared by all viewers, so nothing in this viewer's request may narrow it.
     call = Call(request.clone(headers={}), identity, state, Query())
     document = _of_vhost(state, seen[0]) if only else overview.document(call)

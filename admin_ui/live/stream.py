@@ -130,7 +130,7 @@ async def _attention(request: web.Request) -> web.Response:
     work = Work()
     await attention.refresh(time.monotonic(), work)
     names = frozenset([name for name in state.broker.vhosts if identity.lists(name)])
-    mine = attention.findings.visible(names, identity.name, watches_node=identity.has(MONITORING))
+    mine = attention.visible(names, identity.name, watches_node=identity.has(MONITORING))
     found = [finding async for finding in attention.all_dated(mine.worst[:FINDINGS_MAX], work)]
     document = {"findings": found, "total": mine.counts.total()}
     return web.Response(body=dumps(document), content_type="application/json")

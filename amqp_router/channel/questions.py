@@ -46,10 +46,7 @@ def declare_queue(channel: AskingChannel, method: methods.QueueDeclare) -> None:
     if method.nowait:
         channel.reply(None, rev)
         return
-    asking = channel.asking
-    if asking is None:
-        asking = channel.asking = Asking(channel)
-    asking.count(queue, rev)
+    _asking(channel).count(queue, rev)
 
 
 def purge_queue(channel: AskingChannel, method: methods.QueuePurge) -> None:

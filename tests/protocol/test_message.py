@@ -12,6 +12,7 @@ from amqp_router.protocol.message import Message, build_message
 from tests.trees import ROOT
 
 
+# From source a message is a plain object, which the collector knows.
 @pytest.mark.skipif(not message.__file__.endswith(".so"), reason="from source")
 def test_the_garbage_collector_does_not_go_through_messages() -> None:
     assert not gc.is_tracked(build_message(b"\x00\x01q", b"\x00\x00", b"body"))

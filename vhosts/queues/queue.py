@@ -252,9 +252,8 @@ class Queue(MortalQueue):
             if self.limits.is_set and self.limits.is_exceeded(self.ready):
                 done = self._trim(done, budget, 0)
                 if self.limits.is_exceeded(ready) and not ready.is_returning():
-                    self._trim_returned(
-                        0
-                    )  # they are too many for one turn; while messages return none has left
+                    # They are too many for one turn; while messages return none has left.
+                    self._trim_returned(0)
                 if self.expiry.is_timed and not self.trims_first:
                     done = self._expire(done, budget)  # the next head
             if self.expiry.expires_us > 0 and len(self.consumers) == 0:

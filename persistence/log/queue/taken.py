@@ -10,7 +10,7 @@ from amqp_router.protocol.message import Extras
 from ..format.checkpoint import LogState
 from ..format.lately import forget_old, pull_back
 from ..format.producers import Producers, note_sequence
-from ..format.sources import KEPT_US, RUN_LETTERS_MAX, RUNS_MAX, Runs, has_source, source_of
+from ..format.sources import KEPT_US, RUN_LETTERS_MAX, RUNS_MAX, Runs, has_source, note_source, source_of
 
 #: Memory of a remembered run of letters, and of a producer: entries of a dict with their objects.
 RUN_BYTES = 400
@@ -84,17 +84,13 @@ class Taken:
                 forget_old(self._runs, RUNS_MAX - 1, now_us - KEPT_US, least=0)
             return
         self._close_run()
+        note_source(self._runs, letter, now_us)
         source, partition, epoch, offset = source_of(letter)
-        first, _ = self._runs.pop((source, partition, epoch, offset), (offset, 0))
-        if offset - first >= _RUN_MAX:
-            first = offset
+        self._first, self._time_us = self._runs.pop((source, partition, epoch, offset + 1))
         self._source = source
         self._partition = partition
         self._epoch = epoch
-        self._first = first
         self._end = offset + 1
-        self._time_us = now_us
-        forget_old(self._runs, RUNS_MAX - 1, now_us - KEPT_US, least=0)
 
     def _close_run(self) -> None:
         if self._source:

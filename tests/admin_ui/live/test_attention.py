@@ -133,6 +133,17 @@ async def test_consumers_that_hold_messages_and_do_nothing(node: World) -> None:
     # Since the sample that saw the acknowledgement.
     assert dated["since"] == (node.metrics.tick - 13) * 5000
     assert dated["longer"] is False
+
+    def seen() -> tuple[list[str], int]:
+        mine = looker.attention.visible({"/"}, "guest", watches_node=False)
+        return [each["kind"] for each in mine.worst], mine.counts.total()
+
+    # Whoever closes that consumer is not offered to close it again, before the next search either.
+    assert seen() == (["stuck"], 1)
+    await channel.close()
+    while node.broker.vhosts["/"].queues["q"].consumers:
+        await asyncio.sleep(0.01)
+    assert seen() == ([], 0)
     await connection.close()
 
 
@@ -295,10 +306,10 @@ async def test_search_holds_the_loop_for_a_slice(node: World, monkeypatch: pytes
     looked = longest = 0
     queue = Attention._queue
 
-    def counted(self: Attention, each: Any) -> dict[str, Any] | None:
+    def counted(self: Attention, each: Any, holders: dict[tuple[str, str], Any]) -> dict[str, Any] | None:
         nonlocal looked
         looked += 1
-        return queue(self, each)
+        return queue(self, each, holders)
 
     class Paused(Work):
         async def pause(self) -> None:

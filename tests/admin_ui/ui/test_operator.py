@@ -247,9 +247,11 @@ def test_find_the_stuck_consumer_among_others_of_its_queue(mess: Mess, visit: Vi
 
 
 # The last one, because only after a minute without an acknowledgement a queue is called stuck.
-# Once: after it the page may show for a moment that the consumer, which is closed, is stuck.
-def test_find_the_stuck_consumer_and_close_it(mess: Mess, visit: Visits) -> None:
-    one = NewOperator(visit(mess.site))
+@EYES
+def test_find_the_stuck_consumer_and_close_it(mess: Mess, visit: Visits, size: Any, scheme: str) -> None:
+    if scheme == "dark":
+        mess.get_stuck()  # again: the first one is closed
+    one = NewOperator(visit(mess.site, size=size, scheme=scheme))
     one.page.set_default_timeout(90_000)
     one.sees(f"{STUCK_CLIENT}")
     one.sees(f"holds {HELD} unacked messages and has acked none for")
