@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from amqp_router import logs
+from amqp_router.heap import FreeHeap
 
 #: glibc's mallopt(3) parameters.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -80,20 +81,8 @@ def tune_allocator() -> bool:
     )
 
 
-def give_back_memory() -> bool:
-    """Let the kernel have what a burst left free inside the heap; False where the C library cannot.
-
-    Content frames are smaller than the threshold above, so after 128 MiB have passed through, glibc would
-    keep most of it: free blocks below one that is in use.
-    """
-    try:
-        return bool(ctypes.CDLL(None).malloc_trim(0))
-    except (OSError, AttributeError):
-        return False
-
-
 class Collector:
-    """Runs full garbage collections when the broker is idle, and seldom when it never is.
+    """Runs full garbage collections when the broker is idle, and seldom when it never is. Gives memory back.
 
     A full collection visits every object and holds the loop for as long. It can wait, as neither messages
     nor AMQP connections nor queues leave reference cycles. But not for ever: a connection to the HTTP server
@@ -118,8 +107,10 @@ class Collector:
         cpu_s: Callable[[], float] = time.thread_time,
         clock: Callable[[], float] = time.monotonic,
         blocks: Callable[[], int] = sys.getallocatedblocks,
+        heap: FreeHeap | None = None,
     ) -> None:
         self._loop = loop
+        self._heap = heap or FreeHeap(loop)
         self._cpu_s = cpu_s
         self._clock = clock
         self._blocks = blocks
@@ -143,6 +134,7 @@ class Collector:
         """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
+        self._heap.stop()
 
     def _look(self) -> None:
         wall = self._clock()
@@ -151,8 +143,8 @@ class Collector:
         # A hundred thousand queues may have come since the last one, which took ten times less.
         if self._blocks() * self._block_s <= share * (wall - self._collected_at):
             self._collect()
-        if is_idle:
-            give_back_memory()
+        # A broker that always has a little to do gives memory back as well.
+        self._heap.give_back(all_of_it=is_idle)
         self._next()
 
     def _collect(self) -> None:

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import pytest
 
-from amqp_router import process
+from amqp_router import heap
 from amqp_router.process import Collector, LoopLag
 
 
@@ -58,20 +58,6 @@ def test_wish_beyond_the_hard_limit_without_the_right_to_raise_it() -> None:
     assert child(code) == "1000 (1000, 1000)"
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is glibc's")
-def test_memory_of_a_burst_is_given_back() -> None:
-    code = (
-        "from amqp_router import process\n"
-        "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
-        "process.tune_allocator()\n"
-        "frames = [b'x' * 131072 for _ in range(1000)]\n"
-        "keep = b'x' * 131072\n"
-        "del frames\n"
-        "before = resident(); process.give_back_memory(); print(before - resident() > 100_000_000)"
-    )
-    assert child(code) == "True"
-
-
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt's parameters are glibc's")
 def test_allocator_is_tuned_on_glibc() -> None:
     assert child("from amqp_router.process import tune_allocator; print(tune_allocator())") == "True"
@@ -101,16 +87,17 @@ class Minutes:
         self.pause_s = pause_s
         self.blocks = 1000
         self.collected: list[float] = []
-        self.given_back = 0
+        #: For each look, whether the heap gives back what is scattered, too.
+        self.given_back: list[bool] = []
         self.collector = Collector(
             self,  # type: ignore[arg-type]
             cpu_s=lambda: self.cpu,
             clock=lambda: self.now,
             blocks=lambda: self.blocks,
+            heap=self,  # type: ignore[arg-type]
         )
         self.collector.start()
         monkeypatch.setattr(gc, "collect", self.collect)
-        monkeypatch.setattr(process, "give_back_memory", self.give_back)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         assert seconds == 60
@@ -120,8 +107,8 @@ class Minutes:
         self.collected.append(self.now)
         self.now += self.pause_s * self.blocks / 1000
 
-    def give_back(self) -> None:
-        self.given_back += 1
+    def give_back(self, *, all_of_it: bool) -> None:
+        self.given_back.append(all_of_it)
 
     def pass_time(self, minutes: int, busy_s: float) -> None:
         for _ in range(minutes):
@@ -140,7 +127,7 @@ def test_full_collections_wait_for_an_idle_minute(monkeypatch: pytest.MonkeyPatc
     assert len(minutes.collected) == 1
     minutes.pass_time(3, busy_s=2)
     assert len(minutes.collected) == 4
-    assert minutes.given_back == 3
+    assert minutes.given_back == 51 * [False] + 3 * [True]
 
 
 @pytest.mark.usefixtures("_collector_put_back")
@@ -168,7 +155,7 @@ def test_a_broker_that_is_never_idle_collects_seldom(
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert gaps
     assert all(apart_s <= gap <= apart_s + 61 for gap in gaps)
-    assert minutes.given_back == 0
+    assert minutes.given_back == 300 * [False]
 
 
 class Late:
@@ -230,8 +217,8 @@ async def test_loop_lag_on_a_real_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_collector_put_back")
 def test_threads_that_write_do_not_keep_the_loop_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that works for minutes would put off what the heap has to give back."""
-    given_back: list[bool] = []
-    monkeypatch.setattr(process, "give_back_memory", lambda: given_back.append(True))
+    trimmed: list[bool] = []
+    monkeypatch.setattr(heap, "trim", lambda: trimmed.append(True))
     loop = asyncio.new_event_loop()
     collector = Collector(loop)
     collector.start()
@@ -247,6 +234,6 @@ def test_threads_that_write_do_not_keep_the_loop_busy(monkeypatch: pytest.Monkey
     ending.set()
     worker.join()
     collector._look()
-    assert given_back
+    assert trimmed
     collector.stop()
     loop.close()
