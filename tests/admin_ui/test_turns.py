@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -51,3 +52,30 @@ async def test_a_turn_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     standing = asyncio.ensure_future(mine.next())
     await asyncio.sleep(0)
     assert standing.done(), "it need not stand in line again"
+
+
+async def test_the_collector_looks_at_what_one_turn_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not, once in a while, at what very many made: 7,000 objects took 2.6 ms."""
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
+    looked_at: list[int] = []
+
+    def collected(phase: str, about: dict[str, int]) -> None:
+        if phase == "start":
+            looked_at.append(sum(len(gc.get_objects(each)) for each in range(about["generation"] + 1)))
+
+    gc.collect(1)
+    mine, made = Turns(), []
+    gc.callbacks.append(collected)
+    try:
+        for _ in range(100):
+            made += [{"arguments": {}, "number": number} for number in range(250)]
+            await mine.next()
+    finally:
+        gc.callbacks.remove(collected)
+    assert len(made) == 25_000
+    assert max(looked_at) < 2000
+
+
+async def test_what_a_client_sends_waits_for_two_milliseconds_of_long_work() -> None:
+    """A turn that has begun, and the next one, which is ready before the client's socket is read."""
+    assert 2 * turns.TURN_S <= 0.002

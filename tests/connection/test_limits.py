@@ -56,9 +56,9 @@ def test_wide_fanout_of_one_chunk_is_done_in_slices() -> None:
     assert [received.method for received in client.take()] == [m.BasicQosOk()]
 
 
-@pytest.mark.parametrize(("durable", "most"), [(False, 33), (True, 17)])
+@pytest.mark.parametrize(("durable", "most"), [(False, 33), (True, 9)])
 def test_many_declarations_are_done_in_slices(durable: bool, most: int) -> None:
-    """Each takes tens of microseconds, and twice as many if the queue has a log."""
+    """Each takes tens of microseconds, and four times as many if the queue has a log."""
     node = SimNode()
     client = Client(node).open(1)
     declares = [

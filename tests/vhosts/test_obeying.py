@@ -8,9 +8,11 @@ import pytest
 
 from amqp_router.protocol.fields import decode_table, encode_plain
 from tests.vhosts.fakes import FakeQueue, new_vhost
-from vhosts.obeying import SLICE
 from vhosts.policies import Policy
 from vhosts.vhost import VirtualHost
+
+#: Queues that obey something new in one turn: each takes some 20 microseconds.
+OBEY_MAX = 50
 
 
 class Slices:
@@ -79,9 +81,9 @@ def test_very_many_queues_are_told_in_slices(obeyed: dict[str, Any]) -> None:
         vhost.declare_queue(f"q{number}")
     put(vhost, "p", ".*", max_length=1)
     steps, before = 0, 0
-    assert 0 < len(obeyed) <= SLICE
+    assert 0 < len(obeyed) <= OBEY_MAX
     while slices.steps:
-        assert len(obeyed) - before <= SLICE
+        assert len(obeyed) - before <= OBEY_MAX
         before = len(obeyed)
         if steps == 3:
             put(vhost, "p", ".*", max_length=2)  # meanwhile
