@@ -13,8 +13,8 @@ from vhosts.ports import InSlices
 from vhosts.queues.settings import queue_type
 from vhosts.topology import Topology
 
-#: Patterns that are compared in one turn of the event loop, some 0.7 ms; a queue or exchange that changes what
-#: it obeys counts as eight.
+#: Patterns that are compared in one turn of the event loop, some 0.7 ms; a queue or exchange that changes
+#: what it obeys counts as eight.
 SLICE = 400
 CHANGE_UNITS = 8
 

@@ -11,6 +11,9 @@ by `findings.ORDER`, the worst first, and within a kind by the number of message
     stuck         messages are ready, and the consumers neither take nor acknowledge any: vhost, name, ready,
                   unacked, consumers, and the one that holds most of them: client, connection, channel, tag,
                   held, and whether it can be closed alone (cancels)
+    hanging       some consumers hold messages and acknowledge none while others of the queue go on (see
+                  ``holders``): as of a stuck queue, the number of those that hang (hanging), and what the
+                  others finished in the last minute (finished)
     letters_wait  dead letters that a target refuses, which are sent again: vhost, name (the queue they come
                   from), letters, target (the one that most of them wait for), reason
     growing       a queue that grew all through the last minute: vhost, name, per_minute, ready, consumers
@@ -31,6 +34,7 @@ from aiohttp import web
 
 from admin_ui.documents import connections
 from admin_ui.live.findings import ORDER, Finding, Findings, Visible
+from admin_ui.live.holders import STUCK_TICKS, channel_history, hanging, is_silent, says
 from admin_ui.live.work import Work
 from admin_ui.state import State
 from amqp_router.metrics import BASIC, GLOBAL, INTERVAL_S, NODE, QUEUE, VHOST, History
@@ -48,8 +52,6 @@ GROWTH_PART = 0.02
 GROWTH_LARGE = 1000
 MINUTE = 60 // INTERVAL_S
 THIRDS = (MINUTE, MINUTE * 2 // 3, MINUTE // 3, 0)
-#: Consumers that hold messages and do nothing for this many ticks are stuck.
-STUCK_TICKS = MINUTE
 #: The disk's trend is taken over the last 5 minutes. It is reported if the disk would be full within 6 hours.
 TREND_TICKS = 5 * MINUTE
 FILLING_S = 6 * 3600
@@ -60,6 +62,9 @@ DISK_FREE_MIN = 1 << 30
 #: rest.
 SHOWN_MAX = 8
 SHOWN_OF_KIND = 3
+
+#: Kinds whose findings name a consumer, and go with it.
+NAMES_CONSUMER = frozenset({"stuck", "hanging"})
 
 #: The one that all viewers of a node share.
 ATTENTION: web.AppKey[Attention] = web.AppKey("attention")
@@ -94,7 +99,7 @@ class Attention:
         self._looking = asyncio.Lock()
         self._blocked: set[Any] = set()
         self.findings = Findings()
-        #: The consumer that each stuck queue's finding names, by virtual host and queue.
+        #: The consumer that a finding names, by virtual host and queue.
         self._holders: dict[tuple[str, str], Any] = {}
 
     async def refresh(self, now: float, work: Work) -> None:
@@ -117,6 +122,11 @@ class Attention:
             for count, queue in enumerate(passing(vhost.queues.values())):
                 if (found := self._queue(queue, holders)) is not None:
                     findings.add(found)
+                if found is None or found["kind"] not in ("failed", "stuck"):
+                    hung = await hanging(queue, self._state.metrics, work)
+                    if hung is not None:
+                        findings.add(hung[0])
+                        holders[vhost.name, queue.name] = hung[1]
                 if count % 64 == 63:
                     await work.pause()
         for finding in await self._connections(work):
@@ -129,15 +139,15 @@ class Attention:
         object, although the next search is a few seconds away.
         """
         mine = self.findings.visible(names, user, watches_node=watches_node, whole=whole)
-        over = sum([self._is_over(each) for each in mine.worst])
+        over = [each for each in mine.worst if self._is_over(each)]
         if not over:
             return mine
         worst = [each for each in mine.worst if not self._is_over(each)]
-        return Visible(worst, mine.counts - Counter({"stuck": over}))
+        return Visible(worst, mine.counts - Counter([each["kind"] for each in over]))
 
     def _is_over(self, finding: Finding) -> bool:
         """Whether it names a consumer that has gone since the search."""
-        if finding["kind"] != "stuck":
+        if finding["kind"] not in NAMES_CONSUMER:
             return False
         vhost = self._state.broker.vhosts.get(finding["vhost"])
         queue = vhost.queues.get(finding["name"]) if vhost is not None else None
@@ -146,12 +156,21 @@ class Attention:
 
     def dated(self, finding: Finding) -> Finding:
         """The finding with ``since`` and ``longer``, if its history has them."""
+        if finding["kind"] == "hanging":
+            return {**finding, **self._hangs_since(finding)}
         was = _WAS.get(finding["kind"])
         vhost = self._state.broker.vhosts.get(finding.get("vhost", ""))
         if was is None or vhost is None:
             return finding
         thing = vhost.queues.get(finding["name"]) if "name" in finding else vhost
         return {**finding, **_since(self._state.metrics.history(thing), was)}
+
+    def _hangs_since(self, finding: Finding) -> Finding:
+        holder = self._holders.get((finding["vhost"], finding["name"]))
+        if holder is None:
+            return {}
+        history = channel_history(holder, self._state.metrics)
+        return _since(history, lambda history, tick: is_silent(history, tick, holder.unacked))
 
     async def all_dated(self, findings: Iterable[Finding], work: Work) -> AsyncIterator[Finding]:
         """Each of ``findings`` as `dated` gives it; a history of an hour takes 0.1 ms."""
@@ -172,7 +191,7 @@ class Attention:
             about |= {"ready": ready, "unacked": queue.unacked_count, "consumers": consumers}
             holder = max(queue.consumers, key=lambda consumer: consumer.unacked)
             holders[about["vhost"], about["name"]] = holder
-            return {"kind": "stuck", **about, **_says(holder)}
+            return {"kind": "stuck", **about, **says(holder)}
         grown = growth(history)
         if is_growing(history, grown):
             about |= {"per_minute": grown, "ready": ready, "consumers": consumers}
@@ -308,19 +327,6 @@ def seconds_to_full(node: History) -> int | None:
         return None
     seconds = free * (node.seen - then) * INTERVAL_S // (before - free)
     return seconds if seconds < FILLING_S else None
-
-
-def _says(holder: Any) -> Finding:
-    """What a finding says of the consumer that holds most of the unacknowledged messages."""
-    machine = holder.delivery.listener.connection
-    return {
-        "client": connections.machine_says(machine, "connection_name"),
-        "connection": connections.machine_name(machine),
-        "channel": connections.channel_name(holder.delivery.listener),
-        "tag": holder.tag,
-        "held": holder.unacked,
-        "cancels": machine.consumer_cancel_notify,
-    }
 
 
 def _same_since(history: History, tick: int, columns: tuple[int, ...]) -> bool:

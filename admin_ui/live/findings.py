@@ -22,6 +22,7 @@ ORDER = (
     "files",
     "filling",
     "stuck",
+    "hanging",
     "letters_wait",
     "growing",
     "unroutable",

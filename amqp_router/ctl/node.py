@@ -25,6 +25,9 @@ SENTENCES = {
     "stuck": "the consumers of queue {name} in {vhost} hold {unacked} messages and do nothing; "
     "{ready} are ready; connection {connection} ({client}) holds {held} of them; "
     "ctl close_consumer {name} {tag} gives them back",
+    "hanging": "connection {connection} ({client}) holds {held} messages of queue {name} in {vhost} and has "
+    "acknowledged none for a minute, while the other consumers finished {finished}; it hangs or has a long "
+    "job; ctl close_consumer {name} {tag} gives them back",
     "growing": "queue {name} in {vhost} grows by {per_minute} messages a minute; {ready} are ready, "
     "{consumers} consumers",
     "unroutable": "messages in {vhost} reach no queue: {rate:.2f} per second",

@@ -9,6 +9,7 @@ import { connectionPath, listPath, queuePath } from "../lib/routes.mjs";
 const LISTS = {
   failed: ["queues", { q: "state:crashed" }, "queue that cannot be served", "queues that cannot be served"],
   stuck: ["queues", { q: "state:stuck", sort: "-ready" }, "stuck queue", "stuck queues"],
+  hanging: ["queues", { q: "unacked:>0", sort: "-unacked" }, "queue with a hanging consumer", "queues with hanging consumers"],
   letters_wait: ["queues", {}, "queue whose dead letters wait", "queues whose dead letters wait"],
   growing: ["queues", { q: "growth:>=100", sort: "-growth" }, "growing queue", "growing queues"],
   no_consumers: ["queues", { q: "ready:>0 consumers:0", sort: "-ready" }, "queue without consumers", "queues without consumers"],
@@ -37,6 +38,10 @@ const WORDS = {
   failed: (one) => [html`Queue ${queue(one)}${inVhost(one)} cannot be served: ${one.reason}.`, []],
   stuck: (one, at) => [
     html`Queue ${queue(one)}${inVhost(one)} is stuck: <a href=${href(connectionPath(one.connection))}>${one.client || one.connection}</a> holds ${plural(one.held, "unacked message")} and has acked none${lasting(one, at)}; ${count(one.ready)} ready.`,
+    [one.cancels ? closeConsumer(one) : close(one, one.connection)],
+  ],
+  hanging: (one, at) => [
+    html`<a class="name" href=${href(connectionPath(one.connection))}>${one.client || one.connection}</a> holds ${plural(one.held, "unacked message")} of queue ${queue(one)}${inVhost(one)} and has acked none${lasting(one, at)}, while the other consumers finished ${count(one.finished)} in the last minute${one.hanging > 1 ? `; ${plural(one.hanging, "consumer")} of the queue do the same` : ""}. It hangs, or has a long job.`,
     [one.cancels ? closeConsumer(one) : close(one, one.connection)],
   ],
   letters_wait: (one) => [
