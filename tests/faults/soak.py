@@ -33,7 +33,7 @@ from tests.brokers import ROOT, Broker, BrokerDied, RabbitProcess, RouterProcess
 from tests.faults.costly import COSTLY
 from tests.faults.crowds import CROWDS
 from tests.faults.holds import LONG_S, TIMED_ENTRY, Hold, Holds
-from tests.faults.honest import Honest
+from tests.faults.honest import PATIENCE_S, Honest
 from tests.faults.hungry import HUNGRY
 from tests.faults.loads import LOADS, Load, Outcome
 from tests.faults.operators import OPERATORS
@@ -228,7 +228,7 @@ class Soak:
     def endurance(self, names: Sequence[str], minutes: float) -> None:
         """All loads in turn, again and again, against one broker."""
         broker = self.broker()
-        honest = Honest(broker.port)
+        honest = Honest(broker.port, PATIENCE_S)
         honest.start()
         rests: list[float] = []
         end = time.monotonic() + minutes * 60
@@ -272,7 +272,8 @@ class Soak:
         ended = self.end(broker)
         self.failures += bool(lost) + bool(ended)
         print(
-            f"\nhonest client: {honest.sent:,} sent, {honest.delivered:,} delivered; {lost or 'nothing lost'}"
+            f"\nhonest client: {honest.sent:,} sent, {honest.delivered:,} delivered; "
+            f"{lost or 'nothing lost'}; longest wait {honest.longest_s:.1f} s"
         )
         print(f"broker: {ended or 'ended as it must'}")
         print(flatness(rests, self.fail))
