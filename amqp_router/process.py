@@ -23,7 +23,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 #: asyncio reads into fresh buffers of 256 KiB. glibc would map and unmap each one, with system calls and page
 #: faults; below this threshold they stay on the heap (transient messages of 1 KiB: 1.4 to 0.65 µs each).
 MMAP_THRESHOLD_BYTES = 4 << 20
-TRIM_THRESHOLD_BYTES = 64 << 20
+#: free(3) never trims the heap. When a client left unfinished contents, the kernel took 25 ms within one
+#: call to drop their pages. ``heap.FreeHeap`` gives them back, in portions.
+TRIM_NEVER = -1
 #: A thread that runs Python code keeps the event loop waiting that long, not the default 5 ms.
 SWITCH_INTERVAL_S = 0.0005
 
@@ -76,9 +78,7 @@ def tune_allocator() -> bool:
         return False
     mallopt.argtypes = [ctypes.c_int, ctypes.c_int]
     mallopt.restype = ctypes.c_int
-    return bool(
-        mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES) and mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
-    )
+    return bool(mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES) and mallopt(M_TRIM_THRESHOLD, TRIM_NEVER))
 
 
 class Collector:

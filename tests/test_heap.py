@@ -62,6 +62,22 @@ def test_a_burst_is_given_back_without_an_idle_minute() -> None:
 
 
 @GLIBC
+def test_free_leaves_the_pages_to_the_pass() -> None:
+    """glibc would trim the end of the heap within a call of free(3), and hold the loop for as long."""
+    code = """
+frames = [bytes(131_072) for _ in range(3000)]
+full = heap.resident_bytes()
+del frames
+freed = heap.resident_bytes()
+free_heap._least = 0
+free_heap.give_back()
+left = loop.run_until_complete(until_over())
+print(full - freed < MIB, left - at_first < 30 * MIB)
+"""
+    assert child(code) == "True True"
+
+
+@GLIBC
 def test_each_portion_is_small_and_all_blocks_are_free_again() -> None:
     code = """
 dropped, held = [], []

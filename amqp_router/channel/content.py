@@ -14,8 +14,15 @@ from typing import TypeAlias
 from amqp_router.protocol import errors
 from amqp_router.protocol.constants import FRAME_BODY, FRAME_HEADER
 from amqp_router.protocol.frames import IRREGULAR, ContentScan
-from amqp_router.protocol.message import JOINED_BYTES_MAX
+from amqp_router.protocol.message import JOINED_BYTES_MAX, make_frame
 from persistence.memory import MemoryBudget
+
+#: Behind that many frames of a content, body frames with less than ``SMALL_BYTES`` are put together, up to
+#: ``TOGETHER_BYTES`` or a little more. A client that sends its body an octet at a time would make us hold
+#: fifty for each that its header announced.
+FRAMES_AS_THEY_COME = 16
+SMALL_BYTES = 4096
+TOGETHER_BYTES = 32 << 10
 
 #: Arguments, frames, scanned header and number of body frames of a complete content.
 Whole: TypeAlias = tuple[bytes, bytes | tuple[bytes, ...], ContentScan, int]
@@ -57,11 +64,13 @@ class Intake:
 class ContentAssembler:
     """The incomplete content of one channel; ``args`` is None if there is none."""
 
-    __slots__ = ("_admitted", "_intake", "args", "body_payload", "frames", "missing", "scan")
+    __slots__ = ("_admitted", "_intake", "_small", "args", "body_payload", "frames", "missing", "scan")
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self._admitted = 0
+        #: Payloads of small body frames that follow ``frames``.
+        self._small = bytearray()
         self.args: bytes | None = None
         self.frames: list[bytes] = []
         self.missing = 0
@@ -77,6 +86,7 @@ class ContentAssembler:
         """Drop the incomplete content."""
         self.args = None
         self.frames = []
+        self._small = bytearray()
         if self._admitted:
             self._intake.release(self._admitted)
             self._admitted = 0
@@ -102,9 +112,22 @@ class ContentAssembler:
         if size == 0:
             return False  # legal and without effect
         self.missing -= size
-        self.body_payload = max(self.body_payload, size)
-        self.frames.append(frame)
+        if size < SMALL_BYTES and len(self.frames) > FRAMES_AS_THEY_COME:
+            self._small += frame[7:-1]
+            if len(self._small) >= TOGETHER_BYTES or self.missing == 0:
+                self._put_together(frame)
+        else:
+            if self._small:
+                self._put_together(frame)
+            self.body_payload = max(self.body_payload, size)
+            self.frames.append(frame)
         return self.missing == 0
+
+    def _put_together(self, neighbour: bytes) -> None:
+        """Make one frame of the small ones, for the channel of ``neighbour``."""
+        self.body_payload = max(self.body_payload, len(self._small))
+        self.frames.append(make_frame(FRAME_BODY, int.from_bytes(neighbour[1:3], "big"), bytes(self._small)))
+        self._small = bytearray()
 
     def _header(self, kind: int, frame: bytes, message_bytes_max: int) -> bool:
         if kind != FRAME_HEADER:

@@ -40,7 +40,7 @@ def timed(self):
     plain(self)
     took = wall() - before
     if took > {LONG_S}:
-        out.write(f"{{(cpu() - cpu_before) * 1000:.2f}} {{took * 1000:.2f}} {{told(what):.160}}\\n")
+        out.write(f"{{(cpu() - cpu_before) * 1000:.2f}} {{took * 1000:.2f}} {{told(what):.600}}\\n")
 asyncio.events.Handle._run = timed
 def collected(phase, about):
     global collect_began
