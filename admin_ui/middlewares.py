@@ -12,6 +12,7 @@ from aiohttp import web
 
 from admin_ui.replies import JSON, ApiError, dumps, method_not_allowed
 from admin_ui.state import STATE
+from admin_ui.turns import entrance
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -60,7 +61,10 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 @web.middleware
 async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn refusals into replies, and unexpected errors into a 500 that points to the log."""
+    """Begin when it is the request's turn. Turn refusals into replies, and unexpected errors into a 500 that
+    points to the log.
+    """
+    await entrance().turn()
     try:
         return await handler(request)
     except ApiError as error:

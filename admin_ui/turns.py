@@ -1,6 +1,8 @@
 """Shares the event loop between long work of the HTTP API and everybody else.
 
-A request works for ``TURN_S`` and then stands in line, and so do the reading of the pages' data and its
+A request begins when it is its turn, one in each iteration of the loop: a list of many thousand objects takes
+milliseconds before its first row, and many requests may come at once. It works for ``TURN_S`` and then stands
+in another line, and so do the reading of the pages' data and its
 sending to each viewer. In each iteration of the loop the first in line goes on, and no other. So a hundred
 long lists together take no more of an iteration than one list does, and clients of AMQP wait no longer for
 theirs. What a client sends during one turn is read after the next, so it may wait for two.
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from vhosts.long_lists import look_at_new_objects
@@ -49,15 +52,26 @@ class Line:
             self._call()
 
 
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, Line] = WeakKeyDictionary()
+Lines: TypeAlias = WeakKeyDictionary[asyncio.AbstractEventLoop, Line]
+_entrances: Lines = WeakKeyDictionary()
+_lines: Lines = WeakKeyDictionary()
+
+
+def entrance() -> Line:
+    """The line of requests that have come and are not begun, apart from those that are long at work."""
+    return _of_this_loop(_entrances)
 
 
 def line() -> Line:
-    """The line of the running loop."""
+    """The line of the running loop for work that goes on."""
+    return _of_this_loop(_lines)
+
+
+def _of_this_loop(lines: Lines) -> Line:
     loop = asyncio.get_running_loop()
-    found = _lines.get(loop)
+    found = lines.get(loop)
     if found is None:
-        found = _lines[loop] = Line()
+        found = lines[loop] = Line()
     return found
 
 

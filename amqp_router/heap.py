@@ -128,14 +128,14 @@ class FreeHeap:
     def give_back(self, *, all_of_it: bool = False) -> None:
         """Begin a pass if there may be something worth it.
 
-        ``all_of_it`` gives back afterwards also what is scattered and what threads left, in one go: nobody
-        may be in a hurry.
+        ``all_of_it`` begins one in any case, and then gives back what is scattered and what threads
+        left, in one go: nobody may be in a hurry.
         """
         if self._pass is not None:
             return
         now = self._resident()
         self._least = min(self._least, now)
-        if self._library is not None and now - self._least >= WORTH_BYTES:
+        if self._library is not None and (all_of_it or now - self._least >= WORTH_BYTES):
             self._pass = FreeBlocks(self._library)
             self._portion(all_of_it)
         elif all_of_it:

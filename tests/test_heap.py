@@ -189,11 +189,18 @@ async def test_a_pass_begins_when_the_process_has_grown(
     assert len(trimmed) == 1
 
 
-async def test_an_idle_broker_gives_back_what_is_scattered(trimmed: Trimmed) -> None:
+async def test_an_idle_broker_gives_back_what_is_scattered(
+    monkeypatch: pytest.MonkeyPatch, trimmed: Trimmed
+) -> None:
+    monkeypatch.setattr(heap, "FreeBlocks", Portions)
     free_heap = FreeHeap(asyncio.get_running_loop(), resident=lambda: 100 << 20)
     free_heap.give_back()
-    assert not trimmed
+    assert free_heap._pass is None
     free_heap.give_back(all_of_it=True)
+    assert free_heap._pass is not None
+    assert not trimmed, "first in portions"
+    while free_heap._pass is not None:
+        await asyncio.sleep(0.001)
     assert trimmed
 
 

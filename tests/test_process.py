@@ -234,6 +234,8 @@ def test_threads_that_write_do_not_keep_the_loop_busy(monkeypatch: pytest.Monkey
     ending.set()
     worker.join()
     collector._look()
+    while collector._heap._pass is not None:
+        loop.run_until_complete(asyncio.sleep(0.001))
     assert trimmed
     collector.stop()
     loop.close()
