@@ -2,7 +2,8 @@
 
 The body is that of ``POST /api/definitions``; below ``/{vhost}`` it is a file of one virtual host. For each
 section of the file the answer says how many items are new, differ and would change, differ and would stay
-(queues and exchanges that exist are never changed), and are the same, with the first names of each.
+(queues and exchanges that exist are never changed), and are the same, with the first names of each. Of those
+that differ it also says in what (``differs``, a list for each name): a user's password is one of its fields.
 """
 
 from __future__ import annotations
@@ -51,6 +52,11 @@ USUAL: dict[str, Any] = {
 }
 
 
+#: How a user has a password. An import without any takes it away.
+SECRETS = ("password", "password_hash", "hashing_algorithm")
+PASSWORD, NO_PASSWORD = "password", "password removed"
+
+
 async def preview(call: Call) -> list[dict[str, Any]]:
     """What an import of these definitions would do."""
     return await _compared(call, None)
@@ -93,6 +99,7 @@ class _Row:
         self._section = section
         self._keys = keys
         self._names: dict[str, list[str]] = {"added": [], "changed": [], "kept": []}
+        self._differs: dict[str, list[list[str]]] = {"changed": [], "kept": []}
         self._totals = dict.fromkeys(self._names, 0)
         self._same = 0
 
@@ -120,13 +127,18 @@ class _Row:
         name = item.get("name")
         is_own = self._section == "exchanges" and str(name).startswith(RESERVED_PREFIX)
         is_own |= self._section == "global_parameters" and name == CLUSTER_ID
-        if is_own or (now is not None and _alike(now, item)):
+        differs = [] if now is None or is_own else _differing(now, item)
+        if now is not None and self._section == "users":
+            differs = _of_user(now, item, differs)
+        if is_own or (now is not None and not differs):
             self._same += 1
             return
         kind = "added" if now is None else "kept" if self._section in KEPT else "changed"
         self._totals[kind] += 1
         if len(self._names[kind]) < NAMES_MAX:
             self._names[kind].append(self._name(item))
+            if kind in self._differs:
+                self._differs[kind].append(differs)
 
     def _name(self, item: dict[str, Any]) -> str:
         parts = [
@@ -141,20 +153,31 @@ class _Row:
         found: dict[str, Any] = {"section": self._section, "same": self._same}
         for kind, names in self._names.items():
             found[kind] = {"total": self._totals[kind], "names": names}
+            if kind in self._differs:
+                found[kind]["differs"] = self._differs[kind]
         return found
 
 
-def _alike(now: dict[str, Any], item: dict[str, Any]) -> bool:
-    """Whether the file says nothing of the item but what holds already."""
+def _differing(now: dict[str, Any], item: dict[str, Any]) -> list[str]:
+    """What the file says of the item and does not hold already: names of fields."""
+    found: list[str] = []
     for key, value in item.items():
         if key == "vhost":
             continue
         if key == "metadata":
-            if isinstance(value, dict) and not _alike(now, value):
-                return False
-        elif _plain(_listed(key, value)) != _plain(_listed(key, now.get(key))):
-            return False
-    return True
+            if isinstance(value, dict):
+                found += [each for each in _differing(now, value) if each not in found]
+        elif _plain(_listed(key, value)) != _plain(_listed(key, now.get(key))) and key not in found:
+            found.append(key)
+    return found
+
+
+def _of_user(now: dict[str, Any], item: dict[str, Any], differs: list[str]) -> list[str]:
+    """The fields of a user that differ, with its password as one of them."""
+    found = [each for each in differs if each not in SECRETS]
+    if not item.get("password") and not item.get("password_hash"):
+        return [NO_PASSWORD, *found] if now.get("password_hash") else found
+    return [PASSWORD, *found] if len(found) < len(differs) else found
 
 
 def _listed(key: str, value: Any) -> Any:

@@ -93,7 +93,7 @@ def new_name(call: Call, part: str) -> str:
         ApiError: it is longer than AMQP's 255 octets (400).
     """
     name = call.part(part)
-    octets(f"the name of the {part}", name)
+    octets("the name" if part == "name" else f"the name of the {part}", name)
     return name
 
 

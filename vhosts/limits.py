@@ -38,6 +38,8 @@ def parse_vhost_limits(value: object) -> VhostLimits:
     Raises:
         InvalidParameter: it is wrong.
     """
+    if value == []:  # what some clients make of an empty object
+        return NO_LIMITS
     if not isinstance(value, dict):
         raise InvalidParameter([f"limits should be a dictionary: {erlang_term(value)}"])
     problems = limit_problems(value, VHOST_LIMITS, "limits")

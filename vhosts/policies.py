@@ -274,7 +274,7 @@ POLICY_KEYS: dict[str, Check] = {
     "dead-letter-exchange": _text("dead letter exchange name"),
     "dead-letter-routing-key": _text("dead letter routing key"),
     "dead-letter-strategy": _one_of("dead letter strategy", "at-most-once", "at-least-once"),
-    "initial-cluster-size": _from(1, "cluster size"),
+    "initial-cluster-size": _from(0, "cluster size"),
     "max-age": _max_age,
     "overflow": _one_of("overflow value", "drop-head", "reject-publish", "reject-publish-dlx"),
     "queue-leader-locator": _one_of(

@@ -13,7 +13,7 @@ from admin_ui.documents import node, overview
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows, administered
 from admin_ui.replies import Done, bad_request, not_found
-from admin_ui.writing import change, read_object, required, text
+from admin_ui.writing import change, read_object, required
 from amqp_router.auth import Count
 from amqp_router.parameters import CLUSTER_NAME
 
@@ -34,9 +34,9 @@ async def name_cluster(call: Call) -> Done:
     """Set the name of the cluster."""
     content = await read_object(call)
     required(content, "name")
-    name = text(content, "name")
-    if not name:
-        raise bad_request("the name is empty")
+    name = content["name"]
+    if not isinstance(name, str):
+        raise bad_request("name is not a string")
     parameters = call.state.broker.parameters
     await change(call, lambda: (None, parameters.put_global(CLUSTER_NAME, name)))
     return Done(204)

@@ -193,6 +193,11 @@ def import_definitions(client: Client, args: argparse.Namespace) -> int:
     if args.dry_run:
         rows = client.call("POST", f"/admin/v1/previews/definitions{where}", found)
         show(rows_text([_difference(row) for row in rows], DIFFERENCES, args.format))
+        for row in rows:
+            for name, differs in zip(
+                row["changed"]["names"], row["changed"].get("differs", ()), strict=False
+            ):
+                print(f"changes of {row['section']} {text(name)}: {', '.join(differs)}", file=sys.stderr)
         return 0
     answer = client.call(
         "POST", f"/api/definitions{where}", found, query={"strict": "true"} if args.strict else None

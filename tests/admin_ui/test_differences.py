@@ -69,11 +69,38 @@ async def test_what_is_new_changes_and_stays(shop: World) -> None:
         },
     )
     assert (rows["users"]["added"]["names"], rows["users"]["changed"]["names"]) == (["ada"], ["alice"])
-    assert rows["queues"]["kept"] == {"total": 1, "names": ["shop · orders.eu"]}
+    assert (rows["queues"]["kept"]["total"], rows["queues"]["kept"]["names"]) == (1, ["shop · orders.eu"])
     assert rows["queues"]["added"]["names"] == ["shop · new", "new"]
     assert rows["bindings"]["same"] == 1
     assert rows["bindings"]["added"]["names"] == ["shop · orders · queue · orders.eu · eu.#"]
     assert await shop.get("/definitions") == before
+
+
+async def test_what_of_a_user_changes(shop: World) -> None:
+    """Above all its password: guest's own may be another in the file."""
+    users = {user["name"]: user for user in (await shop.get("/definitions"))["users"]}
+    guest, alice, bob = users["guest"], users["alice"], users["bob"]
+    rows = await preview(
+        shop,
+        {
+            "users": [
+                {**guest, "password_hash": alice["password_hash"], "tags": ["management"]},
+                {"name": "alice", "tags": alice["tags"]},
+                {"name": "bob", "tags": bob["tags"], "password": "secret", "limits": {"max-channels": 5}},
+            ]
+        },
+    )
+    changed = rows["users"]["changed"]
+    assert changed["names"] == ["guest", "alice", "bob"]
+    assert changed["differs"] == [["password", "tags"], ["password removed"], ["password", "limits"]]
+
+
+async def test_what_of_other_things_differs(shop: World) -> None:
+    queue = {"vhost": "shop", "name": "orders.eu", "durable": False, "auto_delete": True, "arguments": {}}
+    vhost = {"name": "shop", "metadata": {"description": "sells"}}
+    rows = await preview(shop, {"vhosts": [vhost], "queues": [queue]})
+    assert rows["vhosts"]["changed"]["differs"] == [["description"]]
+    assert set(rows["queues"]["kept"]["differs"][0]) >= {"auto_delete"}
 
 
 async def test_a_long_file(shop: World) -> None:

@@ -128,6 +128,21 @@ async def test_a_queue_that_is_full(shop: World) -> None:
     assert (reply.status, reply.json) == (400, bad("rejected"))
 
 
+async def test_what_rabbitmq_takes_too(shop: World) -> None:
+    """An empty array, which PHP makes of an empty table, and a number of messages with a point."""
+    assert (await publish(shop, "emails", properties={"headers": []})).json == {"routed": True}
+    content = {"count": 1.5, "truncate": 50000.5, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    reply = await post(shop, "/queues/shop/emails/get", **content)
+    assert (reply.status, [each["payload"] for each in reply.json]) == (200, ["x"])
+    for path in ("vhost-limits", "parameters/vhost-limits"):
+        where = "shop/max-queues" if path == "vhost-limits" else "shop/limits"
+        value: Any = -1 if path == "vhost-limits" else []
+        put = await shop.call("PUT", f"/api/{path}/{where}", body=json.dumps({"value": value}))
+        assert put.status in (201, 204), put
+    policy = {"pattern": "x", "definition": {"initial-cluster-size": 0}}
+    assert (await shop.call("PUT", "/api/policies/shop/p", body=json.dumps(policy))).status == 201
+
+
 @pytest.mark.parametrize("expiration", ["1", "+1", "0"])
 async def test_a_message_that_expires(shop: World, expiration: str) -> None:
     reply = await publish(shop, "emails", properties={"expiration": expiration})
@@ -169,7 +184,8 @@ async def test_very_many_queues_get_it_in_slices(shop: World) -> None:
         ({"properties": {"delivery_mode": "two"}}, ["not_int", "delivery_mode"]),
         ({"properties": {"priority": True}}, ["not_int", "priority"]),
         ({"properties": {"app_id": 5}}, ["not_string", "app_id"]),
-        ({"properties": {"headers": []}}, "headers is not an object"),
+        ({"properties": {"headers": ["a"]}}, "headers is not an object"),
+        ({"properties": {"priority": "5"}}, ["not_int", "priority"]),
         ({"properties": {"priority": 256}}, "properties: property priority: int too big to convert"),
         (
             {"properties": {"user_id": "nobody"}},
@@ -305,7 +321,7 @@ async def test_headers_of_all_types(shop: World) -> None:
         ({"count": -1}, "count is negative"),
         ({"count": "x"}, ["not_int", "count"]),
         ({"count": True}, ["not_int", "count"]),
-        ({"truncate": 1.5}, ["not_int", "truncate"]),
+        ({"truncate": "1.5"}, ["not_int", "truncate"]),
         ({"encoding": "bogus"}, "Unsupported encoding. Please use auto or base64."),
     ],
 )

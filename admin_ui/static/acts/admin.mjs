@@ -44,10 +44,13 @@ export function setPassword({ name, tags }) {
     title: `New password of ${name}`,
     text: "Other sessions of the user end, and its API tokens. Connections that are open stay.",
     submit: "Set the password",
-    fields: passwordFields({ required: true }),
-    act: async ({ password }) => {
-      await act("PUT", documentPath("users", name), { password, tags });
-      return { said: `${name} has a new password.` };
+    fields: ({ none }) => [
+      ...(none ? [] : passwordFields({ required: true })),
+      { name: "none", label: "No password: nobody can log in with one", kind: "check" },
+    ],
+    act: async ({ none, password }) => {
+      await act("PUT", documentPath("users", name), none ? { password_hash: "", tags } : { password, tags });
+      return { said: none ? `${name} has no password any more.` : `${name} has a new password.` };
     },
   };
 }
@@ -179,7 +182,7 @@ export function renameCluster({ name }) {
     title: "Name the cluster",
     text: "Clients are told the name when they connect; the API and Prometheus show it.",
     submit: "Set the name",
-    fields: [{ name: "name", label: "Name", value: name, required: true, check: (given) => nameProblem("cluster", given) }],
+    fields: [{ name: "name", label: "Name", value: name }],
     act: async ({ name: given }) => {
       await act("PUT", "/api/cluster-name", { name: given });
       return { said: `The cluster is called ${given}.` };
@@ -271,7 +274,7 @@ export function putPolicy({ kind = "policy", vhosts, vhost, present }) {
       !present && { name: "name", label: "Name", required: true, check: (name) => nameProblem("policy", name) },
       !present && vhosts.length > 1 && { name: "vhost", label: "Virtual host", kind: "select", options: vhosts, value: vhosts.includes(vhost) ? vhost : vhosts[0] },
       { name: "pattern", label: "Pattern", value: present?.pattern ?? "", hint: "A regular expression over names: ^orders\\. matches names that begin with orders." },
-      { name: "apply-to", label: "Applies to", kind: "select", value: present?.["apply-to"] ?? (operator ? "queues" : "all"), options: operator ? ["queues", "classic_queues", "all"] : ["all", "queues", "classic_queues", "exchanges"] },
+      { name: "apply-to", label: "Applies to", kind: "select", value: present?.["apply-to"] ?? (operator ? "queues" : "all"), options: operator ? ["queues", "classic_queues", "quorum_queues", "all"] : ["all", "queues", "classic_queues", "quorum_queues", "exchanges"] },
       { name: "priority", label: "Priority", kind: "number", value: String(present?.priority ?? 0), hint: "Of all policies that match, only the one with the highest priority applies.", check: (text) => (wholeNumber(text) === null ? "A whole number." : "") },
       { name: "definition", label: "Definition", kind: "table", noun: "key", known: operator ? OPERATOR_KEYS : POLICY_KEYS, value: rowsOf(present?.definition ?? {}), offered: true, hint: "message-ttl, expires and consumer-timeout are in milliseconds, max-length-bytes in bytes. Of numbers that argument, policy and operator policy give, the smallest counts.",
         check: (definition) => (Object.keys(definition).length ? "" : "A policy sets at least one key. Choose one above.") },

@@ -46,6 +46,7 @@ const MODES = [
   ["ack_requeue_false", "Take them: they are acknowledged and gone"],
   ["reject_requeue_false", "Reject them: they go to the dead-letter exchange, or are gone"],
 ];
+const ENCODINGS = [["auto", "text where they are UTF-8, else base64"], ["base64", "base64 of their octets"]];
 const COUNT_MAX = 100;
 /** Octets shown of a payload. */
 const SHOWN_BYTES = 50_000;
@@ -55,7 +56,7 @@ export function getMessages({ vhost, name }) {
 }
 
 function GetMessages({ spec: { vhost, name } }) {
-  const [values, setValues] = useState({ ackmode: MODES[0][0], count: "1", confirm: "" });
+  const [values, setValues] = useState({ ackmode: MODES[0][0], count: "1", encoding: "auto", confirm: "" });
   const [error, setError] = useState({ field: "", text: "" });
   const [messages, setMessages] = useState(null);
   const [busy, setBusy] = useState(false);
@@ -64,6 +65,7 @@ function GetMessages({ spec: { vhost, name } }) {
   const fields = [
     { name: "ackmode", label: "What becomes of them", kind: "select", options: MODES, hint: loses ? undefined : "They are marked as redelivered, and consumers do not get them while they are read." },
     { name: "count", label: `How many, ${COUNT_MAX} at most`, kind: "number" },
+    { name: "encoding", label: "Payloads are shown as", kind: "select", options: ENCODINGS },
     loses && { ...confirmField("queue", name) },
   ].filter(Boolean);
   const fail = (field, said) => {
@@ -76,12 +78,12 @@ function GetMessages({ spec: { vhost, name } }) {
     if (busy) return;
     const number = wholeNumber(values.count);
     if (number === null || number < 1 || number > COUNT_MAX) return fail("count", `A whole number from 1 to ${COUNT_MAX}.`);
-    const problem = loses && fields[2].check(values.confirm);
+    const problem = loses && fields.at(-1).check(values.confirm);
     if (problem) return fail("confirm", problem);
     setBusy(true);
     setError({ field: "", text: "" });
     try {
-      setMessages(await act("POST", `${documentPath("queues", vhost, name)}/get`, { count: number, ackmode: values.ackmode, encoding: "auto", truncate: SHOWN_BYTES }));
+      setMessages(await act("POST", `${documentPath("queues", vhost, name)}/get`, { count: number, ackmode: values.ackmode, encoding: values.encoding, truncate: SHOWN_BYTES }));
       setBusy(false);
     } catch (failed) {
       fail("ackmode", failed.message);

@@ -18,7 +18,16 @@ const QUEUE_ARGUMENTS = {
   "x-dead-letter-routing-key": "text",
   "x-max-priority": "number",
   "x-single-active-consumer": "yes or no",
+  "x-queue-type": "text",
+  "x-delivery-limit": "number",
+  "x-consumer-timeout": "number",
 };
+const EXCHANGE_TYPES = [
+  ["topic", "topic: by patterns of the routing key"], ["direct", "direct: by the same routing key"], ["fanout", "fanout: to everything bound to it"], ["headers", "headers: by the message's headers"],
+  ["x-consistent-hash", "x-consistent-hash: to one binding, by a hash of the routing key"], ["x-modulus-hash", "x-modulus-hash: to one binding, by the hash modulo their number"], ["x-random", "x-random: to one binding, by chance"],
+  ["x-recent-history", "x-recent-history: to all, and the last ones to new bindings"], ["x-delayed-message", "x-delayed-message: as x-delayed-type does, after a delay"],
+];
+const EXCHANGE_ARGUMENTS = { "alternate-exchange": "text", "hash-header": "text", "hash-property": "text", "x-recent-history-length": "number", "x-delayed-type": "text" };
 const BINDING_ARGUMENTS = { "x-match": "text" };
 /** Names offered while somebody types one. */
 const OFFERED = 500;
@@ -46,7 +55,7 @@ export function declareQueue({ vhosts, vhost }) {
       vhostField(vhosts, vhost),
       { name: "durable", label: "Durable: it is still there after a restart", kind: "check", value: true },
       { name: "auto_delete", label: "Deleted with its last consumer", kind: "check" },
-      { name: "arguments", label: "Arguments", kind: "table", known: QUEUE_ARGUMENTS, hint: "x-message-ttl and x-expires are in milliseconds, x-max-length-bytes in bytes." },
+      { name: "arguments", label: "Arguments", kind: "table", known: QUEUE_ARGUMENTS, hint: "x-message-ttl and x-expires are in milliseconds, x-max-length-bytes in bytes. x-queue-type is classic or quorum." },
     ],
     act: async ({ name, vhost: written, ...body }) => {
       const where = only({ vhost: written }, vhosts);
@@ -64,11 +73,11 @@ export function declareExchange({ vhosts, vhost }) {
     fields: [
       { name: "name", label: "Name", required: true, check: (name) => nameProblem("exchange", name) },
       vhostField(vhosts, vhost),
-      { name: "type", label: "Type", kind: "select", value: "topic", options: [["topic", "topic: by patterns of the routing key"], ["direct", "direct: by the same routing key"], ["fanout", "fanout: to everything bound to it"], ["headers", "headers: by the message's headers"]] },
+      { name: "type", label: "Type", kind: "select", value: "topic", options: EXCHANGE_TYPES },
       { name: "durable", label: "Durable: it is still there after a restart", kind: "check", value: true },
       { name: "auto_delete", label: "Deleted with its last binding", kind: "check" },
       { name: "internal", label: "Internal: clients cannot publish to it", kind: "check" },
-      { name: "arguments", label: "Arguments", kind: "table", known: { "alternate-exchange": "text" } },
+      { name: "arguments", label: "Arguments", kind: "table", known: EXCHANGE_ARGUMENTS },
     ],
     act: async ({ name, vhost: written, ...body }) => {
       const where = only({ vhost: written }, vhosts);

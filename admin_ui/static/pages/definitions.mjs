@@ -88,9 +88,9 @@ function Import({ vhost, path }) {
 const WORDS = { topic_permissions: "topic permissions", global_parameters: "global parameters", vhosts: "virtual hosts" };
 const section = (name) => WORDS[name] ?? name;
 
-function Names({ of: { total, names }, kind }) {
+function Names({ of: { total, names, differs = [] }, kind }) {
   if (!total) return html`<span class="muted">0</span>`;
-  return html`<b class="num">${count(total)}</b>${names.slice(0, SHOWN).map((name) => html`<div key=${name} class="given"><code>${name}</code></div>`)}${total > SHOWN && html`<div class="given">and ${count(total - SHOWN)} more ${kind}</div>`}`;
+  return html`<b class="num">${count(total)}</b>${names.slice(0, SHOWN).map((name, at) => html`<div key=${name} class="given"><code>${name}</code>${differs[at]?.length > 0 && html`: ${differs[at].join(", ")}`}</div>`)}${total > SHOWN && html`<div class="given">and ${count(total - SHOWN)} more ${kind}</div>`}`;
 }
 
 function Differences({ rows }) {

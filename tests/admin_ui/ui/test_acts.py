@@ -165,6 +165,7 @@ def test_a_new_exchange_its_binding_and_a_message_that_nobody_takes(calm: Site, 
     one.open("/ui/exchanges")
     one.page.click("button:has-text('Declare an exchange')")
     one.page.fill("input[name=name]", "orders")
+    one.page.select_option("select[name=type]", "x-consistent-hash")
     one.page.click("dialog button[type=submit]")
     one.page.wait_for_selector("h1:has-text('orders')")
     one.page.click("button:has-text('Publish')")

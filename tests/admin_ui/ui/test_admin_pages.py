@@ -65,6 +65,10 @@ def test_a_user_from_its_first_permission_to_its_end(calm: Site, visit: Visits) 
     ada.page.wait_for_selector("#field-name-error:has-text('Access refused.')")
     ada.expect_requests_to_fail("401")
     ada.close()
+    one.page.click("button:has-text('Set the password')")
+    one.page.check("dialog [name=none]")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector(".said:has-text('ada has no password any more.')")
     fill(one, ".acts button:has-text('Delete')", confirm="ada")
     one.page.wait_for_selector(".said:has-text('User ada is deleted.')")
     one.page.wait_for_selector(".total:has-text('1 user')")
@@ -152,11 +156,14 @@ def test_an_import_shows_what_it_would_do_and_what_was_left_out(calm: Site, visi
     choose(json.dumps(kept))
     one.page.wait_for_selector(".form-done:has-text('nothing new')")
     kept["queues"][0]["durable"] = False
+    for user in kept["users"]:
+        user["limits"] = {"max-channels": 50_000}
     kept["queues"].append({**kept["queues"][0], "name": "new", "arguments": {"x-expires": 1 << 30}})
     kept["exchanges"].append({**kept["queues"][1], "name": "odd", "type": "x-odd", "internal": False})
     choose(json.dumps(kept))
     one.page.wait_for_selector("tr:has-text('queues') td:nth-child(2):has-text('new')")
     one.page.wait_for_selector("tr:has-text('queues') td:nth-child(4):has-text('there')")
+    one.page.wait_for_selector("tr:has-text('users') td:nth-child(3):has-text('guest: limits')")
     assert one.axe() == []
     one.page.click("button:text-is('Import')")
     one.page.wait_for_selector(".import-note:has-text('1 item was left out')")

@@ -224,7 +224,7 @@ def test_what_prometheus_needs(mess: Mess, visit: Visits, size: Any, scheme: str
 
 
 def test_find_the_stuck_consumer_among_others_of_its_queue(mess: Mess, visit: Visits) -> None:
-    """It need not stop the queue: others may do its work, so that nothing says that the queue is stuck."""
+    """It need not stop the queue: others may do its work, so that nothing is said in the first minute."""
     with mess.site.connect() as connection:
         channel = connection.channel()
         channel.queue_declare("shared", auto_delete=True)
