@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench import backlog
+from bench import backlog, start
 from bench.lives import LIVES
 from bench.loadgen import BUILD, DEFAULT, LoadGenerator, NoLoadGenerator
 from bench.tunnel import Tunnel
@@ -23,6 +23,7 @@ from tests.ports import free_port
 from tests.sockets.authority import Authority
 
 BACKLOG = "backlog"
+START = "start"
 #: Scenarios of our own: a load far below what the broker can do, as in ordinary life.
 STEADY = {
     "g-20k": "--size 16 --auto-ack --rate 20000",
@@ -49,7 +50,7 @@ Row = dict[str, Any]
 def main() -> int:
     """Run what was asked for; 0 if every check of the load generator passed."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("scenario", nargs="*", help="names; without them all, and the backlog")
+    parser.add_argument("scenario", nargs="*", help="names; without them all, the backlog and the start")
     parser.add_argument("--rabbitmq", action="store_true", help="also Debian's RabbitMQ, taking turns")
     parser.add_argument(
         "--routing",
@@ -78,7 +79,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     loadgen.scenarios.update(STEADY | FEATURES)
-    names = [name for name in [*loadgen.scenarios, *LIVES] if name not in LEFT_OUT] + [BACKLOG]
+    names = [name for name in [*loadgen.scenarios, *LIVES] if name not in LEFT_OUT] + [BACKLOG, START]
     if args.list:
         print("\n".join(names))
         return 0
@@ -115,14 +116,16 @@ def main() -> int:
         for broker in brokers:
             broker.start()
             stack.callback(broker.stop)
-        rows = measure(
-            brokers, loadgen, [name for name in chosen if name != BACKLOG], args.runs, args.seconds
-        )
+        loads = [name for name in chosen if name not in (BACKLOG, START)]
+        rows = measure(brokers, loadgen, loads, args.runs, args.seconds)
         table = scenario_table(rows, brokers) if rows else ""
         if BACKLOG in chosen:
             results = {broker.name: backlog.run(broker, loadgen, args.messages) for broker in brokers}
             table += "\n" + backlog_table(results)
             rows += [{"problem": result["problem"]} for result in results.values()]
+        if START in chosen:
+            ours = [broker for broker in brokers if isinstance(broker, RouterProcess)]
+            table += "\n" + start.run(ours, loadgen, args.runs, args.messages)
     print(table)
     if args.out:
         args.out.write_text(table)
