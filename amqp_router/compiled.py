@@ -165,6 +165,8 @@ class SourceOnlyFinder(MetaPathFinder):
 
     def __init__(self, compiled: frozenset[str]) -> None:
         self._compiled = compiled
+        #: By folder. A start asks for 300 modules; each finder lists its folder once, and when it changes.
+        self._sources: dict[str, FileFinder] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -177,7 +179,10 @@ class SourceOnlyFinder(MetaPathFinder):
         if path is None or fullname in self._compiled or fullname.partition(".")[0] not in PACKAGES:
             return None
         for folder in path:
-            spec = FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(fullname)
+            finder = self._sources.get(folder)
+            if finder is None:
+                finder = self._sources[folder] = FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES))
+            spec = finder.find_spec(fullname)
             if spec is not None and spec.loader is not None:
                 return spec
         for folder in path:
@@ -185,6 +190,10 @@ class SourceOnlyFinder(MetaPathFinder):
                 # Written in Cython alone, so there is nothing to run in its place; whoever imports it copes.
                 raise ModuleNotFoundError(f"{fullname} must not be loaded compiled", name=fullname)
         return None
+
+    def invalidate_caches(self) -> None:
+        """Forget the folders' contents, as `importlib.invalidate_caches` asks of every finder."""
+        self._sources.clear()
 
 
 #: What this process runs; set by `install`.
