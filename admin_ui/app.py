@@ -36,8 +36,8 @@ from admin_ui.local_login import LOCAL_LOGIN, LocalLogin
 from admin_ui.middlewares import add_headers, errors
 from admin_ui.state import STATE, AdminOptions, State
 from amqp_router.broker import Broker
+from amqp_router.exit_codes import ListenError
 from amqp_router.metrics import Metrics
-from amqp_router.server import ListenError
 
 __all__ = ["Admin", "AdminOptions", "make_app"]
 

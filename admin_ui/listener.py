@@ -14,7 +14,8 @@ from aiohttp import web
 
 from admin_ui.connections import Connection, Doors
 from amqp_router.broker import Broker
-from amqp_router.server import BACKLOG, ListenError, Refusal, bind, bind_problem
+from amqp_router.exit_codes import ListenError
+from amqp_router.server import BACKLOG, Refusal, bind, bind_problem
 from amqp_router.sockets import Certificates, Handshakes, TlsSocket
 
 #: Seconds that running requests have when the server stops.

@@ -19,14 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from pydantic.config import JsonDict
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
 
 ENV_PREFIX = "AMQP_ROUTER_"
 #: Variables that the build and ``compiled.py`` read, before there are settings.
@@ -39,7 +33,6 @@ KUBERNETES_VARIABLE = re.compile(
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZE_UNITS = ("bytes", "bytes or %")
 SIZES = {"": 1, "B": 1, "KIB": KIB, "MIB": MIB, "GIB": GIB}
-_FILE = "the configuration file"
 
 
 class ConfigError(Exception):
@@ -102,12 +95,13 @@ _log = partial(option, "Queue logs on disk")
 _routing = partial(option, "Routing log")
 
 
-class Settings(BaseSettings):
-    """All options. Frozen; the layers below get small dataclasses made from it."""
+class Settings(BaseModel):
+    """All options. Frozen; the layers below get small dataclasses made from it.
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
-    )
+    `load` fills it from file, environment and flags. Made directly, it has what it is given and the defaults.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     data_dir: Path = _node(
         Path("data"), "", "folder of the queue logs and definitions; the broker makes it if it is missing"
@@ -326,21 +320,6 @@ class Settings(BaseSettings):
     )
     routing_log_days: float = _routing(7.0, "days", "longest time that routing logs are kept", gt=0)
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags win over the environment, the environment over the file, which `load` passes as `_FILE`."""
-        assert isinstance(init_settings, InitSettingsSource)
-        flags = dict(init_settings.init_kwargs)
-        file = flags.pop(_FILE, {})
-        return InitSettingsSource(settings_cls, flags), env_settings, InitSettingsSource(settings_cls, file)
-
     @field_validator("trusted_proxies", "proxy_protocol_from")
     @classmethod
     def _check_proxies(cls, value: str) -> str:
@@ -391,9 +370,8 @@ def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> 
     for name in file.keys() - Settings.model_fields.keys():
         raise ConfigError(f"{config}: unknown option {name!r}{_suggestion(name)}")
     _check_environment()
-    values: dict[str, Any] = {_FILE: file, **flags}
     try:
-        return Settings(**values)
+        return Settings(**{**file, **_from_environment(), **flags})
     except ValidationError as error:
         raise ConfigError(_explain(error, flags, config)) from None
 
@@ -410,6 +388,12 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another with --config") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML ({error})") from None
+
+
+def _from_environment() -> dict[str, str]:
+    """The options that the environment sets, in capitals or not. An empty variable counts as none."""
+    given = {name.upper(): value for name, value in os.environ.items() if value}
+    return {name: given[env_name(name)] for name in Settings.model_fields if env_name(name) in given}
 
 
 def _check_environment() -> None:

@@ -1,4 +1,7 @@
-"""The exit codes of the command ``amqp-router``; its help text shows them."""
+"""The exit codes of the command ``amqp-router``, which its help text shows, and errors that stand for one.
+
+This module is small, so that a command need not load what raises them.
+"""
 
 from __future__ import annotations
 
@@ -10,3 +13,11 @@ EXIT_CODES = {
     UNAVAILABLE: "the broker cannot use the data directory or the port, or a package or Java is missing",
     INTERRUPTED: "interrupted (Ctrl-C) before it was done",
 }
+
+
+class ListenError(Exception):
+    """An address cannot be listened on: the text is one line that names it, the reason and the way out."""
+
+
+class LogDirectoryError(Exception):
+    """The path has no logs of a broker; the text is one line."""

@@ -14,8 +14,9 @@ from typing import Any
 
 from amqp_router.auth.users import DEFAULT_USER, first_definitions
 from amqp_router.datadir import DataDirectory
+from amqp_router.exit_codes import LogDirectoryError
 from amqp_router.log_rows import StrayLog, misplaced, stray_logs
-from amqp_router.log_text import LogDirectoryError, escaped
+from amqp_router.log_text import escaped
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import Field, Table, decode_table, encode_table
 from amqp_router.protocol.kept_table import read_arguments

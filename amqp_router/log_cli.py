@@ -9,8 +9,7 @@ from typing import Any
 
 from amqp_router import log_adopt, log_command, log_inspect, log_salvage
 from amqp_router.datadir import DataDirError
-from amqp_router.exit_codes import FAILED, OK
-from amqp_router.log_text import LogDirectoryError
+from amqp_router.exit_codes import FAILED, OK, LogDirectoryError
 from persistence.errors import PersistenceError
 
 EXAMPLES = {

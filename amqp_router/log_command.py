@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from amqp_router.log_text import LogDirectoryError, escaped, log_names, size_text
+from amqp_router.exit_codes import LogDirectoryError
+from amqp_router.log_text import escaped, log_names, size_text
 from amqp_router.protocol.fields import decode_table
 from persistence.definitions import read_queues
 from persistence.errors import CorruptLog

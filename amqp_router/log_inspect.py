@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from amqp_router.log_text import LogDirectoryError, escaped, log_names, size_text
+from amqp_router.exit_codes import LogDirectoryError
+from amqp_router.log_text import escaped, log_names, size_text
 from persistence.definitions import QueueRow, read_queues
 from persistence.errors import CorruptLog
 from persistence.files import File, RealDisk, join

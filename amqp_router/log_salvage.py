@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from amqp_router.log_text import LogDirectoryError, escaped, log_names
+from amqp_router.exit_codes import LogDirectoryError
+from amqp_router.log_text import escaped, log_names
 from amqp_router.protocol.fields import plain
 from amqp_router.protocol.properties import decode_properties
 from persistence.errors import CorruptLog

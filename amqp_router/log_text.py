@@ -1,12 +1,8 @@
-"""What the ``amqp-router log`` commands share: names and sizes as text, and their error."""
+"""What the ``amqp-router log`` commands share: names and sizes as text."""
 
 from __future__ import annotations
 
 from persistence.log.offline.verify import describe
-
-
-class LogDirectoryError(Exception):
-    """The path has no logs of a broker; the text is one line."""
 
 
 def log_names(directory: str, name: str = "") -> tuple[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import gc
 import os
 import platform
 import re
@@ -17,10 +18,15 @@ from typing import Any, NoReturn
 
 from amqp_router import compiled, config, config_text
 from amqp_router.datadir import DataDirError
-from amqp_router.exit_codes import EXIT_CODES, INTERRUPTED, OK, UNAVAILABLE, USAGE
-from amqp_router.log_text import LogDirectoryError
-from amqp_router.server import ListenError
-from amqp_router.serving import serve
+from amqp_router.exit_codes import (
+    EXIT_CODES,
+    INTERRUPTED,
+    OK,
+    UNAVAILABLE,
+    USAGE,
+    ListenError,
+    LogDirectoryError,
+)
 from amqp_router.version import VERSION
 
 EXAMPLES = """\
@@ -156,6 +162,19 @@ def _add_others(commands: Any, parser: argparse.ArgumentParser) -> None:
     log_cli.add_commands(commands, _Parser)
     analytics.add_commands(commands)
     ctl.add_commands(commands, _Parser, parser)
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Run the broker until a signal ends it."""
+    # What a start makes stays, so the garbage collector finds nothing. `Collector.start` turns it on again.
+    gc.disable()
+    try:
+        # SQLAlchemy takes a fifth of a second to import: other commands do not wait for it.
+        from amqp_router import serving  # noqa: PLC0415
+
+        return serving.serve(args)
+    finally:
+        gc.enable()
 
 
 def version_text() -> str:

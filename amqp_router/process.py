@@ -121,9 +121,13 @@ class Collector:
         self._block_s = self.BLOCK_S
 
     def start(self) -> None:
-        """Take what is there now out of the collector's sight and stop automatic full collections."""
+        """Take what is there now out of the collector's sight and stop automatic full collections.
+
+        Until then a starting broker has no automatic collection at all.
+        """
         gc.collect()
         gc.freeze()
+        gc.enable()
         young, middle, _ = gc.get_threshold()
         gc.set_threshold(young, middle, 1_000_000_000)
         # How long one takes is not known yet: the first may come after a look.

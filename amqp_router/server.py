@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from amqp_router import logs
 from amqp_router.connection.ports import Origin
+from amqp_router.exit_codes import ListenError
 from amqp_router.process import log_files
 from amqp_router.sockets import Certificates, Handshakes, Proxies, ProxyHeader, TlsSocket
 from persistence.errors import PASSING_ERRNOS
@@ -38,10 +39,6 @@ BACKLOG = 1024
 #: The options that say where AMQP clients are served.
 AMQP_FLAGS = ("--bind", "--amqp-port")
 AMQPS_FLAGS = ("--bind", "--amqps-port")
-
-
-class ListenError(Exception):
-    """An address cannot be listened on: the text is one line that names it, the reason and the way out."""
 
 
 class MakeProtocol(Protocol):

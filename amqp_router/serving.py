@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amqp_router import (
     compiled,
@@ -22,11 +23,12 @@ from amqp_router import (
     tls_settings,
 )
 from amqp_router.auth.users import FirstStart
+from amqp_router.broker import Broker
 from amqp_router.datadir import DataDirectory, DataDirError
-from amqp_router.exit_codes import FAILED, OK
+from amqp_router.exit_codes import FAILED, OK, ListenError
+from amqp_router.metrics import Metrics
 from amqp_router.outlet import descriptor
 from amqp_router.server import (
-    ListenError,
     Server,
     ServerOptions,
     clear_ready_file,
@@ -39,9 +41,6 @@ from amqp_router.sockets import Certificates
 from amqp_router.version import VERSION
 from persistence.definitions.errors import StoreFailed
 from persistence.errors import PersistenceError
-
-if TYPE_CHECKING:
-    from amqp_router.broker import Broker
 
 #: Connections to the HTTP API and the pages: a page holds one and uses up to six.
 HTTP_CONNECTIONS_MAX = 512
@@ -124,10 +123,9 @@ async def _serve(
     certificates: dict[str, Certificates | None],
     reload: Callable[[], None],
 ) -> int:
-    # SQLAlchemy takes a third of a second to import, aiohttp (below) less: other commands do not wait.
-    from amqp_router.broker import Broker  # noqa: PLC0415
-    from amqp_router.metrics import Metrics  # noqa: PLC0415
-
+    if settings.admin or settings.metrics_port:
+        from admin_ui.app import Admin, AdminOptions  # noqa: PLC0415  a broker without both needs no aiohttp
+    gc.freeze()  # the modules stay: `Collector.start` need not look through 140,000 objects
     loop = asyncio.get_running_loop()
     http_connections = min(HTTP_CONNECTIONS_MAX, open_files // 8) if settings.admin else 0
     options = ServerOptions(
@@ -144,8 +142,6 @@ async def _serve(
     metrics = Metrics(broker, loop, lag)
     admin = None
     if settings.admin or settings.metrics_port:
-        from admin_ui.app import Admin, AdminOptions  # noqa: PLC0415
-
         admin_options = AdminOptions(
             bind=settings.admin_bind or settings.bind,
             port=settings.admin_port,

@@ -84,6 +84,13 @@ def test_bad_value_in_environment_names_variable(monkeypatch: pytest.MonkeyPatch
         config.load()
 
 
+def test_variables_may_be_empty_or_in_small_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMQP_ROUTER_HEARTBEAT_S", "")
+    monkeypatch.setenv("amqp_router_channel_max", "7")
+    settings = config.load()
+    assert (settings.heartbeat_s, settings.channel_max) == (config.Settings().heartbeat_s, 7)
+
+
 def test_unknown_key_in_file_suggests(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text("amqp_prot = 1\n")

@@ -17,8 +17,9 @@ import pika
 import pytest
 
 from amqp_router import log_inspect
+from amqp_router.exit_codes import LogDirectoryError
 from amqp_router.log_command import WAY_OUT, check
-from amqp_router.log_text import LogDirectoryError, size_text
+from amqp_router.log_text import size_text
 from amqp_router.main import main
 from persistence.errors import CorruptLog
 from persistence.files import RealDisk

@@ -221,7 +221,9 @@ def test_threads_that_write_do_not_keep_the_loop_busy(monkeypatch: pytest.Monkey
     monkeypatch.setattr(heap, "trim", lambda: trimmed.append(True))
     loop = asyncio.new_event_loop()
     collector = Collector(loop)
+    gc.disable()  # as while the broker starts
     collector.start()
+    assert gc.isenabled()
     ending = threading.Event()
 
     def work() -> None:

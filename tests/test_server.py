@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from amqp_router.connection.ports import Origin
+from amqp_router.exit_codes import ListenError
 from amqp_router.server import (
-    ListenError,
     Server,
     ServerOptions,
     bind,

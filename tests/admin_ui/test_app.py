@@ -15,7 +15,7 @@ import pytest
 from admin_ui import body, connections
 from admin_ui.app import Admin, AdminOptions
 from admin_ui.replies import WRITE_BYTES, Body
-from amqp_router.server import ListenError
+from amqp_router.exit_codes import ListenError
 from tests.admin_ui.world import LOGGER, World, basic, world
 
 AUTHORIZATION = basic("guest", "guest")
