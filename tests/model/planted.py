@@ -364,10 +364,10 @@ PLANTED = [
         walk=ENDINGS,
     ),
     Planted(
-        "a message that is over counts as dropped",
+        "what is over behind others is not dropped with them",
         MORTAL,
-        "is_over = message.deadline_us != 0 and message.deadline_us <= now_us",
-        "is_over = False",
+        "self._die(message, flags.DROP)",
+        "self._die(message, flags.EXPIRE if 0 < message.deadline_us <= self.tick.now_us else flags.DROP)",
         walk=ENDINGS,
     ),
     Planted(

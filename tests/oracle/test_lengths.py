@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -226,3 +227,34 @@ def test_a_full_priority_queue_drops_its_highest(asker: Asker) -> None:
     for body, priority in (("a", 1), ("b", 5), ("c", 1)):
         asker.wire.publish(1, "", queue, body, priority=priority)
     assert asker.bodies(queue) == ["a", "c"]
+
+
+@pytest.mark.parametrize("how", ["channel.close", "nack", "a long one", "a short one"])
+def test_what_is_over_behind_others_is_dropped_with_them(asker: Asker, how: str) -> None:
+    """The time of the one in the middle is over, and the oldest leave as all return, or for a long message.
+
+    If a short one makes but the oldest leave, the next one is the head, and expires.
+    """
+    queue, dead = full(asker)
+    returns = how in RETURNS
+    if returns:
+        asker.wire.ok(2, "basic.consume", queue=queue, tag="c")
+    for body, expiration in (("aa", None), ("b", "1"), ("cc", None)):
+        asker.wire.publish(1, "", queue, body, expiration=expiration)
+        if returns:
+            assert asker.wire.receive().body == body.encode()
+    time.sleep(0.1)
+    if returns:
+        asker.wire.ok(2, "basic.cancel", tag="c")
+        asker.wire.publish(1, "", queue, "ddd")
+        asker.await_ready(queue, 1)
+        give_back(asker, how)
+    else:
+        asker.wire.publish(1, "", queue, "d" * (3 if how == "a long one" else 2))
+    asker.await_ready(dead, 2)
+    found = asker.wire.get_all(dead)
+    assert [(each.body, each.properties["headers"]["x-death"][0]["reason"]) for each in found] == [
+        (b"aa", "maxlen"),
+        (b"b", "expired" if how == "a short one" else "maxlen"),
+    ]
+    assert asker.bodies(queue) == ["cc", "dd" if how == "a short one" else "ddd"]

@@ -30,7 +30,7 @@ cdef class MortalQueue(StandingQueue):
     cdef public unsigned long long rejected_total
     @cython.locals(ready=ReadyOrder, head=Message, message=Message, now_us="long long", is_eager=bint)
     cdef Py_ssize_t _expire(self, Py_ssize_t done, Py_ssize_t budget) except -1
-    @cython.locals(ready=ReadyOrder, limits=Limits, message=Message, now_us="long long", is_over=bint)
+    @cython.locals(ready=ReadyOrder, limits=Limits, message=Message)
     cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget, long long newest) except -1
     @cython.locals(newest="long long", done=Py_ssize_t)
     cdef Py_ssize_t _trim_returned(self, Py_ssize_t budget) except -1

@@ -155,13 +155,12 @@ class MortalQueue(StandingQueue):
 
     def _trim(self, done: int, budget: int, newest: int) -> int:
         """Drop the oldest messages while there are too many, until ``budget`` units are used; returns the
-        units used. One whose time is over has expired, and is not dropped; the ``newest`` do not count.
+        units used. The ``newest`` do not count. What is over behind others leaves with them, as in RabbitMQ.
 
         While messages return, older ones may follow: all are in their places before one is dropped.
         """
         ready = self.ready
         limits = self.limits
-        now_us = self.tick.now_us
         if ready.is_returning():
             return done
         if ready.swept_us != 0:
@@ -175,8 +174,7 @@ class MortalQueue(StandingQueue):
             if message is None:
                 self._heed_trouble()
                 break
-            is_over = message.deadline_us != 0 and message.deadline_us <= now_us
-            self._die(message, flags.EXPIRE if is_over else flags.DROP)
+            self._die(message, flags.DROP)
             done += _DEATH_UNITS
         return done
 

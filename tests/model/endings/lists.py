@@ -306,9 +306,7 @@ class Lists:
 
     def _trim(self, queue: ModelQueue) -> None:
         while queue.rules.overflow == "drop-head" and queue.ready and queue.is_too_long():
-            head = queue.ready.pop(0)
-            is_over = head.deadline_us is not None and head.deadline_us <= self.now_us
-            self._die(queue, head, "expired" if is_over else "maxlen")
+            self._die(queue, queue.ready.pop(0), "maxlen")
 
     def _die(self, queue: ModelQueue, entry: Entry, reason: str) -> None:
         self.count(reason)

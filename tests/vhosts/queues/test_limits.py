@@ -328,6 +328,19 @@ def test_what_is_over_when_a_policy_drops_the_head_expires_at_once(node: SimNode
     assert drained(queue) == ["1"]
 
 
+def test_a_policy_drops_what_is_over_behind_others_with_them(node: SimNode) -> None:
+    queue = declared(node)
+    timed = message("timed", persistent=True)
+    timed.expire_ms = 1000
+    publish(node, queue, "0")
+    node.enter(queue.publish, timed)
+    publish(node, queue, "1")
+    node.sleep(2.0)
+    node.enter(queue.apply_settings, QueueSettings(max_length=1))
+    assert (queue.dropped_total, queue.expired_total) == (2, 0)
+    assert drained(queue) == ["1"]
+
+
 def test_what_is_over_has_expired_and_was_not_dropped(node: SimNode) -> None:
     """A message comes after the head's time, and before the timer that tells of it."""
     queue = declared(node, max_length=1, message_ttl=1000)
