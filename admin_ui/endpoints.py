@@ -29,6 +29,7 @@ from admin_ui.auth import (
     authenticate,
     check_origin,
 )
+from admin_ui.places import Place
 from admin_ui.replies import ApiError, Body, Done, dumps, method_not_allowed, not_authorised, not_found
 from admin_ui.state import STATE, State
 from admin_ui.turns import Turns
@@ -168,11 +169,7 @@ def administered(path: str, get: Handler | None = None, **writes: Handler) -> En
 def add_routes(app: web.Application, endpoints: Iterable[Endpoint], base: str = API) -> None:
     """Register ``endpoints`` under ``base``, each with and without a slash at its end."""
     for endpoint in endpoints:
-        answer = _answerer(endpoint)
-        # aiohttp's default pattern for a part of a path refuses braces, which names may have.
-        path = base + re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", endpoint.path)
-        app.router.add_route("*", path, answer)
-        app.router.add_route("*", path + "/", answer)
+        app.router.register_resource(Place(base + endpoint.path, _answerer(endpoint)))
 
 
 def _answerer(endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
