@@ -3,10 +3,14 @@ cimport cython
 from vhosts.queues.handle cimport Consumer
 
 
+cdef Py_ssize_t _STALE_MAX
+
+
 cdef class Dispatch:
     cdef public Consumer turn
     cdef public long long priority
-    cdef public list lower
+    cdef public dict lower
+    cdef list _order
     cdef public bint is_single
     cdef public Consumer active
     cdef public bint exclusive
@@ -15,11 +19,11 @@ cdef class Dispatch:
     cpdef void remove(self, Consumer consumer, dict others)
     @cython.locals(first=Consumer)
     cpdef void link(self, Consumer consumer)
-    @cython.locals(index=Py_ssize_t, priority="long long", first=Consumer)
-    cdef void _link_lower(self, Consumer consumer)
+    cdef void _set_aside(self, long long priority, Consumer first)
+    @cython.locals(priority="long long", first=Consumer)
+    cdef void _next_ring(self)
     @cython.locals(following=Consumer, previous=Consumer)
     cpdef void unlink(self, Consumer consumer)
-    cdef void _unlink_lower(self, Consumer consumer, Consumer following)
     cpdef void park(self, Consumer consumer)
     cpdef void unpark(self, Consumer consumer)
 

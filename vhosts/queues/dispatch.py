@@ -2,7 +2,8 @@
 
 The ring holds the consumers of the highest priority that may be ready. ``turn`` is the next of them. One that
 is found not ready is parked: it leaves the ring until somebody calls ``unpark``, and costs nothing meanwhile.
-When the ring is empty, that of the next lower priority takes its place.
+When the ring is empty, that of the next lower priority takes its place. One client can have very many
+consumers, each of another priority, so a heap finds it.
 
 Of the consumers of a queue with a single active consumer only the active one has turns. When it leaves, the
 one that came first of the others follows it.
@@ -13,25 +14,33 @@ Source: RabbitMQ, "Consumer Priorities" and "Single Active Consumer".
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 
 from vhosts.queues.handle import Consumer
 
 #: Consumers that hear in one turn of the loop that their queue is gone; some 2.5 µs each.
 CANCEL_SLICE = 500
+#: Priorities without a ring that may stay in the heap, beside as many as have one.
+STALE_MAX = 64
+
+_STALE_MAX = STALE_MAX  # a C integer where compiled
 
 
 class Dispatch:
     """Consumers that take turns."""
 
-    __slots__ = ("active", "exclusive", "is_single", "leaving", "lower", "priority", "turn")
+    __slots__ = ("_order", "active", "exclusive", "is_single", "leaving", "lower", "priority", "turn")
 
     def __init__(self) -> None:
         #: The next consumer in the ring; None if the ring is empty.
         self.turn: Consumer | None = None
         #: The priority of all consumers in the ring.
         self.priority = 0
-        #: The rings of lower priorities, the highest last: priority, and whose turn it is.
-        self.lower: list[tuple[int, Consumer]] = []
+        #: The rings of lower priorities: whose turn it is in each.
+        self.lower: dict[int, Consumer] = {}
+        #: A heap of these priorities, negated, so that the highest comes first. Some may have no ring any
+        #: more, and some may be there twice.
+        self._order: list[int] = []
         #: Whether only one of the consumers gets messages, and which.
         self.is_single = False
         self.active: Consumer | None = None
@@ -62,31 +71,41 @@ class Dispatch:
     def link(self, consumer: Consumer) -> None:
         """Let ``consumer`` have turns, as the last of its priority."""
         first = self.turn
-        if first is None:
-            self.priority = consumer.priority
-            self.turn = consumer.following = consumer.previous = consumer
-        elif consumer.priority == self.priority:
+        if first is not None and consumer.priority == self.priority:
             _join(consumer, first)
-        elif consumer.priority > self.priority:
-            self.lower.append((self.priority, first))
-            self.priority = consumer.priority
-            self.turn = consumer.following = consumer.previous = consumer
-        else:
-            self._link_lower(consumer)
-
-    def _link_lower(self, consumer: Consumer) -> None:
-        index = len(self.lower)
-        while index > 0:
-            index -= 1
-            priority, first = self.lower[index]
-            if priority == consumer.priority:
+            return
+        if first is not None and consumer.priority < self.priority:
+            first = self.lower.get(consumer.priority)
+            if first is not None:
                 _join(consumer, first)
                 return
-            if priority < consumer.priority:
-                index += 1
-                break
+            self._set_aside(consumer.priority, consumer)
+        else:
+            if first is not None:
+                self._set_aside(self.priority, first)
+            self.priority = consumer.priority
+            self.turn = consumer
         consumer.following = consumer.previous = consumer
-        self.lower.insert(index, (consumer.priority, consumer))
+
+    def _set_aside(self, priority: int, first: Consumer) -> None:
+        """The ring of ``first`` has a lower priority than others."""
+        self.lower[priority] = first
+        if len(self._order) > 2 * len(self.lower) + _STALE_MAX:
+            self._order = [-each for each in self.lower]
+            heapify(self._order)
+        else:
+            heappush(self._order, -priority)
+
+    def _next_ring(self) -> None:
+        """The ring is empty: that of the next lower priority takes its place."""
+        self.turn = None
+        while len(self.lower) > 0:
+            priority = -heappop(self._order)
+            first = self.lower.pop(priority, None)
+            if first is not None:
+                self.priority = priority
+                self.turn = first
+                return
 
     def unlink(self, consumer: Consumer) -> None:
         """Let ``consumer`` have no more turns."""
@@ -96,24 +115,16 @@ class Dispatch:
         if self.turn is consumer:
             if following is not consumer:
                 self.turn = following
-            elif len(self.lower) > 0:
-                self.priority, self.turn = self.lower.pop()
             else:
-                self.turn = None
-        elif len(self.lower) > 0:
-            self._unlink_lower(consumer, following)
+                self._next_ring()
+        elif self.lower.get(consumer.priority) is consumer:
+            if following is consumer:
+                del self.lower[consumer.priority]
+            else:
+                self.lower[consumer.priority] = following
         following.previous = previous
         previous.following = following
         consumer.following = consumer.previous = None
-
-    def _unlink_lower(self, consumer: Consumer, following: Consumer) -> None:
-        for index, (priority, first) in enumerate(self.lower):
-            if first is consumer:
-                if following is consumer:
-                    del self.lower[index]
-                else:
-                    self.lower[index] = (priority, following)
-                return
 
     def park(self, consumer: Consumer) -> None:
         """``consumer`` is not ready: it has no turn until ``unpark``."""
@@ -132,7 +143,8 @@ class Dispatch:
         """Nobody gets anything from now on; very many consumers hear of it in slices."""
         self.leaving = consumers
         self.turn = self.active = None
-        self.lower = []
+        self.lower = {}
+        self._order = []
         if not self.cancel_some():
             in_slices(self.cancel_some)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
+from time import process_time
 
 import pytest
 
@@ -72,7 +74,8 @@ def test_any_course_of_consumers(seed: int) -> None:
         if dispatch.turn is not None and random.random() < 0.5:
             dispatch.turn = dispatch.turn.following
         seen: set[object] = set()
-        rings = [(dispatch.priority, dispatch.turn), *reversed(dispatch.lower)] if dispatch.turn else []
+        lower = sorted(dispatch.lower.items(), reverse=True)
+        rings = [(dispatch.priority, dispatch.turn), *lower] if dispatch.turn else []
         assert [each for each, _ in rings] == sorted({each.priority for each in linked}, reverse=True)
         for priority, first in rings:
             current = first
@@ -83,6 +86,43 @@ def test_any_course_of_consumers(seed: int) -> None:
                 seen.add(current)
                 current = current.following if current.following is not first else None
         assert seen == linked
+
+
+def test_very_many_priorities_cost_little_each() -> None:
+    """Of ten times as many consumers, each of another priority, each costs about as much."""
+
+    def took(count: int) -> float:
+        queue = transient_queue()
+        dispatch = Dispatch()
+        sinks = [sink_of(queue, priority) for priority in Random(1).sample(range(count), count)]
+        begun = process_time()
+        for sink in sinks:
+            dispatch.link(sink)
+        for sink in sinks:
+            dispatch.park(sink)
+        for sink in reversed(sinks):
+            dispatch.unpark(sink)
+        parked = []
+        while dispatch.turn is not None:
+            parked.append(dispatch.turn.priority)
+            dispatch.park(dispatch.turn)
+        assert parked == sorted(parked, reverse=True)
+        assert len(parked) == count
+        return process_time() - begun
+
+    assert min(took(10_000) for _ in range(3)) < 40 * min(took(1000) for _ in range(5))
+
+
+def test_priorities_that_are_gone_leave_nothing_behind() -> None:
+    queue = transient_queue()
+    dispatch = Dispatch()
+    dispatch.link(sink_of(queue, 10_000))
+    before = sys.getallocatedblocks()
+    for priority in range(5000):
+        sink = sink_of(queue, priority)
+        dispatch.link(sink)
+        dispatch.unlink(sink)
+    assert sys.getallocatedblocks() - before < 1000
 
 
 def test_priority_of_clients() -> None:
