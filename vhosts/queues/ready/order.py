@@ -141,8 +141,9 @@ class ReadyOrder:
         """Take back a message that was taken, to its place. One of the log may come without its content."""
         raise NotImplementedError
 
-    def drop_all(self, settle: bool) -> list[Dropped]:
-        """Forget all messages; returns those that the caller settles or releases one by one, by offset.
+    def drop_all(self, settle: bool) -> list[Dropped] | Iterator[Message]:
+        """Forget all messages; returns those that the caller settles or releases one by one, some in each
+        turn of the loop.
 
         The others are settled in the log if ``settle``; otherwise the log is removed as a whole.
         """

@@ -11,6 +11,8 @@ cdef long long _OVERHEAD
 cdef long long _WINDOW_BYTES
 cdef Py_ssize_t _SPENT_MAX
 cdef long long _ENTRY_BYTES
+cdef long long _LEVEL_BYTES
+cdef int _BLOCK_BITS
 
 
 cdef class Level:
@@ -24,21 +26,36 @@ cdef class Level:
     cdef Py_ssize_t take(self) except -1
 
 
+cdef class DroppedLevels:
+    cdef list _levels
+    cdef dict _blocks
+    cdef bint _settle
+    @cython.locals(block=dict)
+    cdef Message _held(self, unsigned long long offset)
+
+
 cdef class PriorityOrder(ReadyOrder):
     cdef list _levels
     cdef Py_ssize_t _top
     cdef unsigned long long _end
     cdef unsigned long long _swept_end
     cdef Py_ssize_t _swept_top
-    cdef dict _held
+    cdef dict _window
+    cdef dict _blocks
+    cdef Py_ssize_t _held_count
     cdef long long _held_bytes
     @cython.locals(budget=MemoryBudget, level=Level)
     cpdef bint push(self, Message message, bint logged) except -1
     cpdef put_back(self, Message message)
     @cython.locals(number=Py_ssize_t, level=Level)
     cdef Level _level(self, Message message)
-    @cython.locals(size="long long")
+    @cython.locals(size="long long", block=dict)
     cdef _hold(self, Message message)
+    @cython.locals(found=Message, block=dict)
+    cdef Message _find(self, unsigned long long offset)
+    cdef _take_back(self, Message message)
+    @cython.locals(offset="unsigned long long", block=dict)
+    cdef _let_go(self, Message message)
     cpdef Message pop(self)
     @cython.locals(message=Message)
     cdef Message _take(self, Level level)

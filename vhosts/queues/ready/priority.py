@@ -2,7 +2,10 @@
 
 Each level has the offsets of its messages, 8 bytes a message. Contents are in the log or, for transient
 messages and for a window of those that consumers will get next, in memory. A returned message has its place
-by its offset among those of its level.
+by its offset among those of its level. A level is made for its first message.
+
+The transient messages stand in blocks by their offsets: a dict of a million would hold the loop each time
+that it doubles.
 
 Source: RabbitMQ, "Priority Queue Support"; places of returned messages as measured with 3.10.8.
 """
@@ -10,25 +13,32 @@ Source: RabbitMQ, "Priority Queue Support"; places of returned messages as measu
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message, stored_messages
+from vhosts.queues.ready.order import ReadyOrder, Trouble, logged_message, stored_messages
 
 #: Limit of the part of a logged queue that is in memory, in octets.
 WINDOW_BYTES = 8 << 20
 #: What the node's account has for a message's place in its level.
 ENTRY_BYTES = 8
+#: And for a level; measured.
+LEVEL_BYTES = 250
 #: Places at the front of a level that are given back together.
 SPENT_MAX = 4096
+#: Offsets of one block of transient messages, a power of 2.
+BLOCK_BITS = 12
 
 _OVERHEAD = OVERHEAD
 _WINDOW_BYTES = WINDOW_BYTES
 _SPENT_MAX = SPENT_MAX
 _ENTRY_BYTES = ENTRY_BYTES
+_LEVEL_BYTES = LEVEL_BYTES
+_BLOCK_BITS = BLOCK_BITS
 
 
 class Level:
@@ -73,22 +83,80 @@ class Level:
         return freed
 
 
+class DroppedLevels:
+    """What a purge or a removal has taken out of the order: an iterator over the messages.
+
+    With ``settle`` these are all; otherwise those of the log are left out, but for returned ones.
+    """
+
+    __slots__ = ("_blocks", "_levels", "_settle")
+
+    def __init__(
+        self, levels: list[Level | None], blocks: dict[int, dict[int, Message]], settle: bool
+    ) -> None:
+        self._levels = levels
+        self._blocks = blocks
+        self._settle = settle
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        levels = self._levels
+        while levels:
+            level = levels[len(levels) - 1]
+            if level is not None and len(level.returned) > 0:
+                message: Message = level.returned.pop()[1]
+                return message
+            if level is not None and self._settle and level.spent < len(level.offsets):
+                offset = level.offsets[level.spent]
+                level.spent += 1
+                return self._held(offset) or logged_message(offset)
+            levels.pop()
+        if self._blocks:
+            block = next(iter(self._blocks))
+            return self._held(next(iter(self._blocks[block])))  # type: ignore[return-value]  # it is there
+        raise StopIteration
+
+    def _held(self, offset: int) -> Message | None:
+        block = self._blocks.get(offset >> _BLOCK_BITS)
+        if block is None:
+            return None
+        message = block.pop(offset, None)
+        if not block:
+            del self._blocks[offset >> _BLOCK_BITS]
+        return message
+
+
 class PriorityOrder(ReadyOrder):
     """``highest`` is the queue's highest priority; messages of a higher one count as of that."""
 
-    __slots__ = ("_end", "_held", "_held_bytes", "_levels", "_swept_end", "_swept_top", "_top")
+    __slots__ = (
+        "_blocks",
+        "_end",
+        "_held_bytes",
+        "_held_count",
+        "_levels",
+        "_swept_end",
+        "_swept_top",
+        "_top",
+        "_window",
+    )
 
     def __init__(self, highest: int) -> None:
         super().__init__()
-        self._levels = [Level() for _ in range(highest + 1)]
+        self._levels: list[Level | None] = [None] * (highest + 1)
         #: No level above it has a message.
         self._top = 0
         #: All messages that were published have offsets below it; and those that a sweep looks at.
         self._end = self._swept_end = 0
         #: No level above it has a message that the sweep looks at.
         self._swept_top = 0
-        #: Messages with their contents, by offset.
-        self._held: dict[int, Message] = {}
+        #: Messages of the log with their contents, by offset; and transient ones, in blocks.
+        self._window: dict[int, Message] = {}
+        self._blocks: dict[int, dict[int, Message]] = {}
+        #: Transient ones in the blocks, and the bytes of all that are in memory.
+        self._held_count = 0
         self._held_bytes = 0
 
     # -- adding ---------------------------------------------------------------------------------------
@@ -106,7 +174,7 @@ class PriorityOrder(ReadyOrder):
             self.contents.put_aside(message)
         elif (
             self.wanted
-            and len(self._held) < self.window
+            and len(self._window) < self.window
             and self._held_bytes < _WINDOW_BYTES
             and budget.used < budget.limit
         ):
@@ -130,21 +198,58 @@ class PriorityOrder(ReadyOrder):
     def _level(self, message: Message) -> Level:
         number = min(message.priority, len(self._levels) - 1)
         self._top = max(self._top, number)
-        level: Level = self._levels[number]
+        level = self._levels[number]
+        if level is None:
+            level = self._levels[number] = Level()
+            self.contents.budget.kept += _LEVEL_BYTES
         return level
 
     def _hold(self, message: Message) -> None:
         size = message.size() + _OVERHEAD
-        self._held[message.offset] = message
+        if message.flags & flags.LOGGED:
+            self._window[message.offset] = message
+        else:
+            block = self._blocks.get(message.offset >> _BLOCK_BITS)
+            if block is None:
+                block = self._blocks[message.offset >> _BLOCK_BITS] = {}
+            block[message.offset] = message
+            self._held_count += 1
         self._held_bytes += size
         self.contents.budget.used += size
+
+    def _find(self, offset: int) -> Message | None:
+        """The message at ``offset`` if it is in memory; it stays."""
+        found = self._window.get(offset) if self._window else None
+        if found is None:
+            block = self._blocks.get(offset >> _BLOCK_BITS)
+            if block is not None:
+                found = block.get(offset)
+        return found
+
+    def _take_back(self, message: Message) -> None:
+        """``message``, which was put aside and has just left, cannot be read for now."""
+        self._hold(message)
+        self.contents.budget.used -= message.size() + _OVERHEAD  # it is counted already
+
+    def _let_go(self, message: Message) -> None:
+        """``message``, which is in memory, leaves."""
+        offset = message.offset
+        self._held_bytes -= message.size() + _OVERHEAD
+        if message.flags & flags.LOGGED:
+            del self._window[offset]
+            return
+        block: dict[int, Message] = self._blocks[offset >> _BLOCK_BITS]
+        del block[offset]
+        self._held_count -= 1
+        if not block:
+            del self._blocks[offset >> _BLOCK_BITS]
 
     # -- taking ---------------------------------------------------------------------------------------
 
     def pop(self) -> Message | None:
         if self.peek(True) is None:
             return None
-        return self._take(self._levels[self._top])
+        return self._take(self._levels[self._top])  # type: ignore[arg-type]  # it has a message
 
     def _take(self, level: Level) -> Message | None:
         """Take the next message of ``level``, which ``_head_of`` has given."""
@@ -154,13 +259,12 @@ class PriorityOrder(ReadyOrder):
                 return None
             heappop(level.returned)
         else:
-            message = self._held.pop(level.offsets[level.spent])
-            self._held_bytes -= message.size() + _OVERHEAD
+            message = self._find(level.offsets[level.spent])  # type: ignore[assignment]  # as before
             if message.flags & flags.LOGGED:
                 self.contents.budget.used -= message.size() + _OVERHEAD
-            elif message.flags & flags.SPILLED and not self._recall(message):
-                self._held[message.offset] = message
-                self._held_bytes += message.size() + _OVERHEAD
+            self._let_go(message)
+            if message.flags & flags.SPILLED and not self._recall(message):
+                self._take_back(message)
                 return None
             self.contents.budget.kept -= _ENTRY_BYTES * level.take()
         self.count -= 1
@@ -170,8 +274,8 @@ class PriorityOrder(ReadyOrder):
     def peek(self, eager: bool) -> Message | None:
         if self.count == 0 or (self.returning > 0 and self.return_left > 0):
             return None
-        level: Level = self._levels[self._top]
-        while level.is_empty():
+        level = self._levels[self._top]
+        while level is None or level.is_empty():
             self._top -= 1
             level = self._levels[self._top]
         return self._head_of(level)
@@ -186,8 +290,8 @@ class PriorityOrder(ReadyOrder):
         if self.returning > 0 and self.return_left > 0:
             return None
         while self._swept_top >= 0:
-            level: Level = self._levels[self._swept_top]
-            if level.has_before(self._swept_end):
+            level = self._levels[self._swept_top]
+            if level is not None and level.has_before(self._swept_end):
                 return self._head_of(level)
             self._swept_top -= 1
         return None
@@ -195,7 +299,7 @@ class PriorityOrder(ReadyOrder):
     def pop_swept(self) -> Message | None:
         if self.peek_swept() is None:
             return None
-        return self._take(self._levels[self._swept_top])
+        return self._take(self._levels[self._swept_top])  # type: ignore[arg-type]  # it has a message
 
     def _head_of(self, level: Level) -> Message | None:
         """The next message of ``level``, which has one; as ``peek``."""
@@ -206,7 +310,7 @@ class PriorityOrder(ReadyOrder):
                 return None  # it was delivered before the log had copies
             return message
         offset = level.offsets[level.spent]
-        found = self._held.get(offset)
+        found = self._find(offset)
         if found is None:
             log = self.log
             assert log is not None  # only it has messages that are not held
@@ -235,33 +339,28 @@ class PriorityOrder(ReadyOrder):
     # -- dropping -------------------------------------------------------------------------------------
 
     def rest(self) -> None:
-        for offset in [offset for offset, message in self._held.items() if message.flags & flags.LOGGED]:
-            message = self._held.pop(offset)
-            self._held_bytes -= message.size() + _OVERHEAD
+        for message in list(self._window.values()):
             self.contents.budget.used -= message.size() + _OVERHEAD
+            self._let_go(message)
 
-    def drop_all(self, settle: bool) -> list[Dropped]:
+    def drop_all(self, settle: bool) -> Iterator[Message]:
         self.rest()
-        dropped: list[Dropped] = []
-        for number, level in enumerate(self._levels):
-            self.contents.budget.kept -= ENTRY_BYTES * len(level.offsets)
-            dropped += level.returned
-            if settle or self._held:
-                for offset in level.offsets[level.spent :]:
-                    held = self._held.get(offset)
-                    if held is not None or settle:
-                        dropped.append((offset, held or logged_message(offset)))
-            self._levels[number] = Level()
-        self._held = {}
-        self._held_bytes = 0
+        budget = self.contents.budget
+        levels, blocks = self._levels, self._blocks
+        self._levels = [None] * len(levels)
+        self._blocks = {}
+        for level in levels:
+            if level is not None:
+                budget.kept -= _LEVEL_BYTES + _ENTRY_BYTES * len(level.offsets)
+        self._held_count = self._held_bytes = 0
         self._top = self.swept_us = 0
         self.count = self.body_bytes = 0
-        return dropped
+        return DroppedLevels(levels, blocks, settle)
 
     # -- looking --------------------------------------------------------------------------------------
 
     def in_memory(self) -> int:
-        return len(self._held)
+        return len(self._window) + self._held_count
 
     def memory_bytes(self) -> int:
         return self._held_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -314,3 +315,49 @@ def test_any_course_against_lists(durable: bool, memory_bytes: int, seed: int) -
     while sink.messages:
         sink.ack()
     assert queue.budget.used == 0
+
+
+# -- very many --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("settle", [False, True])
+def test_very_many_are_dropped_without_a_list_of_them(settle: bool, durable: bool) -> None:
+    """They are taken one by one, in slices. To make a list of a million would hold the event loop."""
+    node = node_with()
+    queue = declared(node, durable=durable, max_priority=9)
+    publish(node, queue, *[(number, number % 10) for number in range(20_000)], persistent=False)
+    returned = queue.take(False)
+    assert returned is not None
+    queue.requeue(returned)
+    tracemalloc.start()
+    dropped = queue.ready.drop_all(settle)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100_000
+    offsets = [message.offset for message in dropped]
+    assert len(offsets) == len(set(offsets)) == 20_000
+    assert queue.ready.in_memory() == queue.ready.count == 0
+
+
+def test_no_container_of_transient_messages_grows_with_their_number() -> None:
+    """A dict that doubles is rebuilt as a whole: 50 ms with a million entries."""
+    node = node_with()
+    queue = declared(node, durable=False, max_priority=255)
+    publish(node, queue, *[(number, number % 256) for number in range(2000)], persistent=False)
+    growths: list[int] = []
+    for count in range(2000, 20_000):
+        tracemalloc.start()
+        node.enter(queue.publish, made(count, count % 256, persistent=False))
+        growths.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(growths) < 400_000
+
+
+def test_a_level_that_never_had_a_message_takes_no_memory() -> None:
+    node = node_with()
+    tracemalloc.start()
+    queues = [declared(node, f"q{number}", durable=False, max_priority=255) for number in range(20)]
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert before / len(queues) < 12_000
