@@ -26,6 +26,7 @@ from amqp_router.protocol.message import Message
 from amqp_router.protocol.output import Output
 from amqp_router.protocol.shown import shown
 from vhosts.exchanges.router import RoutingTable
+from vhosts.long_lists import unwatched
 from vhosts.queues.handle import Consumer, Credit, QueueHandle
 
 # C integers where compiled (see delivery.pxd).
@@ -194,7 +195,8 @@ class Delivery:
         size = len(self.messages)
         start = self.base & (size - 1)
         end = min(start + BLOCK_TAGS, size)
-        self.older.add(self.base, self.messages[start:end], self.owners[start:end])
+        messages, owners = unwatched(self.messages[start:end]), unwatched(self.owners[start:end])
+        self.older.add(self.base, messages, owners)
         self.messages[start:end] = self.owners[start:end] = [None] * (end - start)
         self.base += end - start
         self._advance()
@@ -203,8 +205,10 @@ class Delivery:
         old_messages = self.messages
         old_owners = self.owners
         size = len(old_messages)
-        self.messages = [None] * (size * 2)
-        self.owners = [None] * (size * 2)
+        # The garbage collector would look through the new ones twice, 10 ms for the largest. All that they
+        # hold leaves them before the channel goes.
+        self.messages = unwatched([None] * (size * 2))
+        self.owners = unwatched([None] * (size * 2))
         tag = self.base
         while tag < self.next_tag:
             self.messages[tag & (size * 2 - 1)] = old_messages[tag & (size - 1)]

@@ -37,6 +37,7 @@ from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.handle import QueueHandle
+from vhosts.spread_map import SpreadMap
 
 # As plain integers, which are quicker.
 _UNROUTABLE = int(Outcome.UNROUTABLE)
@@ -45,8 +46,8 @@ _WAITS = int(Outcome.WAITS)
 _LATER = int(Outcome.LATER)
 #: Publishes and settles of a commit per turn of the event loop, in enqueues.
 COMMIT_SLICE = 1024
-#: Messages of a transaction that is rolled back, freed per turn.
-DROP_SLICE = 10_000
+#: Messages and acknowledgements of a transaction that is over, freed per turn.
+DROP_SLICE = 3000
 #: Deliveries looked at per turn by a basic.recover inside of a transaction.
 LOOK_SLICE = 4096
 #: Memory of a waiting message apart from its content, and of a waiting acknowledgement.
@@ -105,9 +106,10 @@ class Transaction(TransactionPort):
         #: The last message's route, and its copy.
         self._last: Route | None = None
         self._lasting = Route()
-        #: Tags that are settled: those up to ``_up_to``, and these.
+        #: Tags that are settled: those up to ``_up_to``, and these. A set of a million would hold the loop
+        #: each time that it grows.
         self._up_to = 0
-        self._tags: set[int] = set()
+        self._tags: SpreadMap[int, None] = SpreadMap()
 
     def publish(self, route: Route, message: Message, flags: int) -> int:
         """Let ``message`` wait for the commit; returns the cost in enqueues.
@@ -140,7 +142,7 @@ class Transaction(TransactionPort):
         if multiple:
             self._up_to = last
         else:
-            self._tags.add(tag)
+            self._tags[tag] = None
 
     def is_settled(self, tag: int) -> bool:
         """Whether ``tag`` is acknowledged in this transaction."""
@@ -164,24 +166,29 @@ class Transaction(TransactionPort):
         """Do what waits, and answer tx.commit."""
         channel = self._channel
         commit = Commit(channel, self.publishes, self.settles)
-        self._begin()
+        tags = self._begin()
         channel.connection.in_slices(commit.go_on)
+        if len(tags) > DROP_SLICE:
+            channel.connection.in_slices(partial(_drop_some, deque(), deque(), tags))
 
     def drop(self) -> None:
         """Forget what waits."""
-        publishes = self.publishes
+        publishes, settles = self.publishes, self.settles
         self._channel.connection.intake.release(self._size)
-        self._begin()
-        self._channel.connection.in_slices(partial(_drop_some, publishes))
+        tags = self._begin()
+        self._channel.connection.in_slices(partial(_drop_some, publishes, settles, tags))
 
-    def _begin(self) -> None:
+    def _begin(self) -> SpreadMap[int, None]:
+        """Be empty; returns the tags that were settled, which the caller drops in slices."""
+        tags = self._tags
         self.publishes = deque()
         self.settles = deque()
         self._size = 0
         self._last = None
         self._lasting = Route()
         self._up_to = 0
-        self._tags = set()
+        self._tags = SpreadMap()
+        return tags
 
     def _admit(self, size: int) -> None:
         self._channel.connection.intake.admit(size)
@@ -351,7 +358,13 @@ def _leave_out_deleted(route: Route, publisher: Publisher) -> None:
     route.waits_for = publisher.table.unstored.rev
 
 
-def _drop_some(publishes: deque[Publish]) -> bool:
-    for _ in range(min(len(publishes), DROP_SLICE)):
-        publishes.pop()
-    return not publishes
+def _drop_some(publishes: deque[Publish], settles: deque[Settle], tags: SpreadMap[int, None]) -> bool:
+    left = DROP_SLICE
+    for each in (publishes, settles):
+        while each and left > 0:
+            each.pop()
+            left -= 1
+    while len(tags) > 0 and left > 0:
+        tags.popitem()
+        left -= 1
+    return not publishes and not settles and not len(tags)

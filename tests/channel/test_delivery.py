@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -215,6 +216,17 @@ def test_ring_grows_over_holes(channel: Channel) -> None:
             channel.delivery.ack(tag, False)
     assert channel.delivery.ack(200, True) == 185
     assert channel.delivery.base == 201
+
+
+def test_the_garbage_collector_does_not_look_at_the_ring(channel: Channel) -> None:
+    """It would look at a new one of 65,536 places twice, 10 ms each time."""
+    queue = channel.queue(count=1000)
+    channel.consume(queue)
+    queue.pump(1 << 30)
+    delivery = channel.delivery
+    assert len(delivery.messages) > 16
+    assert not gc.is_tracked(delivery.messages)
+    assert not gc.is_tracked(delivery.owners)
 
 
 def test_ring_grows_under_deliveries_that_need_no_acknowledgement(channel: Channel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimNode, publish_frames
+from tests.vhosts.queues.local import message
 
 
 @pytest.fixture
@@ -406,3 +408,34 @@ def test_memory_comes_back_with_the_commit() -> None:
         client.call(m.TxRollback(), m.TxRollbackOk)
         assert node.budget.arriving == 0
     assert ready(client) == 50
+
+
+# -- very many --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_what_a_transaction_has_noted_goes_in_slices(
+    client: Client, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """To free a million acknowledgements at once would take a tenth of a second."""
+    monkeypatch.setattr(transactions, "DROP_SLICE", 10)
+    client.declare("q")
+    client.send(m.BasicConsume("q", "t"))
+    for number in range(100):
+        client.node.enter(client.node.queue("q").publish, message(number))
+    client.node.quiet()
+    client.take()
+    channel = client.machine.channels[1]
+    for tag in range(1, 101):
+        client.send(m.BasicAck(tag))
+    settles, tags = channel.transaction.settles, channel.transaction._tags
+    assert len(settles) == len(tags) == 100
+    left = []
+    client.send(m.TxCommit() if end == "commit" else m.TxRollback())
+    while client.node.ready:
+        left.append(len(settles) + len(tags))
+        client.node.turn()
+    assert len(settles) + len(tags) == 0
+    gone = [before - after for before, after in itertools.pairwise(left)]
+    assert max(gone) <= (100 if end == "commit" else 10)
+    assert client.node.budget.held == client.node.budget.arriving == 0
