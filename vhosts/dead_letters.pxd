@@ -35,6 +35,7 @@ cdef class DeadLetters(Sender):
     cdef unsigned long long _next_number
     cdef ExchangeCounters _uncounted
     cdef bint _is_sending
+    cdef Py_ssize_t _units
     cdef Death _death
     cdef Address _address
     cdef str _source_of

@@ -45,6 +45,10 @@ _UNFINISHED = int(Outcome.WAITS | Outcome.LATER)
 #: Letters sent by one slice, some 30 µs each; fewer if they go to very many queues.
 SLICE = 32
 SLICE_UNITS = 2048
+#: Octets of properties, to the power of 2, that cost as much as one unit when all of the headers are read,
+#: and when fields are put between them.
+READ_SHIFT = 4
+COPY_SHIFT = 7
 #: Letters on their way before queues wait with further ones.
 ROOM = 512
 #: Targets of one letter that are remembered as having it; with more, a refused one waits for the next start.
@@ -71,6 +75,8 @@ class DeadLetters(Sender):
         self._next_number = 1
         self._uncounted = ExchangeCounters()
         self._is_sending = False
+        #: The cost of the properties of the letters that were made since it was looked at.
+        self._units = 0
         #: What the last letter says of its death: the next one mostly says the same.
         self._death: Death | None = None
         #: Where that letter goes.
@@ -128,6 +134,8 @@ class DeadLetters(Sender):
             letter = letters[self._spent]
             assert letter is not None
             route = self._route(letter)
+            units += self._units
+            self._units = 0
             if letter.walk is not None or letter.sift is not None:
                 break  # its route takes more than one turn to find
             letters[self._spent] = None
@@ -194,6 +202,7 @@ class DeadLetters(Sender):
             return False
         try:
             if queue.is_delayed:
+                self._units += len(message.properties()) >> COPY_SHIFT
                 letter.made = released(message)
                 letter.args = publish_args(exchange, routing_key_of(message))
                 return self._note_source(letter)
@@ -217,12 +226,14 @@ class DeadLetters(Sender):
         is_known = death is not None and death.is_of(message, queue.name, letter.reason, time_s, key is None)
         if is_known and death is not None and not death.has_properties_of(message):
             death = death.again(message)
+            self._units += len(message.properties()) >> COPY_SHIFT
         if is_known and death is not None and self._address.exchange == exchange and self._address.key == key:
             self._death = death
             return death
         if not is_known or death is None:
             death = Death()
             death.note(message, queue.name, letter.reason, time_s, key is None)
+            self._units += len(message.properties()) >> READ_SHIFT
         self._death = death
         self._address = _address(exchange, key, death)
         return death

@@ -19,10 +19,12 @@ from amqp_router.protocol.fields import Field
 from amqp_router.protocol.flags import REDELIVERED
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, content_header, with_properties
-from amqp_router.protocol.properties import decode_properties, encode_properties
+from amqp_router.protocol.nested import without_entry
+from amqp_router.protocol.properties import decode_properties, encode_properties, headers_named
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
+from vhosts.exchanges.sender_selected import HEADERS as SELECTING
 from vhosts.exchanges.sender_selected import further_keys
 from vhosts.exchanges.taps import Actor
 from vhosts.ports import InSlices
@@ -30,6 +32,7 @@ from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
 
 EXCHANGE = "amq.rabbitmq.trace"
+FIRST_DEATH = "x-first-death-exchange"
 #: The cost of one copy, in enqueues.
 UNITS = 100
 #: Names of queues in one copy, and octets of properties; the headers of a message beyond that are left out.
@@ -101,14 +104,14 @@ class Firehose(Listener):
         """None if ``message`` is a dead letter of a copy."""
         properties = message.properties()
         try:
-            found = decode_properties(properties)
+            found = decode_properties(properties, True)
+            headers = headers_named(properties, FIRST_DEATH, *SELECTING)
         except FieldError:
-            found = {}
-        headers = found.get("headers", {})
-        if headers.get("x-first-death-exchange") == ("S", EXCHANGE.encode()):
+            found, headers = {}, {}
+        if headers.get(FIRST_DEATH) == ("S", EXCHANGE.encode()):
             return None
         if "BCC" in headers:  # consumers do not see it, and neither do copies
-            found["headers"] = {name: field for name, field in headers.items() if name != "BCC"}
+            found["headers"] = without_entry(found["headers"], b"BCC")
         exchange, routing_key = _names(message.route)
         told = {
             "exchange_name": _text(exchange),

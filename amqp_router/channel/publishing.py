@@ -247,7 +247,7 @@ class Publishing(Listener):
         may_be_direct = scan.flags & bits.HAS_REPLY_TO and _DIRECT_REPLY_FIELD in properties
         if is_odd or scan.flags & bits.HAS_USER_ID or may_be_direct:
             try:
-                decoded = decode_properties(properties)
+                decoded = decode_properties(properties, True)
                 check_properties(decoded, self.user, has_replies=len(self.reply_to) > 0)
                 if is_odd:
                     scan.expire_ms = min(expiration_ms(decoded["expiration"]), _NO_EXPIRY - 1)
@@ -257,7 +257,7 @@ class Publishing(Listener):
                 raise
         if scan.flags & _ODD_MODE:
             self.cache.resolve(args, properties)  # here errors about CC and BCC come first as well
-            check_delivery_mode(decode_properties(properties))
+            check_delivery_mode(decode_properties(properties, True))
         if not scan.flags & bits.HAS_HEADERS:
             return False
         return b"\x02CC" in properties or b"\x03BCC" in properties

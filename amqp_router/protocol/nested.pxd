@@ -13,4 +13,8 @@ cpdef Py_ssize_t end_of_nested(bytes data, Py_ssize_t position, Py_ssize_t limit
 cpdef bytes without_entry(bytes table, bytes name)
 
 
+@cython.locals(d="const unsigned char*", sizes="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, start=Py_ssize_t, size=Py_ssize_t, tag=int, is_named=bint)
+cpdef tuple entry_range(bytes data, Py_ssize_t position, bytes name)
+
+
 cdef Py_ssize_t _sized_end(const unsigned char* d, Py_ssize_t position, Py_ssize_t limit)

@@ -1,5 +1,5 @@
-"""Walks over tables without making their values: where one ends, however deep it is nested, and cutting
-an entry out of it.
+"""Walks over tables without making their values: where one ends, however deep it is nested, where one of its
+entries is, and cutting one out of it.
 
 Recursive readers of tables stop at ``DECODED_DEPTH`` and use this module for what is nested deeper. A frame
 of 128 KiB has room for 26,000 levels, and a recursion of that depth would overflow the stack.
@@ -11,7 +11,7 @@ Source: AMQP 0-9-1, section 4.2.5.5; the sizes of values are listed in ``fields`
 
 from __future__ import annotations
 
-__all__ = ["DECODED_DEPTH", "end_of_nested", "nested_note", "without_entry"]
+__all__ = ["DECODED_DEPTH", "end_of_nested", "entry_range", "nested_note", "without_entry"]
 
 #: Levels of tables and arrays in the outermost table that are decoded. Deeper ones stay octets.
 DECODED_DEPTH = 64
@@ -66,6 +66,39 @@ def end_of_nested(data: bytes, position: int, limit: int, named: bool) -> int:
         else:
             return -1
     return -1
+
+
+def entry_range(data: bytes, position: int, name: bytes) -> tuple[int, int]:
+    """Start and end of the first entry of that name, its name included, in the table whose u32 size is at
+    ``position``.
+
+    (0, 0) if there is none, (-1, -1) if what stands before it is malformed. The work is one step for each
+    entry, whatever its value holds.
+    """
+    d = data
+    sizes = _PLAIN_SIZES
+    size = len(name)
+    end = _sized_end(d, position, len(data))
+    p = position + 4
+    while p < end:
+        start = p
+        p += 1 + d[p]
+        if p >= end:
+            return -1, -1
+        is_named = p - start - 1 == size and data[start + 1 : p] == name
+        tag = d[p]
+        p += 1
+        if sizes[tag]:
+            p += sizes[tag] - 1
+        elif tag in (83, 120, 70, 65):  # S x F A
+            p = _sized_end(d, p, end)
+        else:
+            return -1, -1
+        if p < 0 or p > end:
+            return -1, -1
+        if is_named:
+            return start, p
+    return (0, 0) if p == end else (-1, -1)
 
 
 def without_entry(table: bytes, name: bytes) -> bytes | None:

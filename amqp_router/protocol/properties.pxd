@@ -7,10 +7,11 @@ from amqp_router.protocol.nested cimport end_of_nested
 
 
 @cython.locals(flags=cython.uint, flag=cython.uint, pos=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, kind=str)
-cpdef dict decode_properties(bytes properties)
+cpdef dict decode_properties(bytes properties, bint as_octets=*)
 
 cpdef bytes encode_properties(values)
 cpdef object headers_of(bytes properties)
+cpdef dict outer_headers(bytes properties)
 
 @cython.locals(flags=cython.uint, start=Py_ssize_t)
 cpdef tuple header_range(bytes properties)

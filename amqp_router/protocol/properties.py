@@ -2,7 +2,8 @@
 
 A flags word (u16) says which properties follow, in the order below, beginning with the highest bit.
 A broker seldom needs more than one of them, so ``headers_of`` and ``header_range`` go straight to the
-headers table.
+headers table, and ``headers_named`` to single headers. Headers may have 128 KiB of very many values. Whoever
+looks at each message decodes no more of them than he needs.
 
 Compiled: see ``properties.pxd``.
 
@@ -16,8 +17,15 @@ from typing import Any
 
 from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import FieldError
-from amqp_router.protocol.fields import Table, decode_table, encode_table, skip_table
-from amqp_router.protocol.nested import end_of_nested
+from amqp_router.protocol.fields import (
+    Table,
+    decode_table,
+    encode_table,
+    outer_field,
+    outer_table,
+    skip_table,
+)
+from amqp_router.protocol.nested import end_of_nested, entry_range
 
 #: Flag and kind of each property, in wire order. Kinds: s short string, t table, 1 and 8 unsigned integers.
 PROPERTIES: dict[str, tuple[int, str]] = {
@@ -40,8 +48,9 @@ PROPERTIES: dict[str, tuple[int, str]] = {
 _CUT_SHORT = "properties end in the middle of a value"
 
 
-def decode_properties(properties: bytes) -> dict[str, Any]:
-    """The properties that are there, by name: str, int, and for ``headers`` a table of typed fields.
+def decode_properties(properties: bytes, as_octets: bool = False) -> dict[str, Any]:
+    """The properties that are there, by name: str, int, and for ``headers`` a table of typed fields, or
+    (``as_octets``) its octets.
 
     Raises:
         FieldError: the octets are no property list, or not all of them belong to one.
@@ -54,7 +63,12 @@ def decode_properties(properties: bytes) -> dict[str, Any]:
         if not flags & flag:
             continue
         if kind == "t":
-            values[name], pos = decode_table(properties, pos)
+            if as_octets:
+                start = pos
+                pos = skip_table(properties, pos)
+                values[name] = properties[start:pos]
+            else:
+                values[name], pos = decode_table(properties, pos)
             continue
         start = pos
         if kind == "s":
@@ -71,7 +85,7 @@ def decode_properties(properties: bytes) -> dict[str, Any]:
 
 
 def encode_properties(values: Mapping[str, Any]) -> bytes:
-    """The flags word and the values, given by name as ``decode_properties`` returns them.
+    """The flags word and the values, given by name as ``decode_properties`` returns them, in either form.
 
     Raises:
         FieldError: there is no such property, or a value is out of its range.
@@ -100,6 +114,55 @@ def headers_of(properties: bytes) -> Table | None:
     """
     start, end = header_range(properties)
     return decode_table(properties, start)[0] if end else None
+
+
+def outer_headers(properties: bytes) -> Table:
+    """The headers, empty if there are none. Tables and arrays among them stay octets, see ``outer_table``.
+
+    Raises:
+        FieldError: the octets up to their end are malformed.
+    """
+    start, end = header_range(properties)
+    return outer_table(properties, start) if end else {}
+
+
+def headers_named(properties: bytes, *names: str) -> Table:
+    """Those of the headers that have one of the ``names``; as in ``outer_headers``, and nothing else is
+    decoded.
+
+    Raises:
+        FieldError: they are malformed, or what stands before them.
+    """
+    start, end = header_range(properties)
+    found: Table = {}
+    if not end:
+        return found
+    for name in names:
+        octets = name.encode("utf-8", "surrogateescape")
+        entry, entry_end = entry_range(properties, start, octets)
+        if entry < 0:
+            raise FieldError("the headers are malformed")
+        if entry_end:
+            found[name] = outer_field(properties, entry + 1 + len(octets))
+    return found
+
+
+def with_header(properties: bytes, name: str, header: Table) -> bytes:
+    """``properties`` whose header ``name``, which is there, is replaced by those of ``header``.
+
+    Raises:
+        FieldError: there is no such header, or what stands before it is malformed.
+    """
+    start, end = header_range(properties)
+    entry, entry_end = entry_range(properties, start, name.encode("utf-8", "surrogateescape"))
+    if not end or entry <= 0:
+        raise FieldError(f"there is no header {name}")
+    new = encode_table(header)[4:]
+    size = end - start - 4 + len(new) - (entry_end - entry)
+    return b"%b%b%b%b%b" % (
+        properties[:start], size.to_bytes(4, "big"), properties[start + 4 : entry], new,
+        properties[entry_end:],
+    )  # fmt: skip
 
 
 def header_range(properties: bytes) -> tuple[int, int]:
@@ -217,7 +280,7 @@ def _skip_short_string(properties: bytes, pos: int) -> int:
 
 def _octets(kind: str, value: Any) -> bytes:
     if kind == "t":
-        return encode_table(value)
+        return value if isinstance(value, bytes) else encode_table(value)
     if kind != "s":
         octets: bytes = value.to_bytes(int(kind), "big")
         return octets

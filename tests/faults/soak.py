@@ -32,6 +32,7 @@ from typing import Any
 from tests.brokers import ROOT, Broker, BrokerDied, RabbitProcess, RouterProcess
 from tests.faults.costly import COSTLY
 from tests.faults.crowds import CROWDS
+from tests.faults.features import FEATURES
 from tests.faults.holds import LONG_S, TIMED_ENTRY, Hold, Holds
 from tests.faults.honest import PATIENCE_S, Honest
 from tests.faults.hungry import HUNGRY
@@ -60,6 +61,7 @@ ALL: dict[str, CaseLoad] = {
     **HUNGRY,
     **COSTLY,
     **CROWDS,
+    **FEATURES,
     **OPERATORS,
 }
 

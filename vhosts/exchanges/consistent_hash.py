@@ -130,9 +130,9 @@ class ConsistentHashExchange(Exchange):
     def _hashed(self, message: Routable) -> bytes:
         """The octets that decide; none if the message has no such header or property."""
         if self._header is not None:
-            return _octets(message.headers.get(self._header))
+            return _octets(message.headers_named(self._header).get(self._header))
         if self._property is not None:
-            value = decode_properties(message.properties).get(self._property, "")
+            value = decode_properties(message.properties, True).get(self._property, "")
             return str(value).encode("utf-8", "surrogateescape")
         return joined(message.keys)
 

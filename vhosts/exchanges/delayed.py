@@ -16,7 +16,7 @@ from typing import ClassVar, Unpack
 from amqp_router.protocol.errors import CommandInvalid, PreconditionFailed
 from amqp_router.protocol.fields import Table, plain
 from amqp_router.protocol.message import Message
-from amqp_router.protocol.properties import headers_of
+from amqp_router.protocol.properties import headers_named
 from vhosts.exchanges.exchange import (
     NOT_REPEATABLE,
     Binding,
@@ -79,7 +79,7 @@ class DelayedExchange(Exchange):
 
     def keep(self, message: Message) -> None:
         """See ``Exchange``. A message that is delayed comes again."""
-        if not self.deleted and not delay_ms(headers_of(message.properties()) or {}):
+        if not self.deleted and not delay_ms(headers_named(message.properties(), DELAY)):
             self._inner.keep(message)
 
     def bind(self, binding: Binding) -> None:
@@ -101,7 +101,7 @@ class DelayedExchange(Exchange):
             PreconditionFailed: ``x-delay`` is a text and no number (406).
             InternalError: the internal queue cannot be declared (541).
         """
-        if delay_ms(message.headers) and self._surroundings is not None:
+        if delay_ms(message.headers_named(DELAY)) and self._surroundings is not None:
             queue = self._surroundings.delay_queue(self)
             if self._to_queue is None or self._to_queue.destination is not queue:
                 self._to_queue = Binding(self, queue, "", {})

@@ -26,7 +26,7 @@ from amqp_router.protocol.kept_table import (
     read_arguments,
 )
 from amqp_router.protocol.message import Message
-from amqp_router.protocol.properties import headers_of
+from amqp_router.protocol.properties import headers_named, headers_of, outer_headers
 from persistence.definitions.records import NO_ARGUMENTS, BindingRow, ExchangeRow
 from persistence.memory import MemoryBudget
 from vhosts.arguments import ExchangeAttributes
@@ -65,6 +65,23 @@ class Routable:
         if self._headers is None:
             self._headers = headers_of(self.properties) or _NO_HEADERS
         return self._headers
+
+    def outer_headers(self) -> Table:
+        """As ``headers``, but tables and arrays among them stay octets.
+
+        Raises:
+            FieldError: they are malformed.
+        """
+        return outer_headers(self.properties)
+
+    def headers_named(self, *names: str) -> Table:
+        """Those of the headers that have one of the ``names``, as in ``outer_headers``; quick, however many
+        there are.
+
+        Raises:
+            FieldError: they are malformed.
+        """
+        return headers_named(self.properties, *names)
 
 
 class Surroundings(Protocol):

@@ -11,6 +11,7 @@ Source: AMQP 0-9-1, section 3.1.3.4; details measured on RabbitMQ 3.10.8.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain, repeat
 from typing import Unpack
 
 from amqp_router.protocol.errors import PreconditionFailed
@@ -20,6 +21,10 @@ from vhosts.errors import erlang
 from vhosts.exchanges.exchange import BY_HEADERS, Binding, Exchange, ExchangeOptions, Routable
 from vhosts.exchanges.headers_index import HeadersIndex
 
+#: To decode the headers of properties from this size on counts as so many looks for each 512 octets.
+LARGE_OCTETS = 4096
+LOOKS_SHIFT = 9
+LOOKS = 64
 MODES = ("all", "any", "all-with-x", "any-with-x")
 
 
@@ -49,7 +54,9 @@ class HeadersExchange(Exchange):
 
     def route(self, message: Routable) -> Iterable[Binding | int]:
         """See ``Exchange``."""
-        return self._index.match(message.headers)
+        found = self._index.match(message.outer_headers())
+        octets = len(message.properties)
+        return found if octets < LARGE_OCTETS else chain(repeat(LOOKS, octets >> LOOKS_SHIFT), found)
 
 
 def match_mode(arguments: Arguments) -> str:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TypeAlias
 
-from amqp_router.protocol.fields import Field, Table
+from amqp_router.protocol.fields import Field, Table, unnested
 from vhosts.exchanges.exchange import Binding
 from vhosts.spread_map import SpreadMap
 
@@ -265,6 +265,8 @@ class HeadersIndex:
 def comparable(field: Field) -> Comparable:
     """A hashable form of a typed value: equal forms are equal values."""
     tag = field[0]
+    if tag in ("A", "F"):
+        field = unnested(field)
     value: Comparable = field[1]
     if tag == "t":
         return "true" if value else "false"  # not a bool: True equals 1

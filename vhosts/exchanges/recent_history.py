@@ -18,7 +18,7 @@ from typing import Unpack
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import Field
 from amqp_router.protocol.message import Message
-from amqp_router.protocol.properties import headers_of
+from amqp_router.protocol.properties import headers_named
 from vhosts.errors import erlang
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Binding, ExchangeOptions, Surroundings
 from vhosts.exchanges.fanout import FanoutExchange
@@ -60,7 +60,7 @@ class RecentHistoryExchange(FanoutExchange):
 
     def keep(self, message: Message) -> None:
         """See ``Exchange``."""
-        headers = headers_of(message.properties()) or {}
+        headers = headers_named(message.properties(), NO_STORE)
         if self._surroundings is None or self.deleted or headers.get(NO_STORE) == _TRUE:
             return
         size = MESSAGE_BYTES + message.size()

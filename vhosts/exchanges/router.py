@@ -25,7 +25,7 @@ from vhosts.counters import RecentUnroutable
 from vhosts.errors import internal_exchange, not_found
 from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Routable
 from vhosts.exchanges.route import Route, RouteNamer
-from vhosts.exchanges.sender_selected import further_keys
+from vhosts.exchanges.sender_selected import HEADERS, further_keys
 from vhosts.exchanges.stale_routes import StaleRoutes
 from vhosts.exchanges.taps import Tap
 from vhosts.exchanges.walk import Asked, Walk, WalkedTable
@@ -255,11 +255,12 @@ class RouteCache:
         message = Routable([key], properties)
         asked = Asked(args, properties)
         if may_select(headers):
-            asked.has_cc = "CC" in message.headers
-            asked.has_bcc = "BCC" in message.headers
-        if asked.has_cc or asked.has_bcc:
-            message.keys = [key, *further_keys(message.headers)]
-        elif self.find(args) is not None:
+            further = message.headers_named(*HEADERS)
+            asked.has_cc = "CC" in further
+            asked.has_bcc = "BCC" in further
+            if further:
+                message.keys = [key, *further_keys(further)]
+        if not asked.has_cc and not asked.has_bcc and self.find(args) is not None:
             # The caller was not certain that there is no CC.
             return None
         if self._permits is not None and exchange.type == "topic":

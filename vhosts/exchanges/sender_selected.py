@@ -9,13 +9,13 @@ Source: RabbitMQ, "Sender-selected Distribution".
 from __future__ import annotations
 
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.fields import TYPE_NAMES, Table
+from amqp_router.protocol.fields import TYPE_NAMES, Table, unnested
 
 HEADERS = ("CC", "BCC")
 
 
 def further_keys(headers: Table) -> list[str]:
-    """The routing keys in ``CC``, then those in ``BCC``.
+    """The routing keys in ``CC``, then those in ``BCC``; ``headers`` has these two, if they are there.
 
     Raises:
         PreconditionFailed: one of the two is not an array (406).
@@ -24,7 +24,7 @@ def further_keys(headers: Table) -> list[str]:
     for name in HEADERS:
         if name not in headers:
             continue
-        tag, value = headers[name]
+        tag, value = unnested(headers[name])
         if tag != "A":
             raise PreconditionFailed(
                 f'invalid message: {{unacceptable_type_in_header,"{name}",{TYPE_NAMES[tag]}}}'

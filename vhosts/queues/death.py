@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from amqp_router.protocol import flags
 from amqp_router.protocol.errors import FieldError
-from amqp_router.protocol.fields import Field, Table, encode_table
+from amqp_router.protocol.fields import Field, Table, encode_table, outer_table, unnested
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, content_header
 from amqp_router.protocol.properties import decode_properties, encode_properties, with_fields
@@ -137,11 +137,12 @@ class Death:
         self.exchange, self.routing_key = _split(message.route)
         self._route = message.route
         self._received = message.properties()
-        self.properties = decode_properties(self._received)
+        self.properties = decode_properties(self._received, True)
         self._is_persistent = self.properties.get("delivery_mode") == 2
         self._time_s = time_s
         self._keeps_keys = keeps_keys
-        headers: Table = dict(self.properties.get("headers", {}))
+        octets = self.properties.get("headers")
+        headers: Table = {} if octets is None else outer_table(octets, 0)
         known_before = len(headers)
         is_first = (
             "x-death" not in headers
@@ -152,6 +153,7 @@ class Death:
         keys = [("S", self.routing_key)]
         further = headers.get("CC")
         if further is not None and further[0] == "A":
+            further = unnested(further)
             keys += [item for item in further[1] if item[0] == "S"]
         entry: Table = {
             "count": ("l", 1),
@@ -240,7 +242,7 @@ def _deaths(headers: Table) -> list[Field]:
     found = headers.get("x-death")
     if found is None or found[0] != "A":
         return []
-    return [item for item in found[1] if item[0] == "F"]
+    return [item for item in unnested(found)[1] if item[0] == "F"]
 
 
 def _has_first_death(headers: Table) -> bool:

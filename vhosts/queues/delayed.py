@@ -14,8 +14,8 @@ from functools import partial
 
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Extras, Message, build_message
-from amqp_router.protocol.properties import decode_properties, encode_properties, headers_of
-from vhosts.exchanges.delayed import delay_ms, without_delay
+from amqp_router.protocol.properties import headers_named, with_header
+from vhosts.exchanges.delayed import DELAY, delay_ms, without_delay
 from vhosts.policies import Definition
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.due import Delayed, DueOrder
@@ -52,7 +52,7 @@ class DelayQueue(Queue):
         order = self.order
         if not order.has_room():
             return False
-        delay = delay_ms(headers_of(message.properties()) or {})
+        delay = delay_ms(headers_named(message.properties(), DELAY))
         self.budget.work += PUBLISH_UNITS
         message.extras = _extras(message.extras, self.tick.now_us + delay * 1000)
         message.expire_ms = NO_EXPIRY  # its own time to live begins when it is released
@@ -89,10 +89,12 @@ def released(message: Message) -> Message:
     Raises:
         FieldError: its properties are malformed.
     """
-    properties = decode_properties(message.properties())
-    properties["headers"] = without_delay(properties.get("headers", {}))
+    properties = message.properties()
+    delay = headers_named(properties, DELAY)
+    if delay:
+        properties = with_header(properties, DELAY, without_delay(delay))
     payload = max(message.frame_payload, FRAME_PAYLOAD_MIN)
-    return build_message(message.route, encode_properties(properties), message.body(), payload)
+    return build_message(message.route, properties, message.body(), payload)
 
 
 def routing_key_of(message: Message) -> str:

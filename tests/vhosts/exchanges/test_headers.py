@@ -208,7 +208,7 @@ def test_a_bind_decodes_a_large_table_once_and_a_match_tells_of_its_work(mode, m
     message = carrying({f"n{number}": ("I", number) for number in range(1, 5001)})
     told = [each for each in binding.source.route(message) if isinstance(each, int)]
     assert max(told) <= 70
-    assert sum(told) <= 5100
+    assert sum(told) <= 5100 + len(message.properties) // 8  # the headers are decoded, too
 
 
 def test_decimal_and_float():
