@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -151,14 +154,16 @@ def inspect_logs(args: argparse.Namespace) -> int:
 
 def verify_logs(args: argparse.Namespace) -> int:
     """Print whether each log is intact; 1 if something is damaged."""
-    lines, whole = log_command.check(_data_dir(args))
+    with _progress() as tell:
+        lines, whole = log_command.check(_data_dir(args), tell)
     print(*lines, sep="\n")
     return OK if whole else FAILED
 
 
 def salvage_log(args: argparse.Namespace) -> int:
     """Write what is readable of a log, print what is missing; 1 if something is."""
-    lines, whole = log_salvage.salvage(_data_dir(args), args.queue, args.vhost, args.out, _progress)
+    with _progress() as tell:
+        lines, whole = log_salvage.salvage(_data_dir(args), args.queue, args.vhost, args.out, tell)
     print(*lines, sep="\n")
     return OK if whole else FAILED
 
@@ -173,6 +178,17 @@ def adopt_logs(args: argparse.Namespace) -> int:
     return OK if whole else FAILED
 
 
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A function that shows how far a command is, on one line of a terminal. The line goes at the end."""
+    is_terminal = sys.stderr.isatty()
+
+    def tell(text: str) -> None:
+        if is_terminal:
+            fitting = text[: max(1, shutil.get_terminal_size().columns - 1)]
+            print(f"\r{fitting}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        tell("")

@@ -37,9 +37,9 @@ WAY_OUT = 'what damage means and what to do about it: docs/operations.md, "Damag
 _Summary = TypeVar("_Summary", Summary, RoutingSummary)
 
 
-def check(path: Path) -> tuple[list[str], bool]:
+def check(path: Path, tell: Callable[[str], None] = lambda text: None) -> tuple[list[str], bool]:
     """One line for each log, and whether no damage was found. A torn tail is not damage, because recovery
-    cuts it.
+    cuts it. ``tell`` is called with how far it is.
 
     Raises:
         LogDirectoryError: there is no log at or below `path`.
@@ -69,8 +69,10 @@ def check(path: Path) -> tuple[list[str], bool]:
             states = read_node_states(data_dir)
         except (CorruptLog, OSError) as error:
             found.append((DAMAGED, f"checkpoint of the last stop: {error}; a start does without it"))
-    for directory in directories:
+    total = len(directories) + len(routing)
+    for number_of_log, directory in enumerate(directories, 1):
         name = " ".join(map(escaped, log_names(directory, directory)))
+        tell(f"log {number_of_log} of {total}: {name}")
         incarnation, number = Path(directory).absolute().parts[-2:]
         look = partial(
             verify,
@@ -80,8 +82,9 @@ def check(path: Path) -> tuple[list[str], bool]:
             journal=journals.get(key_of(incarnation, int(number)), ()),
         )
         found.append(_look(name, look, _counts))
-    for directory in routing:
+    for number_of_log, directory in enumerate(routing, len(directories) + 1):
         name = f"{escaped(log_names(directory)[0])} routing log, partition {directory.rpartition('/')[2]}"
+        tell(f"log {number_of_log} of {total}: {name}")
         found.append(_look(name, partial(verify_routing, directory), _routing_counts))
     whole = all(verdict != DAMAGED for verdict, _ in found)
     lines = [f"{verdict:8}  {text}" for verdict, text in found]

@@ -20,8 +20,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 #: The file in the data directory.
 FILE = "ctl.json"
-#: Seconds that an answer may take.
+#: Seconds that an answer may take; that of an import or export of very many definitions takes longer.
 TIMEOUT_S = 60.0
+LONG_S = 3600.0
 FAILED, USAGE, UNAVAILABLE = 1, 2, 3
 
 
@@ -33,6 +34,16 @@ class CtlError(Exception):
         self.code = code
 
 
+class Refused(CtlError):
+    """The broker refuses a call of ``path``; ``reason`` is its word for it, perhaps empty."""
+
+    def __init__(self, text: str, *, status: int, reason: str, path: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.path = path
+
+
 @dataclass(frozen=True)
 class Access:
     """Where the broker is, and the value of the header Authorization."""
@@ -42,6 +53,8 @@ class Access:
     #: Whether the broker must show a certificate that is trusted. Its own file names an address of this
     #: machine, which certificates seldom have.
     verifies: bool = True
+    #: The data directory whose file this was read from.
+    data_dir: Path | None = None
 
 
 def by_file(data_dir: Path) -> Access:
@@ -53,7 +66,7 @@ def by_file(data_dir: Path) -> Access:
     path = data_dir / FILE
     try:
         found = json.loads(path.read_text())
-        return Access(str(found["url"]), f"Bearer {found['token']}", verifies=False)
+        return Access(str(found["url"]), f"Bearer {found['token']}", verifies=False, data_dir=data_dir)
     except FileNotFoundError:
         text = f"{path}: no broker with an admin port runs on this data directory"
         raise CtlError(f"{text}; name it with --data-dir, or the broker with --url", UNAVAILABLE) from None
@@ -128,6 +141,7 @@ class Client:
         *,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> Any:
         """The JSON of the answer; None without one. ``path`` begins with ``/api`` or ``/admin``.
 
@@ -139,6 +153,9 @@ class Client:
         sent = {"Authorization": self._access.authorization, "Accept": "application/json", **(headers or {})}
         if data is not None:
             sent["Content-Type"] = "application/json"
+        self._connection.timeout = timeout_s
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(timeout_s)
         try:
             self._connection.request(method, target, data, sent)
             reply = self._connection.getresponse()
@@ -152,11 +169,11 @@ class Client:
                 raise CtlError(
                     f"{where}: the port asks clients for a certificate; --cert names one", UNAVAILABLE
                 ) from None
-            raise CtlError(
-                f"{where} cannot be reached ({error or type(error).__name__})", UNAVAILABLE
-            ) from None
+            raise CtlError(_unreachable(self._access, error, timeout_s), UNAVAILABLE) from None
         if reply.status >= 300:
-            raise CtlError(_reason(reply.status, content))
+            reason = _reason(content)
+            text = _text(reply.status, reason)
+            raise Refused(text, status=reply.status, reason=reason, path=path)
         try:
             return json.loads(content) if content else None
         except ValueError:
@@ -192,19 +209,45 @@ def _context(certificates: Certificates, *, verifies: bool) -> ssl.SSLContext:
     return context
 
 
-def _reason(status: int, content: bytes) -> str:
+def _unreachable(access: Access, error: Exception, timeout_s: float) -> str:
+    """Why there is no answer, and what to do."""
+    if isinstance(error, ConnectionRefusedError):
+        if access.data_dir is not None:
+            # A killed broker leaves its file behind.
+            return (
+                f"no broker runs on {access.data_dir} (it was at {access.url}); "
+                f"start it with `amqp-router serve --data-dir {access.data_dir}`, "
+                "or name another with --data-dir"
+            )
+        return f"{access.url}: nothing listens there; name the broker's admin port with --url"
+    if isinstance(error, TimeoutError):
+        return f"{access.url}: no answer within {timeout_s:.0f} s; the broker may still be at it"
+    return f"{access.url} cannot be reached ({error or type(error).__name__})"
+
+
+def _reason(content: bytes) -> str:
+    """The broker's word for a refusal; empty if it has none."""
     try:
-        found = json.loads(content)
-        reason = found["reason"]
+        reason = json.loads(content)["reason"]
     except (ValueError, KeyError, TypeError):
-        reason = ""
-    if not isinstance(reason, str):
-        reason = " ".join(map(str, reason)) if isinstance(reason, list) else json.dumps(reason)
+        return ""
+    if isinstance(reason, list):
+        return " ".join(map(str, reason))
+    return reason if isinstance(reason, str) else json.dumps(reason)
+
+
+def _text(status: int, reason: str) -> str:
+    """A refusal on one line. Names of Erlang's form, which RabbitMQ's tools know, become plain words."""
     if status == 401 and not reason:
         reason = "a login is needed"
     if status == 404 and reason in ("", "Not Found"):
         reason = "there is no such object"
-    return f"{reason or 'refused'} ({status})"
+    reason = re.sub(r'<<"(.*?)">>', r'"\1"', reason).removeprefix("Validation failed")
+    unknown = re.fullmatch(r"\s*\[(\{.*\})\] are not recognised policy settings\s*", reason, re.DOTALL)
+    if unknown:
+        keys = re.findall(r'\{("[^"]*"),', unknown[1])
+        reason = f"policies have no key {', '.join(keys)}"
+    return f"{' '.join(reason.split()) or 'refused'} ({status})"
 
 
 def part(name: str) -> str:

@@ -17,11 +17,13 @@ from amqp_router.ctl.client import (
     Certificates,
     Client,
     CtlError,
+    Refused,
     by_file,
     by_password,
     by_token,
 )
 from amqp_router.ctl.completion import SHELLS, script
+from amqp_router.ctl.missing import explained
 from amqp_router.ctl.output import FORMATS
 from amqp_router.ctl.verb import Verb
 from amqp_router.ctl.verbs import VERBS
@@ -42,6 +44,11 @@ examples:
 
 exit codes: 0 done; 1 the broker refuses, or `doctor` found something; 2 a wrong command line; 3 no broker
 """
+COMPLETIONS = (
+    "amqp-router ctl completion bash > /etc/bash_completion.d/amqp-router",
+    'amqp-router ctl completion zsh > "${fpath[1]}/_amqp-router"',
+    "amqp-router ctl completion fish > ~/.config/fish/completions/amqp-router.fish",
+)
 
 
 def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser], root: Any) -> None:
@@ -71,7 +78,14 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser], roo
             sub_parser.add_argument(*each.names, **each.options)
         _add_access(sub_parser)
         sub_parser.set_defaults(run=partial(run, verb))
-    completion = verbs.add_parser("completion", help="print the completion of a shell: bash, zsh or fish")
+    completion = verbs.add_parser(
+        "completion",
+        help="print the completion of a shell: bash, zsh or fish",
+        description="Print the completion of a shell: bash, zsh or fish.",
+        epilog="\n  ".join(["examples:", *COMPLETIONS]),
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
     completion.add_argument("shell", choices=SHELLS, help="the shell")
     completion.set_defaults(run=lambda args: print(script(args.shell, root)) or 0)
 
@@ -116,13 +130,20 @@ def run(verb: Verb, args: argparse.Namespace) -> int:
         if args.key is not None and args.cert is None:
             raise CtlError("--key needs --cert", USAGE)
         client = Client(_access(args), Certificates(args.cacert, args.cert, args.key))
-        if not args.quiet:
-            return verb.run(client, args)
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-            return verb.run(client, args)
+        try:
+            return _run(verb, client, args)
+        except Refused as refusal:
+            raise explained(client, refusal) from None
     except CtlError as error:
         print(f"amqp-router: {verb.name}: {error}", file=sys.stderr)
         return error.code
+
+
+def _run(verb: Verb, client: Client, args: argparse.Namespace) -> int:
+    if not args.quiet:
+        return verb.run(client, args)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        return verb.run(client, args)
 
 
 def _access(args: argparse.Namespace) -> Access:

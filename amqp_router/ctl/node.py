@@ -3,61 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from amqp_router.ctl.client import USAGE, Client, CtlError, own_part, part
-from amqp_router.ctl.output import pairs_text, rows_text, show, text
+from amqp_router.ctl.client import LONG_S, USAGE, Client, CtlError, own_part, part
+from amqp_router.ctl.findings import sentence
+from amqp_router.ctl.output import pairs_text, rows_text, show, text, waiting
 from amqp_router.ctl.tokens import utc
 from amqp_router.ctl.verb import VHOST, Verb, argument
 
-#: A sentence for each kind of finding of the pages' "Needs attention".
-SENTENCES = {
-    "failed": "queue {name} in {vhost} cannot be used: {reason}",
-    "disk": "the disk is almost full: {free} bytes free",
-    "memory": "the process uses {used} of {total} bytes of the machine's memory",
-    "files": "{used} of {total} file descriptors are open",
-    "filling": "the disk will be full in {seconds} s at the present rate: {free} bytes free",
-    "stuck": "the consumers of queue {name} in {vhost} hold {unacked} messages and do nothing; "
-    "{ready} are ready; connection {connection} ({client}) holds {held} of them; "
-    "ctl close_consumer {name} {tag} gives them back",
-    "hanging": "connection {connection} ({client}) holds {held} messages of queue {name} in {vhost} and has "
-    "acknowledged none for a minute, while the other consumers finished {finished}; it hangs or has a long "
-    "job; ctl close_consumer {name} {tag} gives them back",
-    "growing": "queue {name} in {vhost} grows by {per_minute} messages a minute; {ready} are ready, "
-    "{consumers} consumers",
-    "unroutable": "messages in {vhost} reach no queue: {rate:.2f} per second",
-    "letters_wait": "{letters} dead letters of queue {name} in {vhost} wait for queue {target}: {reason}",
-    "no_consumers": "nobody consumes queue {name} in {vhost}; {ready} messages are ready",
-    "blocked": "connection {name} ({client}) of user {user} is held back: it publishes faster than the disk "
-    "takes it",
-}
 #: Columns of the preview of an import: items that are new, that change, and that differ and stay.
 DIFFERENCES = ("section", "added", "changed", "kept", "same")
 NOTHING = "Nothing needs attention."
 FINDINGS = 1
-
-
-class _Given(dict[str, Any]):
-    def __missing__(self, key: str) -> str:
-        return "?"
-
-
-def sentence(finding: dict[str, Any]) -> str:
-    """What a finding says. One of a kind that a newer broker has is shown as it is."""
-    form = SENTENCES.get(finding["kind"])
-    if form is None:
-        return text(finding)
-    shown = {name: text(value) if isinstance(value, str) else value for name, value in finding.items()}
-    said = form.format_map(_Given(shown))
-    if "since" in finding:
-        since = datetime.datetime.fromtimestamp(finding["since"] / 1000, datetime.UTC)
-        said += f" (since {since:%Y-%m-%d %H:%M:%S}Z{' or longer' if finding.get('longer') else ''})"
-    return said
 
 
 def doctor(client: Client, args: argparse.Namespace) -> int:
@@ -168,7 +129,9 @@ def close_user_connections(client: Client, args: argparse.Namespace) -> int:
 def export_definitions(client: Client, args: argparse.Namespace) -> int:
     """Write the definitions to a file."""
     path = "/api/definitions" if args.vhost is None else f"/api/definitions/{part(args.vhost)}"
-    shown = json.dumps(client.get(path), indent=1, ensure_ascii=False)
+    with waiting("exporting"):
+        found = client.call("GET", path, timeout_s=LONG_S)
+    shown = json.dumps(found, indent=1, ensure_ascii=False)
     if str(args.file) == "-":
         show(shown)
         return 0
@@ -190,8 +153,12 @@ def import_definitions(client: Client, args: argparse.Namespace) -> int:
         raise CtlError(f"{args.file}: cannot be read ({error.strerror})", USAGE) from None
     except ValueError as error:
         raise CtlError(f"{args.file}: is not JSON ({error})", USAGE) from None
+    items = (
+        sum(len(each) for each in found.values() if isinstance(each, list)) if isinstance(found, dict) else 0
+    )
     if args.dry_run:
-        rows = client.call("POST", f"/admin/v1/previews/definitions{where}", found)
+        with waiting(f"comparing {items:,} items"):
+            rows = client.call("POST", f"/admin/v1/previews/definitions{where}", found, timeout_s=LONG_S)
         show(rows_text([_difference(row) for row in rows], DIFFERENCES, args.format))
         for row in rows:
             for name, differs in zip(
@@ -199,9 +166,9 @@ def import_definitions(client: Client, args: argparse.Namespace) -> int:
             ):
                 print(f"changes of {row['section']} {text(name)}: {', '.join(differs)}", file=sys.stderr)
         return 0
-    answer = client.call(
-        "POST", f"/api/definitions{where}", found, query={"strict": "true"} if args.strict else None
-    )
+    query = {"strict": "true"} if args.strict else None
+    with waiting(f"importing {items:,} items"):
+        answer = client.call("POST", f"/api/definitions{where}", found, query=query, timeout_s=LONG_S)
     for each in (answer or {}).get("left_out", ()):
         print(f"left out: {text(each)}", file=sys.stderr)
     return 0
@@ -303,7 +270,7 @@ VERBS = (
     ),
     Verb(
         "import_definitions",
-        "import a file of definitions, also RabbitMQ's; what exists stays",
+        "import a file of definitions, also RabbitMQ's; queues and exchanges that exist stay",
         import_definitions,
         (
             _FILE,

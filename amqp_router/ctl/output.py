@@ -6,7 +6,10 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 FORMATS = ("table", "json", "csv")
@@ -61,3 +64,26 @@ def pairs_text(found: dict[str, Any], form: str) -> str:
 def show(shown: str) -> None:
     """Print, also names that are not UTF-8."""
     sys.stdout.write(shown.encode("utf-8", "backslashreplace").decode() + "\n")
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """On a terminal, says what is waited for and for how long; nothing of it stays."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    began = time.monotonic()
+
+    def tick() -> None:
+        while not done.wait(0.5):
+            print(f"\r{what} ... {time.monotonic() - began:.0f} s\x1b[K", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ import pytest
 
 from admin_ui.live.attention import ORDER
 from amqp_router.ctl.completion import SHELLS, script
-from amqp_router.ctl.node import SENTENCES
+from amqp_router.ctl.findings import SENTENCES, sentence
 from amqp_router.ctl.verbs import VERBS
 from amqp_router.main import _parser, main
 from tests.brokers import RouterProcess
@@ -100,7 +100,7 @@ def test_users(ctl: Run, broker: RouterProcess, monkeypatch: pytest.MonkeyPatch)
     ctl("clear_password", "alice")
     ctl("authenticate_user", "alice", "second", code=1)
     ctl("delete_user", "alice")
-    assert "there is no such object (404)" in ctl("delete_user", "alice", code=1)
+    assert "there is no user 'alice' (404)" in ctl("delete_user", "alice", code=1)
 
 
 def test_objects_and_messages(ctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +265,62 @@ def test_doctor(ctl: Run) -> None:
     assert {"kind": "no_consumers", "name": "left", "ready": 1}.items() <= found[-1].items()
     assert ctl("doctor", code=1).splitlines()[-1].startswith("no_consumers  nobody consumes queue left in /")
     assert SENTENCES.keys() == set(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "purge_queue nearbi",
+            "there is no queue 'nearbi' in virtual host '/'; did you mean 'nearby'? (404)",
+        ),
+        ("get nearbi", "did you mean 'nearby'?"),
+        ("delete_exchange amq.topik", "there is no exchange 'amq.topik'"),
+        ("publish x --exchange amq.topik", "did you mean 'amq.topic'?"),
+        ("list_queues --vhost nowhere", "there is no virtual host 'nowhere' (404)"),
+        ("set_permissions gest .* .* .*", "there is no user 'gest'; did you mean 'guest'? (400)"),
+        ("set_permissions guest .* .* .* --vhost nowhere", "there is no virtual host 'nowhere' (400)"),
+        ("set_user_tags gest administrator", "there is no user 'gest'; did you mean 'guest'? (404)"),
+        ("clear_policy none", "there is no policy 'none' in virtual host '/' (404)"),
+        ("close_connection none", "there is no connection 'none' (404)"),
+        ("close_consumer nearbi tag", "there is no queue 'nearbi' in virtual host '/'; did you mean"),
+        ('set_policy p x {"max-lenght":3}', 'policies have no key "max-lenght" (400)'),
+        ('set_policy p ( {"max-length":3}', "should be regular expression but is invalid"),
+    ],
+)
+def test_a_wrong_name_is_said_with_the_nearest(ctl: Run, line: str, said: str) -> None:
+    ctl("declare_queue", "nearby")
+    told = ctl(*line.split(), code=1)
+    assert said in told
+    assert told.count("\n") == 1, told
+
+
+def test_a_tag_that_gives_no_rights_is_mentioned(
+    ctl: Run, broker: RouterProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ctl("add_user", "boss", "secret")
+    assert main(["ctl", "set_user_tags", "boss", "admin", "team-a", "--data-dir", str(broker.data_dir)]) == 0
+    told = capsys.readouterr().err
+    assert "the tag admin gives no rights; did you mean administrator?" in told
+    assert "team-a" not in told
+    ctl("delete_user", "boss")
+
+
+def test_findings_name_a_command_for_the_shell_and_sizes_for_people() -> None:
+    stuck = {"kind": "stuck", "vhost": "shop", "name": "my mails", "tag": "t'1", "cancels": True}
+    assert "`amqp-router ctl close_consumer 'my mails' 't'\"'\"'1' --vhost shop` gives" in sentence(stuck)
+    stuck |= {"cancels": False, "connection": "127.0.0.1:1 -> 127.0.0.1:2"}
+    assert "`amqp-router ctl close_connection '127.0.0.1:1 -> 127.0.0.1:2'` gives" in sentence(stuck)
+    filling = {"kind": "filling", "free": 3 << 30, "seconds": 9248}
+    assert sentence(filling) == "the disk will be full in 2 h 34 min at the present rate: 3.0 GiB free"
+
+
+def test_a_killed_broker_is_said_to_be_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ctl.json").write_text('{"url": "http://127.0.0.1:1", "token": "x"}')
+    assert main(["ctl", "status", "--data-dir", str(tmp_path)]) == 3
+    told = capsys.readouterr().err
+    assert f"no broker runs on {tmp_path}" in told
+    assert f"`amqp-router serve --data-dir {tmp_path}`" in told
 
 
 def _dir(ctl: Run) -> list[str]:
