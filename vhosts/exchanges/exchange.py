@@ -12,7 +12,7 @@ Compiled: see ``exchange.pxd``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Protocol, TypeAlias, TypedDict
+from typing import Protocol, TypeAlias, TypedDict
 
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.kept_table import (
@@ -128,7 +128,7 @@ class Exchange(Declared):
     """
 
     #: BY_KEY, BY_HEADERS or NOT_REPEATABLE: what ``route`` looks at, apart from the bindings.
-    decided_by: ClassVar[int] = NOT_REPEATABLE
+    decided_by = NOT_REPEATABLE
     #: ``keep`` is called with every message that comes here. Only for types that are ``NOT_REPEATABLE``.
     keeps = False
     #: It keeps the arguments of its bindings decoded.

@@ -8,10 +8,13 @@ import { userPath, vhostPath } from "../lib/routes.mjs";
 
 const pattern = (text) => (text === "" ? html`<span class="muted">nothing</span>` : html`<code class="name" title=${text}>${text}</code>`);
 
+/** What a phone has no columns for. */
+const narrow = (row) => html`<span class="narrow">${["configure", "write", "read"].map((act) => html`<span key=${act}>${act} ${pattern(row[act])}</span>`)}</span>`;
+
 /** `by` is the end to show: "user" or "vhost". */
 export function Permissions({ rows, by, none, add }) {
   const columns = [
-    { label: by === "user" ? "User" : "Virtual host", cell: (row) => html`<a class="name" href=${href((by === "user" ? userPath : vhostPath)(row[by]))}>${row[by]}</a>` },
+    { label: by === "user" ? "User" : "Virtual host", cell: (row) => html`<a class="name" href=${href((by === "user" ? userPath : vhostPath)(row[by]))}>${row[by]}</a>${narrow(row)}` },
     { label: "Configure", class: "mid", cell: (row) => pattern(row.configure) },
     { label: "Write", class: "mid", cell: (row) => pattern(row.write) },
     { label: "Read", class: "mid", cell: (row) => pattern(row.read) },

@@ -26,7 +26,7 @@ export function LimitsPage({ me }) {
 function Section({ title, id, kind, noun, rows, may, names, none }) {
   const columns = [
     { label: noun, cell: (row) => html`<a class="name" href=${href((kind === "vhost" ? vhostPath : userPath)(row.name))} title=${row.name}>${row.name}</a>` },
-    { label: "Limit", cell: (row) => html`<code>${row.limit}</code>` },
+    { label: "Limit", class: "whole", cell: (row) => html`<code>${row.limit}</code>` },
     { label: "At most", numeric: true, class: "n", cell: (row) => count(row.value) },
     may && {
       label: "Act", class: "acts-column",

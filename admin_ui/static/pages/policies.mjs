@@ -17,6 +17,8 @@ const FIELDS = {
 };
 const EXAMPLES = ["operator:no", "key~message-ttl", "to:queues", "priority:>0"];
 
+const given = (row) => Object.entries(row.definition).map(([key, value]) => html`<span key=${key} class="given"><span>${key}</span> <code>${text(value)}</code></span>`);
+
 export function Policies({ me }) {
   const own = useGet("/api/policies", 5);
   const operators = useGet("/api/operator-policies", 5);
@@ -32,11 +34,11 @@ export function Policies({ me }) {
   const columns = [
     {
       id: "name", label: "Policy", get: (row) => row.name, class: "first whole",
-      cell: (row) => html`<b>${row.name}</b> ${row.kind === "operator_policy" && html`<${Pill} kind="warn">operator<//>`}${me.vhosts.length > 1 && html` <${Pill} kind="plain">${row.vhost}<//>`}`,
+      cell: (row) => html`<b>${row.name}</b> ${row.kind === "operator_policy" && html`<${Pill} kind="warn">operator<//>`}${me.vhosts.length > 1 && html` <${Pill} kind="plain">${row.vhost}<//>`}<span class="narrow">${given(row)}</span>`,
     },
     { id: "pattern", label: "Pattern", get: (row) => row.pattern, class: "whole", cell: (row) => html`<code>${row.pattern}</code>` },
     { id: "to", label: "Applies to", get: (row) => row["apply-to"], class: "mid type-column", cell: (row) => row["apply-to"] },
-    { id: "definition", label: "Definition", class: "whole mid", cell: (row) => Object.entries(row.definition).map(([key, value]) => html`<div key=${key} class="given"><span>${key}</span> <code>${text(value)}</code></div>`) },
+    { id: "definition", label: "Definition", class: "whole mid", cell: given },
     { id: "priority", label: "Priority", numeric: true, get: (row) => row.priority, class: "n", cell: (row) => text(row.priority) },
     maker && {
       id: "act", label: "Act", class: "acts-column",

@@ -41,7 +41,7 @@ export function User({ route, me }) {
 function Topics({ rows, user, vhosts }) {
   const columns = [
     { label: "Virtual host", cell: (row) => html`<a class="name" href=${href(vhostPath(row.vhost))}>${row.vhost}</a>` },
-    { label: "Exchange", cell: (row) => html`<span class="name" title=${row.exchange}>${row.exchange}</span>` },
+    { label: "Exchange", cell: (row) => html`<span class="name" title=${row.exchange}>${row.exchange}</span><span class="narrow"><span>write <code>${row.write}</code></span><span>read <code>${row.read}</code></span></span>` },
     { label: "Write", class: "mid", cell: (row) => html`<code class="name" title=${row.write}>${row.write}</code>` },
     { label: "Read", class: "mid", cell: (row) => html`<code class="name" title=${row.read}>${row.read}</code>` },
     {

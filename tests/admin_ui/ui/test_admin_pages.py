@@ -74,6 +74,26 @@ def test_a_user_from_its_first_permission_to_its_end(calm: Site, visit: Visits) 
     one.page.wait_for_selector(".total:has-text('1 user')")
 
 
+def test_a_phone_shows_what_a_user_may_and_what_a_policy_sets(calm: Site, visit: Visits) -> None:
+    """Its tables have no columns for these."""
+    one = visit(calm, size=PHONE)
+    one.open("/ui/users/guest")
+    for said in ("configure .*", "write .*", "read .*"):
+        one.page.wait_for_selector(f"section:has(#permissions) td .narrow:visible:has-text('{said}')")
+    one.open("/ui/users")
+    one.page.wait_for_selector("td:has(a:has-text('guest')) .narrow:visible:has-text('/')")
+    one.open("/ui/policies")
+    fill(one, "button:has-text('Add a policy') >> nth=0", name="phone", pattern="^phone")
+    one.page.click("dialog button:has-text('max-length') >> nth=0")
+    one.page.fill("dialog .pair input >> nth=1", "5")
+    one.page.click(SUBMIT)
+    one.page.wait_for_selector("td:has-text('phone') .narrow:visible:has-text('max-length 5')")
+    assert not one.overflows()
+    assert one.axe() == []
+    fill(one, "button[aria-label='Delete policy phone']", confirm="phone")
+    one.page.wait_for_selector("h2:has-text('No policies')")
+
+
 def test_a_virtual_host_with_its_limit(calm: Site, visit: Visits) -> None:
     one = visit(calm)
     one.open("/ui/vhosts")
