@@ -14,7 +14,7 @@ from typing import Any
 from admin_ui.api.definitions import let_go, read_file
 from admin_ui.documents import definitions
 from admin_ui.endpoints import Call, administered
-from admin_ui.importing import CLUSTER_ID, SECTIONS, VHOST_SECTIONS, not_objects
+from admin_ui.importing import CLUSTER_ID, SECTIONS, VHOST_SECTIONS, as_over_http, not_objects
 from admin_ui.replies import bad_request, dumps
 from admin_ui.writing import entered_vhost
 from amqp_router.auth.passwords import DEFAULT_ALGORITHM
@@ -113,7 +113,8 @@ class _Row:
             for item in items:
                 if not isinstance(item, dict):
                     raise not_objects(self._section)
-                self._note(before.get(self._id(item)), item)
+                given = as_over_http(self._section, item)
+                self._note(before.get(self._id(given)), given)
                 await call.turns.next()
         finally:
             while before:

@@ -17,7 +17,7 @@ from admin_ui.replies import ApiError, bad_request
 from admin_ui.writing import arguments, boolean, required, tags_of, vhost_metadata
 from amqp_router.auth.passwords import DEFAULT_ALGORITHM
 from amqp_router.broker import Broker
-from amqp_router.parameters import POLICY
+from amqp_router.parameters import OPERATOR_POLICY, POLICY
 from amqp_router.protocol.errors import AMQPError, InternalError
 from vhosts.limits import USER_LIMITS, limit_problems
 from vhosts.policies import InvalidParameter
@@ -47,6 +47,27 @@ CHECKED = 4096
 def not_objects(section: str) -> ApiError:
     """400: a section is not a list of objects."""
     return bad_request(f"{section} is not a list of objects")
+
+
+def as_over_http(section: str, item: dict[str, Any]) -> dict[str, Any]:
+    """An item as RabbitMQ's HTTP API writes it.
+
+    ``rabbitmqctl export_definitions`` of RabbitMQ 3.10 differs from it in two things. It writes the
+    definition of an operator policy as a list of pairs, ``[["max-length", 1000]]``. It gives a virtual host
+    its limits, which are among the parameters, too.
+    """
+    if section == "vhosts" and "limits" in item:
+        return {key: value for key, value in item.items() if key != "limits"}
+    if section == "parameters" and item.get("component") == OPERATOR_POLICY:
+        value: Any = item.get("value")
+        pairs = value.get("definition") if isinstance(value, dict) else None
+        if isinstance(pairs, list) and pairs and all(map(_is_pair, pairs)):
+            return {**item, "value": {**value, "definition": dict(pairs)}}
+    return item
+
+
+def _is_pair(found: Any) -> bool:
+    return isinstance(found, list) and len(found) == 2 and isinstance(found[0], str)
 
 
 class Import:
@@ -97,7 +118,7 @@ class Import:
         for section, items in self._lists:
             for item in items:
                 try:
-                    self.rev = max(self.rev, _ACTS[section](self, item))
+                    self.rev = max(self.rev, _ACTS[section](self, as_over_http(section, item)))
                 except InternalError as error:
                     raise ApiError(500, "internal_error", error.text) from None
                 except AMQPError as error:

@@ -121,6 +121,43 @@ async def test_a_file_of_rabbitmq(node: World) -> None:
     assert strict.status == (400 if left_out else 204)
 
 
+#: As ``rabbitmqctl export_definitions`` of RabbitMQ 3.10.8 writes them; the HTTP API writes objects.
+OF_RABBITMQCTL = {
+    "vhosts": [
+        {"limits": [["max-queues", 100]], "metadata": {"description": "", "tags": ""}, "name": "shop"},
+        {"limits": [], "metadata": {"description": "Default virtual host", "tags": []}, "name": "/"},
+    ],
+    "parameters": [
+        {
+            "component": "operator_policy",
+            "name": "cap",
+            "value": {
+                "apply-to": "all",
+                "definition": [["max-length", 100000]],
+                "pattern": "^orders",
+                "priority": 0,
+            },
+            "vhost": "shop",
+        },
+        {"component": "vhost-limits", "name": "limits", "value": {"max-queues": 100}, "vhost": "shop"},
+    ],
+}
+
+
+async def test_a_file_of_rabbitmqctl(shop: World) -> None:
+    reply = await shop.call("POST", "/api/definitions?strict=true", body=json.dumps(OF_RABBITMQCTL))
+    assert reply.status == 204, reply
+    [policy] = await shop.get("/operator-policies/shop")
+    assert policy["definition"] == {"max-length": 100000}
+    assert (await shop.get("/vhost-limits/shop"))[0]["value"] == {"max-queues": 100}
+    again = await shop.call("POST", "/admin/v1/previews/definitions", body=json.dumps(OF_RABBITMQCTL))
+    assert [(row["section"], row["same"]) for row in again.json] == [("vhosts", 2), ("parameters", 2)]
+    for wrong in ([["max-length"]], [[1, 2]], [], "x"):
+        OF_RABBITMQCTL["parameters"][0]["value"]["definition"] = wrong  # type: ignore[index]
+        reply = await shop.call("POST", "/api/definitions", body=json.dumps(OF_RABBITMQCTL))
+        assert [each["name"] for each in reply.json["left_out"]] == ["cap"], wrong
+
+
 async def test_what_is_left_out_is_named(shop: World) -> None:
     content = {
         "parameters": [
