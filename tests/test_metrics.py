@@ -421,6 +421,11 @@ def test_many_queues_are_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None
     assert node.metrics._work is None
 
 
+def test_what_a_client_sends_waits_for_two_milliseconds_of_samples() -> None:
+    """A slice that has begun, and the next one, which is ready before the client's socket is read."""
+    assert 2 * SLICE_S <= 0.002
+
+
 def test_many_queues_that_are_gone_are_forgotten_in_slices() -> None:
     node = Node(**{f"q{number}": SomeQueue() for number in range(4 * SLICE_OBJECTS)})
     node.vhost.queues.clear()

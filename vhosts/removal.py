@@ -22,9 +22,9 @@ from vhosts.exchanges.router import RoutingTable
 from vhosts.ports import InSlices
 from vhosts.spread_map import Entries
 
-#: Units of one turn, some 2 ms. Each binding, pair, row, exchange and queue that is removed is one unit; a
+#: Units of one turn, some 1 ms. Each binding, pair, row, exchange and queue that is removed is one unit; a
 #: binding of a headers exchange takes 4 µs or more.
-SLICE = 400
+SLICE = 200
 #: If an exchange or queue has more stored bindings, one change deletes them all, and exchanges that must go
 #: because of it are deleted after it instead of with it.
 ROWS_MAX = 256

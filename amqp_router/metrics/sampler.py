@@ -43,7 +43,7 @@ from vhosts.vhost import VirtualHost
 #: Memory for the histories of queues, exchanges, channels and connections, all together.
 HISTORY_BYTES_MAX = 32 << 20
 #: Time one slice of a tick may hold the event loop.
-SLICE_S = 0.002
+SLICE_S = 0.001
 #: Objects read between two looks at the clock.
 SLICE_OBJECTS = 64
 #: A node with so many queues and channels is not counted anew for each question: the last tick answers.
