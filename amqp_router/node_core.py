@@ -95,7 +95,7 @@ class NodeCore:
         self.alarms = Alarms(self.in_slices)
         #: Sets or clears the memory alarm, if the account has changed.
         self.look_at_memory = Pressure(budget, self.alarms).look
-        self.commits = Commits()
+        self.commits = Commits(self.in_slices)
         self.parameters = Parameters(definitions)
         self.virtual_hosts = VirtualHosts(
             definitions,
@@ -218,6 +218,7 @@ class NodeCore:
 
     def stop(self) -> None:
         """Write and sync everything, mark the logs clean, release all files, end the session."""
+        self.commits.finish()
         self.storage.stop()
         self.registry.close()
 
