@@ -73,7 +73,7 @@ async def cancel(call: Call) -> Done:
     cancelled: list[bool] = []
     if queue is not None:
         delayed = Delayed(int(due), int(offset))
-        broker.enter(lambda: cancelled.append(queue.cancel(delayed)))
+        broker.enter(lambda: cancelled.append(queue.drop(delayed)))
     if cancelled != [True]:
         raise not_found()
     return Done(204)

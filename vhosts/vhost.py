@@ -42,6 +42,7 @@ from vhosts.errors import (
 )
 from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.types import exchange_type
+from vhosts.feed import INTERNAL
 from vhosts.following import Follower
 from vhosts.limits import NO_LIMITS
 from vhosts.obeying import Obedience
@@ -124,17 +125,14 @@ class VirtualHost(Host):
         self._removals.definitions_recovered()
         self._overdue.go_on()
 
-    def last_consumer_left(self, queue: QueueHandle) -> bool:
-        """Remove the auto-delete queue ``queue``; False if the definition store refuses.
+    def queue_unused(self, queue: Destination) -> bool:
+        """Remove ``queue``, which nobody uses any more; False if the definition store refuses.
 
         In that case it is removed when the store works again, unless it has a consumer by then.
         """
-        return self._overdue.attempt(queue)
-
-    def queue_expired(self, queue: Destination) -> None:
-        """Remove a queue that nobody uses, as ``last_consumer_left`` does."""
         assert isinstance(queue, QueueHandle)
-        self._overdue.attempt(queue)
+        self.topology.feed.actor = INTERNAL
+        return self._overdue.attempt(queue)
 
     def _remove_unused(self, queue: QueueHandle) -> int:
         self.remove_queue(queue)

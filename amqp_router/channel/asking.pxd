@@ -36,10 +36,18 @@ cdef class Asking(Asker):
     cdef public BaseException error
     cdef public tuple timer
     cdef public list held
+    cdef public ChannelConsumer consumer
+    @cython.locals(queue=QueueHandle)
+    cpdef consume(self, ChannelConsumer consumer, bint nowait)
+    cpdef cancel(self, ChannelConsumer consumer, bint nowait)
     @cython.locals(state=int, queue=QueueHandle, delivery=Delivery, out=Output, buf=Buf)
     cpdef bint got(self, Message message, long long left) except -1
     @cython.locals(state=int, channel=ChannelListener, queue=QueueHandle)
     cpdef counted(self, long long ready, long long consumers)
+    @cython.locals(state=int, channel=ChannelListener, consumer=ChannelConsumer)
+    cpdef bint started(self) except -1
+    @cython.locals(state=int, channel=ChannelListener, consumer=ChannelConsumer)
+    cpdef ended(self)
     @cython.locals(channel=ChannelListener, delivery=Delivery, owner=ChannelConsumer, out=Output, buf=Buf,
                    content=Message, tag="unsigned long long", redelivered="unsigned int", units="long long")
     cdef _write(self, QueueHandle queue, Message message, long long left)

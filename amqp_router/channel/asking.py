@@ -1,11 +1,16 @@
-"""The question of a channel to a queue, and its answer: basic.get, queue.purge, delete and declare.
+"""The question of a channel to a queue, and its answer.
+
+basic.get, consume and cancel ask, and queue.declare, purge and delete.
 
 A queue of this node answers within the call. Another may answer later: until then the channel's later
 frames wait (``connection.parking``), as behind any method that takes longer than its turn, while other
 channels of the connection go on. If no answer comes within ``ANSWER_S``, the channel is closed (404).
 
 An answer that nobody waits for any more, because the channel has closed or the time is over, takes nothing:
-its message goes back to the queue as it was.
+its message goes back to the queue as it was, and its consumer is removed again.
+
+While basic.cancel waits, the consumer still takes what was on its way, so cancel-ok comes behind its last
+delivery. As in RabbitMQ, a consumer of a queue that is not there has ended, and cancel-ok says so.
 
 ``questions`` has the other methods that ask. Compiled: see ``asking.pxd``.
 
@@ -18,6 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from amqp_router.channel.consuming import begin
 from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.ports import AnsweredChannel, CancelledChannel
@@ -47,11 +53,15 @@ GET = 0
 PURGE = 1
 DELETE = 2
 DECLARE = 3
+CONSUME = 4
+CANCEL = 5
 _METHODS: tuple[type[Method], ...] = (
     methods.BasicGet,
     methods.QueuePurge,
     methods.QueueDelete,
     methods.QueueDeclare,
+    methods.BasicConsume,
+    methods.BasicCancel,
 )
 
 # C integers where compiled (see asking.pxd).
@@ -80,6 +90,7 @@ class Asking(Asker):
     __slots__ = (
         "account",
         "channel",
+        "consumer",
         "delivery",
         "error",
         "getters",
@@ -109,6 +120,8 @@ class Asking(Asker):
         self.no_ack = False
         self.nowait = False
         self.queue: QueueHandle | None = None
+        #: The consumer that starts or ends.
+        self.consumer: ChannelConsumer | None = None
         #: The revision of the definitions that queue.declare-ok waits for.
         self.rev = 0
         #: Why it was refused within the call.
@@ -147,6 +160,31 @@ class Asking(Asker):
         if self.state != IDLE:
             self.returned()
 
+    def consume(self, consumer: ChannelConsumer, nowait: bool) -> None:
+        """Start ``consumer``."""
+        queue = consumer.queue
+        self.queue = queue
+        self.kind = CONSUME
+        self.nowait = nowait
+        self.consumer = consumer
+        self.state = _CALLING
+        queue.consume(consumer, self)
+        if self.state != _IDLE:
+            self.returned()
+
+    def cancel(self, consumer: ChannelConsumer, nowait: bool) -> None:
+        """End ``consumer``, which is none of the channel's consumers any more."""
+        channel = self.channel
+        assert channel is not None
+        self.queue = consumer.queue
+        self.kind = CANCEL
+        self.nowait = nowait
+        self.consumer = consumer
+        self.state = _CALLING
+        channel.leave(consumer, self)
+        if self.state != _IDLE:
+            self.returned()
+
     def hold_cancels(self, queue: QueueHandle) -> None:
         """Let this connection's consumers of ``queue`` hear of its end behind the reply.
 
@@ -162,7 +200,7 @@ class Asking(Asker):
         """The call that asked has returned, without an answer or with an error."""
         if self.state == REFUSED:
             self.state = IDLE
-            self.queue = None
+            self.queue = self.consumer = None
             error, self.error = self.error, None
             assert error is not None
             raise error
@@ -280,11 +318,44 @@ class Asking(Asker):
         if state == _WAITING:
             self._answered(None)
 
-    def refused(self, error: AMQPError) -> None:
-        """See ``Asker``: close the channel, or the connection."""
-        state = self.state
-        if state == IDLE:
+    def started(self) -> bool:
+        """See ``Asker``: the channel has a consumer."""
+        state, channel, consumer = self.state, self.channel, self.consumer
+        if state == _IDLE:
+            return False
+        self.state = _IDLE
+        self.queue = self.consumer = None
+        assert channel is not None
+        assert consumer is not None
+        begin(channel, consumer, self.nowait)
+        if state == _WAITING:
+            self._answered(None)
+        return True
+
+    def ended(self) -> None:
+        """See ``Asker``: write basic.cancel-ok."""
+        state, channel, consumer = self.state, self.channel, self.consumer
+        if state == _IDLE:
             return
+        self.state = _IDLE
+        self.queue = self.consumer = None
+        assert channel is not None
+        assert consumer is not None
+        channel.reply(None if self.nowait else methods.BasicCancelOk(consumer.tag), 0)
+        if state == _WAITING:
+            self._answered(None)
+
+    def refused(self, error: AMQPError) -> None:
+        """See ``Asker``: close the channel, or the connection, unless a consumer was to end."""
+        if self.state == IDLE:
+            return
+        if self.kind == CANCEL:
+            self.ended()
+        else:
+            self._refuse(error)
+
+    def _refuse(self, error: AMQPError) -> None:
+        state = self.state
         self._tell_cancelled()
         if state == WAITING:
             self.state = IDLE
@@ -297,7 +368,7 @@ class Asking(Asker):
         """No answer has come in time."""
         self.timer = None
         assert self.queue is not None
-        self.refused(self.queue.no_answer())
+        self._refuse(self.queue.no_answer())
 
     def abandon(self) -> None:
         """The channel closes, and takes no answer any more."""
@@ -305,7 +376,7 @@ class Asking(Asker):
             self.state = IDLE
             self._stop_timer()
             self._tell_cancelled()
-            self.queue = None
+            self.queue = self.consumer = None
 
     def release(self) -> None:
         """The channel has given everything back."""
@@ -316,7 +387,7 @@ class Asking(Asker):
         self._stop_timer()
         channel = self.channel
         assert channel is not None
-        self.queue = None
+        self.queue = self.consumer = None
         if error is not None and not error.class_id:
             method = _METHODS[self.kind]
             error.class_id, error.method_id = method.CLASS_ID, method.METHOD_ID

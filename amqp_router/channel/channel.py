@@ -36,8 +36,8 @@ from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
 from vhosts.counters import MessageTotals
 from vhosts.exchanges.taps import Actor
-from vhosts.feed import INTERNAL
 from vhosts.publishing.publisher import Publisher
+from vhosts.queues.destination import UNHEARD, Asker
 from vhosts.queues.handle import Consumer, Credit, QueueHandle
 
 #: Messages or consumers that a closed channel gives back per turn of the event loop.
@@ -232,20 +232,18 @@ class Channel(ChannelListener):
 
     # -- consumers ----------------------------------------------------------------------------------
 
-    def leave(self, consumer: ChannelConsumer) -> bool:
-        """Remove ``consumer`` from its queue; True if it was the last one and the queue was auto-deleted."""
+    def leave(self, consumer: ChannelConsumer, asker: Asker) -> bool:
+        """Remove ``consumer`` from its queue, which tells ``asker``; True if the queue went with it."""
         queue = consumer.queue
         if queue.name in self.vhost.replies:
-            queue.remove_consumer(consumer)
+            queue.cancel(consumer, asker)
             self.vhost.replies.close(queue)
             self.publishing.reply_to = b""
             return False
-        is_last = queue.remove_consumer(consumer)
+        is_there = not queue.deleted
         self._tell_end(consumer)
-        if is_last and queue.auto_delete and not queue.deleted:
-            self.vhost.topology.feed.actor = INTERNAL
-            return bool(self.vhost.last_consumer_left(queue))
-        return False
+        queue.cancel(consumer, asker)
+        return is_there and queue.deleted
 
     def _tell_end(self, consumer: Consumer) -> None:
         feed = self.vhost.topology.feed
@@ -364,7 +362,7 @@ class Channel(ChannelListener):
         consumers = self.consumers
         while consumers and spent < limit:
             spent += 1
-            if self.leave(consumers.popitem()[1]):
+            if self.leave(consumers.popitem()[1], UNHEARD):
                 spent += AUTO_DELETE_UNITS
         if spent >= limit:
             return spent
@@ -406,8 +404,6 @@ _METHODS: dict[type[Method], Callable[[Channel, Any], None]] = {  # each takes i
     methods.ChannelFlow: _flow,
     methods.AccessRequest: _access,
     methods.BasicQos: consuming.qos,
-    methods.BasicConsume: consuming.consume,
-    methods.BasicCancel: consuming.cancel,
     methods.BasicAck: consuming.ack,
     methods.BasicNack: consuming.nack,
     methods.BasicReject: consuming.reject,

@@ -5,8 +5,12 @@ to its queue, each message to its place and marked as redelivered. The client ma
 messages: it has them in hand and has done nothing wrong. So their tags stay outstanding, with an owner
 (`_GONE`) whose acknowledgements have no effect; otherwise the first one would close the channel (406).
 
-Messages go back in slices, before any later frame of the connection is handled. Acknowledgements that wait
-for a ``tx.commit`` stand: what they settle does not go back.
+The queue is asked to let the consumer go, and may answer later. Until then the consumer takes what is on its
+way, and its channel goes on. basic.cancel is written when the answer is there. If none comes within
+``ANSWER_S``, the channel is closed (404).
+
+Then messages go back in slices, before any later frame of the connection is handled. Acknowledgements that
+wait for a ``tx.commit`` stand: what they settle does not go back.
 
 Source: RabbitMQ, "Consumer Cancel Notification".
 """
@@ -16,12 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from amqp_router.channel.asking import ANSWER_S
 from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol import methods
+from amqp_router.protocol.errors import AMQPError, ChannelException
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.methods import Method
+from vhosts.queues.destination import Asker
 from vhosts.queues.handle import Consumer, QueueHandle
+from vhosts.queues.timers import QueueTimers, Timer
 
 #: Tags of the ring looked at in one turn of the event loop.
 LOOK_SLICE = 4096
@@ -46,6 +54,9 @@ class ClosingConnection(Protocol):
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``ports.Connection``."""
 
+    def close_channel(self, channel: ClosingChannel, error: ChannelException) -> None:
+        """See ``ports.Connection``."""
+
 
 class ClosingChannel(Protocol):
     """The consumer's channel."""
@@ -62,8 +73,8 @@ class ClosingChannel(Protocol):
     def transaction(self) -> Transacted | None:
         """What waits for tx.commit; None if the channel is not transactional."""
 
-    def leave(self, consumer: ChannelConsumer) -> bool:
-        """Remove ``consumer`` from its queue."""
+    def leave(self, consumer: ChannelConsumer, asker: Asker) -> bool:
+        """Remove ``consumer`` from its queue, which tells ``asker``."""
 
     def reply(self, method: Method | None, rev: int) -> None:
         """Send ``method`` once revision ``rev`` of the definitions is stored."""
@@ -114,7 +125,7 @@ def close_consumer(channel: ClosingChannel, consumer: ChannelConsumer, done: Cal
     channel.connection.in_slices(_Closing(channel, consumer, done).go_on)
 
 
-class _Closing:
+class _Closing(Asker):
     """One consumer that is being closed."""
 
     def __init__(
@@ -124,36 +135,80 @@ class _Closing:
         self._consumer = consumer
         self._done = done
         self._has_begun = False
-        #: The next tag to look at, and the first that was not delivered when it began.
+        #: Whether nothing more comes to the consumer, or its channel has closed for want of an answer.
+        self._has_ended = False
+        #: When it stops waiting for the answer, and who has that timer.
+        self._timer: tuple[QueueTimers, Timer] | None = None
+        #: The next tag to look at, and the first that was not delivered when the consumer ended.
         self._tag = 0
         self._end = 0
         self._returned = 0
 
     def go_on(self) -> bool:
-        """A step of ``in_slices``; True at the end."""
-        if not self._has_begun and not self._begin():
-            self._done(-1)
+        """A step of ``in_slices``; True at the end, or when the answer of the queue comes later."""
+        if not self._has_begun:
+            if not self._is_there() or self._channel.consumers.get(self._consumer.tag) is not self._consumer:
+                self._done(-1)
+                return True
+            self._begin()
+        if not self._has_ended:
+            self._set_timer()
             return True
-        self._return_some()
-        if self._tag < self._end and self._consumer.unacked > 0:
-            return False
-        self._consumer.queue.end_return()
-        self._done(self._returned)
-        return True
+        return self._give_back()
 
-    def _begin(self) -> bool:
-        """Cancel the consumer; False if it is gone."""
+    def _is_there(self) -> bool:
+        channel = self._channel
+        return channel.state is ChannelState.OPEN and not channel.connection.stopped
+
+    def _begin(self) -> None:
         channel, consumer = self._channel, self._consumer
-        is_open = channel.state is ChannelState.OPEN and not channel.connection.stopped
-        if not is_open or channel.consumers.get(consumer.tag) is not consumer:
-            return False
         self._has_begun = True
-        self._end = channel.delivery.next_tag
         # Before the consumer leaves: what waits behind it must not be delivered first.
         consumer.queue.begin_return()
         del channel.consumers[consumer.tag]
-        channel.leave(consumer)
-        channel.reply(methods.BasicCancel(consumer.tag, True), 0)
+        channel.leave(consumer, self)
+
+    # -- the answer of the queue ----------------------------------------------------------------------
+
+    def ended(self) -> None:
+        """See ``Asker``: the client hears of it."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._end = self._channel.delivery.next_tag
+        if self._is_there():
+            self._channel.reply(methods.BasicCancel(self._consumer.tag, True), 0)
+        else:
+            self._returned = -1
+        if self._timer is not None:
+            self._timer[0].cancel(self._timer[1])
+            self._channel.connection.in_slices(self._give_back)
+
+    def refused(self, error: AMQPError) -> None:
+        """See ``Asker``: the queue is not there."""
+        self.ended()
+
+    def _set_timer(self) -> None:
+        timers = self._consumer.queue.timers_of_node()
+        assert timers is not None
+        self._timer = timers, timers.set(self, timers.now_us() + ANSWER_S * 1_000_000)
+
+    def timer_due(self, now_us: int) -> None:
+        """No answer has come in time: messages that come now must not reach the client."""
+        if self._is_there():
+            self._channel.connection.close_channel(self._channel, self._consumer.queue.no_answer())
+        self.ended()
+
+    # -- what comes back ------------------------------------------------------------------------------
+
+    def _give_back(self) -> bool:
+        """Return a slice of what the consumer holds; True at the end."""
+        if self._returned >= 0:  # else its channel has given it back
+            self._return_some()
+            if self._tag < self._end and self._consumer.unacked > 0:
+                return False
+        self._consumer.queue.end_return()
+        self._done(self._returned)
         return True
 
     def _return_some(self) -> None:

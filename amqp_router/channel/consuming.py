@@ -1,4 +1,6 @@
-"""basic.qos, consume, cancel and recover, and acknowledgements that did not take the fast way.
+"""basic.qos and recover, what a consumer is made of, and acknowledgements that did not take the fast way.
+
+``questions`` has basic.consume and cancel, which a queue answers.
 
 Source: AMQP 0-9-1, class basic; RabbitMQ, "Consumer Prefetch".
 """
@@ -7,7 +9,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from amqp_router.channel.declaring import queue_name
 from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer
 from amqp_router.channel.due import Due, all_to_return
 from amqp_router.channel.ports import ConsumingChannel
@@ -18,8 +19,8 @@ from amqp_router.protocol.fields import TYPE_NAMES
 from amqp_router.protocol.flags import ACK, REJECT, RETURN
 from amqp_router.protocol.kept_table import Arguments, keep
 from amqp_router.protocol.message import frame_header
-from vhosts.publishing.checks import DIRECT_REPLY
-from vhosts.queues.handle import TIMEOUT_MS_MAX, UNLIMITED, QueueHandle
+from vhosts.queues.destination import UNHEARD
+from vhosts.queues.handle import TIMEOUT_MS_MAX, UNLIMITED
 
 #: Deliveries that a new consumer gets before the next turn of the event loop.
 FIRST_DELIVERIES = 1024
@@ -51,17 +52,13 @@ def _limit_channel(channel: ConsumingChannel, limit: int) -> None:
         consumer.wake()
 
 
-def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
-    """Start a consumer; consume-ok leaves before its first delivery."""
-    name = queue_name(channel, method.queue)
-    if name == DIRECT_REPLY:
-        consume_replies(channel, method)
-        return
+def new_consumer(channel: ConsumingChannel, method: methods.BasicConsume, name: str) -> ChannelConsumer:
+    """The consumer of queue ``name`` that ``method`` asks for."""
     channel.permissions.check("read", "queue", name)
     tag = method.consumer_tag or channel.vhost.generate_name("amq.ctag-")
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
-    queue = _find_queue(channel, name)
+    queue = channel.vhost.find_queue(name, channel.connection)
     _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'")
     if queue.counts_returns and channel.shared.limit:
         raise NotImplementedByServer(
@@ -77,7 +74,6 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
     consumer.arguments = keep(method.arguments)
     consumer.queue = queue
     consumer.delivery = channel.delivery
-    consumer.output = channel.delivery.out
     consumer.prefix = consumer_prefix(channel.number, tag)
     consumer.shared = channel.shared
     consumer.shows_count = queue.counts_returns
@@ -86,16 +82,22 @@ def consume(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
         consumer.credit = channel.prefetch or UNLIMITED
         if "x-consumer-timeout" in method.arguments:
             consumer.timeout_ms = min(method.arguments["x-consumer-timeout"][1], TIMEOUT_MS_MAX)
-    queue.add_consumer(consumer)
-    channel.consumers[tag] = consumer
+    consumer.output = channel.delivery.out
+    return consumer
+
+
+def begin(channel: ConsumingChannel, consumer: ChannelConsumer, nowait: bool) -> None:
+    """``consumer`` has started; consume-ok leaves before its first delivery."""
+    consumer.output = channel.delivery.out  # perhaps another one since the queue was asked
+    channel.consumers[consumer.tag] = consumer
     feed = channel.vhost.topology.feed
     if feed.on:
         feed.consumer(channel.vhost.name, channel.actor(), consumer, is_new=True, prefetch=channel.prefetch)
-    if not method.no_ack:
+    if not consumer.no_ack:
         channel.watch(consumer)
-    channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
+    channel.reply(None if nowait else methods.BasicConsumeOk(consumer.tag), 0)
     # As in RabbitMQ, it gets its messages before the next consumer is started.
-    queue.deliver_due(FIRST_DELIVERIES)
+    consumer.queue.deliver_due(FIRST_DELIVERIES)
 
 
 def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> None:
@@ -120,15 +122,10 @@ def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> 
     consumer.output = channel.delivery.out
     consumer.prefix = consumer_prefix(channel.number, tag)
     consumer.counts = False
-    queue.add_consumer(consumer)
+    queue.consume(consumer, UNHEARD)  # it is on this node, and new
     channel.consumers[tag] = consumer
     channel.publishing.reply_to = queue.name.encode()
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
-
-
-def _find_queue(channel: ConsumingChannel, name: str) -> QueueHandle:
-    # Every queue of this node is a local one.
-    return channel.vhost.find_queue(name, channel.connection)
 
 
 def _bounded(priority: int) -> int:
@@ -161,14 +158,6 @@ def _check_arguments(arguments: Arguments, where: str) -> None:
         raise PreconditionFailed(
             f"invalid arg 'x-stream-offset' for {where} of queue type rabbit_classic_queue"
         )
-
-
-def cancel(channel: ConsumingChannel, method: methods.BasicCancel) -> None:
-    """Stop a consumer; an unknown tag is no error. Its unacknowledged messages stay with the channel."""
-    consumer = channel.consumers.pop(method.consumer_tag, None)
-    if consumer is not None:
-        channel.leave(consumer)
-    channel.reply(None if method.nowait else methods.BasicCancelOk(method.consumer_tag), 0)
 
 
 def ack(channel: ConsumingChannel, method: methods.BasicAck) -> None:

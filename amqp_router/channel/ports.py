@@ -18,6 +18,7 @@ from vhosts.exchanges.router import RouteCache
 from vhosts.exchanges.taps import Actor
 from vhosts.ports import Permissions
 from vhosts.publishing.publisher import Publisher
+from vhosts.queues.destination import Asker
 from vhosts.queues.handle import Consumer, Credit, QueueHandle
 from vhosts.vhost import VirtualHost
 
@@ -147,8 +148,8 @@ class ConsumingChannel(DeclaringChannel, Protocol):
     def watch(self, owner: Consumer) -> None:
         """See that what ``owner`` takes is acknowledged in time, if there is a timeout."""
 
-    def leave(self, consumer: ChannelConsumer) -> bool:
-        """Remove ``consumer`` from its queue; True if it was the last one and the queue was auto-deleted."""
+    def leave(self, consumer: ChannelConsumer, asker: Asker) -> bool:
+        """Remove ``consumer`` from its queue, which tells ``asker``; True if the queue went with it."""
 
     def reply_after_slices(self, method: Method) -> None:
         """Send ``method`` after the work in slices that is under way."""

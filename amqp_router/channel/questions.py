@@ -1,8 +1,8 @@
-"""queue.declare, purge and delete: the methods of class queue that a queue's leader answers.
+"""basic.consume and cancel, queue.declare, purge and delete: methods that a queue's leader answers.
 
 ``asking`` has the question, what becomes of its answer, and basic.get.
 
-Source: AMQP 0-9-1, class queue (50).
+Source: AMQP 0-9-1, classes queue (50) and basic (60).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from amqp_router.channel.asking import DELETE, PURGE, Asking, AskingChannel, get_message
+from amqp_router.channel.consuming import consume_replies, new_consumer
 from amqp_router.channel.declaring import queue_name, queue_named
 from amqp_router.protocol import methods
 from amqp_router.protocol.methods import Method
@@ -19,6 +20,7 @@ from vhosts import declarations
 from vhosts.declarations import stripped
 from vhosts.direct_reply import is_reply_name
 from vhosts.errors import not_found
+from vhosts.publishing.checks import DIRECT_REPLY
 
 
 def declare_queue(channel: AskingChannel, method: methods.QueueDeclare) -> None:
@@ -70,6 +72,25 @@ def delete_queue(channel: AskingChannel, method: methods.QueueDelete) -> None:
     asking.ask(queue, DELETE, method.nowait, delete)
 
 
+def consume(channel: AskingChannel, method: methods.BasicConsume) -> None:
+    """Start a consumer."""
+    name = queue_name(channel, method.queue)
+    if name == DIRECT_REPLY:
+        consume_replies(channel, method)
+    else:
+        consumer = new_consumer(channel, method, name)
+        _asking(channel).consume(consumer, method.nowait)
+
+
+def cancel(channel: AskingChannel, method: methods.BasicCancel) -> None:
+    """Stop a consumer; an unknown tag is no error. Its unacknowledged messages stay with the channel."""
+    consumer = channel.consumers.pop(method.consumer_tag, None)
+    if consumer is None:
+        channel.reply(None if method.nowait else methods.BasicCancelOk(method.consumer_tag), 0)
+    else:
+        _asking(channel).cancel(consumer, method.nowait)
+
+
 def _asking(channel: AskingChannel) -> Asking:
     asking = channel.asking
     if asking is None:
@@ -79,6 +100,8 @@ def _asking(channel: AskingChannel) -> Asking:
 
 METHODS: dict[type[Method], Callable[[AskingChannel, Any], None]] = {  # each takes its own method
     methods.BasicGet: get_message,
+    methods.BasicConsume: consume,
+    methods.BasicCancel: cancel,
     methods.QueueDeclare: declare_queue,
     methods.QueuePurge: purge_queue,
     methods.QueueDelete: delete_queue,

@@ -1,4 +1,7 @@
-"""basic.get, queue.declare, purge and delete of queues that answer later, or not at all."""
+"""basic.get, queue.declare, purge and delete of queues that answer later, or not at all.
+
+``test_late_consumers`` has basic.consume and cancel.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,14 @@ class House:
         question = queue.questions.pop(index)
         self.node.enter(question.arrive)
         self.node.settle()
+
+    def consume(self, tag: str, queue: str = "q", channel: int = 1, *, no_ack: bool = False) -> None:
+        """Start a consumer, which is answered at once."""
+        self.client.send(m.BasicConsume(queue, tag, no_ack=no_ack), channel=channel)
+        found = self.node.vhost.queues[queue]
+        assert isinstance(found, LateQueue)
+        self.node.enter(found.questions.pop().arrive)
+        assert self.heard()[0] == (channel, "BasicConsumeOk")
 
     def heard(self) -> list[tuple[int, str]]:
         """Channels and names of what came."""
@@ -151,9 +162,9 @@ def test_declare_ok_has_the_numbers_of_the_leader(durable: bool, passive: bool) 
     house = House(durable=durable)
     client = house.client
     client.send(m.QueueDeclare("q", passive=passive, durable=durable), m.BasicQos(0, 1))
-    client.send(m.BasicConsume("r", "c"), channel=2)
+    house.consume("c", "r", 2)
     client.publish(b"x", "q", channel=2)
-    assert house.heard() == [(2, "BasicConsumeOk")]
+    assert house.heard() == []
     assert house.node.queue("q").message_count() == 4
     house.queue.questions[0].act()
     client.publish(b"y", "q", channel=2)  # after the leader has counted
@@ -292,9 +303,8 @@ def test_an_answer_within_the_call_of_another_channel(monkeypatch: pytest.Monkey
 def test_consumers_hear_of_the_end_behind_the_reply() -> None:
     house = House(count=0)
     client = house.client
-    client.send(m.BasicConsume("q", "a"))
-    client.send(m.BasicConsume("q", "b"), channel=2)
-    assert len(house.heard()) == 2
+    house.consume("a")
+    house.consume("b", channel=2)
     client.send(m.QueueDelete("q"), m.BasicQos(0, 1))
     question = house.queue.questions.pop()
     house.node.enter(question.act)
@@ -335,6 +345,9 @@ SENT: dict[str, tuple[type[m.Method], ...]] = {
     "declare": (m.QueueDeclareOk,),
     "purge": (m.QueuePurgeOk,),
     "delete": (m.QueueDeleteOk,),
+    "consume": (m.BasicConsumeOk,),
+    "consume no_ack": (m.BasicConsumeOk,),
+    "cancel": (m.BasicCancelOk,),
     "qos": (m.BasicQosOk,),
     "publish": (),
     "ack": (),
@@ -357,7 +370,11 @@ class Model:
         self.node = SimNode()
         self.published: list[bytes] = []
         self.purged: list[bytes] = []
-        #: Bodies by get-ok, without and with acknowledgement, and of the latter those that were acknowledged.
+        #: Consumer tags so far, and by client and channel those that may get messages now.
+        self.consumers = 0
+        self.live: dict[tuple[int, int], set[str]] = {}
+        #: Bodies of what came, without and with acknowledgement, and of the latter those that were
+        #: acknowledged.
         self.taken: list[bytes] = []
         self.shown: set[bytes] = set()
         self.acked: set[bytes] = set()
@@ -372,8 +389,13 @@ class Model:
 
     def new_client(self, who: int) -> Client:
         for number in (1, 2):
-            self.expected[who, number], self.tags[who, number] = [], {}
+            self.forget((who, number))
+            self.expected[who, number] = []
         return Client(self.node).open(1, 2)
+
+    def forget(self, where: tuple[int, int]) -> None:
+        """The channel has nothing any more."""
+        self.tags[where], self.live[where] = {}, set()
 
     def declare(self) -> None:
         self.node.vhost.declare_queue("q", durable=self.durable)
@@ -416,7 +438,12 @@ class Model:
                 self.acked.add(body)
             client.send(m.BasicAck(tag) if what == "ack" else m.BasicNack(tag), channel=number)
             return
+        self.consumers += 1
+        some = min(self.live[where], default="unknown")
         method = {
+            "consume": m.BasicConsume("q", f"c{self.consumers}"),
+            "consume no_ack": m.BasicConsume("q", f"n{self.consumers}", no_ack=True),
+            "cancel": m.BasicCancel(some),
             "get": m.BasicGet("q"),
             "get no_ack": m.BasicGet("q", no_ack=True),
             "declare": m.QueueDeclare("q", durable=self.durable),
@@ -487,11 +514,18 @@ class Model:
         expected, method = self.expected[where], received.method
         if isinstance(method, m.ChannelOpenOk):
             return
+        if isinstance(method, m.BasicDeliver):
+            assert method.consumer_tag in self.live[where], received
+            self.took(where, received, method, no_ack=method.consumer_tag.startswith("n"))
+            return
+        if isinstance(method, m.BasicCancel):
+            self.live[where].remove(method.consumer_tag)
+            return
         if isinstance(method, m.ChannelClose):
             assert method.reply_code == 404, method
             closes = expected.count("close")
             expected.clear()
-            self.tags[where] = {}
+            self.forget(where)
             self.clients[who].send(m.ChannelCloseOk(), channel=number)
             if closes:  # crossed ours, and its open is refused or dropped: begin anew
                 self.clients[who].drop()
@@ -504,20 +538,36 @@ class Model:
             expected.pop(0)
         what = expected.pop(0)
         assert isinstance(method, SENT[what]), (what, received)
-        if what in {"close", "recover"}:
+        if what == "recover":
             self.tags[where] = {}
-            if what == "close":
-                self.clients[who].send(m.ChannelOpen(), channel=number)
+        elif what == "close":
+            self.forget(where)
+            self.clients[who].send(m.ChannelOpen(), channel=number)
         elif isinstance(method, m.BasicGetOk):
-            assert not method.redelivered or received.body in self.shown
-            self.shown.add(received.body)
-            if what == "get":
-                self.tags[where][method.delivery_tag] = received.body
-            else:
-                assert received.body not in self.taken
-                self.taken.append(received.body)
+            self.took(where, received, method, no_ack=what != "get")
+        elif isinstance(method, m.BasicConsumeOk):
+            self.live[where].add(method.consumer_tag)
+        elif isinstance(method, m.BasicCancelOk):
+            self.live[where].discard(method.consumer_tag)
 
-    def end(self) -> None:
+    def took(
+        self,
+        where: tuple[int, int],
+        received: Received,
+        method: m.BasicGetOk | m.BasicDeliver,
+        *,
+        no_ack: bool,
+    ) -> None:
+        """A message came."""
+        assert not method.redelivered or received.body in self.shown
+        self.shown.add(received.body)
+        if not no_ack:
+            self.tags[where][method.delivery_tag] = received.body
+        else:
+            assert received.body not in self.taken
+            self.taken.append(received.body)
+
+    def answer_all(self) -> None:
         for _ in range(2000):
             waiting = [queue for queue in self.queues if queue.questions]
             if not waiting:
@@ -526,10 +576,16 @@ class Model:
             self.node.settle()
             self.hear()
         self.node.settle()
+
+    def end(self) -> None:
+        self.answer_all()
         for client in self.clients:
             client.drop()
-        self.node.settle()
+            self.node.settle()
+            self.hear()
+        self.answer_all()
         assert not self.node.faults
+        assert not self.queue.consumers
         left = list(iter(lambda: self.queue.take(True), None))
         bodies = [message.body() for message in left]
         purged = self.purged + self.queue.purged

@@ -96,7 +96,7 @@ def typed(**values: Any) -> Table:
 
 
 def test_every_method_of_the_two_classes() -> None:
-    assert set(ALL) - {methods.BasicGet} == {
+    assert {each for each in ALL if each.CLASS_ID != 60} == {
         cls for (class_id, _), cls in METHODS.items() if class_id in (40, 50) and not cls.NAME.endswith("-ok")
     }
 

@@ -22,6 +22,7 @@ from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.output import Output
 from tests.nodes import Received, decode
 from tests.vhosts.queues.local import message, new_tick, transient_queue
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.handle import REDELIVERY_UNITS, UNLIMITED, Credit
 from vhosts.queues.queue import Queue
 
@@ -367,7 +368,7 @@ def test_settling_touches_a_queue_with_consumers(channel: Channel) -> None:
         queue.dirty = False
         settle(channel.delivery.base, False)
         assert channel.tick.queues == [queue]
-    queue.remove_consumer(consumer)
+    queue.cancel(consumer, UNHEARD)
     channel.tick.queues.clear()
     queue.dirty = False
     queue.pump(1)
@@ -399,7 +400,7 @@ def test_owner_that_has_gone_still_gives_the_channel_its_credit(channel: Channel
     queue = channel.queue("a", 2)
     consumer = channel.consume(queue, "a", shared=shared)
     queue.pump(9)
-    queue.remove_consumer(consumer)
+    queue.cancel(consumer, UNHEARD)
     channel.delivery.ack(1, False)
     assert shared.available == 1
 
@@ -528,7 +529,7 @@ class RingMachine(RuleBasedStateMachine):
     @rule()
     def cancel(self) -> None:
         """Another consumer takes the place of the first; what that one has stays outstanding."""
-        self.queues[0].remove_consumer(self.consumers[0])
+        self.queues[0].cancel(self.consumers[0], UNHEARD)
         self.out = {tag: (queue, serial, False) for tag, (queue, serial, _) in self.out.items()}
         self.consumers[0] = self.channel.consume(self.queues[0], "0", prefetch=PREFETCH)
 

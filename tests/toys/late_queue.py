@@ -1,10 +1,15 @@
 """A queue whose answers come later, as if its leader were another node.
 
-A question to it (``get``, ``count``, ``purge``, ``remove``) goes to the leader, which acts on it (``act``),
-and its answer comes back (``arrive``). The test says when, and in which order between those who asked. In
-between the link may break (``lose``): then whoever asked hears that the queue is not there.
+A question to it (``get``, ``count``, ``consume``, ``cancel``, ``purge``, ``remove``) goes to the leader. That
+acts on it (``act``), and its answer comes back (``arrive``). The test says when, and in which order between
+those who asked. In between the link may break (``lose``): then whoever asked hears that the queue is not
+there.
 
-Publishing, consuming and settling work as in a queue of this node.
+A consumer that starts may get a message from the leader before the answer arrives; it comes right behind the
+answer, or goes back if nobody waits for it. So does a message that the leader sends to a consumer that ends.
+
+Publishing and settling, and deliveries to consumers that have started, work as in a queue of this node. So do
+the queues of direct reply-to, which are on the client's node whatever its other queues are.
 """
 
 from __future__ import annotations
@@ -14,7 +19,9 @@ from collections.abc import Callable
 from amqp_router.protocol.errors import AMQPError, NotFound
 from amqp_router.protocol.flags import ACK
 from amqp_router.protocol.message import Message
-from vhosts.queues.destination import Asker
+from vhosts.direct_reply import is_reply_name
+from vhosts.queues.destination import UNHEARD, Asker
+from vhosts.queues.handle import Consumer
 from vhosts.queues.queue import Queue
 
 
@@ -39,12 +46,61 @@ class Question:
         self._answer()
 
 
+class Link(Consumer):
+    """A consumer as the leader knows it. What is sent to it is on its way while the link is not ``open``."""
+
+    def __init__(self, queue: LateQueue, consumer: Consumer) -> None:
+        super().__init__()
+        self.queue = queue
+        self.consumer = consumer
+        self.tag, self.no_ack, self.priority = consumer.tag, False, consumer.priority
+        self.exclusive, self.timeout_ms = consumer.exclusive, consumer.timeout_ms
+        self.open = False
+        self.on_its_way: list[Message] = []
+        self.has_gone = False
+
+    def ready(self) -> bool:
+        return bool(self.consumer.ready()) and (self.open or not self.on_its_way)
+
+    def deliver(self, message: Message) -> None:
+        self.on_its_way.append(message)
+        if self.open:
+            self.arrive()
+
+    def arrive(self) -> None:
+        """What is on its way reaches the consumer, or goes back if that is not ready."""
+        messages, self.on_its_way = self.on_its_way, []
+        for message in messages:
+            if not self.consumer.ready() or not self.queue.recall(message):
+                self.queue.return_unsent(message)
+                continue
+            self.consumer.deliver(message)
+            if self.consumer.no_ack:
+                self.queue.settle(message, ACK)
+
+    def give_back(self) -> None:
+        """What is on its way does not arrive."""
+        messages, self.on_its_way = self.on_its_way, []
+        for message in reversed(messages):
+            self.queue.return_unsent(message)
+
+    def timeout_set(self) -> None:
+        self.consumer.timeout_set()
+
+    def cancelled(self) -> None:
+        self.has_gone = True
+        if self.open:
+            self.consumer.cancelled()
+
+
 class LateQueue(Queue):
     """Its questions wait in ``questions``."""
 
     def __init__(self, services: object) -> None:
         super().__init__(services)
         self.questions: list[Question] = []
+        self.links: dict[Consumer, Link] = {}
+        self.is_lost = False
         #: Bodies of the messages that were purged, or went with the queue.
         self.purged: list[bytes] = []
         #: Messages that were taken and not settled when the queue was deleted.
@@ -67,6 +123,71 @@ class LateQueue(Queue):
             self.return_unsent(message)
         elif no_ack:
             self.settle(message, ACK)
+
+    def consume(self, consumer: Consumer, asker: Asker) -> None:
+        if is_reply_name(self.name):
+            super().consume(consumer, asker)
+            return
+        link = Link(self, consumer)
+
+        def act() -> Callable[[], None]:
+            try:
+                if self.deleted:
+                    raise self.unavailable()
+                self.add_consumer(link)
+            except AMQPError as error:
+                refusal = error
+                return lambda: asker.refused(refusal)
+            self.links[consumer] = link
+            return lambda: self._start(link, asker)
+
+        self.questions.append(Question(asker, act))
+
+    def _start(self, link: Link, asker: Asker) -> None:
+        if not asker.started():
+            self._leave(link)
+            return
+        link.open = True
+        link.arrive()
+        if link.has_gone:
+            link.consumer.cancelled()
+        else:
+            self.wake(link.consumer)
+
+    def cancel(self, consumer: Consumer, asker: Asker) -> None:
+        link = self.links.get(consumer)
+        if link is None:
+            super().cancel(consumer, asker)
+            return
+        link.open = False
+
+        def act() -> Callable[[], None]:
+            self._leave(link, stays=True)
+            return lambda: self._end(link, asker)
+
+        self.questions.append(Question(asker, act))
+
+    def _leave(self, link: Link, *, stays: bool = False) -> None:
+        """The leader forgets a consumer; what is on its way to it goes back, or (``stays``) stays there."""
+        self.links.pop(link.consumer, None)
+        super().cancel(link, UNHEARD)
+        if not stays:
+            link.give_back()
+
+    def _end(self, link: Link, asker: Asker) -> None:
+        if self.is_lost:
+            link.give_back()
+        else:
+            link.arrive()
+        asker.ended()
+
+    def grant(self, consumer: Consumer, messages: int, octets: int) -> None:
+        consumer.credit += messages
+        consumer.octets += octets
+        self.wake(consumer)
+
+    def wake(self, consumer: Consumer) -> None:
+        super().wake(self.links.get(consumer, consumer))
 
     def count(self, asker: Asker) -> None:
         def act() -> Callable[[], None]:
@@ -109,9 +230,11 @@ class LateQueue(Queue):
         has given.
         """
         questions, self.questions = self.questions, []
+        self.is_lost = True
         for question in questions:
             question.asker.refused(self.unavailable())
             question.arrive()
+        self.is_lost = False
 
     def unavailable(self) -> AMQPError:
         return NotFound(f"home node of queue '{self.name}' is down")

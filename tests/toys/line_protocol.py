@@ -23,6 +23,7 @@ from vhosts.ports import InSlices
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Listener, Run
 from vhosts.publishing.publisher import Publisher
+from vhosts.queues.destination import UNHEARD, Asker
 from vhosts.queues.handle import Consumer, QueueHandle
 from vhosts.vhost import VirtualHost
 
@@ -40,7 +41,8 @@ class LineConnection(Listener):
         self._vhost = vhost
         cache = RouteCache(vhost.table, Permits(), account)
         self._publisher = Publisher(vhost.table, cache, account, self)
-        self._consumers: list[Subscription] = []
+        self.is_open = True
+        self.consumers: list[Subscription] = []
         self._number = 0
         self._rest = b""
 
@@ -54,8 +56,9 @@ class LineConnection(Listener):
         self._publisher.close_run()
 
     def close(self) -> None:
-        for consumer in self._consumers:
-            consumer.queue.remove_consumer(consumer)
+        self.is_open = False
+        for consumer in self.consumers:
+            consumer.queue.cancel(consumer, UNHEARD)
             for message in consumer.held:
                 consumer.queue.requeue(message)
 
@@ -63,10 +66,11 @@ class LineConnection(Listener):
         if word == "SUB":
             name, _, octets = rest.partition(" ")
             queue = self._vhost.find_queue(name, self)
-            self._consumers.append(Subscription(queue, self.write, int(octets) if octets else None))
+            consumer = Subscription(queue, self.write, int(octets) if octets else None)
+            queue.consume(consumer, Start(self, consumer))
             return
         if word == "ACK":
-            for consumer in self._consumers:
+            for consumer in self.consumers:
                 consumer.ack()
             return
         exchange, key, body = rest.split(" ", 2)
@@ -86,6 +90,22 @@ class LineConnection(Listener):
         self.write((b"LOST\n" if run.failed else b"TAKEN\n") * (run.last - run.first + 1))
 
 
+class Start(Asker):
+    """What a queue answers whom it is to send messages."""
+
+    def __init__(self, connection: LineConnection, consumer: Subscription) -> None:
+        self.connection = connection
+        self.consumer = consumer
+
+    def started(self) -> bool:
+        if self.connection.is_open:
+            self.connection.consumers.append(self.consumer)
+        return self.connection.is_open
+
+    def refused(self, error: AMQPError) -> None:
+        self.connection.write(b"ERR %b\n" % error.text.encode())
+
+
 class Subscription(Consumer):
     """A consumer that writes lines."""
 
@@ -97,7 +117,6 @@ class Subscription(Consumer):
         self.queue = queue
         self.write = write
         self.held: list[Message] = []
-        self.queue.add_consumer(self)
 
     def ack(self) -> None:
         self.queue.settle_range(self.held, ACK)

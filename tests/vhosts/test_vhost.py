@@ -107,8 +107,8 @@ def test_what_had_to_go_when_the_store_refused_goes_when_it_recovers(
         bind(vhost, f"to {name}", name, "k")
     definitions.error = PersistenceError("full")
     vhost.definitions_failed()
-    assert not vhost.last_consumer_left(used)
-    assert not vhost.last_consumer_left(unused)
+    assert not vhost.queue_unused(used)
+    assert not vhost.queue_unused(unused)
     # What is not stored itself goes whatever the store says.
     assert not vhost.remove_exclusive_queues(ME, 10)
     assert list(vhost.queues) == ["used", "unused"]
@@ -128,7 +128,7 @@ def test_refused_again_while_it_catches_up(vhost: VirtualHost, definitions: Fake
     both = [queue(vhost, name, durable=True, auto_delete=True) for name in ("a", "b")]
     for _ in range(2):
         definitions.error = PersistenceError("full")
-        assert [vhost.last_consumer_left(each) for each in both] == [False, False]
+        assert [vhost.queue_unused(each) for each in both] == [False, False]
         vhost.definitions_recovered()
         assert list(vhost.queues) == ["a", "b"]
     definitions.error = None

@@ -73,7 +73,7 @@ class DelayQueue(Queue):
         assert isinstance(self.ready, DueOrder)
         return self.ready
 
-    def cancel(self, delayed: Delayed) -> bool:
+    def drop(self, delayed: Delayed) -> bool:
         """Drop one message; False if it does not wait here, perhaps not any more."""
         message = self.order.remove(delayed)
         if message is None:

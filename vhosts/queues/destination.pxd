@@ -19,6 +19,8 @@ cdef class Host:
 cdef class Asker:
     cpdef bint got(self, Message message, long long left) except -1
     cpdef counted(self, long long ready, long long consumers)
+    cpdef bint started(self) except -1
+    cpdef ended(self)
 
 
 cdef class Destination(Declared):

@@ -3,9 +3,10 @@
 The other half of its port, for consumers, is ``handle.QueueHandle``.
 
 *Questions.* What only the queue's leader can answer (a message for ``basic.get``, how many messages a purge
-or the deletion removed, how many messages and consumers there are for ``queue.declare-ok``) is asked with an
-``Asker``, which hears one answer: within the call if the queue is on this node, later if it is not. An error
-is an answer like any other. Whoever asks stops waiting by itself after a while
+or the deletion removed, how many messages and consumers there are for ``queue.declare-ok``, whether a
+consumer may start, and that nothing more comes to one that ends) is asked with an ``Asker``, which hears one
+answer: within the call if the queue is on this node, later if it is not. An error is an answer like any
+other. Whoever asks stops waiting by itself after a while
 (``amqp_router.channel.asking``, ``admin_ui.asking``), with ``no_answer`` as the error.
 
 *Snapshots.* ``message_count``, ``consumer_count`` and the like answer at once, with what this node knows.
@@ -63,13 +64,15 @@ class Host:
         #: Publishes what its queues give up; ``VirtualHost`` has one.
         self.dead_letters: Burials
 
-    def queue_expired(self, queue: Destination) -> None:
-        """Nobody has used the queue for as long as it may be unused: remove it."""
-        raise AssertionError("a queue must be able to go")
-
     def forget_routes(self, queue: Destination | None = None) -> None:
         """What routes know of ``queue`` has changed."""
         raise AssertionError("routes must be found again")
+
+    def queue_unused(self, queue: Destination) -> bool:
+        """Remove ``queue``, which nobody uses any more: its last consumer has left and it is an auto-delete
+        queue, or its time is over. False if that must wait.
+        """
+        raise AssertionError("a queue must be able to go")
 
     def delete_queue(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: object = None
@@ -105,9 +108,39 @@ class Asker:
         """``count`` is answered: so many messages are ready, and there are so many consumers."""
         raise AssertionError("who counts must hear the numbers")
 
+    def started(self) -> bool:
+        """``consume`` is answered: messages come to the consumer from now on.
+
+        False if the asker does not wait any more. The queue then removes the consumer again, and messages
+        that are on their way to it go back as they were (``return_unsent``).
+        """
+        raise AssertionError("who consumes must hear when it begins")
+
+    def ended(self) -> None:
+        """``cancel`` is answered: no message comes to the consumer any more."""
+        raise AssertionError("who ends a consumer must hear when it has ended")
+
     def refused(self, error: AMQPError) -> None:
         """The queue does not do it, for this reason."""
         raise AssertionError("who asks must hear of errors")
+
+
+class Unheard(Asker):
+    """Starts a consumer that nobody can refuse, or ends one, and needs no answer."""
+
+    __slots__ = ()
+
+    def started(self) -> bool:
+        return True
+
+    def ended(self) -> None:
+        """It had ended before for whoever asked."""
+
+    def refused(self, error: AMQPError) -> None:
+        """The queue is not there, and so neither is its consumer."""
+
+
+UNHEARD = Unheard()
 
 
 class Destination(Declared):
@@ -157,7 +190,7 @@ class Destination(Declared):
             f"queue '{self.name}' in vhost '{self.vhost.name}' cannot be used: {self.reason}"
         )
 
-    def no_answer(self) -> AMQPError:
+    def no_answer(self) -> NotFound:
         """What those are told who have waited too long for an answer (404)."""
         return NotFound(f"queue '{self.name}' in vhost '{self.vhost.name}' does not answer")
 

@@ -51,6 +51,8 @@ cdef class QueueHandle(Destination):
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1
     cpdef bint has_due(self)
     cpdef bint has_new(self)
+    cpdef consume(self, Consumer consumer, Asker asker)
+    cpdef cancel(self, Consumer consumer, Asker asker)
     cpdef void grant(self, Consumer consumer, long long messages, long long octets)
     cpdef void wake(self, Consumer consumer)
     cpdef get(self, bint no_ack, Asker asker)

@@ -1,7 +1,7 @@
 """The two sides of a queue's port: ``QueueHandle``, which others call, and ``Consumer``, which it calls.
 
 A channel publishes, consumes, settles, requeues and asks through ``QueueHandle`` and never touches the inside
-of a queue. It is answered through ``Consumer.deliver``, ``Consumer.cancelled``, ``Asker`` and ``Run``.
+of a queue. It is answered through ``Asker``, ``Run``, ``Consumer.deliver`` and ``Consumer.cancelled``.
 ``Queue`` is the implementation for a local queue; only the composition root knows it. ``destination`` has the
 half of the port that publishers and the virtual host use, and says what becomes of those who use a queue that
 is unavailable.
@@ -103,7 +103,7 @@ class Consumer:
         self.parked = False
 
     def ready(self) -> bool:
-        """Whether the consumer may get a message now."""
+        """Whether the consumer may get a message now: always False once its channel has closed."""
         # A consumer without acknowledgements uses up no credit, but waits for the channel's, as in RabbitMQ.
         if self.output.full or self.shared.available <= 0:
             return False
@@ -236,18 +236,23 @@ class QueueHandle(Destination):
 
     # -- consumers --------------------------------------------------------------------------------------
 
-    def add_consumer(self, consumer: Consumer) -> None:
-        """Start delivering to ``consumer``, as far as its credit goes.
+    def consume(self, consumer: Consumer, asker: Asker) -> None:
+        """Tell ``asker`` that ``consumer`` has started, and deliver to it, as far as its credit goes.
 
-        Raises:
-            AccessRefused: it is exclusive and another consumer exists, or the existing one is exclusive
-                (403).
-            PreconditionFailed: the queue has failed (406).
+        Nothing is delivered before that answer, and the consumer does not hear of its end before it.
+
+        Refused with AccessRefused (403) if the consumer is exclusive and another one exists, or if the
+        existing one is exclusive, and with PreconditionFailed (406) if the queue has failed.
         """
         raise AssertionError("a queue must take consumers")
 
-    def remove_consumer(self, consumer: Consumer) -> bool:
-        """Remove ``consumer``; True if it was the last one."""
+    def cancel(self, consumer: Consumer, asker: Asker) -> None:
+        """Let ``consumer`` go, and tell ``asker`` when nothing more comes to it.
+
+        Messages that are on their way still come before the answer, if the consumer is ready for them; else
+        they go back as they were. What it has not settled stays with whoever has it. A queue with the
+        property auto-delete goes with its last consumer. A consumer that is gone already has ended.
+        """
         raise AssertionError("a queue must let consumers go")
 
     def grant(self, consumer: Consumer, messages: int, octets: int) -> None:

@@ -312,7 +312,7 @@ class MortalQueue(StandingQueue):
 
     def expire(self) -> None:
         """Let the virtual host remove the queue, which nobody uses."""
-        self.vhost.queue_expired(self)
+        self.vhost.queue_unused(self)
 
     def _expire_itself(self) -> None:
         if self.deleted:

@@ -38,6 +38,7 @@ cdef class Queue(MortalQueue):
     @cython.locals(done=Py_ssize_t)
     cpdef Py_ssize_t take_turn(self, Py_ssize_t budget) except -1
     @cython.locals(message=Message)
+    cpdef consume(self, Consumer consumer, Asker asker)
     cpdef get(self, bint no_ack, Asker asker)
     cpdef count(self, Asker asker)
     @cython.locals(message=Message)

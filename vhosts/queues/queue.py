@@ -17,6 +17,7 @@ when the log's high watermark has passed what they published.
 from __future__ import annotations
 
 from amqp_router.protocol import flags
+from amqp_router.protocol.errors import AMQPError
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
@@ -24,7 +25,7 @@ from vhosts.errors import no_get_from_single_active
 from vhosts.queues import state as states
 from vhosts.queues.death import REJECTED
 from vhosts.queues.destination import Asker
-from vhosts.queues.handle import REDELIVERY_UNITS, QueueView
+from vhosts.queues.handle import REDELIVERY_UNITS, Consumer, QueueView
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
 from vhosts.queues.mortal import MortalQueue
 from vhosts.queues.ready.choice import new_order
@@ -304,6 +305,14 @@ class Queue(MortalQueue):
     def put_aside(self, message: Message) -> None:
         """Move the content of a delivered transient message to disk if memory is short."""
         self.contents.put_aside(message)
+
+    def consume(self, consumer: Consumer, asker: Asker) -> None:
+        try:
+            self.add_consumer(consumer)
+        except AMQPError as error:
+            asker.refused(error)
+        else:
+            asker.started()
 
     def get(self, no_ack: bool, asker: Asker) -> None:
         if self.counts_returns and self.dispatch.is_single:

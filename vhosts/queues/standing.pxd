@@ -5,6 +5,7 @@ from persistence.log.queue.queue_log cimport QueueLog
 from persistence.memory cimport MemoryBudget
 from vhosts.queues cimport state as states
 from vhosts.queues.contents cimport Contents
+from vhosts.queues.destination cimport Asker
 from vhosts.queues.dispatch cimport Dispatch
 from vhosts.publishing.ports cimport Run
 from vhosts.queues.handle cimport Consumer, QueueHandle
@@ -28,6 +29,8 @@ cdef class StandingQueue(QueueHandle):
     @cython.locals(log=QueueLog)
     cpdef void await_durable(self, Run run)
     cpdef void touch(self)
+    cpdef add_consumer(self, Consumer consumer)
+    cpdef cancel(self, Consumer consumer, Asker asker)
     cpdef void grant(self, Consumer consumer, long long messages, long long octets)
     cpdef void wake(self, Consumer consumer)
     cpdef long long message_count(self) except? -1

@@ -14,6 +14,7 @@ from persistence.memory import MemoryBudget
 from vhosts.publishing.ports import Run
 from vhosts.queues import state as states
 from vhosts.queues.contents import Contents
+from vhosts.queues.destination import Asker
 from vhosts.queues.dispatch import Dispatch
 from vhosts.queues.handle import Consumer, QueueHandle
 from vhosts.queues.ready.order import ReadyOrder
@@ -217,20 +218,20 @@ class StandingQueue(QueueHandle):
         self.ready.wanted = True
         self.touch()
 
-    def remove_consumer(self, consumer: Consumer) -> bool:
-        """Remove ``consumer``; True if it was the last one."""
-        if consumer not in self.consumers:
-            return False
-        del self.consumers[consumer]
-        self.dispatch.remove(consumer, self.consumers)
-        if self.consumers:
-            if self.dispatch.is_single:
-                self.touch()
-            return False
-        self.ready.wanted = False
-        self.ready.rest()
-        self.note_use()
-        return True
+    def cancel(self, consumer: Consumer, asker: Asker) -> None:
+        if consumer in self.consumers:
+            del self.consumers[consumer]
+            self.dispatch.remove(consumer, self.consumers)
+            if self.consumers:
+                if self.dispatch.is_single:
+                    self.touch()
+            else:
+                self.ready.wanted = False
+                self.ready.rest()
+                self.note_use()
+                if self.auto_delete and not self.deleted:
+                    self.vhost.queue_unused(self)
+        asker.ended()
 
     def grant(self, consumer: Consumer, messages: int, octets: int) -> None:
         """Let ``consumer`` get so many more messages, and octets of their bodies."""

@@ -12,6 +12,7 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import AccessRefused
 from tests.nodes import PERSISTENT, Client, SimNode
 from tests.vhosts.queues.local import Sink, declared, message, numbers, transient_queue, typed
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.dispatch import Dispatch
 from vhosts.queues.queue import Queue
 
@@ -183,13 +184,13 @@ def test_those_that_wait_may_leave() -> None:
     sinks = [Sink(queue) for _ in range(3)]
     for sink in sinks:
         queue.add_consumer(sink)
-    queue.remove_consumer(sinks[1])
+    queue.cancel(sinks[1], UNHEARD)
     fill(queue, 0)
     queue.pump(9)
-    queue.remove_consumer(sinks[0])
+    queue.cancel(sinks[0], UNHEARD)
     fill(queue, 1)
     queue.pump(9)
-    queue.remove_consumer(sinks[2])
+    queue.cancel(sinks[2], UNHEARD)
     assert [sink.got for sink in sinks] == [["0"], [], ["1"]]
     assert queue.dispatch.active is None
     queue.add_consumer(sinks[1])

@@ -13,6 +13,7 @@ from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, order, text_of, typed
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.queue import Queue
 from vhosts.queues.services import at_once
 from vhosts.queues.settings import NO_SETTINGS, QueueSettings, effective_settings
@@ -116,7 +117,7 @@ def test_time_goes_on_while_a_message_is_unacknowledged(node: SimNode) -> None:
     sink = Sink(queue, 1)
     queue.add_consumer(sink)
     node.quiet()
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     node.sleep(0.2)
     assert (queue.message_count(), queue.unacked_count) == (0, 1)
     node.enter(sink.requeue)

@@ -14,6 +14,7 @@ from persistence.options import LogOptions
 from tests.nodes import PERSISTENT, Client, Received, SimNode
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, text_of, typed
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.queue import Queue
 from vhosts.queues.settings import QueueSettings, effective_settings
 
@@ -128,7 +129,7 @@ def test_only_ready_messages_count(node: SimNode, overflow: str) -> None:
     queue.add_consumer(sink)
     assert publish(node, queue, 0, 1, 2, 3) == [True] * 4
     assert (queue.message_count(), queue.unacked_count) == (2, 2)
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     for _ in range(2):
         node.enter(sink.requeue)
         node.quiet()

@@ -15,6 +15,7 @@ from tests.nodes import SimNode
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import Sink, drained, message, numbers, order, text_of
 from vhosts.queues.contents import SPILL_UNITS
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.handle import REDELIVERY_UNITS
 from vhosts.queues.queue import Queue
 from vhosts.queues.state import WORKING
@@ -93,7 +94,7 @@ def test_returned_message_comes_before_what_is_paged() -> None:
     queue.pump(10_000)
     for index in (5, 1, 2):
         sink.requeue(index)
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     assert drained(queue) == numbers(1, 3, 5, *range(8, 60))
     while sink.messages:
         sink.ack()
@@ -171,7 +172,7 @@ def test_purge_of_both() -> None:
     for number in range(60):
         queue.publish(message(number, persistent=number % 2 == 0, size=60))
     queue.pump(10_000)
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     assert queue.empty() == 53
     assert queue.unacked_count == 7
     assert unsettled(queue.log) == [each.offset for each in sink.messages if each.flags & 4]
@@ -241,7 +242,7 @@ def test_any_course_under_a_tiny_budget(
             assert queue.empty() == len(ready)
             ready = []
         elif step == "leave":
-            queue.remove_consumer(sink)
+            queue.cancel(sink, UNHEARD)
         elif step == "join" and not queue.consumers:
             queue.add_consumer(sink)
         assert queue.message_count() == len(ready)

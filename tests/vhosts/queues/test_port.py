@@ -14,6 +14,7 @@ from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
 from tests.nodes import SimNode
 from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, order, text_of
 from vhosts.publishing.ports import Listener, Run
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.handle import UNLIMITED, QueueHandle
 from vhosts.queues.queue import Queue
 
@@ -94,7 +95,7 @@ def test_a_range_is_settled_as_its_messages_are(node: SimNode, queue: Queue, kin
         assert queue.view().persistent_count() == 3
     for held in (*sink.messages[:2], sink.messages[9]):
         queue.requeue(held)
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     assert drained(queue) == numbers(0, 1, 9)
 
 

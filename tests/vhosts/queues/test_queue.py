@@ -26,6 +26,7 @@ from tests.vhosts.queues.local import (
     transient_queue,
 )
 from vhosts.queues.contents import OVERHEAD
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.order import WINDOW_MESSAGES
 from vhosts.queues.services import DROP_SLICE
@@ -110,7 +111,7 @@ def test_consumers_take_turns_and_those_without_credit_are_passed_over(queue: Qu
     queue.pump(3)
     queue.pump(4)
     assert [sink.got for sink in sinks] == [numbers(0, 3, 5), numbers(1), numbers(2, 4, 6)]
-    queue.remove_consumer(sinks[2])
+    queue.cancel(sinks[2], UNHEARD)
     fill(queue, 2, 7)
     queue.pump(9)
     assert sinks[0].got[-2:] == numbers(7, 8)
@@ -128,7 +129,7 @@ def test_turns_go_on_when_consumers_come_and_go(queue: Queue) -> None:
     queue.add_consumer(c)
     fill(queue, 1, 3)
     queue.pump(10)
-    queue.remove_consumer(a)
+    queue.cancel(a, UNHEARD)
     fill(queue, 1, 4)
     queue.pump(10)
     assert (a.got, b.got, c.got) == (numbers(0, 1, 3), numbers(2, 4), []), "nobody is passed over"
@@ -266,7 +267,7 @@ def test_exclusive_consumer_is_alone(queue: Queue) -> None:
     queue.add_consumer(first)
     with pytest.raises(AccessRefused, match="in exclusive use"):
         queue.add_consumer(second)
-    queue.remove_consumer(first)
+    queue.cancel(first, UNHEARD)
     queue.add_consumer(second)
     with pytest.raises(AccessRefused):
         queue.add_consumer(first)
@@ -276,9 +277,11 @@ def test_last_consumer_is_told_from_others(queue: Queue) -> None:
     first, second = Sink(queue), Sink(queue)
     queue.add_consumer(first)
     queue.add_consumer(second)
-    assert not queue.remove_consumer(first)
-    assert not queue.remove_consumer(first)
-    assert queue.remove_consumer(second)
+    for _ in range(2):
+        queue.cancel(first, UNHEARD)
+        assert list(queue.consumers) == [second]
+    queue.cancel(second, UNHEARD)
+    assert queue.is_unused()
 
 
 def test_consumer_that_comes_back_goes_on_where_the_other_ended(queue: Queue) -> None:
@@ -286,7 +289,7 @@ def test_consumer_that_comes_back_goes_on_where_the_other_ended(queue: Queue) ->
     queue.add_consumer(first)
     fill(queue, 10)
     queue.pump(9)
-    queue.remove_consumer(first)
+    queue.cancel(first, UNHEARD)
     fill(queue, 2, 10)
     assert queue.message_count() == 10
     first.requeue(0)
@@ -305,7 +308,7 @@ def test_purge_drops_what_is_ready_and_leaves_what_is_out(queue: Queue) -> None:
     fill(queue, 10)
     queue.pump(9)
     sink.requeue(1)
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     assert queue.empty() == 7
     assert (queue.message_count(), queue.unacked_count) == (0, 3)
     assert queue.take(True) is None
@@ -385,7 +388,7 @@ def test_logged_messages_are_counted_while_their_content_is_in_memory() -> None:
     assert all(kept.content is None for kept in sink.messages)
     fill(queue, 5, 20)
     assert queue.budget.used == 11 * each
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     assert queue.budget.used == 0
     assert queue.message_count() == 11
 
@@ -425,7 +428,7 @@ def test_window_is_kept_for_what_the_log_does_not_have() -> None:
     queue.add_consumer(sink)
     queue.publish(message("a", persistent=True))
     queue.publish(message("b"))
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     assert drained(queue) == ["a", "b"]
     assert queue.budget.used == 0
 
@@ -506,7 +509,7 @@ def test_any_course_against_lists(is_durable: bool, steps: list[tuple[str, int]]
             if found is not None:
                 assert text_of(found) == str(ready.pop(0))
         elif step == "leave":
-            queue.remove_consumer(sink)
+            queue.cancel(sink, UNHEARD)
         elif step == "join" and not queue.consumers:
             queue.add_consumer(sink)
         elif step == "purge":
@@ -552,7 +555,7 @@ def test_consumers_come_and_go_without_a_look_at_the_others(queue: Queue) -> Non
     for sink in sinks:
         queue.add_consumer(sink)
     for sink in [*sinks[1000:0:-1], *sinks[1001:]]:
-        queue.remove_consumer(sink)
+        queue.cancel(sink, UNHEARD)
     assert looks < 100
     assert list(queue.consumers) == [sinks[0]]
     for sink in sinks[1:]:
@@ -581,7 +584,7 @@ def test_returned_messages_are_dropped_in_slices(how: str, kind: str) -> None:
         queue.publish(message(10_000 + number, persistent=is_durable))
     while queue.pump(4096):
         pass
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     for _ in range(count):
         sink.requeue(kept // 2)
     for number in range(3):
@@ -624,7 +627,7 @@ def test_purge_looks_at_no_unacknowledged_message() -> None:
         queue.pump(count)
         for index in range(count // 2):
             sink.ack(index)
-        queue.remove_consumer(sink)
+        queue.cancel(sink, UNHEARD)
         queue.publish(message("ready", persistent=True))
         node.settle()
         size = queue.log.partition.active.size

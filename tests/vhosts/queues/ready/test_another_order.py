@@ -5,6 +5,7 @@ from __future__ import annotations
 from amqp_router.protocol.message import Message
 from tests.vhosts.queues.local import Sink, drained, message, numbers, transient_queue
 from vhosts.queues.contents import OVERHEAD
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.ready.order import ReadyOrder
 
 
@@ -46,7 +47,7 @@ def test_the_newest_comes_first() -> None:
     assert queue.empty() == 4
     for number in range(5, 7):
         queue.publish(message(number))
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     assert (sink.got, drained(queue)) == (numbers(4, 3), numbers(6, 5))
     sink.ack()
     assert queue.budget.used == 0

@@ -72,8 +72,8 @@ class DelayedModel(RuleBasedStateMachine):
         ordered = sorted(self.waiting)
         place = data.draw(st.integers(0, len(ordered) - 1))
         delayed = list(self.queue.order.first(place + 1))[place]
-        assert self.queue.cancel(delayed)
-        assert not self.queue.cancel(delayed)
+        assert self.queue.drop(delayed)
+        assert not self.queue.drop(delayed)
         self.waiting.remove(ordered[place])
         self.node.sleep(0.3)  # so that the log has it
         self.node.settle()

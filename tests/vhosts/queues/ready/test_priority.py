@@ -14,6 +14,7 @@ from persistence.options import LogOptions
 from tests.nodes import SimNode
 from tests.persistence.log.support import ManualClock, unsettled
 from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, text_of
+from vhosts.queues.destination import UNHEARD
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready import priority
 from vhosts.queues.ready.priority import PriorityOrder
@@ -62,7 +63,7 @@ def test_a_returned_message_has_its_place() -> None:
     sink = Sink(queue, 2)
     queue.add_consumer(sink)
     node.quiet()
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     publish(node, queue, ("w", 3))
     node.enter(sink.requeue, 1)
     node.enter(sink.requeue, 0)
@@ -221,7 +222,7 @@ def test_a_window_in_memory_for_consumers() -> None:
     queue.add_consumer(sink)
     publish(node, queue, *[(number, number % 3) for number in range(50)])
     assert queue.ready.in_memory() == 50
-    queue.remove_consumer(sink)
+    queue.cancel(sink, UNHEARD)
     assert (queue.ready.in_memory(), queue.budget.used) == (0, 0)
     queue.add_consumer(sink)
     sink.credit = 100
@@ -300,7 +301,7 @@ def test_any_course_against_lists(durable: bool, memory_bytes: int, seed: int) -
         elif step == "join" and not queue.consumers:
             queue.add_consumer(sink)
         elif step == "leave":
-            queue.remove_consumer(sink)
+            queue.cancel(sink, UNHEARD)
         elif step == "purge" and random.random() < 0.2:
             assert queue.empty() == len(ready)
             ready = []
