@@ -82,7 +82,7 @@ class Tail:
 
 
 class LogReader:
-    """Reads one log: ``read`` goes forward with one cursor; single messages and whole batches use another."""
+    """Reads one log: ``read`` goes forward with one cursor; single messages use another."""
 
     __slots__ = ("_cursor", "_log", "_random", "_tail")
 
@@ -150,31 +150,6 @@ class LogReader:
             raise self._lost(offset)
         self._recall(message, state, redelivered_floor)
         return message
-
-    def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int, closed_end: int) -> list[bytes]:
-        """``QueueLog.read_raw`` for the closed batches, which end at ``closed_end``."""
-        log = self._open_log()
-        found: list[bytes] = []
-        size = 0
-        offset = from_offset
-        while offset < closed_end:
-            batch = self._tail.find(offset)
-            if batch is not None:
-                data = b"".join([batch.pack_header(_U32_MAX, log.partition.salt), *batch.pieces])
-                last = batch.last
-            else:
-                try:
-                    segment, position, header = self._random.header_for(offset)
-                    data = self._random.raw(segment, position, header)
-                except (OSError, CorruptLog) as error:
-                    raise _unreadable(log, error) from error
-                last = header.last
-            if last >= limit_offset or (found and size + len(data) > max_bytes):
-                break
-            found.append(data)
-            size += len(data)
-            offset = last + 1
-        return found
 
     def end_below(self, offset: int) -> tuple[int, int, int]:
         """(offset, base of the segment, position): the end of the last written batch that ends at or below

@@ -353,18 +353,6 @@ class QueueLog(ReadLog):
         if is_due or self.batches.closed.is_due:
             self.mark_dirty()
 
-    def read_raw(self, from_offset: int, max_bytes: int, limit_offset: int) -> list[bytes]:
-        """Whole batches from the one that holds ``from_offset`` on that end below ``limit_offset``.
-
-        At least one if there is one, and further ones while they fit into ``max_bytes``. Nothing is decoded.
-
-        Raises:
-            LogFailed: as ``read``.
-        """
-        self.close_batches()
-        first, end = max(from_offset, self.start), self.batches.closed.end
-        return self.reader.read_raw(first, max_bytes, limit_offset, end)
-
     # -- begin and end -------------------------------------------------------------------------------
 
     def begin(self, state: LogState, *, unclean: bool) -> None:

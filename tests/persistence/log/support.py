@@ -9,7 +9,9 @@ from amqp_router.protocol.message import Message, build_message
 from persistence.files import Disk
 from persistence.log.queue.catalog import Catalog
 from persistence.log.queue.queue_log import QueueLog
+from persistence.log.replica.reading import RawReader
 from persistence.log.sync.log_sync import LogSync
+from persistence.loop import Loop
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk, SimFlusher
@@ -175,6 +177,27 @@ def bodies(log: QueueLog) -> list[bytes]:
     """Bodies of all unsettled messages."""
     found, _ = log.read(0, log.end, 1 << 30, 1 << 40)
     return [entry.body() for entry in found]
+
+
+def last_of(data: bytes) -> int:
+    """The last offset of a batch."""
+    last_delta, base = int.from_bytes(data[36:40], "little"), int.from_bytes(data[48:56], "little")
+    return base + last_delta
+
+
+def raw_batches(disk: Disk, log: QueueLog, first: int = 0) -> list[bytes]:
+    """The batches from the one that holds offset ``first`` on, as followers get them."""
+    at_once = Loop(lambda call: call(), lambda delay, call: NoTimer(), lambda: 0.0, lambda: 0)
+    reader = RawReader(log, disk, at_once, InlineWorker())
+    answers: list[tuple[list[bytes], Exception | None]] = []
+    found: list[bytes] = []
+    while True:
+        reader.read(last_of(found[-1]) + 1 if found else first, 1 << 30, lambda *each: answers.append(each))
+        batches, error = answers.pop()
+        assert error is None, error
+        if not batches:
+            return found
+        found += batches
 
 
 def unsettled(log: QueueLog) -> list[int]:

@@ -23,7 +23,7 @@ from persistence.options import LogOptions
 from tests.persistence.log.queue.test_recovery import inode
 from tests.persistence.log.routing_support import RoutingNode, content
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import Node, bodies, fill
+from tests.persistence.log.support import Node, bodies, fill, raw_batches
 
 A, B = "a" * 32, "b" * 32
 ONE, TWO = f"d/queues/{A}/0", f"d/queues/{B}/0"
@@ -230,7 +230,7 @@ def test_raw_batches_of_a_leader_are_good_in_a_followers_log() -> None:
     log = leader.catalog.create(A, "/", "one", {})
     fill(log, 3)
     follower = Node(options=LogOptions()).catalog.create(A, "/", "one", {})
-    for data in log.read_raw(0, 1 << 20, log.end):
+    for data in raw_batches(leader.disk, log):
         assert parse_header(data, 0, follower.partition.salt) is not None
 
 

@@ -13,7 +13,7 @@ from persistence.log.queue.idle import drop_dead
 from persistence.log.queue.queue_log import QueueLog
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import Node, bodies, fill
+from tests.persistence.log.support import Node, bodies, fill, raw_batches
 
 OPTIONS = LogOptions(segment_bytes_max=4000, batch_bytes_max=1000, clean_bytes_min=1000)
 
@@ -34,17 +34,14 @@ class KeptUntil(Settled):
         return False
 
 
-def offsets_of(log: QueueLog) -> list[int]:
+def offsets_of(node: Node, log: QueueLog) -> list[int]:
     """The offsets below the end that batches on disk hold as messages."""
     found: list[int] = []
-    offset = log.start
-    while raw := log.read_raw(offset, 1 << 20, log.end):
-        for data in raw:
-            header = parse_header(data, 0, log.partition.salt)
-            assert header is not None
-            if header.kind == MESSAGES:
-                found += range(header.base, header.base + header.records)
-            offset = header.last + 1
+    for data in raw_batches(node.disk, log):
+        header = parse_header(data, 0, log.partition.salt)
+        assert header is not None
+        if header.kind == MESSAGES:
+            found += range(header.base, header.base + header.records)
     return found
 
 
@@ -76,7 +73,7 @@ def test_settled_messages_stay_as_long_as_the_policy_says(keep_every: int) -> No
     node.settle()
     kept = settle_all_but(node, log, offsets, keep_every)
     # Replay finds everything, consumers what is not settled.
-    assert [offset for offset in offsets_of(log) if offset in offsets] == offsets
+    assert [offset for offset in offsets_of(node, log) if offset in offsets] == offsets
     assert len(bodies(log)) == len(kept)
     policy.time_us = 1 << 60
     before = len(log.partition.segments)
@@ -94,8 +91,8 @@ def test_start_finds_what_the_policy_kept() -> None:
     kept = settle_all_but(node, log, offsets, 50)
     node.catalog.stop()
     assert isinstance(node.disk, SimDisk)
-    _, again = opened(node.disk)
-    assert [offset for offset in offsets_of(again) if offset in offsets] == offsets
+    node, again = opened(node.disk)
+    assert [offset for offset in offsets_of(node, again) if offset in offsets] == offsets
     assert len(bodies(again)) == len(kept)
 
 
@@ -104,5 +101,5 @@ def test_settled_messages_of_a_queue_go() -> None:
     offsets = fill(log, 150)
     node.settle()
     kept = settle_all_but(node, log, offsets, 50)
-    assert len(offsets_of(log)) < 100
+    assert len(offsets_of(node, log)) < 100
     assert len(bodies(log)) == len(kept)

@@ -200,7 +200,6 @@ def test_a_deleted_log_is_not_read() -> None:
     reads: list[Callable[[], object]] = [
         lambda: log.read(0, log.end, 10, 100),
         lambda: log.read_one(1),
-        lambda: log.read_raw(0, 100, log.end),
     ]
     for read in reads:
         with pytest.raises(LogFailed):

@@ -23,7 +23,7 @@ from persistence.log.sync.journal import read_journal
 from persistence.log.sync.marks import sync_marks
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import Inode, SimDisk
-from tests.persistence.log.support import ManualClock, Node, bodies, fill, message
+from tests.persistence.log.support import ManualClock, Node, bodies, fill, message, raw_batches
 
 DIRECTORY = "d/queues/a/0"
 FIRST = f"{DIRECTORY}/{0:020d}.log"
@@ -763,11 +763,8 @@ def test_epochs_and_raw_batches() -> None:
     again.settle()
     assert log.batches.epochs.last() == 2
     assert log.batches.epochs.starts == [(1, 0), (2, first_end)]
-    raw = log.read_raw(0, 1 << 20, log.end)
-    assert b"".join(raw) == read_file(again.disk, FIRST)
-    assert len(log.read_raw(0, 1, log.end)) == 1
-    assert log.read_raw(0, 1 << 20, 1) == raw[:1]
-    assert log.read_raw(log.end, 100, log.end) == []
+    assert b"".join(raw_batches(again.disk, log)) == read_file(again.disk, FIRST)
+    assert raw_batches(again.disk, log, log.end) == []
 
 
 def test_a_torn_message_that_is_a_piece_of_a_log_is_a_tail() -> None:

@@ -16,7 +16,7 @@ from persistence.log.queue.queue_log import QueueLog
 from persistence.log.queue.times import SEGMENTS_LEAST
 from persistence.log.replica.follower import Follower
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import SMALL, Node, bodies, message, unsettled
+from tests.persistence.log.support import SMALL, Node, bodies, message, raw_batches, unsettled
 
 DIRECTORY = "d/queues/a/0"
 NOW_US = 1_700_000_000_000_000
@@ -246,7 +246,7 @@ def test_a_copy_of_a_log_has_no_segment_in_which_times_fall() -> None:
         leading.now_us = now_us
         leader.log.append(message(b"x"), now_us)
         leading.settle()
-        for data in leader.log.read_raw(follower.log.end, 1 << 30, 1 << 62):
+        for data in raw_batches(leading.disk, leader.log, follower.log.end):
             follower.append_raw(data)
         following.settle()
     assert segments(following.disk) == segments(leading.disk)

@@ -17,8 +17,17 @@ from persistence.log.replica.follower import Follower
 from persistence.log.replica.leader import is_valid, snapshot
 from persistence.log.replica.reading import RawReader
 from persistence.log.sync.marks import log_id, read_marks
-from tests.persistence.log.replica.toy import last_of, walk
-from tests.persistence.log.support import ManualWorker, Node, bodies, fill, message, unsettled
+from tests.persistence.log.replica.toy import walk
+from tests.persistence.log.support import (
+    ManualWorker,
+    Node,
+    bodies,
+    fill,
+    last_of,
+    message,
+    raw_batches,
+    unsettled,
+)
 
 EVERYTHING = 1 << 62
 
@@ -39,14 +48,15 @@ def pair() -> tuple[Node, Follower, Node, Follower]:
     return nodes[0], leader, nodes[1], follower
 
 
-def copy(leader: Follower, follower: Follower) -> None:
-    for data in leader.log.read_raw(follower.log.end, EVERYTHING, EVERYTHING):
+def copy(node: Node, leader: Follower, follower: Follower) -> None:
+    """Copy what ``follower`` lacks from ``leader``, which is on ``node``."""
+    for data in raw_batches(node.disk, leader.log, follower.log.end):
         follower.append_raw(data)
 
 
 def test_the_follower_is_durable_and_its_watermark_is_the_leaders() -> None:
-    _, leader, node, follower = pair()
-    copy(leader, follower)
+    leads, leader, node, follower = pair()
+    copy(leads, leader, follower)
     node.settle()
     log = follower.log
     assert (log.end, log.durable, log.high_watermark) == (leader.log.end, leader.log.end, 0)
@@ -63,9 +73,10 @@ def test_the_follower_is_durable_and_its_watermark_is_the_leaders() -> None:
 
 
 def test_what_does_not_follow_is_refused() -> None:
-    _, leader, _, follower = pair()
-    first, second, *_ = leader.log.read_raw(0, EVERYTHING, EVERYTHING)
-    other = Node().catalog.create("b", "/", "q", {})
+    node, leader, _, follower = pair()
+    first, second, *_ = raw_batches(node.disk, leader.log)
+    elsewhere = Node()
+    other = elsewhere.catalog.create("b", "/", "q", {})
     fill(other, 1)
     damaged = second[:-1] + bytes([second[-1] ^ 1])
     follower.log.batches.end = 1
@@ -76,7 +87,7 @@ def test_what_does_not_follow_is_refused() -> None:
         (second, "offset 1 where 0 follows"),
         (first[:-1], "one whole batch"),
         (b"", "one whole batch"),
-        (other.read_raw(0, EVERYTHING, EVERYTHING)[0], "batch of this log"),
+        (raw_batches(elsewhere.disk, other)[0], "batch of this log"),
         (damaged, "checksum of the payload"),
     ):
         with pytest.raises(NotCopied, match=text):
@@ -94,8 +105,8 @@ def test_what_does_not_follow_is_refused() -> None:
 
 def test_reserved_places_get_a_batch_before_a_copied_one() -> None:
     """A leader that is deposed has given places to transient messages; no batch of its own has them."""
-    _, leader, _, follower = pair()
-    copy(leader, follower)
+    leads, leader, node, follower = pair()
+    copy(leads, leader, follower)
     log = follower.log
     made = message(b"t")
     made.flags = 0
@@ -104,9 +115,9 @@ def test_reserved_places_get_a_batch_before_a_copied_one() -> None:
     leader.log.reserve(message(b"t"))
     leader.log.batches.closed.end += 1  # as if another leader had begun its batch behind the place
     leader.log.append(message(b"new"), 5)
-    (data,) = leader.log.read_raw(log.batches.end, EVERYTHING, EVERYTHING)
+    (data,) = raw_batches(leads.disk, leader.log, log.batches.end)
     follower.append_raw(data)
-    found = [parse_header(each, 0, log.partition.salt) for each in log.read_raw(base, EVERYTHING, EVERYTHING)]
+    found = [parse_header(each, 0, log.partition.salt) for each in raw_batches(node.disk, log, base)]
     assert [(each.kind, each.base, each.last) for each in found if each] == [
         (3, base, base),
         (1, base + 1, base + 1),
@@ -138,9 +149,11 @@ def test_a_snapshot_where_settles_are_cleaned_away() -> None:
         follower.backfill(0, b"", end)
     other.settle()
     with pytest.raises(NotCopied, match="awaits a snapshot"):
-        copy(leader, follower)
+        copy(node, leader, follower)
     first = 0
-    for data in log.read_raw(0, EVERYTHING, end):
+    for data in raw_batches(node.disk, log):
+        if last_of(data) >= end:
+            break
         header = parse_header(data, 0, log.partition.salt)
         assert header is not None
         follower.backfill(first, data, end)
@@ -152,11 +165,11 @@ def test_a_snapshot_where_settles_are_cleaned_away() -> None:
     follower.install(follower.log.end, state)
     fill(log, 1)
     with pytest.raises(NotCopied, match="begun to write"):
-        copy(leader, follower)
+        copy(node, leader, follower)
     assert not follower.is_whole
     other.settle()
     assert follower.is_whole
-    copy(leader, follower)
+    copy(node, leader, follower)
     assert unsettled(follower.log) == unsettled(log)
     assert bodies(follower.log) == bodies(log)
 
@@ -189,8 +202,8 @@ def test_a_snapshot_from_before_a_removal_is_not_valid() -> None:
 
 
 def test_a_copy_is_emptied_below_its_checkpoint() -> None:
-    _, leader, node, follower = pair()
-    copy(leader, follower)
+    leads, leader, node, follower = pair()
+    copy(leads, leader, follower)
     node.settle()
     follower.log.advance_high_watermark(follower.log.durable)
     follower.log.request_checkpoint()
@@ -257,7 +270,7 @@ def test_batches_are_read_from_memory_and_by_the_worker() -> None:
             node.posted.pop(0)()
         return answers.pop()
 
-    wanted = log.read_raw(0, EVERYTHING, EVERYTHING)
+    wanted = raw_batches(node.disk, log)
     found: list[bytes] = []
     while len(found) < len(wanted):
         found += read(last_of(found[-1]) + 1 if found else 0)
@@ -267,7 +280,7 @@ def test_batches_are_read_from_memory_and_by_the_worker() -> None:
     assert log.reader.closed(log.end - 1) is None
     assert read(last_of(wanted[-2]) + 1) == found[-1:]  # still in memory
     assert not worker.jobs
-    assert read(0)[0] == log.read_raw(0, 1, EVERYTHING)[0]
+    assert read(0)[0] == raw_batches(node.disk, log)[0]
 
 
 def test_what_is_rewritten_meanwhile_is_read_again() -> None:
@@ -283,7 +296,7 @@ def test_what_is_rewritten_meanwhile_is_read_again() -> None:
     node.posted.pop(0)()
     worker.run_one()
     node.posted.pop(0)()
-    assert answers[0][0] == leader.log.read_raw(0, 1, EVERYTHING)
+    assert answers[0][0] == raw_batches(node.disk, leader.log)[:1]
     reader.read(0, 1, lambda *answer: answers.append(answer))
     node.disk.unlink(path)
     for _ in range(2):
@@ -341,7 +354,7 @@ def test_the_start_that_readers_see_waits_for_the_high_watermark() -> None:
 def test_a_stop_before_the_log_follows_begins_no_epoch() -> None:
     """The next start keeps what the log has taken since, which has the leader's epoch."""
     leads, leader, node, follower = pair()
-    copy(leader, follower)
+    copy(leads, leader, follower)
     node.settle()
     follower.log.advance_high_watermark(follower.log.durable)
     node.settle()
@@ -353,7 +366,7 @@ def test_a_stop_before_the_log_follows_begins_no_epoch() -> None:
     node.catalog.quarantine_unknown(["a"])
     fill(leader.log, 1)
     leads.settle()
-    copy(leader, Follower(log))
+    copy(leads, leader, Follower(log))
     node.settle()
     assert log.durable == leader.log.end
     again = Node(node.disk).catalog.open("a", mirrored=True)

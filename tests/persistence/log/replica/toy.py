@@ -41,19 +41,13 @@ from persistence.log.replica.reading import RawReader
 from persistence.log.replica.unreplicated import PeerOctets, Unreplicated
 from persistence.log.sync.marks import log_id, read_marks
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
-from tests.persistence.log.support import InlineWorker, Node, message, unsettled
+from tests.persistence.log.support import InlineWorker, Node, last_of, message, raw_batches, unsettled
 from tests.persistence.log.world import OPTIONS
 from tests.planting import walk_seeds
 
 NAME = "0123456789abcdef" * 2
 #: Segments are removed and rewritten soon, and batches read in small parts.
 SMALL = replace(OPTIONS, segment_bytes_max=900, batch_bytes_max=300, clean_bytes_min=100)
-
-
-def last_of(data: bytes) -> int:
-    """The last offset of a batch."""
-    last_delta, base = int.from_bytes(data[36:40], "little"), int.from_bytes(data[48:56], "little")
-    return base + last_delta
 
 
 class Side:
@@ -350,7 +344,7 @@ class Toy:
         self.unreplicated.appended()
         self.unreplicated.acknowledged(peer, side.log.durable)
         lacking = self.account.by_peer[peer]
-        missing = lead.read_raw(side.log.durable, 1 << 40, 1 << 62)
+        missing = raw_batches(self.leader.disk, lead, side.log.durable)
         assert lacking >= sum(len(data) for data in missing if last_of(data) >= side.log.durable)
         if side.log.durable >= lead.batches.closed.end:
             assert lacking == 0
@@ -430,7 +424,7 @@ class Toy:
     def compare_octets(self) -> None:
         """What nobody has cleaned and no snapshot has replaced is the same, octet by octet."""
         first = max(side.log.copies.history_start for side in self.sides)
-        found = [side.log.read_raw(first, 1 << 40, 1 << 62) for side in self.sides]
+        found = [raw_batches(side.disk, side.log, first) for side in self.sides]
         by_base = [{data[48:56]: data for data in each if last_of(data) >= first} for each in found]
         for base, data in by_base[0].items():
             other = by_base[1].get(base)
