@@ -192,6 +192,17 @@ AIORMQ_FAILURES = frozenset(
     f"tests.test_connection_futures::test_connection_close_during_publish_drain[{url}]"
     for url in ("amqp", "amqp-named")
 )
+#: The first gives the connection below the client a reason to close, as those do; the others count objects
+#: that nobody has collected yet. All three fail at random with either broker.
+AIO_PIKA_FAILURES = frozenset(
+    (
+        "tests.test_reconnect_channel_snapshot::test_create_channels_during_reconnect",
+        "tests.test_memory_leak::test_leak_unclosed_channel[connect]",
+        "tests.test_memory_leak::test_leak_unclosed_channel[connect_robust]",
+    )
+)
+#: It talks through a pipe to the test itself, to no broker, and waits a millisecond for another goroutine.
+GO_FAILURES = frozenset(("TestNotifyClosesAllChansAfterConnectionClose",))
 SUITES = (
     Shipped("suite of py-amqp", "py-amqp", "amqp", PY_AMQP_TESTS, _py_amqp),
     Shipped("suite of kombu", "kombu", "kombu", KOMBU_TESTS, _py_amqp),
@@ -211,7 +222,15 @@ SUITES = (
     Shipped(
         "suite of aiormq", "aiormq", "aiormq", AIORMQ_TESTS, _container, fails_on_rabbitmq=AIORMQ_FAILURES
     ),
-    Shipped("suite of aio-pika", "aio-pika", "aio-pika", AIO_PIKA_TESTS, _container, _aio_pika_fixture),
+    Shipped(
+        "suite of aio-pika",
+        "aio-pika",
+        "aio-pika",
+        AIO_PIKA_TESTS,
+        _container,
+        _aio_pika_fixture,
+        fails_on_rabbitmq=AIO_PIKA_FAILURES,
+    ),
     Shipped("suite of AMQPStorm", "amqpstorm", "AMQPStorm", AMQPSTORM_TESTS, _amqpstorm, _amqpstorm_port),
     Shipped(
         "suite of rabbitpy",
@@ -220,6 +239,6 @@ SUITES = (
         ("tests/test_integration.py", "tests/integration"),
         _rabbitpy,
     ),
-    GoTests(),
+    GoTests(fails_on_rabbitmq=GO_FAILURES),
     Rabbitmqadmin(),
 )
