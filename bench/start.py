@@ -7,7 +7,7 @@ Work that a start puts off must not fall on the first client. So its login with 
 its first request over HTTP are measured too, each with the broker's CPU for it.
 
 Bytecode is kept between the starts, as it is for users. With PYTHONDONTWRITEBYTECODE in the environment, each
-start would compile all modules of the tree, and that would be a fifth of what is measured.
+start would compile all modules of the tree, and that would be a quarter of what is measured.
 """
 
 from __future__ import annotations
