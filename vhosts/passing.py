@@ -49,6 +49,8 @@ class Passing(Listener):
         self._publisher = Publisher(table, self._cache, account, self)
         #: Messages that are left to pass on, by destination.
         self._left: deque[tuple[End, Iterator[Message]]] = deque()
+        #: How often ``pass_on`` was called, and how many of these calls have all passed on.
+        self.begun = self.ended = 0
         #: The message whose route takes more than one turn to find, and the search.
         self._searching: Message | None = None
         self._walk: Walk | None = None
@@ -66,9 +68,14 @@ class Passing(Listener):
 
     def pass_on(self, destination: End, messages: Sequence[Message]) -> None:
         """See ``vhosts.exchanges.exchange.Surroundings``."""
+        self.begun += 1
         self._left.append((destination, iter(messages)))
         if not self._is_going_on and not self._next_slice():
             self.in_slices(self._next_slice)
+
+    def has_ended(self, count: int) -> bool:
+        """Whether the first ``count`` calls of ``pass_on`` have all passed on; a step of ``in_slices``."""
+        return self.ended >= count
 
     def _next_slice(self) -> bool:
         """Pass on a slice; True if nothing is left."""
@@ -80,6 +87,7 @@ class Passing(Listener):
             self._searching = None
             if message is None or destination.deleted:
                 self._left.popleft()
+                self.ended += 1
                 self._walk = None
                 continue
             units += self._give(destination, message)

@@ -12,6 +12,7 @@ Source: AMQP 0-9-1, classes exchange (40) and queue (50).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from amqp_router.protocol.methods import (
@@ -47,6 +48,9 @@ class DeclaringChannel(Caller, Protocol):
         None (nowait) sends nothing and holds nothing back.
         """
 
+    def in_slices(self, step: Callable[[], bool]) -> None:
+        """Call ``step()`` once per turn until it returns True; later frames of the client wait."""
+
 
 # -- exchanges -------------------------------------------------------------------------------------
 
@@ -78,6 +82,7 @@ def bind_exchange(channel: DeclaringChannel, method: ExchangeBind) -> None:
         channel, method.destination, method.source, method.routing_key, method.arguments
     )
     _reply(channel, method.nowait, ExchangeBindOk(), rev)
+    _await_passing(channel)
 
 
 def unbind_exchange(channel: DeclaringChannel, method: ExchangeUnbind) -> None:
@@ -96,6 +101,18 @@ def bind_queue(channel: DeclaringChannel, method: QueueBind) -> None:
     queue, routing_key = _queue_and_key(channel, method)
     rev = declarations.bind_queue(channel, queue, method.exchange, routing_key, method.arguments)
     _reply(channel, method.nowait, QueueBindOk(), rev)
+    _await_passing(channel)
+
+
+def _await_passing(channel: DeclaringChannel) -> None:
+    """Let the client's later frames wait until all is passed on that the exchange gives to a new binding.
+
+    What the client publishes next must not come before that. And each client has one such list of messages
+    in memory, however many queues it binds.
+    """
+    passing = channel.vhost.topology.passing
+    if passing.ended < passing.begun:
+        channel.in_slices(partial(passing.has_ended, passing.begun))
 
 
 def unbind_queue(channel: DeclaringChannel, method: QueueUnbind) -> None:

@@ -109,6 +109,7 @@ class Duplex:
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Turn until ``condition`` holds; False if it did not within ``seconds`` or the connection ended."""
         end = time.monotonic() + seconds
+        self._scan()  # the wire may have read the last of it already
         while not condition():
             if self.closed or time.monotonic() > end:
                 return False

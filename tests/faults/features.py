@@ -176,9 +176,9 @@ def transacted_returns(place: Place, seconds: float) -> Outcome:
 
 
 def rejected_headers(place: Place, seconds: float, *, name: str, durable: bool) -> Outcome:
-    """1,000 messages with 120 KB of headers (``name``) become dead letters together."""
+    """200 messages with 120 KB of headers (``name``) become dead letters together."""
     begun = time.monotonic()
-    count = place.of(1000)
+    count = place.of(200)
     death = b"F" + struct.pack(">I", 0)
     tag = death if name == "x-death" else b"t\x01"
     headers = many_values(HEADERS_BYTES, name, tag)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -578,6 +579,38 @@ def test_cancelled_ones_count_until_their_time_comes(client: Client) -> None:
     pass_time(client, 100)
     remembered = queue.remembered + client.node.queue("q").remembered
     assert budget.kept == before, remembered
+
+
+def test_very_many_cancelled_ones_leave_in_slices(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand with neighbouring due times would hold the event loop for a third of a second."""
+    monkeypatch.setattr(due, "SKIP_SLICE", 10)
+    declare(client)
+    bound(client)
+    node = client.node
+    publish(client, b"before", 500)
+    for number in range(300):
+        publish(client, b"%d" % number, 1000 + number)
+    publish(client, b"last", 2000)
+    queue = node.queue(QUEUE)
+    assert isinstance(queue, DelayQueue)
+    for delayed in list(queue.order.first(301))[1:]:
+        assert queue.cancel(delayed)
+    node.settle()
+    sizes = [len(queue.order._heap)]
+    plain = node.turn
+
+    def turn() -> None:
+        plain()
+        sizes.append(len(queue.order._heap))
+
+    monkeypatch.setattr(node, "turn", turn)
+    for _ in range(30):
+        node.sleep(0.1)
+    assert sizes[-1] == 0
+    gone = [before - after for before, after in itertools.pairwise(sizes)]
+    assert max(gone) <= 5 * 11, gone
+    pass_time(client, 1)
+    assert [body for body, _ in taken(client)] == [b"before", b"last"]
 
 
 def test_a_message_on_its_way_is_not_cancelled_although_the_clock_was_set_back(client: Client) -> None:

@@ -11,7 +11,7 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.fields import decode_table, encode_plain
 from amqp_router.protocol.properties import encode_properties
 from persistence.errors import PersistenceError
-from tests.nodes import PERSISTENT, Client, SimNode
+from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
 from vhosts.exchanges import recent_history
 from vhosts.exchanges.recent_history import RecentHistoryExchange
 
@@ -198,3 +198,24 @@ def test_wrong_lengths(client: Client, value: Any, shown: str) -> None:
     close = client.closed_with(errors.PreconditionFailed)
     wanted = f"Invalid argument {shown}, 'x-recent-history-length' must be a positive integer"
     assert close.reply_text == f"PRECONDITION_FAILED - {wanted}"
+
+
+def test_what_is_published_behind_a_binding_comes_after_a_long_history(client: Client) -> None:
+    """It is passed on in slices, and the client's later frames wait. So it has one copy of it at a time."""
+    exchange = declare(client, 5000)
+    publish(client, *[b"%d" % number for number in range(4000)])
+    assert len(exchange.history) == 4000
+    passing = client.node.vhost.topology.passing
+    client.declare("q")
+    client.declare("r")
+    client.feed(
+        m.frame(1, m.QueueBind("q", "x", "", nowait=True))
+        + m.frame(1, m.QueueBind("r", "x", "", nowait=True))
+        + b"".join(publish_frames(1, m.BasicPublish("x", "key of last"), TRANSIENT, b"last"))
+    )
+    most = 0
+    while client.node.ready:
+        most = max(most, len(passing._left))
+        client.node.turn()
+    assert most == 1
+    assert bodies(client) == bodies(client, "r") == [*[b"%d" % number for number in range(4000)], b"last"]
