@@ -47,7 +47,7 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> 
     """Add ``log`` to the commands of ``amqp-router``; each of its commands sets ``run``."""
     log_parser = commands.add_parser(
         "log",
-        help="look into the logs of a data directory; only adopt changes anything, the definitions",
+        help="look into the logs of a data directory; `adopt` alone writes, and only definitions",
         description="Look into the logs of a data directory. No log is changed, and the broker may run. Only "
         "`adopt` writes something, the definitions of a stopped broker.",
         epilog="examples:\n  amqp-router log inspect\n  amqp-router log verify --data-dir DIR",

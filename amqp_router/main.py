@@ -54,6 +54,12 @@ examples:
 An option can also stand in the file (amqp_port = 5673) or in the environment (AMQP_ROUTER_AMQP_PORT=5673).
 """
 
+OPTIONS_EXAMPLES = """\
+examples:
+  amqp-router options                            a table
+  amqp-router options --toml > amqp-router.toml  a configuration file to edit
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
@@ -140,7 +146,13 @@ def _parser(*, only_serve: bool = False) -> argparse.ArgumentParser:
     config_text.add_flags(serve_parser)
     serve_parser.set_defaults(run=serve)
 
-    options_parser = commands.add_parser("options", help="list every option with type, default and meaning")
+    options_parser = commands.add_parser(
+        "options",
+        help="list every option with type, default and meaning",
+        description="List every option with type, default and meaning.",
+        epilog=OPTIONS_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     options_parser.add_argument(
         "--markdown", action="store_true", help="print the text of docs/configuration.md"
     )

@@ -53,13 +53,15 @@ def add_commands(commands: Any) -> None:
     parser = commands.add_parser(
         "analytics",
         help="routing statistics, in this process or by Spark",
-        description='For programs, spark.read and spark.readStream have the format "amqp_router" '
-        "(docs/analytics.md).",
+        description="Routing statistics of a data directory. Programs read the same data with spark.read and "
+        'spark.readStream, whose format is "amqp_router" (docs/analytics.md).',
         epilog=EXAMPLES,
         formatter_class=raw,
         allow_abbrev=False,
     )
-    inner = parser.add_subparsers(metavar="command", parser_class=type(parser), required=True)
+    inner = parser.add_subparsers(
+        title="commands", metavar="command", parser_class=type(parser), required=True
+    )
     stats = inner.add_parser(
         "stats",
         help="messages per exchange, routing key, queue and hour",

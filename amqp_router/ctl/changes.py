@@ -216,7 +216,7 @@ VERBS = (
     ),
     Verb(
         "clear_password",
-        "no password of a user will do any more",
+        "take a user's password away; nobody can log in with one",
         clear_password,
         (USER,),
         ("amqp-router ctl clear_password alice",),
@@ -250,7 +250,7 @@ VERBS = (
     ),
     Verb(
         "clear_permissions",
-        "let a user not into a virtual host any more",
+        "take a user's permissions in a virtual host away; it can no longer enter",
         delete("/api/permissions/{vhost}/{user}"),
         (USER, VHOST),
         ("amqp-router ctl clear_permissions alice --vhost shop",),
