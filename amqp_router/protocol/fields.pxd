@@ -35,7 +35,7 @@ cdef unsigned int _u32(bytes data, Py_ssize_t pos)
 cpdef tuple decode_table(bytes data, Py_ssize_t pos)
 cpdef dict outer_table(bytes data, Py_ssize_t pos)
 cpdef tuple outer_field(bytes data, Py_ssize_t pos)
-cpdef tuple unnested(tuple field)
+cpdef tuple unnested(tuple field, int depth=*)
 cpdef Py_ssize_t skip_table(bytes data, Py_ssize_t pos) except -1
 cpdef bytes encode_table(table)
 

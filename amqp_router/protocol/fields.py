@@ -106,8 +106,8 @@ def outer_field(data: bytes, pos: int) -> Field:
     return _Reader(data, pos).field(_DEPTH_MAX)
 
 
-def unnested(field: Field) -> Field:
-    """A value of an ``outer_table`` as ``decode_table`` gives it.
+def unnested(field: Field, depth: int = 1) -> Field:
+    """A value of an ``outer_table`` as ``decode_table`` gives it; with ``DECODED_DEPTH`` its own stay octets.
 
     Raises:
         FieldError: the octets are no table or array.
@@ -116,9 +116,9 @@ def unnested(field: Field) -> Field:
     if not isinstance(value, bytes):
         return field
     if tag == "A":
-        return tag, _Reader(value, 0).array(1)
+        return tag, _Reader(value, 0).array(depth)
     if tag == "F":
-        return tag, _Reader(value, 0).table(1)
+        return tag, _Reader(value, 0).table(depth)
     return field
 
 

@@ -19,6 +19,7 @@ from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import Field, Table, encode_table, outer_table, unnested
 from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, content_header
+from amqp_router.protocol.nested import DECODED_DEPTH
 from amqp_router.protocol.properties import decode_properties, encode_properties, with_fields
 
 REJECTED = "rejected"
@@ -167,7 +168,10 @@ class Death:
         if expiration is not None:
             entry["original-expiration"] = ("S", _octets(expiration))
         deaths = _deaths(headers)
-        for index, (_, known) in enumerate(deaths):
+        for index, (_, octets) in enumerate(deaths):
+            if entry["queue"][1] not in octets or entry["reason"][1] not in octets:
+                continue  # it is not this kind; very many are passed over undecoded
+            known = outer_table(octets, 0)
             if known.get("queue") == entry["queue"] and known.get("reason") == entry["reason"]:
                 del deaths[index]
                 entry = {**known, "count": ("l", _count(known) + 1)}
@@ -198,7 +202,8 @@ class Death:
         queues: set[str] = set()
         if self.reason == REJECTED:
             return queues
-        for _, known in _deaths(self.properties["headers"]):
+        for _, value in _deaths(self.properties["headers"]):
+            known = outer_table(value, 0) if isinstance(value, bytes) else value
             if known.get("reason") == ("S", REJECTED.encode()):
                 break
             kind, name = known.get("queue", ("", b""))
@@ -239,10 +244,11 @@ class Death:
 
 
 def _deaths(headers: Table) -> list[Field]:
+    """The tables of ``x-death``; those of the message as it came are octets."""
     found = headers.get("x-death")
     if found is None or found[0] != "A":
         return []
-    return [item for item in unnested(found)[1] if item[0] == "F"]
+    return [item for item in unnested(found, DECODED_DEPTH)[1] if item[0] == "F"]
 
 
 def _has_first_death(headers: Table) -> bool:
