@@ -24,6 +24,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from admin_ui.middlewares import HEADERS
 from amqp_router import logs
 from amqp_router.auth.throttle import network
+from amqp_router.cycles import break_cycle
 from amqp_router.sockets import Proxies
 
 #: Connections of one address that are not logged in or do not read. A browser opens six for a page.
@@ -70,7 +71,10 @@ class Connection(web.RequestHandler):
         """The connection is closed."""
         self._doors.light(self)
         self._stop_looking()
+        transport = self.transport
         super().connection_lost(exc)
+        if transport is not None:
+            break_cycle(transport)
 
     def logged_in(self) -> None:
         """A request on this connection has logged in."""

@@ -13,6 +13,7 @@ from aiohttp import web
 from admin_ui.replies import JSON, ApiError, dumps, method_not_allowed
 from admin_ui.state import STATE
 from admin_ui.turns import entrance
+from amqp_router.cycles import forget_frames
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -82,8 +83,12 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return _refusal(method_not_allowed(request.method, ", ".join(sorted(error.allowed_methods))))
     except web.HTTPException:
         raise
-    except ConnectionError:
-        raise  # the client has disconnected
+    except ConnectionError as error:
+        forget_frames(error)
+        if request.transport is not None:
+            raise
+        # The client has gone, so this is not sent. An exception would keep the task that raised it.
+        return web.Response()
     except Exception as error:
         request.app[STATE].broker.unexpected(f"{request.method} {request.path}", error)
         if request.writer.output_size > 0:

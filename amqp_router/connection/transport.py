@@ -18,6 +18,7 @@ from amqp_router.connection.reading import Reading
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.states import ConnectionState
 from amqp_router.connection.writing import Writer
+from amqp_router.cycles import break_cycle
 from amqp_router.protocol.errors import InternalError
 from persistence.errors import PersistenceError
 
@@ -196,14 +197,11 @@ class Transport(asyncio.Protocol):
                 seconds=self._loop.time() - self._opened_at,
                 reason=self._cut_reason or str(exc or ""),
             )
-        # Break the reference cycles, so that all memory of the connection is freed now. Full garbage
-        # collections wait until the broker is idle (``process.Collector``), and a broker whose clients come
-        # and go all day may never be idle.
+        # Break the cycles, so that all memory of the connection is freed now (``amqp_router.cycles``).
         machine.output.owner = _Gone(self.peer_address, self.host_address)
         machine.inflow.resume = None
         machine.on_opened = None
-        if hasattr(self._socket, "_read_ready_cb"):  # a cycle of asyncio's own
-            setattr(self._socket, "_read_ready_cb", None)  # noqa: B010  no public name
+        break_cycle(self._socket)
 
     # -- writing ------------------------------------------------------------------------------------
 

@@ -6,11 +6,14 @@ import asyncio
 import gc
 import logging
 import socket
+import struct
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aio_pika
 import pytest
+from aiohttp import web
 
 from admin_ui import body, connections
 from admin_ui.app import Admin, AdminOptions
@@ -253,6 +256,43 @@ async def test_unread_lists_take_no_memory(node: World) -> None:
         assert each.transport.get_write_buffer_size() <= 3 * WRITE_BYTES
     for client in clients:
         client.close()
+
+
+def left(*kinds: type) -> Counter[str]:
+    """How many objects of these kinds there are."""
+    return Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, kinds))
+
+
+@pytest.mark.parametrize(
+    "closes", ["orderly", "with a reset", "in the middle of an answer", "without a request"]
+)
+async def test_a_closed_connection_leaves_nothing_to_collect(node: World, closes: str) -> None:
+    """A full collection of garbage comes seldom while the broker is busy, once an hour."""
+    kinds = (connections.Connection, asyncio.Transport, web.Request, Body)
+    for number in range(4000 if closes == "in the middle of an answer" else 0):
+        node.broker.vhosts["/"].declare_queue(f"q{number}")
+    await node.call("GET", "/api/whoami")
+    await until(lambda: not serving(node))
+    gc.collect()
+    before = left(*kinds)
+    gc.disable()
+    try:
+        for _ in range(5):
+            client = small_buffers(node)
+            if closes == "in the middle of an answer":
+                client.sendall(REQUEST.replace(b"whoami", b"queues"))
+                await until(lambda: any(each.writing_paused for each in serving(node)))
+            elif closes != "without a request":
+                client.sendall(REQUEST)
+                assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 2000), 60)
+            if closes == "with a reset":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            await until(lambda: not serving(node))
+            await asyncio.sleep(0.05)
+        assert left(*kinds) == before
+    finally:
+        gc.enable()
 
 
 async def test_what_is_no_http_is_told_seldom_and_shortly(
