@@ -23,7 +23,9 @@ PORTION_BYTES, PORTION_BLOCKS = 8 << 20, 64
 #: Between two portions. What the broker grows by meanwhile comes from fresh pages and not from the blocks
 #: that are held; as these have none any more, the process is no larger for that.
 PAUSE_S = 0.005
-#: Less than this is not worth the work: what is in use comes and goes as well.
+#: A pass takes no more than these, a fifth of a second in all. What is left are the smallest blocks.
+PORTIONS_MAX = 400
+#: A process that is larger by less than this than it was at the start is left alone.
 WORTH_BYTES = 64 << 20
 
 
@@ -68,10 +70,14 @@ class FreeBlocks:
         self._library = library
         self._sizes = list(BLOCK_BYTES)
         self._held: list[int] = []
+        self._portions = 0
 
     def portion(self) -> bool:
         """Give back one portion; False when nothing is left, and all blocks are free again."""
         blocks = octets = 0
+        self._portions += 1
+        if self._portions > PORTIONS_MAX:
+            self._sizes.clear()
         while self._sizes:
             size = self._sizes[0]
             if not self._give_back(size):
@@ -112,7 +118,10 @@ class FreeBlocks:
 
 
 class FreeHeap:
-    """Starts such a pass when the process has grown by ``WORTH_BYTES`` since the last one."""
+    """Starts such a pass when it is asked to and the process has grown by ``WORTH_BYTES``.
+
+    How much of that is free is not known before: glibc tells it after a look at each free block.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, resident: Callable[[], int] = resident_bytes
@@ -120,8 +129,7 @@ class FreeHeap:
         self._loop = loop
         self._library = glibc()
         self._resident = resident
-        #: The least that was resident since the last pass.
-        self._least = resident()
+        self._at_start = resident()
         self._pass: FreeBlocks | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -133,9 +141,8 @@ class FreeHeap:
         """
         if self._pass is not None:
             return
-        now = self._resident()
-        self._least = min(self._least, now)
-        if self._library is not None and (all_of_it or now - self._least >= WORTH_BYTES):
+        has_grown = self._resident() - self._at_start >= WORTH_BYTES
+        if self._library is not None and (all_of_it or has_grown):
             self._pass = FreeBlocks(self._library)
             self._portion(all_of_it)
         elif all_of_it:
@@ -157,4 +164,3 @@ class FreeHeap:
         self._pass = self._timer = None
         if all_of_it:
             trim()
-        self._least = self._resident()
