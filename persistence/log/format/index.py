@@ -1,4 +1,4 @@
-"""The sparse index of a segment: finds a position at or before an offset or a time."""
+"""The sparse index of a segment: finds a position at or before an offset. Spark finds one by time, too."""
 
 from __future__ import annotations
 
@@ -46,11 +46,6 @@ class SparseIndex:
     def position_of(self, rel_offset: int) -> int:
         """Position of the last indexed batch whose base is at or below ``rel_offset``; 0 without one."""
         index = bisect_right(self._offsets, rel_offset)
-        return self._positions[index - 1] if index else 0
-
-    def position_of_time(self, rel_ts_ms: int) -> int:
-        """Position of the last indexed batch that begins before ``rel_ts_ms``; 0 without one."""
-        index = bisect_right(self._times, max(rel_ts_ms - 1, 0)) if rel_ts_ms > 0 else 0
         return self._positions[index - 1] if index else 0
 
     def cut(self, position: int) -> None:

@@ -17,7 +17,6 @@ cdef class SettleState:
     cdef public long long live
     cdef Chunk _last
 
-    cpdef int note_message(self) except -1
     @cython.locals(number=cython.ulonglong, stop=cython.ulonglong)
     cpdef int note_gap(self, unsigned long long first, unsigned long long end) except -1
     @cython.locals(chunk=Chunk, number=cython.ulonglong, place=cython.uint, mask=cython.uint, bits=bytearray)

@@ -7,7 +7,8 @@ of zeros has no entry; a chunk of ones is replaced by a shared object. A queue t
 one chunk, however long it lives.
 
 Invariants: every offset below ``settled_below`` is settled and has no chunk; ``live`` is the number of zero
-bits in [``settled_below``, end), where the end is the log's and grows by ``note_message``.
+bits in [``settled_below``, end), where the end is the log's. Whoever moves it over messages adds them to
+``live``.
 """
 
 from __future__ import annotations
@@ -48,10 +49,6 @@ class SettleState:
         self.live = 0
         # The chunk used last; ``_FULL`` (number -1) when there is none.
         self._last = FULL
-
-    def note_message(self) -> None:
-        """The log's end moved over one message."""
-        self.live += 1
 
     def note_gap(self, first: int, end: int) -> None:
         """The log's end moved over ``[first, end)``, which hold no message."""

@@ -65,7 +65,7 @@ def test_settling_in_any_order(moves: list[int | list[int]], returned: list[int]
 def test_consumed_in_order_keeps_one_chunk() -> None:
     state = SettleState()
     for offset in range(2 * CHUNK_OFFSETS):
-        state.note_message()
+        state.live += 1
         state.settle(offset)
         if offset % 1000 == 0:
             state.advance(offset + 1)
