@@ -594,7 +594,7 @@ def test_very_many_cancelled_ones_leave_in_slices(client: Client, monkeypatch: p
     queue = node.queue(QUEUE)
     assert isinstance(queue, DelayQueue)
     for delayed in list(queue.order.first(301))[1:]:
-        assert queue.cancel(delayed)
+        assert queue.drop(delayed)
     node.settle()
     sizes = [len(queue.order._heap)]
     plain = node.turn
