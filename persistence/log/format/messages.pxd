@@ -9,6 +9,9 @@ from persistence.log.format.sections cimport pack_sections
 cdef unsigned long _NO_EXPIRY
 
 
+cdef unsigned long long _room(unsigned long long size) noexcept
+
+
 cdef unsigned int le32(const unsigned char* d, Py_ssize_t p) noexcept
 
 
@@ -34,6 +37,7 @@ cdef class MessagesBuilder:
     @cython.locals(records=Buf, expire_ms=cython.ulong, left_us=cython.longlong)
     cdef int _record(self, Message message, unsigned long long offset, long long now_us,
                      unsigned long long body_end) except -1
+    cpdef unsigned long long capacity(self)
     cpdef Batch close(self, unsigned long long last, unsigned long epoch)
     cdef _close_extras(self, Batch batch)
 

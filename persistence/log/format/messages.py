@@ -32,6 +32,13 @@ def le32(d: bytes, p: int) -> int:
     return d[p] | d[p + 1] << 8 | d[p + 2] << 16 | d[p + 3] << 24
 
 
+def _room(size: int) -> int:
+    room = 1024 if size > 0 else 0
+    while room < size:
+        room *= 2
+    return room
+
+
 class MessagesBuilder:
     """The open MESSAGES batch of a log: ``add`` for each message, ``close`` when it is full or the tick
     ends.
@@ -128,6 +135,15 @@ class MessagesBuilder:
             self._extras_size += ENTRY_BYTES
         self.max_ts = now_us
         self.count += 1
+
+    def capacity(self) -> int:
+        """Bytes that the parts of the batch take in memory: each doubles when it is full."""
+        return (
+            _room(self._records.size)
+            + _room(self._routes.size)
+            + _room(self._properties.size)
+            + _room(self._bodies.size)
+        )
 
     def close(self, last: int, epoch: int) -> Batch:
         """The batch with offsets up to ``last``; the builder is empty afterwards."""

@@ -47,6 +47,25 @@ def test_messages_come_back_with_their_offsets() -> None:
     assert [entry.body() for entry in log.read(0, 3000, 10, 100)[0]] == [b"again"]
 
 
+def test_a_batch_that_grows_is_work() -> None:
+    """A thousand queues that get the same messages all grow at the same one: in one turn, for 12 ms."""
+    budget = MemoryBudget()
+    room = PageRoom(budget, 1 << 30)
+    node = Node()
+    log = PageLog(
+        node.disk, "d/paging", "q", LogOptions(), InlineWorker(), FileCache(node.disk, 8, write=True), room
+    )
+    costs = []
+    for number in range(1000):
+        log.append(page(number, bytes(20)))
+        costs.append(budget.take_work())
+    plain = min(costs)
+    grown = [cost - plain for cost in costs if cost > plain]
+    assert 5 <= len(grown) <= 40, "each part of the batch doubles"
+    assert grown == sorted(grown)
+    assert max(grown) >= 60
+
+
 def test_large_message_is_paged_too() -> None:
     log = Node().catalog.new_page_log("q")
     body = b"abc" * 500_000
