@@ -205,10 +205,13 @@ class Delivery:
         old_messages = self.messages
         old_owners = self.owners
         size = len(old_messages)
-        # The garbage collector would look through the new ones twice, 10 ms for the largest. All that they
-        # hold leaves them before the channel goes.
-        self.messages = unwatched([None] * (size * 2))
-        self.owners = unwatched([None] * (size * 2))
+        self.messages = [None] * (size * 2)
+        self.owners = [None] * (size * 2)
+        if size >= BLOCK_TAGS:
+            # The garbage collector would look through them twice, 10 ms for the largest. All that they hold
+            # leaves them before the channel goes; with small ones it frees what is dropped without that.
+            unwatched(self.messages)
+            unwatched(self.owners)
         tag = self.base
         while tag < self.next_tag:
             self.messages[tag & (size * 2 - 1)] = old_messages[tag & (size - 1)]
