@@ -59,12 +59,12 @@ class Place(web.AbstractResource):
         return {"formatter": self._path}
 
     def url_for(self, **kwargs: str) -> NoReturn:
-        """Nobody here asks for the address of a resource."""
-        raise NotImplementedError
+        """aiohttp demands it of a resource; nobody here asks for the address of one."""
+        raise NotImplementedError("a place has no address to be asked for")
 
     def add_prefix(self, prefix: str) -> NoReturn:
-        """No application here is part of another."""
-        raise NotImplementedError
+        """aiohttp demands it of a resource; no application here is part of another."""
+        raise NotImplementedError("a place belongs to one application")
 
     def __len__(self) -> int:
         return 1

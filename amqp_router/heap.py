@@ -36,7 +36,7 @@ def glibc() -> ctypes.PyDLL | None:
     """
     try:
         library = ctypes.PyDLL(None)
-        library.gnu_get_libc_version  # noqa: B018 - absent from every other C library
+        library.gnu_get_libc_version  # noqa: B018 - absent from every other C library, musl's mallopt does nothing
         library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
         library.free.restype, library.free.argtypes = None, [ctypes.c_void_p]
         library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from amqp_router import logs
-from amqp_router.heap import FreeHeap
+from amqp_router.heap import FreeHeap, glibc
 
 #: glibc's mallopt(3) parameters.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -70,12 +70,10 @@ def raise_open_files(wish: int) -> int:
 
 def tune_allocator() -> bool:
     """Keep asyncio's receive buffers on glibc's heap; False where the C library is another one."""
-    try:
-        library = ctypes.CDLL(None)
-        library.gnu_get_libc_version  # noqa: B018 - absent from every other C library, musl's mallopt does nothing
-        mallopt = library.mallopt
-    except (OSError, AttributeError):
+    library = glibc()
+    if library is None:
         return False
+    mallopt = library.mallopt
     mallopt.argtypes = [ctypes.c_int, ctypes.c_int]
     mallopt.restype = ctypes.c_int
     return bool(mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES) and mallopt(M_TRIM_THRESHOLD, TRIM_NEVER))
