@@ -28,6 +28,9 @@ ONCE = pytest.mark.skipif(
     reason="runs from source anyway: once is enough",
 )
 
+#: As it was at the start: pytest changes the variable of the current test while threads look here.
+ENVIRONMENT = dict(os.environ)
+
 
 class Planted(NamedTuple):
     """A textual change that must be noticed."""
@@ -63,7 +66,7 @@ def walk_seeds(first: int, last: int, walk: Callable[[int], Counter[str]]) -> in
 def run(tree: Path, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Python in the tree, from source."""
     environment = {
-        **os.environ,
+        **ENVIRONMENT,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": str(tree),
         compiled.UNCOMPILED_VARIABLE: "1",
