@@ -39,7 +39,7 @@ def queue_of(broker: Broker) -> Queue:
 
 
 async def until(reached: Any) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not reached():
         assert time.monotonic() < end, "it never came"
         await asyncio.sleep(0.005)

@@ -20,6 +20,7 @@ from admin_ui.app import Admin, AdminOptions
 from admin_ui.replies import WRITE_BYTES, Body
 from amqp_router.exit_codes import ListenError
 from tests.admin_ui.world import LOGGER, World, basic, world
+from tests.ports import free_port
 
 AUTHORIZATION = basic("guest", "guest")
 REQUEST = f"GET /api/whoami HTTP/1.1\r\nHost: localhost\r\nAuthorization: {AUTHORIZATION}\r\n\r\n".encode()
@@ -32,7 +33,7 @@ def another(node: World, port: int, most: int = 512) -> Admin:
 
 async def test_port_taken_between_bind_and_listen(node: World) -> None:
     """With SO_REUSEADDR two may bind; only one may listen."""
-    first = another(node, 0)
+    first = another(node, free_port())
     second = another(node, first.address[1])
     await first.start()
     with pytest.raises(
@@ -46,7 +47,7 @@ async def test_port_taken_between_bind_and_listen(node: World) -> None:
 
 
 async def test_nobody_is_served_after_the_stop(node: World) -> None:
-    admin = another(node, 0)
+    admin = another(node, free_port())
     host, port = admin.address
     await admin.start()
     reader, writer = await asyncio.open_connection(host, port)
@@ -74,7 +75,7 @@ async def test_connections_above_the_cap_are_closed(node: World, caplog: pytest.
             await reader.readexactly(5)
     assert caplog.text.count("admin connection refused") == 1, "told once a minute"
     held[0][1].close()
-    await asyncio.sleep(0.05)
+    await until(lambda: len(serving(admin)) == 1)
     reader, writer = await asyncio.open_connection(*admin.address)
     writer.write(REQUEST)
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
@@ -187,8 +188,8 @@ def small_buffers(node: World) -> socket.socket:
     return client
 
 
-def serving(node: World) -> list[connections.Connection]:
-    server = node.admin._runner.server
+def serving(admin: Admin) -> list[connections.Connection]:
+    server = admin._runner.server
     assert server is not None
     return [each for each in server.connections if isinstance(each, connections.Connection)]
 
@@ -209,8 +210,8 @@ async def test_who_does_not_read_is_closed(
         node.broker.vhosts["/"].declare_queue(f"q{number}")
     with small_buffers(node) as client:
         client.sendall(REQUEST.replace(b"whoami", b"queues"))
-        await until(lambda: serving(node))
-        await until(lambda: not serving(node))
+        await until(lambda: serving(node.admin))
+        await until(lambda: not serving(node.admin))
     assert caplog.text.count("admin connection closed") == 1
     assert "Traceback" not in caplog.text
     assert (await node.call("GET", "/api/whoami")).status == 200
@@ -245,13 +246,13 @@ async def test_unread_lists_take_no_memory(node: World) -> None:
     clients = [small_buffers(node) for _ in range(5)]
     for client in clients:
         client.sendall(REQUEST.replace(b"whoami", b"queues"))
-    await until(lambda: sum(each.writing_paused for each in serving(node)) == len(clients))
+    await until(lambda: sum(each.writing_paused for each in serving(node.admin)) == len(clients))
     await asyncio.sleep(0.2)
     gc.collect()  # bodies of earlier tests, in cycles of aiohttp's
     bodies = [found for found in gc.get_objects() if isinstance(found, Body)]
     assert len(bodies) == len(clients)
     assert all(found.size <= WRITE_BYTES for found in bodies)
-    for each in serving(node):
+    for each in serving(node.admin):
         assert each.transport is not None
         assert each.transport.get_write_buffer_size() <= 3 * WRITE_BYTES
     for client in clients:
@@ -271,26 +272,27 @@ async def test_a_closed_connection_leaves_nothing_to_collect(node: World, closes
     kinds = (connections.Connection, asyncio.Transport, web.Request, Body)
     for number in range(4000 if closes == "in the middle of an answer" else 0):
         node.broker.vhosts["/"].declare_queue(f"q{number}")
-    await node.call("GET", "/api/whoami")
-    await until(lambda: not serving(node))
+    await node.call("GET", "/api/whoami", Connection="close")
+    await until(lambda: not serving(node.admin))
     gc.collect()
     before = left(*kinds)
     gc.disable()
     try:
         for _ in range(5):
             client = small_buffers(node)
+            await until(lambda: serving(node.admin))
             if closes == "in the middle of an answer":
                 client.sendall(REQUEST.replace(b"whoami", b"queues"))
-                await until(lambda: any(each.writing_paused for each in serving(node)))
+                await until(lambda: any(each.writing_paused for each in serving(node.admin)))
             elif closes != "without a request":
                 client.sendall(REQUEST)
                 assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 2000), 60)
             if closes == "with a reset":
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
-            await until(lambda: not serving(node))
-            await asyncio.sleep(0.05)
-        assert left(*kinds) == before
+            await until(lambda: not serving(node.admin))
+        # What a connection has begun ends some turns of the loop later.
+        await until(lambda: left(*kinds) == before)
     finally:
         gc.enable()
 

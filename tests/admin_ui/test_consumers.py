@@ -31,7 +31,7 @@ class Slow:
         self.held.append(message)
 
     async def has(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.held) < count:
                 await asyncio.sleep(0.01)
 

@@ -53,8 +53,8 @@ class Site:
         self.broker.stop()
 
     def connect(self) -> pika.BlockingConnection:
-        """A client of user guest."""
-        return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.broker.port))
+        """A client of user guest; without heartbeats, as it says nothing while the browser has its time."""
+        return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.broker.port, heartbeat=0))
 
 
 class Visit:
