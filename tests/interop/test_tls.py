@@ -254,6 +254,7 @@ def resident(broker: RouterProcess) -> int:
 
 def test_no_tls_and_broken_tls(broker: TlsBroker, connect: Connect) -> None:
     """Each is closed, and the log has one line for all of this address."""
+    told = broker.log().count("TLS handshake failed")
     hello = b"\x16\x03\x01\x00\x2e\x01\x00\x00\x2a\x03\x03" + bytes(20)
     for data in (b"AMQP\0\0\x09\x01", b"GET / HTTP/1.0\r\n\r\n", os.urandom(300), hello[:11] + b"\xff" * 200):
         with socket.create_connection((broker.host, broker.tls_port)) as raw:
@@ -271,13 +272,14 @@ def test_no_tls_and_broken_tls(broker: TlsBroker, connect: Connect) -> None:
         while raw.recv(4096):
             pass
     until(lambda: "reason=decryption" in broker.log() or "bad record mac" in broker.log())
-    assert broker.log().count("TLS handshake failed") <= 1
+    assert broker.log().count("TLS handshake failed") - told <= 1
     connect().open_channel(1)
 
 
 def test_stalled_handshakes_harm_nobody(broker: TlsBroker, connect: Connect) -> None:
     """More than the broker keeps, from one address; then their time is over."""
     before = resident(broker)
+    told = broker.log().count("TLS handshake failed")
     stalled = []
     for _ in range(600):
         raw = socket.create_connection((broker.host, broker.tls_port))
@@ -290,7 +292,7 @@ def test_stalled_handshakes_harm_nobody(broker: TlsBroker, connect: Connect) -> 
         with contextlib.suppress(ConnectionResetError):
             assert raw.recv(1) in (b"", b"\x15")
         raw.close()
-    assert broker.log().count("TLS handshake failed") <= 2
+    assert broker.log().count("TLS handshake failed") - told <= 1
 
 
 def test_certificate_of_a_stranger_is_refused(connect: Connect, tmp_path: Path, authority: Authority) -> None:
