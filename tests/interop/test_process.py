@@ -105,6 +105,7 @@ def test_unknown_option_in_the_configuration(tmp_path: Path) -> None:
 
 
 def test_data_directory_is_private(own_broker: RouterProcess) -> None:
+    own_broker.kill9()  # no file goes while they are looked at
     for path in [own_broker.data_dir, *own_broker.data_dir.rglob("*")]:
         if path.is_dir():
             assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
