@@ -35,8 +35,8 @@ def open_act(one: Visit, name: str) -> None:
     one.page.wait_for_selector("dialog.act")
 
 
-def test_by_keyboard_alone_from_a_new_queue_to_its_end(calm: Site, visit: Visits) -> None:
-    one = visit(calm)
+def test_by_keyboard_alone_from_a_new_queue_to_its_end(quiet_site: Site, visit: Visits) -> None:
+    one = visit(quiet_site)
     keys = one.page.keyboard
     one.page.wait_for_selector("h2:has-text('Queued messages')")
     keys.press("g")

@@ -57,7 +57,7 @@ def plan(*writes: tuple[int, int, list[bytes]]) -> Plan:
 
 
 def done(flusher: Any) -> int:
-    select.select([flusher.fileno()], [], [], 10)
+    select.select([flusher.fileno()], [], [])
     error = flusher.finish()
     assert isinstance(error, int)
     return error
@@ -138,7 +138,7 @@ class Node:
     def turn(self) -> bool:
         """Wait for the round under way; True if the flusher had it."""
         if self.flusher.busy:
-            select.select([self.flusher.fileno()], [], [], 10)
+            select.select([self.flusher.fileno()], [], [])
             self.sync.flushed()
             return True
         self.sync.settle_down()
