@@ -1,11 +1,10 @@
-"""A broker as operators find it: four virtual hosts, many healthy clients, and one that holds what it got."""
+"""A broker as operators find it: four virtual hosts, many healthy clients, two that hold what they got."""
 
 from __future__ import annotations
 
 import base64
 import json
 import threading
-import time
 import urllib.request
 from typing import Any
 
@@ -28,8 +27,9 @@ BACKLOGS = {
     "/": {"dead-letters": 340, "reports.nightly": 25},
     "staging": {"load-test": 5000, "old.orders": 60},
 }
-#: The queue of the client that holds what it got, in the virtual host shop: healthy clients before, and it.
-STUCK_QUEUE, STUCK_CLIENT, HELD = "emails", "mailer-slow", 150
+#: The clients that hold what they got, so many messages, and their queues in the virtual host shop. There is
+#: one for each test that closes one: a queue is called stuck only after a minute.
+STUCK, HELD = {"emails": "mailer-slow", "labels": "printer-slow"}, 150
 TICK_S = 0.2
 
 
@@ -40,7 +40,7 @@ class Mess:
         self.site = site
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self.stuck: pika.BlockingConnection | None = None
+        self._stuck: list[pika.BlockingConnection] = []
 
     def start(self) -> None:
         """Declare everything, and begin."""
@@ -50,13 +50,13 @@ class Mess:
             with self._connect(vhost, "deploy") as connection:
                 channel = connection.channel()
                 channel.exchange_declare("events", "topic", durable=True)
-                for queue in [*QUEUES, *BACKLOGS.get(vhost, {}), *([STUCK_QUEUE] if vhost == "shop" else [])]:
+                for queue in [*QUEUES, *BACKLOGS.get(vhost, {}), *(STUCK if vhost == "shop" else [])]:
                     channel.queue_declare(queue, durable=True)
                     channel.queue_bind(queue, "events", queue)
                 for queue, count in BACKLOGS.get(vhost, {}).items():
                     for number in range(count):
                         channel.basic_publish("", queue, b'{"order": %d}' % number)
-        self.get_stuck()
+        self._get_stuck()
         self._threads = [threading.Thread(target=self._work, args=(vhost,), daemon=True) for vhost in VHOSTS]
         for thread in self._threads:
             thread.start()
@@ -66,8 +66,9 @@ class Mess:
         self._stop.set()
         for thread in self._threads:
             thread.join(10)
-        if self.stuck is not None and self.stuck.is_open:
-            self.stuck.close()
+        for connection in self._stuck:
+            if connection.is_open:
+                connection.close()
 
     def api(self, method: str, path: str, body: Any = None) -> Any:
         """A call of the HTTP API as guest."""
@@ -93,19 +94,19 @@ class Mess:
             )
         )
 
-    def get_stuck(self) -> None:
-        """One client takes its fill and acknowledges nothing; more waits behind that."""
-        if self.stuck is not None:
-            self.stuck.close()
-        self.stuck = self._connect("shop", STUCK_CLIENT)
-        channel = self.stuck.channel()
-        channel.basic_qos(prefetch_count=HELD)
-        channel.basic_consume(STUCK_QUEUE, lambda *_: None, consumer_tag="mailer")
-        for number in range(HELD + 60):
-            channel.basic_publish("", STUCK_QUEUE, b'{"mail": %d}' % number)
-        end = time.monotonic() + 2
-        while time.monotonic() < end:
-            self.stuck.process_data_events(0.1)
+    def _get_stuck(self) -> None:
+        """Clients take their fill and acknowledge nothing; more waits behind that."""
+        for queue, client in STUCK.items():
+            connection = self._connect("shop", client)
+            self._stuck.append(connection)
+            channel = connection.channel()
+            held: list[object] = []
+            channel.basic_qos(prefetch_count=HELD)
+            channel.basic_consume(queue, lambda *_, held=held: held.append(_), consumer_tag="holds")
+            for number in range(HELD + 60):
+                channel.basic_publish("", queue, b'{"number": %d}' % number)
+            while len(held) < HELD:
+                connection.process_data_events(0.1)
 
     def _work(self, vhost: str) -> None:
         """The healthy clients of a virtual host; each publishes to all and acknowledges what it gets."""

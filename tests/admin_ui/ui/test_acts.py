@@ -140,9 +140,9 @@ def test_the_brokers_words_stand_at_the_field(calm: Site, visit: Visits) -> None
         channel.queue_delete("there")
 
 
-def test_acts_on_any_name(calm: Site, visit: Visits) -> None:
-    one = visit(calm)
-    with calm.connect() as connection:
+def test_acts_on_any_name(quiet_site: Site, visit: Visits) -> None:
+    one = visit(quiet_site)
+    with quiet_site.connect() as connection:
         channel = connection.channel()
         for name in ("..", "a/b ?#%", "\u202eright to left"):
             channel.queue_declare(name)
