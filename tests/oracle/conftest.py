@@ -44,6 +44,11 @@ class Asker:
         self.wire.ok(1, "queue.declare", queue=name, exclusive=True, arguments=given)
         return name
 
+    def publish(self, queue: str, body: str, **properties: Any) -> None:
+        """Publish, and wait until the broker has taken it: its time begins then, not when it is sent."""
+        self.wire.publish(1, "", queue, body, **properties)
+        self.wire.ok(1, "basic.qos")
+
     def of(self, short: str) -> str:
         """The name of a queue of this test."""
         return f"{self._prefix}.{short}"

@@ -66,7 +66,7 @@ class Listener:
         """The events that come until ``wanted`` are there and none has come for a while."""
         heard: list[Event] = []
         last = time.monotonic()
-        while time.monotonic() - last < (quiet_s if len(heard) >= wanted else 10):
+        while time.monotonic() - last < (quiet_s if len(heard) >= wanted else 60):
             found = self.ear.get("ear")
             if found is None:
                 time.sleep(0.02)

@@ -243,6 +243,7 @@ def test_what_is_over_behind_others_is_dropped_with_them(asker: Asker, how: str)
         asker.wire.publish(1, "", queue, body, expiration=expiration)
         if returns:
             assert asker.wire.receive().body == body.encode()
+    asker.wire.ok(1, "basic.qos")
     time.sleep(0.1)
     if returns:
         asker.wire.ok(2, "basic.cancel", tag="c")
