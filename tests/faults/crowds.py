@@ -22,8 +22,8 @@ MILLION = 1_000_000
 BLOCK = 1000
 #: Seconds in which the last of them must have come to its end.
 END_S = 600.0
-#: Seconds between two looks.
-LOOK_S = 0.5
+#: Seconds between two looks, at first and at most.
+LOOK_S, LOOK_S_MAX = 0.01, 0.5
 SOURCE, TARGET, DELAYED = "crowd", "crowd-dead", "crowd-delayed"
 LETTERS = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": TARGET}
 
@@ -40,12 +40,13 @@ def fill(wire: Wire, exchange: str, key: str, count: int, **properties: Any) -> 
 def counted(wire: Wire, queue: str, wanted: int) -> str:
     """Wait until so many messages are ready in ``queue``; what is wrong if they never are."""
     end = time.monotonic() + END_S
-    ready = -1
+    ready, pause = -1, LOOK_S
     while time.monotonic() < end:
         ready = wire.ok(1, "queue.declare", queue=queue, passive=True).messages
         if ready == wanted:
             return ""
-        time.sleep(LOOK_S)
+        time.sleep(pause)
+        pause = min(2 * pause, LOOK_S_MAX)
     return f"{ready:,} messages in {queue}, not {wanted:,}"
 
 
