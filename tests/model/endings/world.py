@@ -620,6 +620,16 @@ class World:
             found.add(into)
         return found - {name}
 
+    def _comes_round(self, name: str) -> bool:
+        """Whether letters of a queue may come back to it."""
+        into: str | None = name
+        for _ in KINDS:
+            queue = self.lists.queues.get(into) if into is not None else None
+            into = target(queue.kind, queue.rules) if queue is not None else None
+            if into == name:
+                return True
+        return False
+
     def _close_when_told(self, peer: Peer, channel: Channel) -> None:
         """A commit has failed: the channel closes when the rest of it is on disk."""
         self.moves["(commit refused)"] += 1
@@ -990,8 +1000,8 @@ class World:
         queue = self.lists.queues.get(name)
         if queue is None or not queue.was_declared or queue.rules.expires is not None:
             return
-        if frame != "declare" and target(queue.kind, queue.rules) == name:
-            return  # what expires comes again before the frame or after it
+        if frame != "declare" and self._comes_round(name):
+            return  # what expires comes again before the frame or after it, also by way of other queues
         mine = sorted(tag for tag, out in channel.out.items() if out.queue is queue)
         if frame == "requeue" and (channel.is_transacted or len(mine) != len(channel.out) or not mine):
             return
