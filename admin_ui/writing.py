@@ -149,12 +149,16 @@ def boolean(content: dict[str, Any], name: str, default: bool = False) -> bool:
         return found
     if found in ("true", "false"):
         return bool(found == "true")
-    # A list or an object may be nested too deep to be sent back.
+    raise bad_request(["not_boolean", shown_value(found)])
+
+
+def shown_value(found: Any) -> Any:
+    """A wrong value as an error shows it. A list or an object may be nested too deep to be sent back."""
     if isinstance(found, list):
-        found = "an array"
-    elif isinstance(found, dict):
-        found = "an object"
-    raise bad_request(["not_boolean", found])
+        return "an array"
+    if isinstance(found, dict):
+        return "an object"
+    return found[:100] if isinstance(found, str) else found
 
 
 def text(content: dict[str, Any], name: str, default: str = "") -> str:
@@ -195,7 +199,7 @@ def vhost_metadata(content: dict[str, Any]) -> dict[str, Any]:
             raise bad_request("description is not a string")
     if content.get("tags") is not None:
         found["tags"] = tuple(tags_of(content["tags"]))
-    if content.get("tracing") is not None:
+    if "tracing" in content:
         found["tracing"] = boolean(content, "tracing")
     queue_type = content.get("default_queue_type")
     if queue_type in ("", "undefined"):

@@ -175,7 +175,7 @@ def _number(name: str, value: object) -> str:
 
 def _regex(name: str, value: object) -> str:
     if not isinstance(value, str):
-        return f"{name} should be a regular expression, actually was {erlang_term(value)}"
+        return f"{name} should be a binary but was {erlang_term(value)}"
     try:
         compile_pattern(value)
     except ValueError as error:

@@ -22,7 +22,17 @@ from admin_ui.api.taken import Taken
 from admin_ui.documents.tables import table as table_document
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, bad_request, not_authorised
-from admin_ui.writing import Caller, caller, delivered, new_name, read_object, required, table, text
+from admin_ui.writing import (
+    Caller,
+    caller,
+    delivered,
+    new_name,
+    read_object,
+    required,
+    shown_value,
+    table,
+    text,
+)
 from amqp_router.protocol.errors import (
     AccessRefused,
     AMQPError,
@@ -206,7 +216,7 @@ def _payload(content: dict[str, Any]) -> bytes:
     if encoding == "string":
         return payload.encode()
     if encoding != "base64":
-        raise bad_request(["unsupported_encoding", str(encoding)[:100]])
+        raise bad_request(["unsupported_encoding", shown_value(encoding)])
     try:
         return base64.b64decode("".join(payload.split()), validate=True)
     except (binascii.Error, ValueError):
@@ -387,7 +397,7 @@ def _number(content: dict[str, Any], name: str) -> int:
     if isinstance(found, float) and isfinite(found):  # RabbitMQ drops what is behind the point, too
         found = int(found)
     if not isinstance(found, int) or isinstance(found, bool):
-        raise bad_request(["not_int", name])
+        raise bad_request(["not_integer", shown_value(found)])
     if found < 0:
         raise bad_request(f"{name} is negative")
     return found

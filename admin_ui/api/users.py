@@ -99,10 +99,14 @@ async def put_user(call: Call) -> Done:
     if "tags" not in content:
         raise bad_request("tags_not_present")
     tags = tags_of(content["tags"])
+    if "password" in content and "password_hash" in content:
+        raise bad_request("both_password_and_password_hash_are_provided")
+    if content.get("password_hash", "") is None:
+        raise bad_request(["not_base64", None])
+    if content.get("password", "") is None:
+        raise bad_request("password is not a string")
     password, password_hash = _secret(content, "password"), _secret(content, "password_hash")
     algorithm = _secret(content, "hashing_algorithm") or DEFAULT_ALGORITHM
-    if password is not None and password_hash is not None:
-        raise bad_request("both_password_and_password_hash_are_provided")
     users = call.state.broker.users
 
     def act() -> tuple[bool, int]:

@@ -179,6 +179,7 @@ async def test_very_many_queues_get_it_in_slices(shop: World) -> None:
         ({"payload": {"a": 1}}, "payload_not_string"),
         ({"payload": "\ud800"}, "a string has half of a surrogate pair"),
         ({"payload_encoding": "rot13"}, ["unsupported_encoding", "rot13"]),
+        ({"payload_encoding": None}, ["unsupported_encoding", None]),
         ({"payload": "###", "payload_encoding": "base64"}, ["not_base64", "###"]),
         ({"properties": 5}, "properties is not an object"),
         ({"properties": {"delivery_mode": "two"}}, ["not_int", "delivery_mode"]),
@@ -319,9 +320,11 @@ async def test_headers_of_all_types(shop: World) -> None:
     ("content", "reason"),
     [
         ({"count": -1}, "count is negative"),
-        ({"count": "x"}, ["not_int", "count"]),
-        ({"count": True}, ["not_int", "count"]),
-        ({"truncate": "1.5"}, ["not_int", "truncate"]),
+        ({"count": "x"}, ["not_integer", "x"]),
+        ({"count": True}, ["not_integer", True]),
+        ({"count": None}, ["not_integer", None]),
+        ({"truncate": "1.5"}, ["not_integer", "1.5"]),
+        ({"truncate": None}, ["not_integer", None]),
         ({"encoding": "bogus"}, "Unsupported encoding. Please use auto or base64."),
     ],
 )

@@ -33,6 +33,16 @@ REFUSED: list[tuple[str, str, Any]] = [
         '{"pattern":"(","definition":{"max-length":5}}',
         failed('pattern should be regular expression but is invalid: {"missing )",1}'),
     ),
+    (
+        "/policies/shop/p1",
+        '{"pattern":null,"definition":{"max-length":5}}',
+        failed("pattern should be a binary but was null"),
+    ),
+    (
+        "/policies/shop/p1",
+        '{"pattern":5,"definition":{"max-length":5}}',
+        failed("pattern should be a binary but was 5"),
+    ),
     ("/policies/shop/p1", '{"pattern":"x","definition":{}}', failed("no policy provided")),
     (
         "/policies/shop/p1",

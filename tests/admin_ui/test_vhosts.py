@@ -56,6 +56,7 @@ async def test_made_changed_and_deleted(node: World) -> None:
     [
         ("{bad", "not_json"),
         ('{"tracing":"perhaps"}', ["not_boolean", "perhaps"]),
+        ('{"tracing":null}', ["not_boolean", None]),
         ('{"tags":5}', "tags is neither a text nor a list of texts"),
         ('{"description":5}', "description is not a string"),
         ('{"default_queue_type":"nope"}', "Unsupported default queue type: nope"),

@@ -303,6 +303,16 @@ USER_CALLS: list[tuple[str, str, str | None, int, Any]] = [
         400,
         bad("both_password_and_password_hash_are_provided"),
     ),
+    (
+        "PUT",
+        "/users/zed",
+        '{"tags":"","password":null,"password_hash":null}',
+        400,
+        bad("both_password_and_password_hash_are_provided"),
+    ),
+    ("PUT", "/users/zed", '{"tags":"","password_hash":null}', 400, bad(["not_base64", None])),
+    # RabbitMQ: 500.
+    ("PUT", "/users/zed", '{"tags":"","password":null}', 400, bad("password is not a string")),
     ("PUT", "/users/zed", '{"tags":5}', 400, bad("tags is neither a text nor a list of texts")),
     ("PUT", "/users/zed", '{"tags":["a",5]}', 400, bad("tags is neither a text nor a list of texts")),
     ("PUT", "/users/zed", '{"tags":"","password":5}', 400, bad("password is not a string")),

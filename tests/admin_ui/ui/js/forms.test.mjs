@@ -39,7 +39,7 @@ test("the field that an error is about", () => {
   assert.equal(about("Access refused."), "name");
   assert.equal(blamed("Access refused.", ["other"], "name"), "other");
   assert.equal(blamed("Access refused.", [], "name"), "");
-  assert.equal(blamed("pattern should be a regular expression, actually was 5", ["name", "pattern"], "name"), "pattern");
+  assert.equal(blamed("pattern should be a binary but was 5", ["name", "pattern"], "name"), "pattern");
 });
 
 test("numbers and headers", () => {
