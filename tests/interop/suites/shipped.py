@@ -201,7 +201,9 @@ AIO_PIKA_FAILURES = frozenset(
         "tests.test_memory_leak::test_leak_unclosed_channel[connect_robust]",
     )
 )
-#: It talks through a pipe to the test itself, to no broker, and waits a millisecond for another goroutine.
+#: It talks to no broker: ``client_test.go`` joins client and test by two ``io.Pipe`` (``newSession``), the
+#: test answers for the server, and nothing of that file reads ``AMQP_URL``. Then it waits a millisecond for
+#: another goroutine, so it fails at random whatever broker runs beside it.
 GO_FAILURES = frozenset(("TestNotifyClosesAllChansAfterConnectionClose",))
 SUITES = (
     Shipped("suite of py-amqp", "py-amqp", "amqp", PY_AMQP_TESTS, _py_amqp),
