@@ -36,6 +36,11 @@ _MAX_AGE = re.compile(rb"\d+[YMDhms]")
 # -- checks of one value ---------------------------------------------------------------------------
 
 
+def _anything(field: Field, arguments: Arguments) -> str:
+    """As RabbitMQ: what is no number, or a negative one, sets no limit."""
+    return ""
+
+
 def _integer(field: Field, arguments: Arguments) -> str:
     tag, _ = field
     return "" if tag in _INTEGER_TAGS else f'"expected integer, got {TYPE_NAMES[tag]}"'
@@ -95,9 +100,18 @@ def _one_of(what: str, *known: bytes) -> Check:
     return check
 
 
+def _dead_letter_strategy(field: Field, arguments: Arguments) -> str:
+    known = field[1] in (b"at-most-once", b"at-least-once")
+    return _text(field, arguments) or ("" if known else "invalid_dlx_strategy")
+
+
+def _leader_locator(field: Field, arguments: Arguments) -> str:
+    return _text(field, arguments) or ("" if field[1] in _LOCATORS else "invalid_queue_locator_arg")
+
+
 def _queue_version(field: Field, arguments: Arguments) -> str:
     unknown = "" if field[1] in (1, 2) else f"\"unsupported queue version '{field[1]}'\""
-    return _integer(field, arguments) or unknown
+    return _not_negative(field, arguments) or unknown
 
 
 _LOCATORS = (b"client-local", b"balanced", b"random", b"least-leaders")
@@ -109,8 +123,7 @@ QUEUE_ARGUMENTS: dict[str, Check] = {
     "x-message-ttl": _message_ttl,
     "x-dead-letter-exchange": _text,
     "x-dead-letter-routing-key": _dead_letter_routing_key,
-    "x-dead-letter-strategy": _one_of("dead letter strategy", b"at-most-once", b"at-least-once"),
-    "x-consumer-timeout": _not_negative,
+    "x-dead-letter-strategy": _dead_letter_strategy,
     "x-max-length": _not_negative,
     "x-max-length-bytes": _not_negative,
     "x-max-in-memory-length": _not_negative,
@@ -122,12 +135,11 @@ QUEUE_ARGUMENTS: dict[str, Check] = {
     "x-single-active-consumer": _boolean,
     "x-queue-type": _one_of("queue type", b"classic", b"quorum", b"stream"),
     "x-quorum-initial-group-size": _positive,
-    # RabbitMQ takes a negative number; since 4.0 it means that there is no limit.
-    "x-delivery-limit": _integer,
+    "x-delivery-limit": _anything,
     "x-max-age": _max_age,
     "x-stream-max-segment-size-bytes": _not_negative,
     "x-initial-cluster-size": _positive,
-    "x-queue-leader-locator": _one_of("queue leader locator", *_LOCATORS),
+    "x-queue-leader-locator": _leader_locator,
     # RabbitMQ answers 541 to a bad value.
     "x-queue-master-locator": _one_of("queue master locator", b"client-local", b"min-masters", b"random"),
     "x-partitions": _positive,
@@ -136,7 +148,6 @@ QUEUE_ARGUMENTS: dict[str, Check] = {
 _LENGTH_ARGUMENTS = frozenset({"x-max-length", "x-max-length-bytes", "x-overflow"})
 _COMMON_ARGUMENTS = frozenset(
     {
-        "x-consumer-timeout",
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
         "x-expires",
@@ -220,13 +231,12 @@ def check_queue_arguments(
     """
     queue = described("queue", name, vhost)
     dead_letter_exchange(name, vhost, arguments)
-    for argument, check in QUEUE_ARGUMENTS.items():
-        problem = check(arguments[argument], arguments) if argument in arguments else ""
-        if problem:
-            raise PreconditionFailed(f"invalid arg '{argument}' for {queue}: {problem}")
+    _check_values(("x-queue-type",), queue, arguments)
     kind = queue_type(arguments)
-    for argument in QUEUE_ARGUMENTS:
-        if argument in arguments and argument not in _TYPE_ARGUMENTS[kind]:
+    known = _TYPE_ARGUMENTS[kind]
+    _check_values((each for each in QUEUE_ARGUMENTS if each in known), queue, arguments)
+    for argument in arguments:  # in the order in which the client sent them
+        if argument in QUEUE_ARGUMENTS and argument not in known:
             raise PreconditionFailed(
                 f"invalid arg '{argument}' for {queue} of queue type rabbit_{kind}_queue"
             )
@@ -242,6 +252,14 @@ def check_queue_arguments(
         if argument in arguments and needs_feature(arguments[argument][1]):
             shown = f"{argument} '{kind}'" if argument == "x-queue-type" else argument
             raise PreconditionFailed(f"{shown} for {queue} is not supported yet")
+
+
+def _check_values(checked: Iterable[str], queue: str, arguments: Arguments) -> None:
+    for argument in checked:
+        if argument in arguments:
+            problem = QUEUE_ARGUMENTS[argument](arguments[argument], arguments)
+            if problem:
+                raise PreconditionFailed(f"invalid arg '{argument}' for {queue}: {problem}")
 
 
 def with_default_type(

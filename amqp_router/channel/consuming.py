@@ -80,8 +80,7 @@ def new_consumer(channel: ConsumingChannel, method: methods.BasicConsume, name: 
     if not method.no_ack:
         consumer.limited = channel.prefetch > 0
         consumer.credit = channel.prefetch or UNLIMITED
-        if "x-consumer-timeout" in method.arguments:
-            consumer.timeout_ms = min(method.arguments["x-consumer-timeout"][1], TIMEOUT_MS_MAX)
+        consumer.timeout_ms = _timeout(method.arguments)
     consumer.output = channel.delivery.out
     return consumer
 
@@ -133,6 +132,12 @@ def _bounded(priority: int) -> int:
     return max(-_PRIORITY_MAX, min(priority, _PRIORITY_MAX))
 
 
+def _timeout(arguments: Arguments) -> int:
+    """The consumer's own timeout in ms; 0 for none. RabbitMQ does not look at what is no number."""
+    given = arguments.get("x-consumer-timeout")
+    return max(0, min(given[1], TIMEOUT_MS_MAX)) if given is not None and given[0] in _INTEGERS else 0
+
+
 def _check_arguments(arguments: Arguments, where: str) -> None:
     """Refuse wrong arguments, and those whose feature does not exist yet. Unknown arguments are ignored.
 
@@ -143,13 +148,6 @@ def _check_arguments(arguments: Arguments, where: str) -> None:
     if priority is not None and priority[0] not in _INTEGERS:
         problem = f'"expected integer, got {TYPE_NAMES[priority[0]]}"'
         raise PreconditionFailed(f"invalid arg 'x-priority' for {where}: {problem}")
-    timeout = arguments.get("x-consumer-timeout")
-    if timeout is not None:
-        problem = f'"expected integer, got {TYPE_NAMES[timeout[0]]}"' if timeout[0] not in _INTEGERS else ""
-        if not problem and timeout[1] < 0:
-            problem = f"{{value_negative,{timeout[1]}}}"
-        if problem:
-            raise PreconditionFailed(f"invalid arg 'x-consumer-timeout' for {where}: {problem}")
     on_failover = arguments.get("x-cancel-on-ha-failover")
     if on_failover is not None and on_failover[0] != "t":
         problem = f"{{unacceptable_type,{TYPE_NAMES[on_failover[0]]}}}"

@@ -77,7 +77,9 @@ NO_SETTINGS = QueueSettings()
 def effective_settings(arguments: Arguments, *policies: Definition) -> QueueSettings:
     """The settings by the queue's typed ``arguments`` and by ``policies``, the most important one first.
 
-    A policy has RabbitMQ's keys ("message-ttl") and values as in JSON. Both are checked already.
+    A policy has RabbitMQ's keys ("message-ttl") and values as in JSON. Both are checked already, but for the
+    arguments x-consumer-timeout and x-delivery-limit: RabbitMQ takes any value, and one that is no number has
+    no effect.
     """
     found: dict[str, Any] = {}  # each field of QueueSettings has a type of its own
     numbers = _NUMBERS
@@ -87,7 +89,7 @@ def effective_settings(arguments: Arguments, *policies: Definition) -> QueueSett
     for key, field in numbers.items():
         given = [limit for policy in policies if is_integer(limit := policy.get(key))]
         argument = arguments.get(f"x-{key}")
-        if argument is not None:
+        if argument is not None and is_integer(argument[1]):
             given.append(argument[1])
         given = [number for number in given if number >= 0]
         if given:
