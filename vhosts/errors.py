@@ -5,6 +5,8 @@ Source: measured on RabbitMQ 3.10.8.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amqp_router.protocol.errors import (
     AccessRefused,
     NotFound,
@@ -12,7 +14,10 @@ from amqp_router.protocol.errors import (
     ResourceLocked,
     erlang_binary,
 )
+from amqp_router.protocol.fields import TYPE_NAMES, Field
 
+#: Tables and arrays within each other that an error text shows.
+NESTED_MAX = 8
 DEFAULT_EXCHANGE_REFUSED = "operation not permitted on the default exchange"
 NO_PREVIOUS_QUEUE = "no previously declared queue"
 
@@ -115,12 +120,23 @@ def erlang_term(value: object) -> str:
     return str(value)
 
 
-def erlang(value: object) -> str:
-    """The value of a typed field as RabbitMQ prints it, in Erlang's notation."""
+def erlang(value: object, depth: int = 0) -> str:
+    """The value of a typed field as RabbitMQ prints it, in Erlang's notation; dots for what is deep."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
         return "undefined"
     if isinstance(value, bytes):
         return erlang_binary(value)
+    if isinstance(value, (dict, list)):
+        return "[" + ",".join(_erlang_items(value, depth + 1)) + "]" if depth < NESTED_MAX else "..."
     return str(value)
+
+
+def _erlang_items(value: dict[str, Field] | list[Field], depth: int) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, (tag, each) in value.items():
+            yield f"{{{erlang_binary(key.encode())},{TYPE_NAMES[tag]},{erlang(each, depth)}}}"
+    else:
+        for tag, each in value:
+            yield f"{{{TYPE_NAMES[tag]},{erlang(each, depth)}}}"

@@ -59,7 +59,8 @@ def new_consumer(channel: ConsumingChannel, method: methods.BasicConsume, name: 
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     queue = channel.vhost.find_queue(name, channel.connection)
-    _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'")
+    kind = "quorum" if queue.counts_returns else "classic"
+    _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'", kind)
     if queue.counts_returns and channel.shared.limit:
         raise NotImplementedByServer(
             f"queue '{name}' in vhost '{channel.vhost.name}' does not support global qos"
@@ -138,7 +139,7 @@ def _timeout(arguments: Arguments) -> int:
     return max(0, min(given[1], TIMEOUT_MS_MAX)) if given is not None and given[0] in _INTEGERS else 0
 
 
-def _check_arguments(arguments: Arguments, where: str) -> None:
+def _check_arguments(arguments: Arguments, where: str, kind: str) -> None:
     """Refuse wrong arguments, and those whose feature does not exist yet. Unknown arguments are ignored.
 
     Raises:
@@ -154,7 +155,7 @@ def _check_arguments(arguments: Arguments, where: str) -> None:
         raise PreconditionFailed(f"invalid arg 'x-cancel-on-ha-failover' for {where}: {problem}")
     if "x-stream-offset" in arguments:
         raise PreconditionFailed(
-            f"invalid arg 'x-stream-offset' for {where} of queue type rabbit_classic_queue"
+            f"invalid arg 'x-stream-offset' for {where} of queue type rabbit_{kind}_queue"
         )
 
 

@@ -8,11 +8,14 @@ Source: AMQP 0-9-1, section 1.7 (reply codes). The texts are those of RabbitMQ 3
 
 from __future__ import annotations
 
+import contextlib
 from typing import ClassVar
 
 from amqp_router.protocol.constants import SHORT_STRING_MAX
 
 _ELLIPSIS = b"..."
+#: The first printable octet of Latin-1 behind ASCII.
+_LATIN_1 = 0xA0
 #: Octets of a frame that an error text shows.
 _SNIPPET_SIZE = 16
 
@@ -218,9 +221,12 @@ def cannot_decode(arguments: bytes, class_id: int, method_id: int) -> FrameError
 def erlang_binary(data: bytes) -> str:
     """``data`` as Erlang's ``~p`` prints a binary: ``<<"text">>`` if printable, else numbers.
 
-    Erlang also prints Latin-1 letters; those would not be valid UTF-8 in a reply text, so here they
-    count as not printable.
+    Erlang also prints Latin-1 letters, octet by octet. Where those would not be valid UTF-8 in a reply text,
+    which clients decode, they count as not printable here.
     """
+    if data and all(octet in _PRINTABLE or octet >= _LATIN_1 for octet in data):
+        with contextlib.suppress(UnicodeDecodeError):
+            return '<<"' + "".join(_PRINTABLE.get(ord(each), each) for each in data.decode()) + '">>'
     if data and all(octet in _PRINTABLE for octet in data):
         return '<<"' + "".join(_PRINTABLE[octet] for octet in data) + '">>'
     return erlang_octets(data)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.interop.differential.arguments import cases
 from tests.interop.differential.comparing import differ_by_letters, drop_last_deliveries
 from tests.interop.differential.state import Channel
+from tests.interop.wire import encode_value
+from vhosts.arguments import QUEUE_ARGUMENTS
 
 KEY: Channel = (0, 1)
 
@@ -49,3 +52,16 @@ def test_last_deliveries_of_a_closed_connection_are_left_out() -> None:
     shown = {(0, 0): ["connection.close {'code': 540}"], (0, 1): [again], (1, 1): [again]}
     drop_last_deliveries(shown)
     assert shown == {(0, 0): ["connection.close {'code': 540}"], (1, 1): [again]}
+
+
+def test_the_table_of_wrong_arguments_has_each_argument_with_each_type() -> None:
+    letters = {"t", "V", "S", "d", "x", "A", "F", "b", "B", "s", "u", "I", "i", "l", "f", "D", "T"}
+    for argument in QUEUE_ARGUMENTS:
+        given = [case for case in cases() if (case.method, case.argument) == ("queue.declare", argument)]
+        assert {chr(encode_value(case.value)[0]) for case in given} == letters
+    assert {case.method for case in cases()} >= {
+        "exchange.declare",
+        "queue.bind",
+        "basic.consume",
+        "basic.publish",
+    }

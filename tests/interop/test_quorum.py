@@ -47,6 +47,22 @@ def give_back(wire: Wire, message: Received, how: str) -> None:
         wire.open_channel(1)
 
 
+def test_an_offset_is_refused_by_the_type_of_the_queue(wire: Wire, name: str) -> None:
+    declare(wire, name)
+    close = wire.call(1, "basic.consume", queue=name, arguments={"x-stream-offset": "first"})
+    text = f"PRECONDITION_FAILED - invalid arg 'x-stream-offset' for queue '{name}' in vhost '/'"
+    assert (close.code, close.text) == (406, f"{text} of queue type rabbit_quorum_queue")
+
+
+@pytest.mark.parametrize("value", ["a", True, -1, {"a": 1}])
+def test_a_delivery_limit_that_is_no_number_limits_nothing(wire: Wire, name: str, value: Any) -> None:
+    declare(wire, name, x_delivery_limit=value)
+    wire.publish(1, "", name, "m")
+    for _ in range(4):
+        give_back(wire, take(wire, name), "reject")
+    assert take(wire, name).body == b"m"
+
+
 @pytest.mark.parametrize("how", ["reject", "nack", "recover", "close"])
 def test_count_of_returns(wire: Wire, name: str, how: str) -> None:
     declare(wire, name)

@@ -62,7 +62,7 @@ MEASURED = [
     ({"x-queue-type": "quorum"}, f"invalid property 'non-durable' for {QUEUE}"),
     ({"x-queue-version": -1}, f"invalid arg 'x-queue-version' for {QUEUE}: {{value_negative,-1}}"),
     ({"x-queue-version": 3}, f"invalid arg 'x-queue-version' for {QUEUE}: \"unsupported queue version '3'\""),
-    # First the values that the type takes, in RabbitMQ's order, then arguments of other types as they were sent.
+    # First the values that the type takes, in RabbitMQ's order, then arguments of other types as sent.
     (
         {"x-delivery-limit": 1, "x-message-ttl": "a", "x-expires": "a"},
         f"invalid arg 'x-expires' for {QUEUE}: \"expected integer, got longstr\"",

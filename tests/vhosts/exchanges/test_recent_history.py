@@ -190,7 +190,18 @@ def test_short_memory_shortens_the_history() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(0, "0"), (-1, "-1"), ("a", '<<"a">>'), (True, "true"), (1.5, "1.5")]
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (-1, "-1"),
+        ("a", '<<"a">>'),
+        ("ä", '<<"ä">>'),
+        ("À", "<<195,128>>"),
+        (True, "true"),
+        (1.5, "1.5"),
+        ({"credit": 1, "drain": True}, '[{<<"credit">>,signedint,1},{<<"drain">>,bool,true}]'),
+        ([1, "q", [None]], '[{signedint,1},{longstr,<<"q">>},{array,[{void,undefined}]}]'),
+    ],
 )
 def test_wrong_lengths(client: Client, value: Any, shown: str) -> None:
     arguments = typed(x_recent_history_length=value)
