@@ -2,8 +2,10 @@
 
 The body is that of ``POST /api/definitions``; below ``/{vhost}`` it is a file of one virtual host. For each
 section of the file the answer says how many items are new, differ and would change, differ and would stay
-(queues and exchanges that exist are never changed), and are the same, with the first names of each. Of those
-that differ it also says in what (``differs``, a list for each name): a user's password is one of its fields.
+(queues and exchanges that exist are never changed), cannot be here and would be left out, and are the same,
+with the first names of each. Of those that differ it also says in what (``differs``, a list for each name): a
+user's password is one of its fields; of those that would be left out, why (``reasons``). Bindings to what
+would be left out are not among these.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 from admin_ui.api.definitions import let_go, read_file
 from admin_ui.documents import definitions
 from admin_ui.endpoints import Call, administered
-from admin_ui.importing import CLUSTER_ID, SECTIONS, VHOST_SECTIONS, as_over_http, not_objects
+from admin_ui.importing import CLUSTER_ID, SECTIONS, VHOST_SECTIONS, as_over_http, not_objects, refusal
 from admin_ui.replies import bad_request, dumps
 from admin_ui.writing import entered_vhost
 from amqp_router.auth.passwords import DEFAULT_ALGORITHM
@@ -98,8 +100,9 @@ class _Row:
     def __init__(self, section: str, keys: list[str]) -> None:
         self._section = section
         self._keys = keys
-        self._names: dict[str, list[str]] = {"added": [], "changed": [], "kept": []}
+        self._names: dict[str, list[str]] = {"added": [], "changed": [], "kept": [], "left_out": []}
         self._differs: dict[str, list[list[str]]] = {"changed": [], "kept": []}
+        self._reasons: list[str] = []
         self._totals = dict.fromkeys(self._names, 0)
         self._same = 0
 
@@ -135,10 +138,15 @@ class _Row:
             self._same += 1
             return
         kind = "added" if now is None else "kept" if self._section in KEPT else "changed"
+        reason = refusal(self._section, item) if kind != "kept" else ""
+        if reason:
+            kind = "left_out"
         self._totals[kind] += 1
         if len(self._names[kind]) < NAMES_MAX:
             self._names[kind].append(self._name(item))
-            if kind in self._differs:
+            if reason:
+                self._reasons.append(reason)
+            elif kind in self._differs:
                 self._differs[kind].append(differs)
 
     def _name(self, item: dict[str, Any]) -> str:
@@ -156,6 +164,7 @@ class _Row:
             found[kind] = {"total": self._totals[kind], "names": names}
             if kind in self._differs:
                 found[kind]["differs"] = self._differs[kind]
+        found["left_out"]["reasons"] = self._reasons
         return found
 
 

@@ -17,8 +17,10 @@ from admin_ui.replies import ApiError, bad_request
 from admin_ui.writing import arguments, boolean, required, tags_of, vhost_metadata
 from amqp_router.auth.passwords import DEFAULT_ALGORITHM
 from amqp_router.broker import Broker
-from amqp_router.parameters import OPERATOR_POLICY, POLICY
+from amqp_router.parameters import COMPONENTS, OPERATOR_POLICY, POLICY, no_component
 from amqp_router.protocol.errors import AMQPError, InternalError
+from vhosts.arguments import check_queue_arguments
+from vhosts.exchanges.types import exchange_type
 from vhosts.limits import USER_LIMITS, limit_problems
 from vhosts.policies import InvalidParameter
 from vhosts.vhost import VirtualHost
@@ -64,6 +66,38 @@ def as_over_http(section: str, item: dict[str, Any]) -> dict[str, Any]:
         if isinstance(pairs, list) and pairs and all(map(_is_pair, pairs)):
             return {**item, "value": {**value, "definition": dict(pairs)}}
     return item
+
+
+def refusal(section: str, item: dict[str, Any]) -> str:
+    """Why this broker cannot have an item (as over HTTP), whatever else there is; empty if it can.
+
+    Raises:
+        ApiError: the item is malformed, which ends an import (400).
+    """
+    try:
+        if section == "queues":
+            check_queue_arguments(
+                str(item.get("name")),
+                str(item.get("vhost")),
+                arguments(item),
+                durable=boolean(item, "durable"),
+                exclusive=False,
+                auto_delete=boolean(item, "auto_delete"),
+            )
+        elif section == "exchanges":
+            exchange_type(str(item.get("type")))
+        elif section in ("parameters", "policies"):
+            name = POLICY if section == "policies" else str(item.get("component"))
+            if name not in COMPONENTS:
+                raise no_component(name)
+            COMPONENTS[name].parse(
+                str(item.get("name")), item if section == "policies" else item.get("value")
+            )
+    except AMQPError as error:
+        return error.text
+    except ValueError as error:
+        return str(error).removeprefix("Validation failed").strip()
+    return ""
 
 
 def _is_pair(found: Any) -> bool:

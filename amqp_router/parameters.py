@@ -87,6 +87,11 @@ COMPONENTS: dict[str, Component] = {
 }
 
 
+def no_component(name: str) -> InvalidParameter:
+    """A parameter is of a component that this broker does not have."""
+    return InvalidParameter([f"component {name} not found"])
+
+
 class Parameters:
     """The parameters of one node. Methods that change something return the revision to wait for.
 
@@ -117,7 +122,7 @@ class Parameters:
         """
         kind = COMPONENTS.get(component)
         if kind is None:
-            raise InvalidParameter([f"component {component} not found"])
+            raise no_component(component)
         parsed = kind.parse(name, value)
         stored = kind.value(parsed)
         rev = self._submit([Put(ParameterRow(vhost.name, component, name, _text(stored)))])

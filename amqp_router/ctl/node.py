@@ -15,8 +15,8 @@ from amqp_router.ctl.output import pairs_text, rows_text, show, text, waiting
 from amqp_router.ctl.tokens import utc
 from amqp_router.ctl.verb import VHOST, Verb, argument
 
-#: Columns of the preview of an import: items that are new, that change, and that differ and stay.
-DIFFERENCES = ("section", "added", "changed", "kept", "same")
+#: Columns of the preview of an import: items that are new, change, differ and stay, or cannot be here.
+DIFFERENCES = ("section", "added", "changed", "kept", "same", "left_out")
 NOTHING = "Nothing needs attention."
 FINDINGS = 1
 
@@ -165,6 +165,8 @@ def import_definitions(client: Client, args: argparse.Namespace) -> int:
                 row["changed"]["names"], row["changed"].get("differs", ()), strict=False
             ):
                 print(f"changes of {row['section']} {text(name)}: {', '.join(differs)}", file=sys.stderr)
+            for name, reason in zip(row["left_out"]["names"], row["left_out"]["reasons"], strict=True):
+                print(f"would be left out of {row['section']}: {text(name)}: {text(reason)}", file=sys.stderr)
         return 0
     query = {"strict": "true"} if args.strict else None
     with waiting(f"importing {items:,} items"):
@@ -279,7 +281,7 @@ VERBS = (
             argument(
                 "--dry-run",
                 action="store_true",
-                help="change nothing; say how many items are new, change, differ and stay, or are the same",
+                help="change nothing; count what is new, changes, stays, is the same, or is left out",
             ),
         ),
         (

@@ -76,6 +76,49 @@ async def test_what_is_new_changes_and_stays(shop: World) -> None:
     assert await shop.get("/definitions") == before
 
 
+async def test_what_this_broker_cannot_have_is_named_before_an_import(shop: World) -> None:
+    """And an import leaves out just that."""
+    queue = {"vhost": "shop", "durable": True, "auto_delete": False, "arguments": {}}
+    file = {
+        "parameters": [
+            {"vhost": "shop", "component": "shovel", "name": "s", "value": {}},
+            {"vhost": "shop", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 90}},
+        ],
+        "policies": [
+            {"vhost": "shop", "name": "long", "pattern": "x", "definition": {"max-length": "long"}},
+            {"vhost": "shop", "name": "short", "pattern": "x", "definition": {"max-length": 5}},
+        ],
+        "queues": [
+            {**queue, "name": "stream", "arguments": {"x-queue-type": "stream"}},
+            {**queue, "name": "quorum", "arguments": {"x-queue-type": "quorum"}},
+        ],
+        "exchanges": [
+            {
+                "vhost": "shop",
+                "name": name,
+                "type": name,
+                "durable": True,
+                "auto_delete": False,
+                "arguments": {},
+            }
+            for name in ("x-jms-topic", "x-random")
+        ],
+    }
+    rows = await preview(shop, file)
+    left_out = {section: row["left_out"]["names"] for section, row in rows.items()}
+    assert left_out == {
+        "parameters": ["shovel · shop · s"],
+        "policies": ["shop · long"],
+        "queues": ["shop · stream"],
+        "exchanges": ["shop · x-jms-topic"],
+    }
+    assert {(row["added"]["total"], row["left_out"]["total"]) for row in rows.values()} == {(1, 1)}
+    assert rows["parameters"]["left_out"]["reasons"] == ["component shovel not found"]
+    assert rows["exchanges"]["left_out"]["reasons"] == ["unknown exchange type 'x-jms-topic'"]
+    reply = await shop.call("POST", "/api/definitions", body=json.dumps(file))
+    assert [each["name"] for each in reply.json["left_out"]] == ["s", "long", "stream", "x-jms-topic"]
+
+
 async def test_what_of_a_user_changes(shop: World) -> None:
     """Above all its password: guest's own may be another in the file."""
     users = {user["name"]: user for user in (await shop.get("/definitions"))["users"]}

@@ -247,8 +247,14 @@ def test_the_node(ctl: Run, broker: RouterProcess, tmp_path: Path) -> None:
     ctl("export_definitions", str(file))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     ctl("delete_queue", "kept")
-    rows = ctl("import_definitions", str(file), "--dry-run", "--format", "json")
+    definitions = json.loads(file.read_text())
+    stream = {"name": "stream", "arguments": {"x-queue-type": "stream"}}
+    definitions["queues"].append({**definitions["queues"][0], **stream})
+    wider = tmp_path / "wider.json"
+    wider.write_text(json.dumps(definitions))
+    rows = ctl("import_definitions", str(wider), "--dry-run", "--format", "json")
     assert {row["section"]: row["added"] for row in rows if row["added"]} == {"queues": 1}
+    assert {row["section"]: row["left_out"] for row in rows if row["left_out"]} == {"queues": 1}
     assert "kept" not in ctl("list_queues", "name")
     ctl("import_definitions", str(file))
     assert "kept" in ctl("list_queues", "name")

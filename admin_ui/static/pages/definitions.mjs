@@ -100,6 +100,7 @@ function Differences({ rows }) {
     { label: "Changed", class: "whole", cell: (row) => html`<${Names} of=${row.changed} kind="changed ones" />` },
     { label: "Differ and stay", class: "whole", title: "Queues and exchanges that exist stay as they are", cell: (row) => html`<${Names} of=${row.kept} kind="that stay" />` },
     { label: "Same", numeric: true, class: "n", cell: (row) => count(row.same) },
+    ...(rows.some((row) => row.left_out.total) ? [{ label: "Left out", class: "whole", title: "This broker cannot have them", cell: ({ left_out: out }) => html`<${Names} of=${{ ...out, differs: out.reasons.map((reason) => [reason]) }} kind="left out" />` }] : []),
   ];
   return html`<${Table} columns=${columns} rows=${rows} caption="What the import would do" rowKey=${(row) => row.section} />`;
 }
