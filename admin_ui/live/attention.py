@@ -34,7 +34,7 @@ from aiohttp import web
 
 from admin_ui.documents import connections
 from admin_ui.live.findings import ORDER, Finding, Findings, Visible
-from admin_ui.live.holders import STUCK_TICKS, channel_history, hanging, is_silent, says
+from admin_ui.live.holders import STUCK_TICKS, Marks, channel_history, hanging, is_silent, says
 from admin_ui.live.work import Work
 from admin_ui.state import State
 from amqp_router.metrics import BASIC, GLOBAL, INTERVAL_S, NODE, QUEUE, VHOST, History
@@ -101,6 +101,7 @@ class Attention:
         self.findings = Findings()
         #: The consumer that a finding names, by virtual host and queue.
         self._holders: dict[tuple[str, str], Any] = {}
+        self._marks = Marks()
 
     async def refresh(self, now: float, work: Work) -> None:
         """Search again, if it is time. ``now`` is a monotonic clock in seconds."""
@@ -114,6 +115,7 @@ class Attention:
         self._looked_at = now
         findings = Findings()
         holders: dict[tuple[str, str], Any] = {}
+        marks = Marks(self._marks)
         for finding in self._node():
             findings.add(finding)
         for vhost in list(self._state.broker.vhosts.values()):
@@ -123,7 +125,7 @@ class Attention:
                 if (found := self._queue(queue, holders)) is not None:
                     findings.add(found)
                 if found is None or found["kind"] not in ("failed", "stuck"):
-                    hung = await hanging(queue, self._state.metrics, work)
+                    hung = await hanging(queue, self._state.metrics, marks, work)
                     if hung is not None:
                         findings.add(hung[0])
                         holders[vhost.name, queue.name] = hung[1]
@@ -132,7 +134,8 @@ class Attention:
         for finding in await self._connections(work):
             findings.add(finding)
         await findings.sort(work)
-        self.findings, self._holders = findings, holders
+        marks.done()
+        self.findings, self._holders, self._marks = findings, holders, marks
 
     def visible(self, names: Container[str], user: str, *, watches_node: bool, whole: bool = True) -> Visible:
         """See ``Findings.visible``. A finding goes with the consumer that it names: its act would have no
@@ -170,7 +173,12 @@ class Attention:
         if holder is None:
             return {}
         history = channel_history(holder, self._state.metrics)
-        return _since(history, lambda history, tick: is_silent(history, tick, holder.unacked))
+        found = _since(history, lambda history, tick: is_silent(history, tick, holder.unacked))
+        idle = self._marks.idle_since(holder)
+        # A channel that others keep busy is not silent, or has been for less long than this consumer.
+        if idle is not None and idle * INTERVAL_S * 1000 < found.get("since", float("inf")):
+            return {"since": idle * INTERVAL_S * 1000, "longer": True}
+        return found
 
     async def all_dated(self, findings: Iterable[Finding], work: Work) -> AsyncIterator[Finding]:
         """Each of ``findings`` as `dated` gives it; a history of an hour takes 0.1 ms."""

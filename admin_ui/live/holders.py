@@ -2,8 +2,11 @@
 
 A consumer hangs if its channel has acknowledged nothing for a minute although it held a delivery all that
 time, as in a queue that is stuck, and if the others of its queue finished at least `PACE` messages each
-meanwhile. So a consumer with a long job is not called hanging where all jobs are long. Channels are counted,
-not consumers: one that hangs beside a busy one on the same channel is not found.
+meanwhile. So a consumer with a long job is not called hanging where all jobs are long.
+
+Histories are kept of channels, not of consumers. Where several consumers share a channel, `Marks` remember
+from one search to the next what each had finished, so one that hangs beside a busy one is found a minute
+after a search has first seen it.
 """
 
 from __future__ import annotations
@@ -41,14 +44,41 @@ def says(holder: Any) -> Finding:
     }
 
 
-async def hanging(queue: Any, metrics: Metrics, work: Work) -> tuple[Finding, Any] | None:
+class Marks:
+    """Consumers that share a channel with others and hold deliveries: what each had finished at a search, and
+    the tick at which it had finished as much first. They are of one search, and of those before it.
+    """
+
+    def __init__(self, before: Marks | None = None) -> None:
+        self._before = before._marks if before is not None else {}
+        self._marks: dict[Any, tuple[int, int]] = {}
+
+    def done(self) -> None:
+        """The search is over: what the ones before it remembered is not needed any more."""
+        self._before = {}
+
+    def idle_since(self, consumer: Any) -> int | None:
+        """The tick of the first search since which it has finished nothing; None if none saw it hold any."""
+        mark = self._marks.get(consumer)
+        return mark[1] if mark is not None and mark[0] == consumer.finished else None
+
+    def see(self, consumer: Any, tick: int) -> int:
+        """Note what it has finished by ``tick``; returns since when it has not finished more."""
+        finished = consumer.finished
+        known = self._before.get(consumer)
+        since = known[1] if known is not None and known[0] == finished else tick
+        self._marks[consumer] = finished, since
+        return since
+
+
+async def hanging(queue: Any, metrics: Metrics, marks: Marks, work: Work) -> tuple[Finding, Any] | None:
     """The finding of a queue some of whose consumers hang, and the one of them that holds most."""
     finished = _finished(metrics.history(queue))
     if len(queue.consumers) < 2 or not queue.unacked_count or finished < PACE:
         return None
     worst, count = None, 0
     for number, consumer in enumerate(passing(queue.consumers)):
-        if consumer.unacked and _hangs(consumer, metrics):
+        if consumer.unacked and _hangs(consumer, metrics, marks):
             count += 1
             if worst is None or consumer.unacked > worst.unacked:
                 worst = consumer
@@ -82,14 +112,17 @@ def is_silent(history: History, tick: int, held: int) -> bool:
     return acked == history.value(_ACKED) and held > history.value(_TAKEN) - taken
 
 
-def _hangs(consumer: Any, metrics: Metrics) -> bool:
+def _hangs(consumer: Any, metrics: Metrics, marks: Marks) -> bool:
     history = channel_history(consumer, metrics)
     if history is None:
         return False
     then = history.seen - STUCK_TICKS
+    shares = len(consumer.delivery.listener.consumers) > 1
+    # Noted in any case: the channel may be silent now and busy at the next search.
+    idle = shares and marks.see(consumer, history.seen) <= then
     if history.rings is None:
         return history.changed <= then
-    return then >= history.first and is_silent(history, then, consumer.unacked)
+    return idle or (then >= history.first and is_silent(history, then, consumer.unacked))
 
 
 def _finished(history: History | None) -> int:

@@ -222,7 +222,7 @@ class _Closing(Asker):
             message = messages[place]
             assert message is not None
             messages[place], owners[place] = _NOTHING, _GONE
-            consumer.unacked -= 1
+            consumer.finished += 1
             if consumer.counts:
                 consumer.shared.available += 1
                 if consumer.shared.available == 1:

@@ -170,7 +170,7 @@ class Delivery:
         self.owners[index] = owner
         self.next_tag = tag + 1
         self.outstanding += 1
-        owner.unacked += 1
+        owner.taken += 1
         return tag
 
     def skip_tag(self) -> None:
@@ -340,7 +340,7 @@ class Delivery:
 
     def _give_back(self, owner: ChannelConsumer, count: int) -> None:
         """So many deliveries to ``owner`` are over: it and its channel may get as many others."""
-        owner.unacked -= count
+        owner.finished += count
         if owner.limited:
             owner.queue.grant(owner, count, 0)
         if owner.counts:

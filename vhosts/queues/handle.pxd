@@ -23,7 +23,8 @@ cdef class Consumer:
     cdef public long long octets
     cdef public Credit shared
     cdef public Output output
-    cdef public long long unacked
+    cdef public long long taken
+    cdef public long long finished
     cdef public long long timeout_ms
     cdef public Consumer following
     cdef public Consumer previous

@@ -62,6 +62,7 @@ class Consumer:
         "arguments",
         "credit",
         "exclusive",
+        "finished",
         "following",
         "no_ack",
         "octets",
@@ -72,8 +73,8 @@ class Consumer:
         "queue",
         "shared",
         "tag",
+        "taken",
         "timeout_ms",
-        "unacked",
     )
 
     def __init__(self) -> None:
@@ -92,8 +93,9 @@ class Consumer:
         self.shared = Credit()
         #: Output for its deliveries; while it is full, nothing is delivered.
         self.output: Output
-        #: Number of unsettled deliveries.
-        self.unacked = 0
+        #: Deliveries that need an acknowledgement, and those of them that are settled or came back.
+        self.taken = 0
+        self.finished = 0
         #: How long one may be unsettled by the consumer's own arguments; 0 for ever.
         self.timeout_ms = 0
         #: Its neighbours in the queue's ring of consumers whose turn may come.
@@ -101,6 +103,11 @@ class Consumer:
         self.previous: Consumer | None = None
         #: Whether the queue took it out of the ring because it was not ready when its turn came.
         self.parked = False
+
+    @property
+    def unacked(self) -> int:
+        """Number of unsettled deliveries."""
+        return self.taken - self.finished
 
     def ready(self) -> bool:
         """Whether the consumer may get a message now: always False once its channel has closed."""

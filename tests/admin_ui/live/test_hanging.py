@@ -186,6 +186,71 @@ async def test_very_many_consumers_are_looked_at_in_slices(
 
     monkeypatch.setattr(holders, "PACE", 0)  # so that all of them are looked at
     vhost = node.broker.vhosts["/"]
-    await holders.hanging(vhost.queues["emails"], shop.attention._state.metrics, Slices())
+    await holders.hanging(vhost.queues["emails"], shop.attention._state.metrics, holders.Marks(), Slices())
     assert pauses == 5
     await shop.close()
+
+
+async def shared_channel(node: World) -> tuple[Shop, list[Any]]:
+    """One channel with a consumer that works and one that keeps what it gets; and what that one holds."""
+    node.broker.vhosts["/"].declare_queue("emails")
+    shop = Shop(node)
+    channel = await shop.consume("mailer", 3, shop.work)
+    await (await channel.get_queue("emails", ensure=False)).consume(shop.keep, consumer_tag="hangs")
+    await shop.send(6)
+    node.sample()
+    node.sample()
+    for _ in range(STUCK_TICKS):  # a queue is not looked into before it had so busy a minute
+        await shop.send(5)
+        node.sample()
+    return shop, shop.held
+
+
+async def test_one_that_hangs_beside_a_busy_one_on_its_channel(node: World) -> None:
+    shop, held = await shared_channel(node)
+    assert len(held) == 3
+    begin = node.metrics.tick
+    assert await shop.look() == []
+    for _ in range(STUCK_TICKS - 1):
+        await shop.send(5)
+        node.sample()
+        assert await shop.look() == []
+    await shop.send(5)
+    node.sample()
+    [found] = await shop.look()
+    assert (found["kind"], found["tag"], found["held"], found["hanging"]) == ("hanging", "hangs", 3, 1)
+    assert shop.attention.dated(found)["since"] == begin * 5000
+    # A message that it returns is something done, too.
+    await held.pop().reject(requeue=False)
+    while shop.busy() > 0:
+        await asyncio.sleep(0.01)
+    node.sample()
+    assert await shop.look() == []
+    await shop.close()
+
+
+async def test_one_that_is_slow_beside_a_busy_one_on_its_channel(node: World) -> None:
+    shop, held = await shared_channel(node)
+    for round_ in range(2 * STUCK_TICKS):
+        await shop.send(5)
+        if round_ % (STUCK_TICKS // 2) == 0:  # one in half a minute
+            await held.pop(0).ack()
+            while shop.busy() > 0:
+                await asyncio.sleep(0.01)
+            await shop.send(5)
+        node.sample()
+        assert await shop.look() == []
+    await shop.close()
+
+
+async def test_marks_do_not_outlive_their_consumers(node: World) -> None:
+    shop, _ = await shared_channel(node)
+    for _ in range(2):
+        await shop.a_minute(60)
+        await shop.look()
+    assert len(shop.attention._marks._marks) == 1
+    await shop.connections.pop().close()
+    shop.held.clear()
+    await shop.look()
+    assert not shop.attention._marks._marks
+    assert not shop.attention._marks._before
