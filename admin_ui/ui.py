@@ -1,9 +1,9 @@
 """The pages: one HTML document for every address under ``/ui/``, and the files it loads.
 
 There is no build step. The address of a file contains the hash of all files together
-(``/ui/static/<hash>/app.mjs``). Modules import each other by relative path, so all have that hash, and a
+(``/ui/static/<hash>/app.css``). Modules import each other by relative path, so all have that hash, and a
 browser may keep them for ever. Another version of the pages has other addresses. The HTML document is not
-cached.
+cached. What the first page needs is served as one file (``combined``).
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-import posixpath
-import re
 from functools import cache
 from pathlib import Path
 
 from aiohttp import web
 
+from admin_ui.combined import Combined
 from admin_ui.replies import takes_gzip
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -33,8 +32,10 @@ TYPES = {
 }
 #: Smaller files are not compressed, and neither are fonts, which are compressed already.
 COMPRESS_BYTES_MIN = 512
-#: The path of a module that is imported at once, in minified text too.
-IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+)"')
+#: The module that the page runs, and the one with all that it imports, which is made here.
+ENTRY, WHOLE = "app.mjs", "all.mjs"
+#: Runs outside of the page, so it has its modules for itself.
+WORKER = "lib/worker.mjs"
 
 
 class Asset:
@@ -60,27 +61,13 @@ class Assets:
         for name, data in contents.items():
             whole.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
         self.version = whole.hexdigest()[:12]
-        links = [
-            f'<link rel="modulepreload" href="{{static}}/{name}">' for name in imported(contents, "app.mjs")
-        ]
-        page = contents.pop("index.html").replace(b"{modules}", "\n    ".join(links).encode())
+        page = contents.pop("index.html").replace(b"{whole}", WHOLE.encode())
         page = page.replace(b"{static}", f"/ui/static/{self.version}".encode())
         self.page = Asset(files["index.html"], page)
-        self.files = {name: Asset(files[name], data) for name, data in contents.items()}
-
-
-def imported(contents: dict[str, bytes], entry: str) -> list[str]:
-    """The modules that ``entry`` imports, directly or not, by their paths; without those that load later.
-
-    The page names them all, so that the browser need not find them one import after the other.
-    """
-    names = [entry]
-    for module in names:  # it grows
-        for relative in IMPORT.findall(contents[module].decode()):
-            name = posixpath.normpath(posixpath.join(posixpath.dirname(module), relative))
-            if name not in names:
-                names.append(name)
-    return names[1:]
+        whole_module = Combined(contents, ENTRY, WHOLE)
+        worker = Combined(contents, WORKER, WORKER)
+        contents |= {WHOLE: whole_module.text(), **whole_module.stand_ins(), WORKER: worker.text()}
+        self.files = {name: Asset(Path(name), data) for name, data in contents.items()}
 
 
 @cache

@@ -1,5 +1,5 @@
 // The entry: who is logged in, and which page the address shows.
-import { html, render, useEffect, useState } from "./lib/html.mjs";
+import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./lib/html.mjs";
 import { Empty, Loading } from "./components/bits.mjs";
 import { Shell } from "./components/shell.mjs";
 import * as api from "./lib/api.mjs";
@@ -17,6 +17,7 @@ const PAGES = {
 /** Pages that load when the first is opened. */
 const LATER = {
   channels: () => import("./pages/channels.mjs").then((found) => found.Channels),
+  channel: () => import("./pages/channel.mjs").then((found) => found.Channel),
   connection: () => import("./pages/connection.mjs").then((found) => found.Connection),
   connections: () => import("./pages/connections.mjs").then((found) => found.Connections),
   definitions: () => import("./pages/definitions.mjs").then((found) => found.Definitions),
@@ -77,19 +78,20 @@ function App() {
       },
       (error) => (error.status === 401 ? toLogin() : setProblem(error)),
     );
-  useEffect(() => {
+  useLayoutEffect(() => {
     api.whenSignedOut(() => {
       setMe(null);
       toLogin({ ended: true });
     });
-    load();
     return api.whenChanged((path) => {
       if (CHANGES_ME.test(path)) api.check().then((found) => found && setMe(found));
     });
   }, []);
-  // Back after a log-out leads to an address that needs a session.
-  useEffect(() => {
-    if (route.page !== "login" && !me && !problem) load();
+  // At the start; and back after a log-out leads to an address that needs a session.
+  const begun = useRef(false);
+  useLayoutEffect(() => {
+    if (!begun.current || (route.page !== "login" && !me && !problem)) load();
+    begun.current = true;
   }, [route.path]);
   useEffect(() => {
     const label = ALL_PAGES.find(({ page }) => page === route.page)?.label ?? (route.page === "login" ? "Login" : "Not found");

@@ -1,5 +1,5 @@
 // What surrounds every page: navigation, virtual host, theme, connection light, keys.
-import { html, useEffect, useRef, useState } from "../lib/html.mjs";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.mjs";
 import { Icon, Logo, Pill } from "./bits.mjs";
 import { say, useDialogs } from "../lib/dialogs.mjs";
 import { live, useConnection } from "../lib/live.mjs";
@@ -35,7 +35,7 @@ export function Shell({ route, me, onLogout, children }) {
     return text;
   };
   useKeys(early, { openPalette, openHelp: () => setHelp(true), nextTheme });
-  useEffect(() => live.start(), []);
+  useLayoutEffect(() => live.start(), []);
   useEffect(() => setMenu(false), [route.path]);
   const active = PARENT[route.page] ?? route.page;
   const link = ({ page, label }) => html`<a key=${page} href=${href(listPath(page))} aria-current=${page === active ? "page" : undefined}>

@@ -1,5 +1,5 @@
 // Calls to the server. The session is a cookie that scripts cannot read; its CSRF token is kept in memory alone.
-import { useEffect, useState } from "./html.mjs";
+import { useLayoutEffect, useState } from "./html.mjs";
 import { headerText } from "./forms.mjs";
 
 let token = "";
@@ -117,7 +117,7 @@ export function sparklines(queues) {
  */
 export function useGet(path, seconds) {
   const [state, setState] = useState({ path: null, data: null, error: null });
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (path === null) return undefined;
     let gone = false;
     let loaded = false;

@@ -36,8 +36,7 @@ export class Hub {
   /** A page: `send` takes {topic, data} and {state, heardAt, attempt}. Returns {receive(message), close()}. */
   connect(send) {
     const port = { send, topics: new Set(), seenAt: this.now() };
-    this.ports.add(port);
-    this.watchdog ??= setInterval(() => this.watch(), 1000);
+    this.join(port);
     send({ state: this.state, heardAt: this.heardAt, attempt: this.attempt });
     return {
       receive: (message) => {
@@ -49,8 +48,13 @@ export class Hub {
     };
   }
 
-  want(port, topics) {
+  join(port) {
     this.ports.add(port);
+    this.watchdog ??= setInterval(() => this.watch(), 1000);
+  }
+
+  want(port, topics) {
+    this.join(port);
     const before = port.topics;
     port.topics = new Set(topics);
     for (const topic of topics) {

@@ -1,5 +1,5 @@
 // What the page shows, as it changes: the page's end of the stream that all tabs share (hub.mjs).
-import { useEffect, useState } from "./html.mjs";
+import { useEffect, useLayoutEffect, useState } from "./html.mjs";
 import { check } from "./api.mjs";
 import { Hub } from "./hub.mjs";
 import { applyPatch } from "./rows.mjs";
@@ -7,10 +7,15 @@ import { applyPatch } from "./rows.mjs";
 /** So often the page tells the shared worker that it is still there. */
 const PRESENT_MS = 20_000;
 
+const makeWorker = () => new SharedWorker(new URL("./worker.mjs", import.meta.url), { type: "module" });
+/** A worker that starts before the page needs it. */
+let early = typeof SharedWorker === "function" ? makeWorker() : null;
+
 /** The hub in the shared worker; where there is none (Chrome on Android), one in this page. */
 function connect(heard) {
   if (typeof SharedWorker === "function") {
-    const worker = new SharedWorker(new URL("./worker.mjs", import.meta.url), { type: "module" });
+    const worker = early ?? makeWorker();
+    early = null;
     worker.port.onmessage = (event) => heard(event.data);
     return (message) => worker.port.postMessage(message);
   }
@@ -128,7 +133,8 @@ export const live = new Live();
 /** The newest event of a topic; null until there is one. */
 export function useTopic(topic) {
   const [state, setState] = useState({ topic: null, data: null });
-  useEffect(() => {
+  // Before the browser paints: a frame later is a frame later for all that follows.
+  useLayoutEffect(() => {
     if (topic === null) return undefined;
     return live.subscribe(topic, (data) => setState({ topic, data }));
   }, [topic]);
@@ -137,7 +143,7 @@ export function useTopic(topic) {
 
 /** Call `handler` with every event of a topic. */
 export function useEvents(topic, handler) {
-  useEffect(() => (topic === null ? undefined : live.subscribe(topic, handler)), [topic]);
+  useLayoutEffect(() => (topic === null ? undefined : live.subscribe(topic, handler)), [topic]);
 }
 
 /** {state, age}: whether the stream is open, and how old what is shown is, in ms. */
