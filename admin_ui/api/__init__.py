@@ -42,10 +42,11 @@ ENDPOINTS: list[Endpoint] = [
 ]
 
 #: Endpoints where the pages get another answer than the API: virtual hosts, which the API shows only to
-#: administrators, and connections by the names that clients give them.
+#: administrators, and connections and channels by the names that clients give them.
 _OWN: list[Endpoint] = [
     Endpoint("/vhosts/{vhost}", vhosts.one, put=vhosts.put, delete=vhosts.delete, write_tags=ADMINISTRATOR),
     Endpoint("/connections", connections.every_by_client),
+    Endpoint("/channels", connections.every_channel_by_client),
 ]
 _OWN_PATHS = {endpoint.path for endpoint in _OWN}
 

@@ -154,6 +154,23 @@ def every_channel(call: Call) -> Rows:
     return _channels(call, _seen(call))
 
 
+def every_channel_by_client(call: Call) -> Rows:
+    """All channels, each with the name that its client gives its connection (``client``), which the filter
+    compares, too.
+    """
+
+    def client(channel: Any) -> str:
+        return connections.machine_says(channel.connection, "connection_name")
+
+    rows = every_channel(call)
+    document = rows.document
+    return replace(
+        rows,
+        document=lambda channel: {**document(channel), "client": client(channel)},
+        name=lambda channel: f"{client(channel)} {connections.channel_name(channel)}",
+    )
+
+
 def channels_of_vhost(call: Call) -> Rows:
     """The channels of one virtual host."""
     vhost = call.vhost()

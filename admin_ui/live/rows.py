@@ -113,6 +113,7 @@ QUEUE_COLUMNS = (
     "bytes",
     "length_max",
     "bytes_max",
+    "policy",
 )
 EXCHANGE_COLUMNS = (
     "key",
@@ -205,7 +206,14 @@ def queue_rows(state: State) -> Iterator[Row]:
                 change_in_a_minute(history),
                 ready_bytes(queue),
                 *length_limits(queue),
+                _policy(queue),
             )
+
+
+def _policy(queue: Any) -> str | None:
+    """The name of the policy that it obeys; those of operators are on its page."""
+    applied = queue.policy
+    return applied.policy.name if applied is not None and applied.policy is not None else None
 
 
 def exchange_rows(state: State) -> Iterator[Row]:

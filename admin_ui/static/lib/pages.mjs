@@ -19,7 +19,7 @@ export const MORE = [
 ];
 export const ALL_PAGES = [...MAIN, ...MORE];
 /** The list that the page of one object belongs to. */
-export const PARENT = { queue: "queues", exchange: "exchanges", connection: "connections", user: "users", vhost: "vhosts" };
+export const PARENT = { queue: "queues", exchange: "exchanges", connection: "connections", channel: "channels", user: "users", vhost: "vhosts" };
 
 /** Whether a user may see a page; administrators see all of them. */
 export function allowed(me, page) {

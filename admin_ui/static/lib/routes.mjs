@@ -2,11 +2,11 @@
 
 export const BASE = "/ui";
 
-const LISTS = { queues: "queue", exchanges: "exchange", connections: "connection", users: "user", vhosts: "vhost" };
+const LISTS = { queues: "queue", exchanges: "exchange", connections: "connection", users: "user", vhosts: "vhost", channels: "channel" };
 /** Objects that have a name alone, and no virtual host. */
-const NAMED = new Set(["connections", "users", "vhosts"]);
+const NAMED = new Set(["connections", "channels", "users", "vhosts"]);
 /** Pages without pages below them. */
-const ALONE = new Set(["channels", "policies", "limits", "tokens", "definitions", "node"]);
+const ALONE = new Set(["policies", "limits", "tokens", "definitions", "node"]);
 
 /** What an address shows: {page, vhost?, name?}; page is "missing" for an unknown one. */
 export function parse(pathname) {
@@ -51,6 +51,7 @@ export const bindingPath = (vhost, source, kind, destination, ...key) =>
 export const queuePath = (vhost, name) => `${BASE}/queues/${parts(vhost, name)}`;
 export const exchangePath = (vhost, name) => `${BASE}/exchanges/${parts(vhost, name || "amq.default")}`;
 export const connectionPath = (name) => `${BASE}/connections/${segment(name)}`;
+export const channelPath = (name) => `${BASE}/channels/${segment(name)}`;
 export const userPath = (name) => `${BASE}/users/${parts(name)}`;
 export const vhostPath = (name) => `${BASE}/vhosts/${parts(name)}`;
 export const listPath = (kind) => (kind === "overview" ? `${BASE}/` : `${BASE}/${kind}`);

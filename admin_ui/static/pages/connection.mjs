@@ -7,7 +7,7 @@ import { Table } from "../components/table.mjs";
 import { bytes, clock, count, duration, rate } from "../lib/format.mjs";
 import { useTopic } from "../lib/live.mjs";
 import { href } from "../lib/location.mjs";
-import { connectionPath, queuePath, segment } from "../lib/routes.mjs";
+import { channelPath, connectionPath, queuePath, segment } from "../lib/routes.mjs";
 
 const COUNTERS = ["recv_oct", "send_oct"];
 const SERIES = [
@@ -78,7 +78,7 @@ export function Connection({ route, me }) {
 function Channels({ channels }) {
   const per = (row, key) => rate(row.message_stats?.[`${key}_details`]?.rate ?? 0);
   const columns = [
-    { label: "Channel", numeric: true, class: "n", cell: (row) => row.number },
+    { label: "Channel", numeric: true, class: "n", cell: (row) => html`<a href=${href(channelPath(row.name))} aria-label=${`Channel ${row.number}`}>${row.number}</a>` },
     { label: "State", class: "mid", cell: (row) => html`<${State} state=${row.state} />` },
     { label: "Mode", class: "mid", cell: (row) => html`${row.confirm && html`<${Pill}>confirms<//>`}${row.transactional && html`<${Pill}>transactions<//>`}` },
     { label: "Consumers", numeric: true, class: "n mid", cell: (row) => count(row.consumer_count) },

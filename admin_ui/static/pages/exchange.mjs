@@ -77,6 +77,7 @@ export function Exchange({ route, me }) {
             ["Type", exchange.type],
             ["Durable", exchange.durable ? "yes" : "no"],
             exchange.arguments?.["alternate-exchange"] && ["Alternate exchange", html`<a href=${href(exchangePath(vhost, exchange.arguments["alternate-exchange"]))}>${exchange.arguments["alternate-exchange"]}</a>`],
+            exchange.policy && ["Policy", exchange.policy],
             ["Internal", exchange.internal ? "yes, clients cannot publish to it" : "no"],
             ["Deleted with its last binding", exchange.auto_delete ? "yes" : "no"],
           ]} />

@@ -104,7 +104,7 @@ function Consumers({ queue, clients, me }) {
     {
       label: "Mode",
       class: "mid",
-      cell: (row) => html`<${Pill}>${row.ack_required ? "acknowledges" : "automatic"}<//>${row.exclusive && html`<${Pill}>exclusive<//>`}`,
+      cell: (row) => html`<${Pill}>${row.ack_required ? "acknowledges" : "automatic"}<//>${row.exclusive && html`<${Pill}>exclusive<//>`}${row.active === false && html`<${Pill}>waits<//>`}`,
     },
     consumers.some((row) => mayClose(me, row.channel_details.user)) && {
       label: "Act",
@@ -133,6 +133,7 @@ function Settings({ queue }) {
       ["Type", queue.type],
       queue.policy && ["Policy", queue.policy],
       queue.operator_policy && ["Operator policy", queue.operator_policy],
+      ["Messages", `${count(queue.messages)}, of them ${count(queue.messages_ready)} ready`],
       ["Held in memory", `${plural(queue.messages_ram, "message")}, ${bytes(queue.memory)}`],
       ["Kept in its log", queue.durable ? plural(queue.messages_persistent, "message") : "no: the queue is transient"],
       queue.idle_since && ["Idle since", clock(Date.parse(queue.idle_since), { day: true })],

@@ -22,6 +22,7 @@ const FIELDS = {
   growth: { kind: "number", get: (row) => row.growth },
   minute: { kind: "number", get: (row) => row.minute },
   bytes: { kind: "number", get: (row) => row.bytes ?? 0 },
+  policy: { kind: "text", get: (row) => row.policy ?? "" },
   limited: { kind: "flag", get: (row) => row.length_max !== null || row.bytes_max !== null },
   durable: { kind: "flag", get: (row) => row.durable },
   exclusive: { kind: "flag", get: (row) => row.exclusive },

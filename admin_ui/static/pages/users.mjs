@@ -19,7 +19,7 @@ const NAMED = 4;
 
 const COLUMNS = [
   { id: "name", label: "User", get: (row) => row.name, class: "first", cell: (row) => html`<a class="name" href=${href(userPath(row.name))} title=${row.name}>${row.name}</a><span class="narrow">${row.entered.length ? row.entered.slice(0, NAMED).join(", ") : "no virtual host"}${row.entered.length > NAMED && html` and ${count(row.entered.length - NAMED)} more`}</span>` },
-  { id: "tags", label: "Tags", get: (row) => row.tags.join(" "), cell: (row) => (row.tags.length ? row.tags.map((tag) => html`<${Pill} key=${tag}>${tag}<//>`) : html`<span class="muted">none</span>`) },
+  { id: "tags", label: "Tags", get: (row) => row.tags.join(" "), class: "pills-column", cell: (row) => (row.tags.length ? row.tags.map((tag) => html`<${Pill} key=${tag}>${tag}<//>`) : html`<span class="muted">none</span>`) },
   {
     id: "vhosts",
     label: "Virtual hosts",

@@ -27,7 +27,8 @@ PAGES = [
     (queue_path("gone"), "h2:has-text('no queue of this name')"),
 ]
 ADMINISTRATION = [
-    ("/ui/channels", "td a:has-text('(1)')"),
+    ("/ui/channels", "td a:has-text('newark-board (1)')"),
+    ("/ui/channels/gone", "h2:has-text('no channel of this name')"),
     ("/ui/policies", "h2:has-text('No policies')"),
     ("/ui/vhosts", "td a:has-text('/')"),
     ("/ui/vhosts/%2F", "section:has(#permissions) td:has-text('guest')"),
@@ -79,6 +80,8 @@ def test_every_page(site: Site, visit: Visits, scheme: str, size: tuple[int, int
     one.open("/ui/connections")
     one.page.click("td a:has-text('feed JFK')")
     look("connection", CONNECTION)
+    one.page.click("section:has(#channels) td a")
+    look("channel", "section:has(#facts) a:has-text('feed JFK')")
     one.page.keyboard.press("/")
     one.page.keyboard.type("fl")
     look("palette", "li[role=option]:has-text('flights.newark')")
@@ -356,6 +359,56 @@ def test_a_connection_names_the_queues_it_consumes(site: Site, visit: Visits) ->
     one.page.click("td a:has-text('newark-board')")
     one.page.click("section:has(#consumers) td a:has-text('flights.newark')")
     one.page.wait_for_selector("h1:has-text('flights.newark')")
+
+
+def test_a_channel_with_its_client_rates_and_consumers(site: Site, visit: Visits) -> None:
+    one = visit(site)
+    one.open("/ui/channels?q=client:newark-board")
+    one.page.click("td a:has-text('newark-board (1)')")
+    one.page.wait_for_selector("nav.crumbs a:has-text('Channels')")
+    one.page.wait_for_selector(".plot[aria-label^='To the client: delivered']")
+    one.page.wait_for_selector("section:has(#consumers) td a:has-text('flights.newark')")
+    one.page.wait_for_selector("button[aria-label^='Close the consumer']")
+    one.page.click("section:has(#facts) a:has-text('newark-board')")
+    one.page.wait_for_selector(CONNECTION)
+
+
+def test_a_phone_cuts_no_tag_of_a_user_and_no_last_column(calm: Site, visit: Visits) -> None:
+    one = visit(calm, size=PHONE)
+    tags = ["management", "policymaker", "monitoring", "administrator"]
+    one.page.evaluate(
+        """async (tags) => {
+            const { csrf_token } = await (await fetch("/admin/v1/session")).json();
+            const headers = { "X-CSRF-Token": csrf_token };
+            const body = JSON.stringify({ password: "busy", tags });
+            await fetch("/api/users/busy", { method: "PUT", headers, body });
+        }""",
+        tags,
+    )
+    one.open("/ui/users")
+    one.page.wait_for_selector("td a:has-text('busy')")
+    right = one.page.eval_on_selector_all(
+        "tr:has-text('busy') .pill",
+        "all => all.map((pill) => [pill.textContent, pill.getBoundingClientRect().right])",
+    )
+    assert [tag for tag, _ in right if tag in tags] == tags
+    assert max(edge for _, edge in right) <= PHONE[0] - 12
+    with calm.connect() as connection:
+        connection.channel()
+        for path in ("/ui/channels", "/ui/exchanges", "/ui/vhosts", "/ui/queues", "/ui/connections"):
+            one.open(path)
+            one.page.wait_for_selector("table")
+            gap = one.page.evaluate(
+                """() => {
+                    const all = [...document.querySelectorAll("thead th")];
+                    const cells = all.filter((cell) => cell.offsetWidth);
+                    const range = document.createRange();
+                    range.selectNodeContents(cells.at(-1));
+                    const box = cells.at(-1).closest(".table-box").getBoundingClientRect();
+                    return box.right - range.getBoundingClientRect().right;
+                }"""
+            )
+            assert gap >= 11, path
 
 
 @pytest.mark.parametrize("path", ["/ui/queues", "/ui/exchanges", "/ui/connections"])

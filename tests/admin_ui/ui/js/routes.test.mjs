@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connectionPath, documentPath, exchangePath, parse, queuePath, safeNext, userPath, vhostPath, withParams } from "../../../../admin_ui/static/lib/routes.mjs";
+import { channelPath, connectionPath, documentPath, exchangePath, parse, queuePath, safeNext, userPath, vhostPath, withParams } from "../../../../admin_ui/static/lib/routes.mjs";
 import { applyPatch } from "../../../../admin_ui/static/lib/rows.mjs";
 
 test("addresses and back", () => {
@@ -9,13 +9,14 @@ test("addresses and back", () => {
   assert.deepEqual(parse("/ui/queues/"), { page: "queues" });
   assert.deepEqual(parse("/ui/login"), { page: "login" });
   for (const page of ["channels", "users", "vhosts", "policies", "limits", "tokens", "definitions", "node"]) assert.deepEqual(parse(`/ui/${page}`), { page });
-  for (const path of ["/ui/nothing", "/ui/channels/x", "/ui/node/a/b", "/ui/users/a/b", "/ui/queues/a", "/ui/queues/a/b/c", "/ui/connections/a/b", "/ui/login/x", "/ui/toString"]) {
+  for (const path of ["/ui/nothing", "/ui/channels/x/y", "/ui/node/a/b", "/ui/users/a/b", "/ui/queues/a", "/ui/queues/a/b/c", "/ui/connections/a/b", "/ui/login/x", "/ui/toString"]) {
     assert.equal(parse(path).page, "missing", path);
   }
   for (const name of ["orders.eu", "a/b", "%2F", "<img src=x onerror=alert(1)>", "é?#&=+ ", "%", "a\nb", "–𝄞"]) {
     assert.deepEqual(parse(queuePath("/", name)), { page: "queue", vhost: "/", name });
     assert.deepEqual(parse(exchangePath("v/1", name)), { page: "exchange", vhost: "v/1", name });
     assert.deepEqual(parse(connectionPath(name)), { page: "connection", name });
+    assert.deepEqual(parse(channelPath(name)), { page: "channel", name });
     assert.deepEqual(parse(userPath(name)), { page: "user", name });
     assert.deepEqual(parse(vhostPath(name)), { page: "vhost", name });
   }
