@@ -25,6 +25,8 @@ from vhosts.spread_map import Entries
 #: Units of one turn, some 1 ms. Each binding, pair, row, exchange and queue that is removed is one unit; a
 #: binding of a headers exchange takes 4 µs or more.
 SLICE = 200
+#: What one of them costs its client, in enqueues.
+REMOVAL_UNITS = 8
 #: If an exchange or queue has more stored bindings, one change deletes them all, and exchanges that must go
 #: because of it are deleted after it instead of with it.
 ROWS_MAX = 256
@@ -105,6 +107,7 @@ class Removals:
         self.spent = 0
         rev = self._take_out(end, rows)
         self._go_on()
+        self._bindings.account.work += REMOVAL_UNITS * self.spent
         self._go_on_in_slices()
         return rev
 

@@ -282,7 +282,10 @@ class Dispatch:
         else:
             if isinstance(method, methods.TxSelect):
                 self.hot_number = -1
+            account = self.shared.intake.account
+            account.work = 0  # what was done before is not the client's
             channel.receive(method)
+            self.work.units += account.take_work()
             if len(self.parked) > 0:
                 self.hot_number = -1
         return False

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from amqp_router.connection.machine import CHUNK_UNITS, Machine
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.fields import decode_table, encode_plain
 from amqp_router.protocol.properties import encode_properties
+from amqp_router.protocol.tick import Tick
+from persistence.log.routing.names import WideNames
+from persistence.log.routing.recorder import Backlog, Recorder, RouteEntry
 from tests.nodes import Client, SimNode, publish_frames
+from vhosts.exchanges.recent_history import RecentHistoryExchange
+from vhosts.exchanges.route_names import RouteNames
+from vhosts.publishing.keeping import KEEP_SLICE
+from vhosts.vhost import VirtualHost
 
 BINDINGS = 40_000
 #: One turn looks at no more bindings than this.
@@ -176,3 +185,92 @@ def test_the_connection_goes_meanwhile(client: Client, exchange: str) -> None:
     other.machine.receive_data(publish(exchange, "k6"))
     finish(other.machine)
     assert client.node.queue("q0").message_count() == 1
+
+
+# -- many exchanges on the way ---------------------------------------------------------------------
+
+EXCHANGES = 2000
+
+
+def alternates(vhost: VirtualHost) -> None:
+    """Each exchange is the alternate of the one before."""
+    for number in range(EXCHANGES):
+        arguments = decode_table(encode_plain({"alternate-exchange": f"x{number + 1}"}), 0)[0]
+        vhost.declare_exchange(f"x{number}", "direct", arguments=arguments)
+    vhost.declare_exchange(f"x{EXCHANGES}", "fanout")
+
+
+def chain(vhost: VirtualHost) -> None:
+    """Each exchange is bound to the one before."""
+    for number in range(EXCHANGES + 1):
+        vhost.declare_exchange(f"x{number}", "fanout")
+    for number in range(EXCHANGES):
+        vhost.bind_exchange(f"x{number + 1}", f"x{number}", "", {})
+
+
+@pytest.mark.parametrize("made", [alternates, chain])
+def test_exchanges_on_the_way_count_as_much_as_they_cost(made: Callable[[VirtualHost], None]) -> None:
+    """A visit of one takes as long as a look at many bindings, also if it has none."""
+    node = SimNode()
+    made(node.vhost)
+    node.vhost.declare_queue("q")
+    node.vhost.bind_queue("q", f"x{EXCHANGES}", "", {}, None)
+    client = Client(node).open(1)
+    client.machine.receive_data(publish("x0", "k"))
+    assert node.queue("q").message_count() == 0
+    assert finish(client.machine) >= EXCHANGES // 500
+    assert node.queue("q").message_count() == 1
+
+
+def test_exchanges_that_keep_messages_get_one_in_slices() -> None:
+    node = SimNode()
+    vhost = node.vhost
+    vhost.declare_exchange("x", "fanout")
+    names = [f"x{number}" for number in range(EXCHANGES)]
+    for name in names:
+        vhost.declare_exchange(name, "x-recent-history")
+        vhost.bind_exchange(name, "x", "", {})
+    kept = [vhost.exchanges[name] for name in names]
+
+    def count() -> int:
+        return sum(len(exchange.history) for exchange in kept if isinstance(exchange, RecentHistoryExchange))
+
+    client = Client(node).open(1)
+    client.machine.receive_data(publish("x", "k") + m.frame(1, m.BasicQos(0, 1)))
+    before, most = count(), 0
+    while client.machine.work_left:
+        client.machine.receive_more()
+        before, most = count(), max(most, count() - before)
+    assert before == EXCHANGES
+    assert most <= KEEP_SLICE
+    assert [type(each) for each in methods_of(client)] == [m.BasicQosOk]
+
+
+def test_the_first_messages_to_many_queues_are_charged_for_their_names(client: Client) -> None:
+    """The routing log gets a name for each queue."""
+    node = client.node
+
+    class Log:
+        def entry(self, exchange: str, key: bytes, names: bytes | WideNames) -> RouteEntry:
+            return RouteEntry(recorder, key, names)
+
+    recorder = Recorder("d", Tick(lambda call: None), Backlog(), 1 << 20)
+    node.vhost.table.names = RouteNames(Log())
+    for number in range(500):
+        node.vhost.declare_queue(f"named-{number}")
+    frames = b"".join(publish("", f"named-{number}") for number in range(500))
+    client.machine.receive_data(frames)
+    assert finish(client.machine) >= 4
+    client.machine.receive_data(frames)
+    assert finish(client.machine) == 0
+
+
+def test_bindings_that_go_are_charged_to_who_deletes_their_exchange(client: Client) -> None:
+    vhost = client.node.vhost
+    for number in range(30):
+        vhost.declare_exchange(f"gone-{number}", "fanout")
+        for key in range(90):
+            vhost.bind_queue("q0", f"gone-{number}", str(key), {}, None)
+    sent = b"".join(m.frame(1, m.ExchangeDelete(f"gone-{number}", nowait=True)) for number in range(30))
+    client.machine.receive_data(sent)
+    assert finish(client.machine) >= 5

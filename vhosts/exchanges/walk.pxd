@@ -10,6 +10,7 @@ from vhosts.unstored cimport Unstored
 cdef int _BY_HEADERS
 cdef Py_ssize_t _NAMED_MAX
 cdef Py_ssize_t _LOOKS_MAX
+cdef Py_ssize_t _EXCHANGE_LOOKS
 cdef Py_ssize_t _LOOKS_PER_UNIT
 
 

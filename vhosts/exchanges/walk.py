@@ -31,6 +31,8 @@ _NAMED_MAX = NAMED_MAX
 #: Limit of one turn: bindings, nodes of a trie and entries of an index visited; about a millisecond.
 LOOKS_MAX = 4096
 _LOOKS_MAX = LOOKS_MAX
+#: What each further exchange on the way costs beside what is looked at in it: some 4 µs.
+_EXCHANGE_LOOKS = 16
 #: This many visits cost as much as one enqueue.
 _LOOKS_PER_UNIT = 4
 
@@ -134,19 +136,25 @@ class Walk:
                 if self._position == len(self._to_visit):
                     return self._is_let_go()
                 source = self._to_visit[self._position]
+                if self._position > 0:
+                    self.looks += _EXCHANGE_LOOKS
                 self._position += 1
                 self._source = source
                 self._match_count = 0
                 if source.decided_by > self.decided_by:
                     self.decided_by = source.decided_by
                 if source.decided_by > _BY_HEADERS and source.keeps:
-                    self.keepers = [*(self.keepers or ()), source]
+                    if self.keepers is None:
+                        self.keepers = []
+                    self.keepers.append(source)
                 self._matches = iter(source.route(self._message))
-            if not self._follow():
-                unwatched(self.queues)
-                unwatched(self.durable_queues)
-                return False
-            self._leave()
+            if self._follow():
+                self._leave()
+                if self.looks < _LOOKS_MAX:
+                    continue
+            unwatched(self.queues)
+            unwatched(self.durable_queues)
+            return False
 
     def _follow(self) -> bool:
         """Process the matches of the current exchange; False if there are more."""

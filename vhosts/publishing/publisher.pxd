@@ -26,6 +26,7 @@ cdef Py_ssize_t _SPREAD_SLICE
 cdef Py_ssize_t _SPREAD_DURABLE
 cdef Py_ssize_t _COLD
 cdef Py_ssize_t _SPREAD_WORK
+cdef long long _ENTRY_UNITS
 cdef unsigned char _HAS_HEADERS
 
 
@@ -57,6 +58,7 @@ cdef class Publisher(Spreader):
     cdef void _wait(self, Route route, list durable_queues, long long size, unsigned long long number)
     @cython.locals(units=Py_ssize_t)
     cdef void _charge(self, Route route, Py_ssize_t count) noexcept
+    cdef int _keep(self, list keepers, Message message) except -1
     @cython.locals(run=Run, route=Route, queues=list, index=Py_ssize_t, queue=QueueHandle)
     cpdef void close_run(self)
     cdef void _hold(self, Run run, Route route)
@@ -64,6 +66,5 @@ cdef class Publisher(Spreader):
     cdef _spread(self, Route route, Message message, unsigned long long number, unsigned int flags, Py_ssize_t given, bint waits)
 
 
-cdef _keep(list keepers, Message message)
 @cython.locals(inner=list, index=Py_ssize_t, pair=tuple, counters=ExchangeCounters)
 cdef void _count_inner(Route route) noexcept

@@ -19,7 +19,6 @@ from __future__ import annotations
 from amqp_router.protocol import flags as bits
 from amqp_router.protocol.errors import AMQPError
 from amqp_router.protocol.message import Message
-from amqp_router.protocol.shown import shown
 from persistence.log.routing import events
 from persistence.memory import MemoryBudget
 from vhosts.counters import ExchangeCounters
@@ -27,6 +26,7 @@ from vhosts.exchanges.exchange import Exchange
 from vhosts.exchanges.route import Route
 from vhosts.exchanges.router import RouteCache, RoutingTable, publish_args
 from vhosts.exchanges.walk import Walk
+from vhosts.publishing.keeping import Keeping
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Flow, Listener, Run
 from vhosts.publishing.spread import SPREAD_DURABLE, SPREAD_SLICE, SPREAD_WORK, Spread, Spreader, refusal
@@ -45,6 +45,8 @@ _SPREAD_DURABLE = SPREAD_DURABLE
 _SPREAD_WORK = SPREAD_WORK
 #: The logs of more queues than this are not in the processor's cache: each costs as much as four enqueues.
 _COLD = 64
+#: The cost of a queue's entry in the routing log, which the first message to it by its name makes.
+_ENTRY_UNITS = 32
 #: Bit of the first octet of properties: they have headers.
 _HAS_HEADERS = bits.HAS_HEADERS >> 8
 
@@ -139,7 +141,7 @@ class Publisher(Spreader):
         if route.has_bcc:
             message.flags |= bits.BLIND
         if route.keepers is not None:
-            _keep(route.keepers, message)
+            self._keep(route.keepers, message)
         # The route may let go of them while queues have their turn.
         queues = route.queues
         durable_queues = route.durable_queues
@@ -219,6 +221,7 @@ class Publisher(Spreader):
             entry = self.table.default_entry(route)
             if entry is None:
                 return 0
+            self.account.work += _ENTRY_UNITS
         if number > 0:
             flags |= events.CONFIRMED
         if outcome & _NOT_TAKEN:
@@ -256,6 +259,12 @@ class Publisher(Spreader):
         self.units = units if units > 0 else 1
 
     # -- what takes longer ----------------------------------------------------------------------------
+
+    def _keep(self, keepers: list[Exchange], message: Message) -> int:
+        """Give the message to the exchanges that keep some."""
+        listener = self.listener
+        Keeping(keepers, message, self.account).begin(None if listener is None else listener.in_slices)
+        return 0
 
     def close_run(self) -> None:
         """Hand the open run, if there is one, to its queues."""
@@ -364,12 +373,6 @@ class Search:
             listener.published(self.number, outcome, self.message)
         publisher.close_run()
         return True
-
-
-def _keep(keepers: list[Exchange], message: Message) -> None:
-    kept = shown(message, False)
-    for exchange in keepers:
-        exchange.keep(kept)
 
 
 def _count_inner(route: Route) -> None:
