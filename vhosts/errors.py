@@ -130,6 +130,8 @@ def erlang(value: object, depth: int = 0) -> str:
         return erlang_binary(value)
     if isinstance(value, (dict, list)):
         return "[" + ",".join(_erlang_items(value, depth + 1)) + "]" if depth < NESTED_MAX else "..."
+    if isinstance(value, tuple):  # a decimal
+        return "{" + ",".join(map(str, value)) + "}"
     return str(value)
 
 

@@ -26,6 +26,8 @@ from vhosts.queues.handle import TIMEOUT_MS_MAX, UNLIMITED
 FIRST_DELIVERIES = 1024
 _PRIORITY_MAX = 0x7FFF_FFFF
 _INTEGERS = frozenset("bBsuIilL")
+#: Arguments of a consumer with the type that they must have. RabbitMQ answers 541 to a wrong x-credit.
+_TYPED = {"x-cancel-on-ha-failover": "t", "x-credit": "F"}
 
 
 def qos(channel: ConsumingChannel, method: methods.BasicQos) -> None:
@@ -149,14 +151,16 @@ def _check_arguments(arguments: Arguments, where: str, kind: str) -> None:
     if priority is not None and priority[0] not in _INTEGERS:
         problem = f'"expected integer, got {TYPE_NAMES[priority[0]]}"'
         raise PreconditionFailed(f"invalid arg 'x-priority' for {where}: {problem}")
-    on_failover = arguments.get("x-cancel-on-ha-failover")
-    if on_failover is not None and on_failover[0] != "t":
-        problem = f"{{unacceptable_type,{TYPE_NAMES[on_failover[0]]}}}"
-        raise PreconditionFailed(f"invalid arg 'x-cancel-on-ha-failover' for {where}: {problem}")
-    if "x-stream-offset" in arguments:
-        raise PreconditionFailed(
-            f"invalid arg 'x-stream-offset' for {where} of queue type rabbit_{kind}_queue"
-        )
+    for argument, letter in _TYPED.items():
+        given = arguments.get(argument)
+        if given is not None and given[0] != letter and (kind == "classic" or argument == "x-credit"):
+            problem = f"{{unacceptable_type,{TYPE_NAMES[given[0]]}}}"
+            raise PreconditionFailed(f"invalid arg '{argument}' for {where}: {problem}")
+    for argument in arguments:
+        if argument == "x-stream-offset" or (argument == "x-cancel-on-ha-failover" and kind == "quorum"):
+            raise PreconditionFailed(
+                f"invalid arg '{argument}' for {where} of queue type rabbit_{kind}_queue"
+            )
 
 
 def ack(channel: ConsumingChannel, method: methods.BasicAck) -> None:

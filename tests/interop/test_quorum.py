@@ -47,10 +47,12 @@ def give_back(wire: Wire, message: Received, how: str) -> None:
         wire.open_channel(1)
 
 
-def test_an_offset_is_refused_by_the_type_of_the_queue(wire: Wire, name: str) -> None:
+@pytest.mark.parametrize("argument", ["x-stream-offset", "x-cancel-on-ha-failover"])
+@pytest.mark.parametrize("value", ["first", True, 5])
+def test_arguments_of_consumers_of_other_types(wire: Wire, name: str, argument: str, value: Any) -> None:
     declare(wire, name)
-    close = wire.call(1, "basic.consume", queue=name, arguments={"x-stream-offset": "first"})
-    text = f"PRECONDITION_FAILED - invalid arg 'x-stream-offset' for queue '{name}' in vhost '/'"
+    close = wire.call(1, "basic.consume", queue=name, arguments={argument: value})
+    text = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{name}' in vhost '/'"
     assert (close.code, close.text) == (406, f"{text} of queue type rabbit_quorum_queue")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -200,6 +201,7 @@ def test_short_memory_shortens_the_history() -> None:
         (True, "true"),
         (1.5, "1.5"),
         ({"credit": 1, "drain": True}, '[{<<"credit">>,signedint,1},{<<"drain">>,bool,true}]'),
+        (Decimal("1.5"), "{1,15}"),
         ([1, "q", [None]], '[{signedint,1},{longstr,<<"q">>},{array,[{void,undefined}]}]'),
     ],
 )
