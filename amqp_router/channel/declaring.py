@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from amqp_router.protocol.methods import (
+    BasicConsume,
+    BasicGet,
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,
@@ -27,6 +29,8 @@ from amqp_router.protocol.methods import (
     Method,
     QueueBind,
     QueueBindOk,
+    QueueDelete,
+    QueuePurge,
     QueueUnbind,
     QueueUnbindOk,
 )
@@ -34,6 +38,9 @@ from vhosts import declarations
 from vhosts.declarations import Caller, stripped
 from vhosts.errors import no_previous_queue
 from vhosts.queues.handle import QueueHandle
+
+#: The methods in which an empty name means the queue last declared.
+_OF_ONE_QUEUE = (BasicConsume, BasicGet, QueueBind, QueueDelete, QueuePurge, QueueUnbind)
 
 
 class DeclaringChannel(Caller, Protocol):
@@ -125,6 +132,11 @@ def unbind_queue(channel: DeclaringChannel, method: QueueUnbind) -> None:
 def queue_named(channel: DeclaringChannel, name: str) -> QueueHandle | None:
     """The queue that a method means by ``name``, None if there is none."""
     return channel.vhost.queues.get(stripped(name or channel.last_queue))
+
+
+def means_last_queue(method: Method) -> bool:
+    """Whether ``method`` is about the queue last declared on its channel, because it names none."""
+    return isinstance(method, _OF_ONE_QUEUE) and not method.queue
 
 
 def queue_name(channel: DeclaringChannel, name: str) -> str:

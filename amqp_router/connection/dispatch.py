@@ -18,6 +18,7 @@ from functools import partial
 
 from amqp_router.channel.channel import RELEASE_SLICE, Channel, release_some
 from amqp_router.channel.content import Whole
+from amqp_router.channel.declaring import means_last_queue
 from amqp_router.channel.delivery import RETURN_UNITS, Delivery
 from amqp_router.channel.due import Due, due_before
 from amqp_router.channel.publishing import Publishing
@@ -36,6 +37,7 @@ from amqp_router.protocol.errors import (
 from amqp_router.protocol.input import ACK, Input
 from amqp_router.protocol.message import make_frame
 from amqp_router.protocol.methods import Method, check_texts, decode_method
+from vhosts.errors import no_previous_queue
 
 #: What ``Dispatch.take`` answers: not taken, for ``frame``; taken; taken, and it was a publish; the rest of
 #: its content must come first.
@@ -258,8 +260,13 @@ class Dispatch:
         """A method on a channel number that is not open."""
         if isinstance(method, methods.ChannelOpen):
             self._open_channel(number)
+            self.shared.send(number, methods.ChannelOpenOk())
         elif method.CLASS_ID == 10:
             raise CommandInvalid(errors.UNIMPLEMENTED_METHOD)
+        elif means_last_queue(method):
+            # RabbitMQ looks for that queue first, and closes the channel that was never opened.
+            self._open_channel(number)
+            raise no_previous_queue()
         else:
             raise ChannelError("expected 'channel.open'")
 
@@ -342,7 +349,6 @@ class Dispatch:
             raise
         self.channels[number] = Channel(number, self.shared)
         self.work.units += METHOD_UNITS
-        self.shared.send(number, methods.ChannelOpenOk())
 
     def _forget_channel(self, number: int, channel: Channel) -> bool:
         """Remove a channel that the client closed."""

@@ -16,7 +16,7 @@ from amqp_router.connection.session import EXTERNAL, FRAME_MAX, Session
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.states import MOVES, ConnectionState
 from amqp_router.protocol import methods
-from amqp_router.protocol.constants import FRAME_METHOD, FRAME_SIZE_MIN, PROTOCOL_HEADER
+from amqp_router.protocol.constants import FRAME_METHOD, FRAME_SIZE_MIN, PROTOCOL_HEADER, PROTOCOL_HEADER_0_9
 from amqp_router.protocol.errors import (
     ChannelError,
     LoginRefused,
@@ -56,7 +56,7 @@ class Negotiating(Protocol):
 
 def receive_header(machine: Negotiating, header: bytes) -> None:
     """Answer the first eight bytes: with connection.start, or with our protocol header and the end."""
-    if header != PROTOCOL_HEADER:
+    if header not in (PROTOCOL_HEADER, PROTOCOL_HEADER_0_9):
         output = machine.shared.output
         output.buf.put(PROTOCOL_HEADER)
         output.touch()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 #: What a client sends first; also the whole answer to a client that sends anything else.
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+#: That of AMQP 0-9, which is served as 0-9-1, as by RabbitMQ.
+PROTOCOL_HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 
 FRAME_METHOD = 1
 FRAME_HEADER = 2

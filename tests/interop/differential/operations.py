@@ -83,11 +83,10 @@ class Operations:
         connection, channel = self.random.choice((0, 0, 1)), self.random.choice((1, 2))
         if (connection, channel) not in self.state.open and not self.chance(0.02):
             return Step(connection, channel, "channel.open", {})
-        is_open = (connection, channel) in self.state.open
         while True:
             (draw,) = self.random.choices(list(self.weights), list(self.weights.values()))
             drawn = draw((connection, channel))
-            if drawn is not None and (is_open or drawn[1].get("queue") != ""):
+            if drawn is not None:
                 return Step(connection, channel, *drawn)
 
     def chance(self, share: float) -> bool:
