@@ -14,6 +14,8 @@ and each sends its letters itself. ``python -m tests.interop.differential.letter
 RabbitMQ alone. If nothing else differs, and the letters of each queue are in order, the walk goes on with
 fresh queues.
 
+``arguments`` compares wrong arguments, each with values of every type.
+
 Any other difference is looked at again: the same seed runs on two RabbitMQs, ``RACE_RUNS`` times. If they
 differ from each other at the same step, RabbitMQ's answer is a race of its processes there. Such a seed is
 counted apart. Any other one is ours.
@@ -46,8 +48,7 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
 - keys of ``BCC`` in that history, which we forget;
 - many messages at once for a queue with priorities and a consumer, from that history or in one write: we
   deliver those of a turn by priority, RabbitMQ as they come;
-- the order of ``x-death`` behind its first entry: RabbitMQ reverses it with each death;
-- the queue declared last on a channel that is not open: RabbitMQ looks for it before it sees that.
+- the order of ``x-death`` behind its first entry: RabbitMQ reverses it with each death.
 
 What a rare seed still shows: a letter for a full queue that refuses is sent again later here. Messages that
 one ``tx.commit`` returns come in the queue's order here, and in the order of the nacks in RabbitMQ. When a
