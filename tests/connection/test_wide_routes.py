@@ -237,7 +237,7 @@ def test_exchanges_that_keep_messages_get_one_in_slices() -> None:
 
     client = Client(node).open(1)
     client.machine.receive_data(publish("x", "k") + m.frame(1, m.BasicQos(0, 1)))
-    before, most = count(), 0
+    before = most = count()
     while client.machine.work_left:
         client.machine.receive_more()
         before, most = count(), max(most, count() - before)
