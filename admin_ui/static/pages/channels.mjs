@@ -25,20 +25,21 @@ const EXAMPLES = ["unacked:>100", "consumers:0", "prefetch:0 consumers:>0", "con
 /** Channels that one answer has at most. */
 const ASKED = 500;
 
-/** Where the client is, and the channel's number. The whole name is long, and its end says which. */
-export const shortName = ({ name, number, connection_details: { peer_host: host, peer_port: port } }) => (host ? `${host.includes(":") ? `[${host}]` : host}:${port} (${number})` : name);
+/** Where the client is. The whole name is long, and its end says which. */
+const peer = ({ name, connection_details: { peer_host: host, peer_port: port } }) => (host ? `${host.includes(":") ? `[${host}]` : host}:${port}` : name);
+/** The same, and the channel's number, for clients that give no name. */
+export const shortName = (row) => (row.connection_details.peer_host ? `${peer(row)} (${row.number})` : row.name);
 
 const columnsOf = (several) => [
   {
     id: "name", label: "Channel", get: (row) => row.client || row.name, class: "first",
     cell: (row) => html`<div class="cell-two">
       <a class="name" href=${href(channelPath(row.name))} title=${row.client || row.name}>${row.client ? `${row.client} (${row.number})` : shortName(row)}</a>
-      <span class="second num">${row.client ? shortName(row) : ""}${several && row.vhost !== "/" ? html` <${Pill} kind="plain">${row.vhost}<//>` : ""}</span>
+      <span class="second num">${row.client ? peer(row) : ""}${several && row.vhost !== "/" ? html` <${Pill} kind="plain">${row.vhost}<//>` : ""}${row.confirm && html` <${Pill}>confirms<//>`}${row.transactional && html` <${Pill}>transactions<//>`}</span>
     </div>`,
   },
   { id: "state", label: "State", get: (row) => row.state, class: "wide state-column", cell: (row) => html`<${State} state=${row.state} />` },
   { id: "user", label: "User", get: (row) => row.user, class: "wide type-column", cell: (row) => html`<span class="name" title=${row.user}>${row.user}</span>` },
-  { id: "mode", label: "Mode", class: "wide type-column", cell: (row) => html`${row.confirm && html`<${Pill}>confirms<//>`}${row.transactional && html`<${Pill}>transactions<//>`}` },
   { id: "consumers", label: "Consumers", numeric: true, get: (row) => row.consumer_count, class: "n mid", cell: (row) => count(row.consumer_count) },
   { id: "prefetch", label: "Prefetch", title: "Messages; 0: no limit", numeric: true, get: (row) => row.prefetch, class: "n wide", cell: (row) => count(row.prefetch) },
   { id: "unacked", label: "Unacked", title: "Messages", numeric: true, get: (row) => row.messages_unacknowledged, class: "n", cell: (row) => count(row.messages_unacknowledged) },
