@@ -168,6 +168,88 @@ def test_every_message_ended_as_the_client_knows(spark: Any, told: tuple[Path, d
     assert by_queue.count() == len(ends) + 7
 
 
+def ends_of(data: Path) -> dict[str, End]:
+    """The outcome of each message by its body, which no two have in common."""
+    columns = "queue,body,outcome,outcome_reason,returns"
+    rows = spark_analytics.read_arrow(data, table="messages", columns=columns).to_pylist()
+    found = {
+        f"{row['queue']}: {row['body'].decode()}": (row["outcome"], row["outcome_reason"], row["returns"])
+        for row in rows
+    }
+    assert len(found) == len(rows)
+    return found
+
+
+def until_ends_are(data: Path, wanted: dict[str, End]) -> None:
+    """Wait until the table says what the client knows, of every message."""
+    end = time.monotonic() + 60
+    while ends_of(data) != wanted and time.monotonic() < end:
+        time.sleep(0.1)
+    assert ends_of(data) == wanted
+
+
+def test_outcomes_stay_over_a_kill_and_go_on_behind_it(tmp_path: Path) -> None:
+    """The same of a classic and a quorum queue, whose messages come back, and of dead letters of both."""
+    broker = RouterProcess(tmp_path)
+    broker.start()
+    client = Client(broker)
+    client.channel.queue_declare(DEAD, durable=True)
+    queues = {"classic": TO_DEAD, "quorum": TO_DEAD | {"x-queue-type": "quorum"}}
+    wanted: dict[str, End] = {}
+    for queue, arguments in queues.items():
+        client.fill(queue, 20, arguments)
+        wanted |= {f"{queue}: {queue} {number}": WAITS for number in range(20)}
+        got = [client.get(queue) for _ in range(12)]
+        for tag, body in got[:4]:
+            client.channel.basic_ack(tag)
+            wanted[f"{queue}: {body}"] = ("acked", None, 0)
+        for tag, body in got[4:6]:
+            client.channel.basic_reject(tag, requeue=False)
+            wanted[f"{queue}: {body}"] = ("dead-lettered", "rejected", 0)
+            wanted[f"{DEAD}: {body}"] = WAITS
+        for tag, body in got[6:10]:
+            client.channel.basic_nack(tag, requeue=True)
+            wanted[f"{queue}: {body}"] = (None, None, 1)
+        # The other two are out when the broker dies: nobody knows whether they were seen.
+    until_ends_are(broker.data_dir, wanted)
+    broker.kill9()
+    assert ends_of(broker.data_dir) == wanted
+    broker.start()
+    assert ends_of(broker.data_dir) == wanted
+    client = Client(broker)
+    for queue in queues:
+        for _ in range(6):  # the four that came back before, and the two that were out
+            tag, body = client.get(queue)
+            client.channel.basic_ack(tag)
+            returns = wanted[f"{queue}: {body}"][2]
+            wanted[f"{queue}: {body}"] = ("acked", None, returns)
+        assert [wanted[f"{queue}: {queue} {number}"][0] for number in range(6, 12)] == ["acked"] * 6
+    until_ends_are(broker.data_dir, wanted)
+    client.connection.close()
+    assert broker.stop() == 0
+
+
+def test_delayed_messages_are_released_to_their_exchange(tmp_path: Path) -> None:
+    broker = RouterProcess(tmp_path)
+    broker.start()
+    client = Client(broker)
+    arguments = {"x-delayed-type": "direct"}
+    client.channel.exchange_declare("later", "x-delayed-message", durable=True, arguments=arguments)
+    client.channel.queue_declare("now", durable=True)
+    client.channel.queue_bind("now", "later", "k")
+    wanted: dict[str, End] = {}
+    for number in range(30):
+        delay = 50 + number if number < 20 else 3_600_000
+        properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": delay})
+        client.channel.basic_publish("later", "k", b"%d" % number, properties)
+        wanted[f"amq.delayed.later: {number}"] = ("released", None, 0) if number < 20 else WAITS
+        if number < 20:
+            wanted[f"now: {number}"] = WAITS
+    until_ends_are(broker.data_dir, wanted)
+    client.connection.close()
+    assert broker.stop() == 0
+
+
 def settles(log: LogFiles, offset: int, runs: list[tuple[int, int, int, int, int]]) -> None:
     """A SETTLES batch of (first, count, kind, reason, returns) at ``offset``."""
     payload = b"".join(struct.pack("<QIBBHII", *run, 0, 0) for run in runs)
