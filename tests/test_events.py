@@ -16,6 +16,7 @@ from amqp_router.event_headers import PROPERTIES_BYTES_MAX, Printed, address, pr
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import AccessRefused
 from amqp_router.protocol.properties import decode_properties
+from tests.auth.tags import give_tags
 from tests.nodes import Client, SimNode
 
 EXCHANGE = events.EXCHANGE
@@ -213,7 +214,7 @@ def test_only_those_who_see_all_may_bind_to_it() -> None:
         permissions.check("read", "queue", EXCHANGE)
         if tags and tags[0] != "management":
             permissions.check("read", "exchange", EXCHANGE)
-            users.set_tags(name, ())
+            give_tags(users, name, ())
         with pytest.raises(AccessRefused) as refused:
             permissions.check("read", "exchange", EXCHANGE)
         assert refused.value.text == f"access to exchange '{EXCHANGE}' in vhost '/' refused for user '{name}'"

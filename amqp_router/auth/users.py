@@ -103,18 +103,6 @@ class Users:
         self._changed()
         return rev
 
-    def set_tags(self, name: str, tags: Iterable[str]) -> int:
-        """Change the tags of a user.
-
-        Raises:
-            KeyError: there is no such user.
-        """
-        row = replace(self.users[name], tags=tuple(tags))
-        rev = self._definitions.submit([Put(row)])
-        self.users[name] = row
-        self._changed()
-        return rev
-
     def set_limits(
         self, name: str, *, max_connections: int | None = None, max_channels: int | None = None
     ) -> int:

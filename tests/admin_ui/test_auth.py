@@ -13,6 +13,7 @@ from amqp_router.auth import LoginFailed, LoopbackOnly
 from amqp_router.auth.throttle import FREE, FREE_ADDRESS, TooManyFailures
 from amqp_router.sockets import Proxies
 from tests.admin_ui.world import World, basic
+from tests.auth.tags import give_tags
 
 USERS = ("alice", "bob", "carol", "dave", "guest")
 
@@ -100,7 +101,7 @@ async def test_own_connections_below_monitoring(shop: World) -> None:
 
 async def test_password_or_tags_changed(shop: World) -> None:
     assert (await shop.call("GET", "/api/nodes", "alice")).status == 401
-    shop.broker.users.set_tags("alice", ["monitoring"])
+    give_tags(shop.broker.users, "alice", ["monitoring"])
     assert (await shop.call("GET", "/api/nodes", "alice")).status == 200
     shop.broker.users.put_user("alice", b"other", ["monitoring"])
     reply = await shop.call("GET", "/api/nodes", "alice")

@@ -14,6 +14,7 @@ from admin_ui.sessions import CSRF_HEADER, FILE, IDLE_S, LIFETIME_S, SESSIONS_MA
 from admin_ui.state import STATE
 from amqp_router.auth.throttle import FREE
 from tests.admin_ui.world import Reply, World, world
+from tests.auth.tags import give_tags
 
 SESSION = "/admin/v1/session"
 SPARKLINES = "/admin/v1/sparklines"
@@ -156,7 +157,7 @@ async def test_changed_password_tags_or_user_end_it(shop: World) -> None:
 
     changes: list[Any] = [
         lambda: users.put_user("alice", b"alice-pw", ("management",)),
-        lambda: users.set_tags("alice", ("monitoring",)),
+        lambda: give_tags(users, "alice", ("monitoring",)),
         lambda: users.delete_user("alice"),
     ]
     for change in changes:

@@ -15,6 +15,7 @@ from admin_ui.token_store import FILE, TOKENS, TOKENS_OF_USER_MAX, Tokens, share
 from amqp_router.auth import LoopbackOnly
 from amqp_router.auth.throttle import FREE
 from tests.admin_ui.world import LOGGER, Reply, World
+from tests.auth.tags import give_tags
 
 PATH = "/admin/v1/tokens"
 
@@ -52,7 +53,7 @@ async def test_a_smaller_role_than_its_users(shop: World) -> None:
     assert (await call(shop, token, "/api/nodes")).json["reason"] == "Not monitor user"
     assert (await call(shop, token, "/api/queues/%2F/mine", "PUT", "{}")).status == 201
     # The user loses the tag, and the token with it.
-    shop.broker.users.set_tags("guest", ())
+    give_tags(shop.broker.users, "guest", ())
     assert (await call(shop, token, "/api/overview")).json["reason"] == "Not management user"
 
 

@@ -10,6 +10,7 @@ from amqp_router.auth.passwords import hash_password
 from amqp_router.auth.users import Users, first_definitions
 from amqp_router.protocol.errors import AccessRefused
 from persistence.definitions import Change, Delete, PermissionRow, Put, Row, UserRow, VhostRow
+from tests.auth.tags import give_tags
 
 
 class Definitions:
@@ -56,7 +57,7 @@ def test_memory_and_store_hold_the_same(users: Users, definitions: Definitions) 
     users.set_permission("a", "/", configure="", write="^w", read=".*")
     users.set_permission("a", "v", configure=".*", write=".*", read=".*")
     users.set_permission("b", "v", configure=".*", write=".*", read=".*")
-    users.set_tags("b", ["administrator"])
+    give_tags(users, "b", ["administrator"])
     users.clear_permission("a", "/")
     assert users.users["b"].tags == ("administrator",)
     for _ in range(2):
@@ -130,7 +131,7 @@ def test_what_the_store_refuses_does_not_happen(users: Users, definitions: Defin
     acts: list[Callable[[], int]] = [
         lambda: users.put_user("b", b"pw"),
         lambda: users.delete_user("a"),
-        lambda: users.set_tags("a", ["x"]),
+        lambda: give_tags(users, "a", ["x"]),
         lambda: users.set_permission("a", "v", configure="", write="", read=""),
         lambda: users.clear_permission("a", "/"),
     ]
@@ -145,7 +146,7 @@ def test_every_change_raises_the_generation_and_is_told(users: Users) -> None:
     users.on_change = lambda: seen.append(users.generation)
     users.load([], [])
     users.put_user("a", b"pw")
-    users.set_tags("a", [])
+    give_tags(users, "a", [])
     users.set_permission("a", "/", configure="", write="", read="")
     users.clear_permission("a", "/")
     users.forget_vhost("/")
