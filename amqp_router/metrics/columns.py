@@ -46,26 +46,9 @@ class Kind:
             self.fields[name] = tuple(columns.index(part) for part in parts)
 
 
-_queue_columns = attrgetter(
-    "unacked_count",
-    "publish_total",
-    "deliver_total",
-    "deliver_no_ack_total",
-    "get_total",
-    "get_no_ack_total",
-    "get_empty_total",
-    "redeliver_total",
-    "ack_total",
-)
-_delivered = attrgetter(
-    "deliver_total",
-    "deliver_no_ack_total",
-    "get_total",
-    "get_no_ack_total",
-    "get_empty_total",
-    "redeliver_total",
-    "ack_total",
-)
+_DELIVERED_TOTALS = tuple(f"{column}_total" for column in DELIVERED)
+_queue_columns = attrgetter("unacked_count", "publish_total", *_DELIVERED_TOTALS)
+_delivered = attrgetter(*_DELIVERED_TOTALS)
 read_totals = attrgetter(*PUBLISHED, *DELIVERED)
 EXCHANGE_COLUMNS = ("publish_in", "publish_out", "unroutable", "inner_in", "inner_out")
 _exchange_columns = attrgetter(*EXCHANGE_COLUMNS)
