@@ -66,7 +66,7 @@ def values() -> list[Any]:
         found += [Typed(letter, struct.pack(f">{form}", n)) for n in numbers]
     found += [1.0, 1.5, -1.0, Typed("f", struct.pack(">f", 2.5))]
     found += [Typed("D", struct.pack(">Bi", 1, 15)), Typed("T", struct.pack(">Q", 5))]
-    found += [b"", b"lazy", [], [1, "q"], ["first"], [b"q"], {}, {"a": 1}, {"credit": 1, "drain": True}]
+    found += [b"", b"lazy", [], [1, "q"], ["first"], [b"q"], {}, {"a": 1}]
     return found
 
 
@@ -115,8 +115,24 @@ class Case(NamedTuple):
 
     def told(self) -> str:
         given = f"{self.argument}={self.value!r}"
-        then = f", then {self.other!r}" if self.method.startswith("re") else ""
+        then = f", then {self.other!r}" if self.other is not None or self.method == "redeclare" else ""
         return f"{self.method} {self.kind} {given}{then}"
+
+
+#: Numbers that RabbitMQ's exchange with a history does not know as such.
+UNSIGNED = "Bui"
+
+
+def is_deliberate(case: Case) -> bool:
+    """Whether docs/compatibility.md says that RabbitMQ's answer is another one."""
+    named = {case.argument, case.other} if case.method == "two" else {case.argument}
+    if case.argument == "x-recent-history-length":
+        return isinstance(case.value, Typed) and case.value.tag in UNSIGNED
+    if "x-queue-leader-locator" in named:
+        return case.kind == "classic"
+    return bool(
+        named & {"x-queue-master-locator", "hash-header", "hash-property", "x-credit", "x-partitions"}
+    )
 
 
 def cases() -> Iterator[Case]:
@@ -158,6 +174,7 @@ def _accepted(argument: str) -> tuple[Any, ...]:
         "x-dead-letter-strategy": ("at-most-once",),
         "x-single-active-consumer": (True,),
         "x-queue-version": (1,),
+        "x-expires": (600_000,),
     }
     return texts.get(argument, (100,))
 
@@ -297,16 +314,19 @@ def main() -> int:
         router.start()
         rabbit.start()
         try:
-            count = 0
+            count = deliberate = 0
             chosen = [case for case in cases() if arguments.only in case.told()]
             sides = Side(router.port), Side(rabbit.port)
             for case, ours, theirs in differences(chosen, *sides, counted):
+                if is_deliberate(case):
+                    deliberate += 1
+                    continue
                 count += 1
                 print(f"{case.told()}\n  here:     {ours}\n  RabbitMQ: {theirs}", flush=True)
         finally:
             router.stop()
             rabbit.stop()
-    print(f"{counted.total()} cases, {count} differ: {dict(counted)}")
+    print(f"{counted.total()} cases, {count} differ, {deliberate} on purpose: {dict(counted)}")
     return 1 if count else 0
 
 
