@@ -394,7 +394,7 @@ def test_a_phone_cuts_no_tag_of_a_user_and_no_last_column(calm: Site, visit: Vis
     assert [tag for tag, _ in right if tag in tags] == tags
     assert max(edge for _, edge in right) <= PHONE[0] - 12
     with calm.connect() as connection:
-        connection.channel()
+        connection.channel().queue_declare("a-queue", exclusive=True)
         for path in ("/ui/channels", "/ui/exchanges", "/ui/vhosts", "/ui/queues", "/ui/connections"):
             one.open(path)
             one.page.wait_for_selector("table")
