@@ -7,15 +7,16 @@ deliveries of others. The time is the wall clock in µs, because deadlines outli
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Protocol
 
 from persistence.memory import MemoryBudget
 
 #: What the node's account has for a timer, also for a cancelled one that is still in the heap.
 TIMER_BYTES = 120
-#: Queues put on the agenda in one turn of the loop.
+#: Queues put on the agenda in one turn of the loop, and timers looked at to drop the cancelled ones.
 TOUCH_SLICE = 1000
+SIFT_SLICE = 1000
 #: The timer of the loop is set for no longer than this, as the wall clock may be set meanwhile.
 SLEEP_S_MAX = 60.0
 
@@ -66,6 +67,9 @@ class QueueTimers:
         self._call_later = call_later
         self._wall_us = wall_us
         self._heap: list[Timer] = []
+        #: What the heap was when it had too many cancelled ones. It is a heap as well, and stays one while
+        #: its last timers leave: those that were not cancelled move to the other, a slice in each turn.
+        self._sifted: list[Timer] = []
         self._cancelled = 0
         self._handle: Handle | None = None
         self._set_for = 0
@@ -85,35 +89,55 @@ class QueueTimers:
             return
         timer.queue = None
         self._cancelled += 1
-        if self._cancelled > 100 and self._cancelled * 2 > len(self._heap):
-            before = len(self._heap)
-            self._heap = [timer for timer in self._heap if timer.queue is not None]
-            self._account.kept -= TIMER_BYTES * (before - len(self._heap))
-            heapify(self._heap)
-            self._cancelled = 0
+        if self._cancelled > 100 and self._cancelled * 2 > len(self._heap) and not self._sifted:
+            self._sifted, self._heap = self._heap, []
+            if not self._sift():
+                self.in_slices(self._sift)
+
+    def _sift(self) -> bool:
+        """Drop the cancelled ones among some of the timers; True when none is left to look at."""
+        sifted = self._sifted
+        for _ in range(min(len(sifted), SIFT_SLICE)):
+            timer = sifted.pop()
+            if timer.queue is None:
+                self._drop()
+            else:
+                heappush(self._heap, timer)
+        return not sifted
+
+    def _drop(self) -> None:
+        """A cancelled timer has left its heap."""
+        self._cancelled -= 1
+        self._account.kept -= TIMER_BYTES
 
     def go_off(self) -> None:
         """The loop's timer has gone off."""
         self._handle = None
-        heap = self._heap
         now = self._wall_us()
-        left = TOUCH_SLICE
-        while heap and left > 0 and (heap[0].queue is None or heap[0].due_us <= now):
+        for _ in range(TOUCH_SLICE):
+            heap = self._earlier()
+            if not heap or (heap[0].queue is not None and heap[0].due_us > now):
+                break
             timer = heappop(heap)
-            self._account.kept -= TIMER_BYTES
             queue = timer.queue
             if queue is None:
-                self._cancelled -= 1
+                self._drop()
                 continue
+            self._account.kept -= TIMER_BYTES
             timer.queue = None
-            left -= 1
             queue.timer_due(now)
-        if heap:
+        if self._earlier():
             self._sleep()
+
+    def _earlier(self) -> list[Timer]:
+        """The heap with the next timer; an empty one if there is none."""
+        if not self._sifted or (self._heap and self._heap[0] < self._sifted[0]):
+            return self._heap
+        return self._sifted
 
     def _sleep(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._set_for = self._heap[0].due_us
+        self._set_for = self._earlier()[0].due_us
         seconds = min(max(self._set_for - self._wall_us(), 0) / 1e6, SLEEP_S_MAX)
         self._handle = self._call_later(seconds, self.go_off)
