@@ -46,8 +46,13 @@ _WAITS = int(Outcome.WAITS)
 _LATER = int(Outcome.LATER)
 #: Publishes and settles of a commit per turn of the event loop, in enqueues.
 COMMIT_SLICE = 1024
-#: Messages and acknowledgements of a transaction that is over, freed per turn.
+#: Octets of a message, to the power of 2, that cost as much as an enqueue: they are read and copied. A chunk
+#: of the socket has few of them, a transaction as many as there is memory.
+OCTETS_SHIFT = 11
+#: Messages and acknowledgements of a transaction that is over, freed per turn; so many octets of them, to the
+#: power of 2, take as long as one more.
 DROP_SLICE = 3000
+DROP_SHIFT = 13
 #: Deliveries looked at per turn by a basic.recover inside of a transaction.
 LOOK_SLICE = 4096
 #: Memory of a waiting message apart from its content, and of a waiting acknowledgement.
@@ -234,9 +239,10 @@ class Commit(Listener):
         publisher = self._publisher
         while publishes and spent < COMMIT_SLICE:
             publish = publishes.popleft()
-            self._intake.release(publish.message.size() + MESSAGE_BYTES)
+            size = publish.message.size()
+            self._intake.release(size + MESSAGE_BYTES)
             outcome = self._publish(publish)
-            spent += publisher.units
+            spent += publisher.units + (size >> OCTETS_SHIFT)
             if outcome & _LATER:
                 # The next one must not overtake it on the way to its queues.
                 self._channel.connection.in_slices(self.go_on)
@@ -360,10 +366,11 @@ def _leave_out_deleted(route: Route, publisher: Publisher) -> None:
 
 def _drop_some(publishes: deque[Publish], settles: deque[Settle], tags: SpreadMap[int, None]) -> bool:
     left = DROP_SLICE
-    for each in (publishes, settles):
-        while each and left > 0:
-            each.pop()
-            left -= 1
+    while publishes and left > 0:
+        left -= 1 + (publishes.pop().message.size() >> DROP_SHIFT)
+    while settles and left > 0:
+        settles.pop()
+        left -= 1
     while len(tags) > 0 and left > 0:
         tags.popitem()
         left -= 1

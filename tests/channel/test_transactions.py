@@ -312,6 +312,23 @@ def test_very_many_are_settled_in_slices(client: Client, monkeypatch: pytest.Mon
     assert (ready(client), client.node.queue("q").unacked_count, ready(client, "other")) == (51, 0, 1)
 
 
+def test_large_messages_are_committed_few_in_a_turn(client: Client) -> None:
+    """They are paid by their octets: 500 messages of 120 KB took 9 ms as one turn."""
+    client.declare("q")
+    client.call(m.TxSelect(), m.TxSelectOk)
+    count, body = 100, bytes(100_000)
+    for _ in range(count):
+        client.publish(body, "q")
+    node, before, most = client.node, 0, 0
+    client.send(m.TxCommit())
+    for _ in range(3 * count):
+        node.turn()
+        now = ready(client)
+        before, most = now, max(most, now - before)
+    assert before == count
+    assert most <= 2 * (transactions.COMMIT_SLICE * 2048 // len(body) + 1)
+
+
 # -- modes and ends -----------------------------------------------------------------------------------
 
 
