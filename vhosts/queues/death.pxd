@@ -42,5 +42,5 @@ cdef class Death:
     cdef _make_header(self, unsigned long long body_size, int channel)
 
 
-cdef list _deaths(dict headers)
+cdef tuple _deaths(dict headers)
 cdef tuple _split(bytes route)

@@ -12,7 +12,7 @@ from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import Table
 from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties, with_fields
-from vhosts.queues.death import EXPIRED, REJECTED, Death
+from vhosts.queues.death import DEATHS_MAX, EXPIRED, REJECTED, Death
 
 TIME_S = 1_700_000_000
 texts = st.text(max_size=4)
@@ -122,3 +122,20 @@ def test_malformed_properties_are_left_to_who_decodes(values: dict[str, Any], da
         expected.pop("expiration", None)
         assert decode_properties(found[0]) == {**expected, "headers": headers}
         assert found[1] == expected.get("delivery_mode", 0)
+
+
+def test_of_very_many_deaths_only_the_first_become_values() -> None:
+    """The others stay the octets they were, but for the one of this kind, wherever it stands."""
+    others = [("F", {"queue": ("S", b"other"), "n": ("I", number)}) for number in range(2 * DEATHS_MAX)]
+    own = ("F", {"queue": ("S", b"q"), "reason": ("S", b"expired"), "count": ("l", 6)})
+    for place in (1, DEATHS_MAX + 10, None):
+        came = list(others)
+        if place is not None:
+            came.insert(place, own)
+        death = noted(message_with({"headers": {"x-death": ("A", came)}}))
+        kept = death.properties["headers"]["x-death"][1]
+        assert isinstance(kept, bytes), "an array of values"
+        first, *rest = decode_properties(death.encoded())["headers"]["x-death"][1]
+        assert rest == others
+        assert first[1]["count"] == ("l", 1 if place is None else 7)
+        assert death.cycles() == {"q", "other"}
