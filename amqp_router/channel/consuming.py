@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer
-from amqp_router.channel.due import Due, all_to_return
+from amqp_router.channel.due import all_to_return, due_of
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
 from amqp_router.protocol.constants import FRAME_METHOD
@@ -197,7 +197,7 @@ def recover(channel: ConsumingChannel, method: methods.BasicRecover | methods.Ba
     delivery, connection = channel.delivery, channel.connection
     # What is due is delivered first, and is not among what comes back.
     last, before = delivery.next_tag - 1, delivery.outstanding
-    due = Due(all_to_return(channel, method))
+    due = due_of(all_to_return(channel, method))
     connection.in_slices(due.go_on)
     transaction = channel.transaction
     if transaction is None:

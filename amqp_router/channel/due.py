@@ -18,14 +18,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from amqp_router.channel.declaring import queue_named
+from amqp_router.channel.delivery import ChannelConsumer
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
 from vhosts.queues.handle import QueueHandle
 
 #: Deliveries per turn of the loop that a method waits for.
 DUE_SLICE = 512
-#: Consumers looked at, to the power of 2, that cost as much as an enqueue.
+#: Owners of deliveries looked at, to the power of 2, that cost as much as an enqueue; and how many in a turn.
 LOOKS_SHIFT = 2
+LOOK_SLICE = 2048
 _NONE: Sequence[QueueHandle] = ()
 
 
@@ -34,12 +36,21 @@ class Due:
 
     No more of a queue than is there now, or publishers elsewhere could keep the method waiting for ever. Who
     looks at what is ready (``whole``) also waits until messages that return in slices are all back.
+    ``owners`` are looked at first, some in each turn: their queues are meant if they have new messages.
     """
 
-    def __init__(self, queues: Sequence[QueueHandle], *, whole: bool = False) -> None:
+    def __init__(
+        self,
+        queues: Sequence[QueueHandle],
+        *,
+        whole: bool = False,
+        owners: Sequence[ChannelConsumer] = (),
+    ) -> None:
         #: Units that the last turn has used.
         self.spent = 0
         self._queues = list(queues)
+        self._owners = list(owners)
+        self._found: dict[QueueHandle, None] = {}
         self._whole = whole
         #: Messages that may still leave the last queue; None before its first turn.
         self._left: int | None = None
@@ -47,6 +58,8 @@ class Due:
     def go_on(self) -> bool:
         """Deliver a slice; True when nothing is left to wait for."""
         self.spent = 0
+        if self._owners and not self._look():
+            return False
         queues = self._queues
         while queues:
             if self.spent >= DUE_SLICE:
@@ -67,13 +80,32 @@ class Due:
             self._left = None
         return True
 
+    def _look(self) -> bool:
+        """Look at some of the owners; True if all have been looked at."""
+        owners, found = self._owners, self._found
+        count = min(len(owners), LOOK_SLICE)
+        for _ in range(count):
+            queue = owners.pop().queue
+            if queue not in found and queue.has_new():
+                found[queue] = None
+        self.spent += count >> LOOKS_SHIFT
+        if owners:
+            return False
+        self._queues += found
+        return True
+
 
 def due_before(channel: ConsumingChannel, method: methods.Method) -> Due | None:
     """What must be delivered before ``method``; None if that is nothing."""
     kind = type(method)
     find = _QUEUES.get(kind)
-    queues = _NONE if find is None else find(channel, method)
-    return Due(queues, whole=kind in _LOOKING) if queues else None
+    found = _NONE if find is None else find(channel, method)
+    return due_of(found, whole=kind in _LOOKING) if found else None
+
+
+def due_of(found: Sequence[QueueHandle] | Due, *, whole: bool = False) -> Due:
+    """What ``all_to_return`` has found."""
+    return found if isinstance(found, Due) else Due(found, whole=whole)
 
 
 def _looked_into(channel: ConsumingChannel, method: Any) -> Sequence[QueueHandle]:  # any with a ``queue``
@@ -93,7 +125,7 @@ def _consumed(channel: ConsumingChannel, method: methods.BasicCancel) -> Sequenc
 
 def _returned(
     channel: ConsumingChannel, method: methods.BasicNack | methods.BasicReject
-) -> Sequence[QueueHandle]:
+) -> Sequence[QueueHandle] | Due:
     if not method.requeue:
         return _NONE
     if isinstance(method, methods.BasicNack) and method.multiple:
@@ -104,29 +136,31 @@ def _returned(
     return (owner.queue,) if owner.queue.has_new() else _NONE
 
 
-def _limited(channel: ConsumingChannel, method: methods.BasicQos) -> Sequence[QueueHandle]:
+def _limited(channel: ConsumingChannel, method: methods.BasicQos) -> Sequence[QueueHandle] | Due:
     return all_of(channel, method) if method.is_global else _NONE
 
 
-def all_of(channel: ConsumingChannel, method: methods.Method) -> Sequence[QueueHandle]:
+def all_of(channel: ConsumingChannel, method: methods.Method) -> Sequence[QueueHandle] | Due:
     """The queues from which the channel gets messages, as far as there are new ones."""
     if not channel.connection.tick.scheduled:
         return _NONE
     return all_to_return(channel, method)
 
 
-def all_to_return(channel: ConsumingChannel, method: methods.Method) -> Sequence[QueueHandle]:
+def all_to_return(channel: ConsumingChannel, method: methods.Method) -> Sequence[QueueHandle] | Due:
     """As ``all_of``, also if nothing is on the agenda: the timer that tells of what is over may be late."""
-    channel.connection.charge(len(channel.consumers) >> LOOKS_SHIFT)
-    queues = {consumer.queue: None for consumer in channel.consumers.values()}
-    queues.update(dict.fromkeys(channel.getters))
+    owners = [*channel.consumers.values(), *channel.getters.values()]
+    channel.connection.charge(len(owners) >> LOOKS_SHIFT)
+    if len(owners) > LOOK_SLICE:
+        return Due(_NONE, owners=owners)
+    queues = {owner.queue: None for owner in owners}
     return [queue for queue in queues if queue.has_new()]
 
 
 #: Methods that see what is ready.
 _LOOKING = frozenset((methods.BasicGet, methods.QueueDeclare, methods.QueuePurge, methods.QueueDelete))
 # Each takes its own method.
-_QUEUES: dict[type[methods.Method], Callable[[ConsumingChannel, Any], Sequence[QueueHandle]]] = {
+_QUEUES: dict[type[methods.Method], Callable[[ConsumingChannel, Any], Sequence[QueueHandle] | Due]] = {
     methods.BasicGet: _looked_into,
     methods.BasicConsume: _to_consume,
     methods.BasicCancel: _consumed,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from amqp_router.channel import delivery as delivery_module
+from amqp_router.channel import due as due_module
 from amqp_router.connection import dispatch as dispatch_module
 from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
-from tests.nodes import PERSISTENT, Client, SimNode
+from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
 
 
 @pytest.fixture
@@ -335,3 +336,32 @@ def test_others_see_a_return_in_slices_as_one_step(monkeypatch: pytest.MonkeyPat
     assert bodies(second) == list("4567")
     first.send(m.ChannelClose())
     assert bodies(second) == list("0123")
+
+
+# -- very many consumers ----------------------------------------------------------------------------
+
+
+def test_what_is_due_is_looked_for_in_slices(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(due_module, "LOOK_SLICE", 3)
+    looks = []
+    look = due_module.Due._look
+
+    def counted(due: due_module.Due) -> bool:
+        before = len(due._owners)
+        done = look(due)
+        looks.append(before - len(due._owners))
+        return done
+
+    monkeypatch.setattr(due_module.Due, "_look", counted)
+    for number in range(10):
+        client.declare(f"q{number}")
+        consume(client, f"q{number}", f"c{number}")
+    client.node.quiet()
+    frames: list[bytes] = []
+    for number in range(10):
+        frames += publish_frames(1, m.BasicPublish("", f"q{number}"), TRANSIENT, b"%d" % number)
+    client.feed(b"".join(frames) + m.frame(1, m.BasicQos(0, 5, True)))
+    client.node.quiet()
+    names = [type(received.method).__name__ for received in client.take()]
+    assert names == ["BasicDeliver"] * 10 + ["BasicQosOk"], "what was due came before the limit"
+    assert looks == [3, 3, 3, 1]

@@ -236,6 +236,32 @@ def transacted_headers(place: Place, seconds: float, *, kind: str) -> Outcome:
     return Outcome(rounds * count, rounds * count)
 
 
+def large_transaction(place: Place, seconds: float) -> Outcome:
+    """Transactions of 500 messages of 120 KB: rolled back, committed, and acknowledged in another one."""
+    begun = time.monotonic()
+    count, rounds = place.of(500), 0
+    message = encode_publish(1, "", "tx-large", bytes(120_000))
+    while not rounds or time.monotonic() - begun < seconds:
+        rounds += 1
+        wire = connect(place)
+        wire.socket.settimeout(SETUP_S)
+        wire.ok(1, "queue.declare", queue="tx-large")
+        wire.ok(1, "tx.select")
+        for end in ("tx.rollback", "tx.commit"):
+            for _ in range(count):
+                wire.send_bytes(message)
+            wire.ok(1, end)
+        problem = counted(wire, "tx-large", count) or take_all(wire, "tx-large", "all", count)
+        wire.send(1, "basic.ack", delivery_tag=0, multiple=True)
+        wire.ok(1, "tx.commit")
+        problem = problem or counted(wire, "tx-large", 0)
+        wire.ok(1, "queue.delete", queue="tx-large")
+        drop(wire)
+        if problem:
+            return Outcome(count, 0, problem)
+    return Outcome(rounds * count, rounds * count)
+
+
 FEATURES: dict[str, CaseLoad] = {
     "E1 consumers of 20,000 priorities": consumers_of_many_priorities,
     "E2 a million of 255 priorities": priorities,
@@ -246,4 +272,5 @@ FEATURES: dict[str, CaseLoad] = {
     "E5 dead letters with x-death, durable": partial(rejected_headers, name="x-death", durable=True),
     "E6 many values to x-recent-history": partial(transacted_headers, kind="x-recent-history"),
     "E6 many values to x-delayed-message": partial(transacted_headers, kind="x-delayed-message"),
+    "E7 large messages in a transaction": large_transaction,
 }
