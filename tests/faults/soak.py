@@ -33,6 +33,7 @@ from tests.brokers import ROOT, Broker, BrokerDied, RabbitProcess, RouterProcess
 from tests.faults.costly import COSTLY
 from tests.faults.crowds import CROWDS
 from tests.faults.features import FEATURES
+from tests.faults.graphs import GRAPHS
 from tests.faults.holds import LONG_S, TIMED_ENTRY, Hold, Holds
 from tests.faults.honest import PATIENCE_S, Honest
 from tests.faults.hungry import HUNGRY
@@ -62,6 +63,7 @@ ALL: dict[str, CaseLoad] = {
     **COSTLY,
     **CROWDS,
     **FEATURES,
+    **GRAPHS,
     **OPERATORS,
 }
 

@@ -11,6 +11,7 @@ from tests.faults import loads
 from tests.faults.costly import COSTLY
 from tests.faults.crowds import CROWDS
 from tests.faults.features import FEATURES
+from tests.faults.graphs import GRAPHS
 from tests.faults.honest import Honest
 from tests.faults.hungry import HUNGRY
 from tests.faults.loads import MIB, Outcome
@@ -80,11 +81,11 @@ def honest(broker: RouterProcess) -> Iterator[Honest]:
     assert client.delivered == client.sent > 0
 
 
-@pytest.mark.parametrize("name", [*HUNGRY, *COSTLY, *CROWDS, *FEATURES, *OPERATORS])
+@pytest.mark.parametrize("name", [*HUNGRY, *COSTLY, *CROWDS, *FEATURES, *GRAPHS, *OPERATORS])
 def test_load_of_one_client_made_small(broker: RouterProcess, honest: Honest, name: str) -> None:
     """What it does at full size is for ``make soak``; here each runs through and leaves nothing behind."""
     place = Place(broker.port, broker.admin_port, scale=0.01)
-    outcome = (HUNGRY | COSTLY | CROWDS | FEATURES | OPERATORS)[name](place, 0.3)
+    outcome = (HUNGRY | COSTLY | CROWDS | FEATURES | GRAPHS | OPERATORS)[name](place, 0.3)
     assert outcome.problem == "", outcome
     assert outcome.published > 0
     assert honest.problem == ""
