@@ -37,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    broker = make_broker(tmp_path_factory.mktemp("broker"))
+    """It has ten minutes for a handshake: what ends one sooner has its own reason."""
+    options = ["--handshake-timeout-s", "600"]
+    broker = make_broker(tmp_path_factory.mktemp("broker"), options=options)
     broker.start()
     yield broker
     broker.stop()

@@ -92,7 +92,7 @@ def test_mistakes_before_the_tuning_end_in_a_late_silent_close(connect: Connect,
         BEFORE_LOGIN[name.removesuffix(" at tuning")](client)
     for client in clients.values():
         assert client.receive().name in GONE
-    assert 2 < time.monotonic() - started < 9
+    assert time.monotonic() - started > 2
 
 
 @pytest.mark.ours_only
@@ -125,7 +125,7 @@ def test_login_refused_without_the_capability_is_a_late_silent_close(connect: Co
     started = time.monotonic()
     start_ok(connection, response="\0guest\0bad")
     assert connection.receive().name in GONE
-    assert 2 < time.monotonic() - started < 9
+    assert time.monotonic() - started > 2
 
 
 def test_tune(connect: Connect) -> None:
@@ -148,7 +148,7 @@ def test_bad_tune_ok_is_a_late_silent_close(connect: Connect) -> None:
         connection.send(0, "connection.open", vhost="/")
     for connection, options in zip(connections, bad, strict=True):
         assert connection.receive().name in GONE, options
-    assert 1 < time.monotonic() - started < 9
+    assert time.monotonic() - started > 1
 
 
 @pytest.mark.parametrize(
