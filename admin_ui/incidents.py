@@ -134,7 +134,7 @@ class Recorder:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        self.store()
+        await self.store()
 
     async def _run(self) -> None:
         busy = 0.0
@@ -153,7 +153,7 @@ class Recorder:
         findings = [each async for each in self._attention.all_dated(worst, work)]
         if self.incidents.note(findings, int(self._clock() * 1000)):
             await work.pause()
-            self.store()
+            await self.store()
         return work.end()
 
     def load(self) -> None:
@@ -167,15 +167,23 @@ class Recorder:
                 logging.WARNING, "incidents not taken over", file=self._path, reason=error
             )
 
-    def store(self) -> None:
-        """Write the file. It is not synced: a crash may lose what began last. An error is only logged."""
-        fresh = self._path.with_suffix(".tmp")
+    async def store(self) -> None:
+        """Write the file, in a thread. It is not synced: a crash may lose what began last.
+
+        An error is only logged.
+        """
+        data = json.dumps({"incidents": self.incidents.dump()}).encode()
         try:
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                json.dump({"incidents": self.incidents.dump()}, file)
-            fresh.replace(self._path)
+            await asyncio.to_thread(_write, self._path, data)
         except OSError as error:
             self._state.broker.event(logging.WARNING, "incidents not kept", file=self._path, reason=error)
+
+
+def _write(path: Path, data: bytes) -> None:
+    fresh = path.with_suffix(".tmp")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+    fresh.replace(path)
 
 
 RECORDER: web.AppKey[Recorder] = web.AppKey("incidents", Recorder)

@@ -27,7 +27,7 @@ class Threads(NamedTuple):
     flusher: Flusher | None
     #: Does the other rounds.
     worker: Worker | None = None
-    #: Removes page files.
+    #: Writes and removes page files.
     janitor: Worker | None = None
 
 

@@ -26,6 +26,7 @@ from .caretaker import LogCaretaker
 from .cutting import free_path
 from .description import Description, describe, partitions_of
 from .last_process import LastProcess
+from .page_files import PageFiles
 from .page_log import PageLog, PageRoom
 from .partition import Partition
 from .queue_log import QueueLog
@@ -68,11 +69,16 @@ class Catalog:
         self._data_dir = data_dir
         self._queues_dir = join(data_dir, "queues")
         self._boot_id = boot_id
-        #: A thread that removes files of page logs, which takes long.
-        self._janitor = janitor or ThreadWorker("page-files")
         self._owners = Owners(disk, data_dir)
         self._readers = FileCache(disk, options.descriptors_max, write=False)
-        self._page_files = FileCache(disk, max(options.descriptors_max // 2, 1), write=True)
+        self._page_files = PageFiles(
+            disk,
+            self._paging_dir,
+            janitor or ThreadWorker("page-files"),
+            sync.loop.post,
+            budget,
+            descriptors_max=options.descriptors_max // 2,
+        )
         #: A share of the memory limit, but no more than is useful against small writes.
         self._page_room = PageRoom(budget, min(max(budget.whole // 8, PAGE_ROOM_MIN), PAGE_ROOM_MAX))
         self._last = LastProcess(disk, data_dir, self._queues_dir)
@@ -348,25 +354,11 @@ class Catalog:
 
     def new_spill(self) -> Spill:
         """Files for the contents of unacknowledged transient messages; they last as long as the process."""
-        return Spill(
-            self._disk,
-            self._paging_dir,
-            self._janitor,
-            self._page_files,
-            file_bytes_max=self.options.page_bytes_max,
-        )
+        return Spill(self._paging_dir, self._page_files, file_bytes_max=self.options.page_bytes_max)
 
     def new_page_log(self, name: str) -> PageLog:
         """A log for transient messages when memory is short; it lasts as long as the process."""
-        return PageLog(
-            self._disk,
-            self._paging_dir,
-            name,
-            self.options,
-            self._janitor,
-            self._page_files,
-            self._page_room,
-        )
+        return PageLog(self._paging_dir, name, self.options, self._page_files, self._page_room)
 
     def stop(self) -> None:
         """Make everything durable and write the checkpoint of a clean stop. Blocks."""
@@ -378,7 +370,6 @@ class Catalog:
         self.sync.stop([part for log in healthy if (part := self._last_state(log))], indexes)
         self._readers.close()
         self._page_files.close()
-        self._janitor.stop()
 
     def _last_state(self, log: QueueLog) -> bytes:
         """A log's part of the checkpoint of a clean stop; empty if the log never had one.

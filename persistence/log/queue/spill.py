@@ -1,43 +1,37 @@
 """Contents of delivered and unacknowledged transient messages, moved from memory into files.
 
-The node has one set of files for this process only. They are never synced, and the next start deletes them
-with the page logs. Contents are settled in any order, so each file counts those that are still needed and is
-removed with the last one.
+The node has one set of files for this process only. A thread writes them (``page_files``), and until that is
+done a content is read from memory. Contents are settled in any order, so each file counts those that are
+still needed and is removed with the last one.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
 from amqp_router.protocol.message import Message
 
 from ...errors import CorruptLog
-from ...files import Disk, FileCache, join
-from ...worker import Worker
-from .page_log import remove_file
+from ...files import join
+from .page_files import PageFile, PageFiles, PageWrite
 
 
-class SpillFile:
-    """A file, its size, and the number of contents in it that are still needed."""
+class SpillFile(PageFile):
+    """A file, and the number of contents in it that are still needed."""
 
-    __slots__ = ("path", "size", "wanted")
+    __slots__ = ("wanted",)
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.size = 0
+        super().__init__(path)
         self.wanted = 0
 
 
 class Spill:
-    """Made by the catalog. It writes on the event loop, to the page cache, without a sync."""
+    """Made by the catalog. ``files`` are shared with the page logs."""
 
-    def __init__(
-        self, disk: Disk, directory: str, janitor: Worker, files: FileCache, *, file_bytes_max: int
-    ) -> None:
-        self._disk = disk
+    def __init__(self, directory: str, files: PageFiles, *, file_bytes_max: int) -> None:
         self._directory = directory
-        self._janitor = janitor
-        self._cache = files
+        self.files = files
         self._file_bytes_max = file_bytes_max
         self._file: SpillFile | None = None
         self._files_made = 0
@@ -46,30 +40,28 @@ class Spill:
         """Move the message's content to a file, from which it is read when needed; False if that fails.
 
         It fails if there is no disk space or no descriptor for now. The message then keeps its content in
-        memory.
+        memory. If the thread finds that out later, the content stays in memory and is counted there.
         """
         content = message.content
         assert content is not None
         frames = (
             [content] if isinstance(content, bytes) else [content[index] for index in range(len(content))]
         )
-        try:
-            file = self._file_for_next()
-            self._cache.get(file.path, create=not file.size).write(frames, file.size)
-        except OSError:
+        spilled = SpilledContent(self, self._file_for_next(), frames)
+        self.files.write(ContentWrite(spilled))
+        if spilled.kept_bytes:
             return False
-        message.content = SpilledContent(self, file, [len(frame) for frame in frames])
+        message.content = spilled
         return True
 
     def _file_for_next(self) -> SpillFile:
         file = self._file
         if file is not None and file.size < self._file_bytes_max:
             return file
-        self._disk.make_directory(self._directory)
         self._files_made += 1
         self._file = SpillFile(join(self._directory, f"unacked-{self._files_made}.spill"))
         if file is not None and not file.wanted:
-            self._remove(file)
+            self.files.remove([file])
         return self._file
 
     def read(self, file: SpillFile, size: int, position: int) -> bytes:
@@ -78,7 +70,7 @@ class Spill:
         Raises:
             OSError, CorruptLog: it cannot be read.
         """
-        data = self._cache.get(file.path).read(size, position)
+        data = self.files.read(file, size, position)
         if len(data) < size:
             raise CorruptLog(file.path, position, "the content of an unacknowledged message is cut short")
         return data
@@ -92,11 +84,7 @@ class Spill:
                 return
             if file is self._file:
                 self._file = None
-            self._remove(file)
-
-    def _remove(self, file: SpillFile) -> None:
-        self._cache.drop(file.path)
-        self._janitor.submit(partial(remove_file, self._disk, file.path))
+            self.files.remove([file])
 
 
 class SpilledContent:
@@ -105,16 +93,26 @@ class SpilledContent:
     Its space in the file is given back when the last reference to it is dropped.
     """
 
-    __slots__ = ("_file", "_lengths", "_position", "_spill")
+    __slots__ = ("_lengths", "_spill", "file", "frames", "kept_bytes", "position")
 
-    def __init__(self, spill: Spill, file: SpillFile, lengths: list[int]) -> None:
+    def __init__(self, spill: Spill, file: SpillFile, frames: list[bytes]) -> None:
         self._spill = spill
-        self._file = file
-        self._position = file.size
+        self.file = file
+        self.position = file.size
+        #: None if they are in the file.
+        self.frames: list[bytes] | None = frames
+        #: What is counted as contents because it cannot be written.
+        self.kept_bytes = 0
+        lengths = [len(frame) for frame in frames]
         #: A number if there is one piece, as for most contents, because it takes less memory than a list.
         self._lengths: list[int] | int = lengths if len(lengths) > 1 else lengths[0]
         file.size += sum(lengths)
         file.wanted += 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the frames."""
+        return self._lengths if isinstance(self._lengths, int) else sum(self._lengths)
 
     @property
     def is_whole(self) -> bool:
@@ -125,10 +123,41 @@ class SpilledContent:
         return 1 if isinstance(self._lengths, int) else len(self._lengths)
 
     def __getitem__(self, index: int) -> bytes:
+        if self.frames is not None:
+            return self.frames[index]
         if isinstance(self._lengths, int):
-            return self._spill.read(self._file, self._lengths, self._position)
-        start = self._position + sum(self._lengths[:index])
-        return self._spill.read(self._file, self._lengths[index], start)
+            return self._spill.read(self.file, self._lengths, self.position)
+        start = self.position + sum(self._lengths[:index])
+        return self._spill.read(self.file, self._lengths[index], start)
+
+    def written(self, error: OSError | None) -> None:
+        """It is in the file, or stays in memory."""
+        if error is None:
+            self.frames = None
+        else:
+            self.kept_bytes = self.size
+            self._spill.files.account.used += self.kept_bytes
 
     def __del__(self) -> None:
-        self._spill.drop(self._file)
+        self._spill.files.account.used -= self.kept_bytes
+        self._spill.drop(self.file)
+
+
+class ContentWrite(PageWrite):
+    """A content on its way to its file, and in memory until then."""
+
+    __slots__ = ("_content", "_frames")
+
+    def __init__(self, content: SpilledContent) -> None:
+        super().__init__(content.file, content.position, content.size)
+        self._content: SpilledContent | None = content
+        self._frames: Sequence[bytes] = content.frames or ()
+
+    def pieces(self) -> Sequence[bytes | memoryview]:
+        return self._frames
+
+    def ended(self) -> None:
+        # Not left to the thread, which keeps its last job until it gets another one.
+        content, self._content, self._frames = self._content, None, ()
+        assert content is not None
+        content.written(self.error)

@@ -8,16 +8,14 @@ import pytest
 
 from amqp_router.protocol.message import build_message
 from persistence.errors import CorruptLog
-from persistence.files import FileCache
 from persistence.log.queue.spill import Spill, SpilledContent
+from persistence.memory import MemoryBudget
+from tests.persistence.log.queue.test_page_log import page_files
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import InlineWorker
 
 
 def spill_on(disk: SimDisk, file_bytes_max: int = 1000) -> Spill:
-    return Spill(
-        disk, "paging", InlineWorker(), FileCache(disk, 8, write=True), file_bytes_max=file_bytes_max
-    )
+    return Spill("paging", page_files(disk, MemoryBudget()), file_bytes_max=file_bytes_max)
 
 
 def files(disk: SimDisk) -> list[str]:

@@ -9,13 +9,12 @@ import pytest
 from amqp_router.protocol.flags import ACK
 from persistence.errors import LogFailed, is_passing
 from persistence.files import FileCache
-from persistence.log.queue.page_log import PageLog, PageRoom
 from persistence.log.queue.queue_log import QueueLog
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
-from tests.persistence.log.queue.test_page_log import page
+from tests.persistence.log.queue.test_page_log import page, page_files, page_log
 from tests.persistence.log.simdisk import SimDisk
-from tests.persistence.log.support import InlineWorker, Node, bodies, fill
+from tests.persistence.log.support import Node, bodies, fill
 
 
 class Ears:
@@ -189,15 +188,7 @@ def test_cleaner_and_remover_outlive_a_fault_of_ours(monkeypatch: pytest.MonkeyP
 def test_transient_messages_wait_in_memory_for_space() -> None:
     disk = SimDisk()
     options = LogOptions(batch_bytes_max=1000, page_bytes_max=5000)
-    log = PageLog(
-        disk,
-        "paging",
-        "q",
-        options,
-        InlineWorker(),
-        FileCache(disk, 8, write=True),
-        PageRoom(MemoryBudget(), 1 << 20),
-    )
+    log = page_log("q", page_files(disk, MemoryBudget()), options=options)
     taken = []
     disk.fail("write", "paging", error=errno.ENOSPC)
     for offset in range(100):
