@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import contextlib
 
-from ...files import Disk
+from ...files import Disk, File
 from ..format.record import HEADER_SIZE, MESSAGES, Batch
 from ..format.segment import Segment
 from .partition import Cursor
 from .queue_log import QueueLog
+
+#: What looking at a header costs, in bytes of a batch that is kept; and which part of one, to the power of 2,
+#: a byte costs that is read only to get to the next header.
+HEADER_COST = 512
+SKIP_SHIFT = 2
 
 
 class Cleaner:
@@ -34,6 +39,8 @@ class Cleaner:
         self._cursor = Cursor(log.partition)
         self._offset = segment.base
         self._batches: list[Batch] = []
+        #: The old file, while the new one takes its place.
+        self._old: File | None = None
 
     @property
     def is_void(self) -> bool:
@@ -51,12 +58,13 @@ class Cleaner:
         return self.is_written and self.log.checkpoints.durable >= self._checkpoint
 
     def step(self, bytes_max: int) -> bool:
-        """Process about ``bytes_max`` bytes; True when the whole segment is done.
+        """Do as much as to process ``bytes_max`` bytes; True when the whole segment is done.
 
         Raises:
             CorruptLog, OSError: the segment cannot be read.
         """
         state, gone = self.log.batches.state, self.log.partition.gone
+        read_bytes = self.log.partition.options.read_bytes
         size = 0
         while self._offset < self.segment.end and size < bytes_max:
             # There may be a gap before the batch. Its end then says where to continue.
@@ -68,7 +76,10 @@ class Cleaner:
                 base = self._batches[-1].last + 1 if self._batches else self.segment.base
                 self._batches.append(gone.rest_of(state, header, data[HEADER_SIZE:], base))
                 size += header.length
-            size += HEADER_SIZE
+            else:
+                # The next header is in another chunk of the file, which is read for it.
+                size += min(header.length, read_bytes) >> SKIP_SHIFT
+            size += HEADER_COST
             self._offset = end
         if self._offset < self.segment.end:
             return False
@@ -95,12 +106,17 @@ class Cleaner:
                 file.sync()
             finally:
                 file.close()
+            # As long as it is open, its name can be replaced on the loop without the time to free its space.
+            self._old = disk.open(self.segment.path)
         except Exception as error:
             # A bug, too, must end only this cleaning and not all later ones.
             self.error = error
 
     def discard(self, disk: Disk) -> None:
-        """Delete the new file (worker thread)."""
+        """Delete the new file, if it is still there, and free the old one, if it is not (worker thread)."""
+        if self._old is not None:
+            self._old.close()
+            self._old = None
         with contextlib.suppress(OSError):
             disk.unlink(self._temporary)
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from amqp_router.protocol.flags import ACK
+from persistence.files import Disk
+from persistence.log.queue.cleaner import Cleaner
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
 from tests.persistence.log.support import Node, bodies, fill, raw_batches, unsettled
@@ -67,6 +71,67 @@ def test_swap_waits_until_the_settles_it_used_are_durable() -> None:
         node.run_timers()
     assert swapped
     assert min(swapped) > before
+
+
+def test_what_is_skipped_is_read_in_slices() -> None:
+    """64 MiB of settled batches were read in one turn, because only their headers counted: for 17 ms."""
+    options = LogOptions(
+        segment_bytes_max=300_000,
+        batch_bytes_max=3000,
+        read_bytes=3000,
+        clean_bytes_min=1000,
+        clean_slice_bytes=3000,
+    )
+    node = Node(options=options)
+    log = node.catalog.create("a", "/", "q", {})
+    offsets = fill(log, 200, size=2500)
+    node.settle()
+    for offset in offsets[1:]:
+        log.settle(offset, 0, ACK)
+    node.sync._settles_due()
+    node.settle()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    reads = 0
+
+    def hook(operation: str, path: str) -> None:
+        nonlocal reads
+        reads += operation == "read" and path.endswith(".log")
+
+    disk.hook = hook
+    found = []
+    for _ in range(200):
+        reads = 0
+        node.run_timers()
+        found.append(reads)
+    assert node.catalog.caretaker.cleaning.segments_cleaned == 1
+    assert sum(found) > 40
+    assert max(found) < 10
+
+
+def test_the_worker_frees_the_old_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel frees 64 MiB when a file without a name is closed for the last time: not on the loop."""
+    node, _ = sparse()
+    disk = node.disk
+    assert isinstance(disk, SimDisk)
+    plain = Cleaner.finish
+    replaced = []
+
+    def is_open(inode: object) -> bool:
+        return any(file._inode is inode for file in disk.descriptors.values())
+
+    def finish(self: Cleaner, on: Disk) -> None:
+        old = disk.names[self.segment.path]
+        plain(self, on)
+        assert disk.names[self.segment.path] is not old
+        assert is_open(old)
+        replaced.append(old)
+
+    monkeypatch.setattr(Cleaner, "finish", finish)
+    for _ in range(40):
+        node.run_timers()
+    assert replaced
+    assert not any(is_open(old) for old in replaced)
 
 
 def test_segment_that_is_not_all_written_waits() -> None:
