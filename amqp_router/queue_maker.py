@@ -25,8 +25,9 @@ from vhosts.queues.services import QueueServices
 from vhosts.queues.state import FAILED
 from vhosts.queues.timers import QueueTimers
 
-#: Messages freed per turn of the loop when a long queue is purged or deleted.
-FREE_SLICE = 10_000
+#: Messages freed per turn of the loop when a long queue is purged or deleted. Each may be the last object in
+#: a part of the heap, which is then given back. That takes longer: 10,000 once gave back 64 MiB, for 18 ms.
+FREE_SLICE = 1000
 #: Seconds until a queue tries again to read messages after an error that passes.
 STALL_S = 0.5
 

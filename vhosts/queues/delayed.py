@@ -24,7 +24,7 @@ from vhosts.queues.settings import QueueSettings
 #: Before the name of the exchange. Clients cannot declare such names.
 PREFIX = "amq.delayed."
 #: The cost of a publish beside that of other queues, in enqueues: the headers are read once more.
-PUBLISH_UNITS = 10
+PUBLISH_UNITS = 20
 #: Messages dropped in one turn of the event loop, some 4 µs each, when the exchange is deleted or all are
 #: cancelled.
 DROP_SLICE = 1000

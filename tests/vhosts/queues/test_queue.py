@@ -636,3 +636,21 @@ def test_purge_looks_at_no_unacknowledged_message() -> None:
         sizes.append(queue.log.partition.active.size - size)
         assert unsettled(queue.log) == [out.offset for out in sink.messages]
     assert sizes[0] == sizes[1]
+
+
+def test_messages_of_a_long_queue_are_freed_in_small_slices() -> None:
+    """10,000 small objects may be the last ones in 64 MiB of the heap, which is then given back at once."""
+    node = SimNode()
+    node.vhost.declare_queue("q", durable=False)
+    queue = node.queue("q")
+    for number in range(10_000):
+        queue.publish(message(number, size=0))
+    ring = order(queue).ring
+    left = len(ring)
+    queue.empty()
+    freed = []
+    while ring:
+        freed.append(left - len(ring))
+        left = len(ring)
+        node.turn()
+    assert 0 < max(freed) <= 1000
