@@ -18,6 +18,7 @@ from admin_ui import (
     environment,
     incidents,
     live,
+    moves,
     openapi,
     previews,
     prometheus,
@@ -47,7 +48,7 @@ METRICS_FLAGS = ("--metrics-bind", "--metrics-port")
 #: The endpoints below `/admin/v1` that `/api` does not have.
 OURS = [
     endpoint
-    for part in (previews, differences, delayed, consumers, tokens, environment, incidents)
+    for part in (previews, differences, delayed, consumers, moves, tokens, environment, incidents)
     for endpoint in part.ENDPOINTS
 ]
 #: Connections to the port for Prometheus. A scraper holds one.
@@ -153,7 +154,7 @@ def make_app(state: State, attention: Attention) -> web.Application:
     app.on_response_prepare.append(add_headers)
     endpoints.add_routes(app, ENDPOINTS)
     endpoints.add_routes(app, [*OURS, openapi.endpoint(OURS), *OBJECTS], endpoints.PAGES)
-    for routed in (sessions, tokens, live, prometheus, cli, ui):
+    for routed in (sessions, tokens, moves, live, prometheus, cli, ui):
         routed.add_routes(app)
     add_index(app, ENDPOINTS)
     return app

@@ -110,6 +110,11 @@ BODIES: dict[tuple[str, str], Schema] = {
         encoding={"enum": ["auto", "base64"]},
         truncate={"type": "integer", "minimum": 0},
     ),
+    ("POST", "/queues/{vhost}/{queue}/moves"): _object(
+        "to",
+        to=_object(vhost=_NAME, queue=_NAME, exchange=_NAME, routing_key=_NAME),
+        count={"type": ["integer", "null"], "minimum": 1},
+    ),
     ("POST", "/bindings/{vhost}/e/{source}/{kind}/{destination}"): _object(
         routing_key=_NAME, arguments=_TABLE
     ),

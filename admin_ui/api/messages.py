@@ -89,14 +89,14 @@ async def publish(call: Call) -> dict[str, Any]:
         properties = _properties(content["properties"])
         body = _payload(content)
         if len(body) > broker.options.message_bytes_max:
-            raise _amqp_fault(too_large_message(len(body), broker.options.message_bytes_max))
+            raise amqp_fault(too_large_message(len(body), broker.options.message_bytes_max))
         message = _message(properties, body)
         who = caller(call)
         listener = Publish(broker)
         try:
             broker.enter(_send, call, who, exchange, routing_key, properties, message, listener)
         except AMQPError as error:
-            raise _amqp_fault(error) from None
+            raise amqp_fault(error) from None
         await listener.settled.wait()
     if listener.outcome & Outcome.REFUSED:
         raise bad_request("rejected")
@@ -249,7 +249,7 @@ async def get(call: Call) -> list[dict[str, Any]]:
     if content["encoding"] not in ("auto", "base64"):
         raise bad_request("Unsupported encoding. Please use auto or base64.")
     who, name = caller(call), call.part("queue")
-    queue = _readable(who, name)
+    queue = readable(who, name)
     await delivered(call, queue)
     requeue, reject = ACK_MODES[mode]
     taken = Taken(queue, requeue=requeue, reject=reject)
@@ -269,7 +269,7 @@ async def get(call: Call) -> list[dict[str, Any]]:
             await asyncio.sleep(0)
         is_shown = True
     except AMQPError as error:
-        raise _amqp_fault(error) from None
+        raise amqp_fault(error) from None
     except (PersistenceError, OSError) as error:
         raise ApiError(500, "internal_error", f"a message cannot be read: {error}") from None
     finally:
@@ -279,7 +279,7 @@ async def get(call: Call) -> list[dict[str, Any]]:
     return reading.documents
 
 
-def _readable(who: Caller, name: str) -> QueueHandle:
+def readable(who: Caller, name: str) -> QueueHandle:
     """The queue ``name``, which the caller may read.
 
     Raises:
@@ -294,7 +294,7 @@ def _readable(who: Caller, name: str) -> QueueHandle:
     except NotFound as error:
         raise ApiError(404, "not_found", error.reply_text) from None
     except AMQPError as error:
-        raise _amqp_fault(error) from None
+        raise amqp_fault(error) from None
     return queue
 
 
@@ -403,7 +403,7 @@ def _number(content: dict[str, Any], name: str) -> int:
     return found
 
 
-def _amqp_fault(error: AMQPError) -> ApiError:
+def amqp_fault(error: AMQPError) -> ApiError:
     """An error of AMQP, with its reply code."""
     return bad_request(f"{error.reply_code} {error.reply_text}")
 

@@ -78,6 +78,13 @@ OURS: list[tuple[str, str, Any]] = [
     ("DELETE", "/exchanges/%2F/later/delayed/DELAYED", None),
     ("DELETE", "/exchanges/%2F/later/delayed", None),
     ("DELETE", "/exchanges/%2F/later", None),
+    ("PUT", "/queues/%2F/there", {"durable": True}),
+    ("POST", "/queues/%2F/watched/moves", {"to": {"queue": "there"}, "count": 1}),
+    ("GET", "/queues/%2F/there/moves", None),
+    ("GET", "/moves", None),
+    ("GET", "/moves/1", None),
+    ("DELETE", "/moves/1", None),
+    ("DELETE", "/queues/%2F/there", None),
     ("POST", "/tokens", {"name": "once"}),
     ("DELETE", "/tokens/TOKEN", None),
 ]
