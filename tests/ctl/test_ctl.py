@@ -12,12 +12,14 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pika
 import pytest
 
 from admin_ui.live.attention import ORDER
+from amqp_router.ctl import moves
 from amqp_router.ctl.completion import SHELLS, script
 from amqp_router.ctl.findings import SENTENCES, sentence
 from amqp_router.ctl.verbs import VERBS
@@ -195,6 +197,82 @@ def test_delayed_messages(ctl: Run, broker: RouterProcess) -> None:
     ctl("cancel_delayed", "later", "--all")
     assert ctl("list_delayed", "later", "--format", "json") == []
     ctl("delete_exchange", "later")
+
+
+def test_messages_are_moved(ctl: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("from", "there", "third"):
+        ctl("declare_queue", name)
+    for number in range(6):
+        ctl("publish", str(number), "--routing-key", "from")
+    assert ctl("move_messages", "from", "there", "--count", "2") == "2 moved\n"
+    found = ctl(
+        "move_messages",
+        "from",
+        "--exchange",
+        "",
+        "--routing-key",
+        "there",
+        "--count",
+        "1",
+        "--format",
+        "json",
+    )
+    assert (found["state"], found["moved"], found["target"]) == ("done", 1, "exchange amq.default key there")
+    number = ctl("move_messages", "from", "third", "--no-wait").strip()
+    ctl("stop_move", number)
+    rows = ctl("list_moves", "--format", "json")
+    assert [row["target"] for row in rows] == ["queue third", "exchange amq.default key there", "queue there"]
+    assert str(rows[0]["id"]) == number
+    assert len(ctl("list_moves").splitlines()) == 4
+    assert "there is no such object" in ctl("stop_move", "99", code=1)
+    ctl("declare_queue", "small", "--arguments", '{"x-max-length": 1}')
+    failed = ctl("move_messages", "there", "small", code=1)
+    assert "1 moved, 2 left: queue 'small' in vhost '/' is full" in failed
+    for line, said in (
+        ("from", "give the TARGET queue, or --exchange NAME"),
+        ("from there --exchange x", "give the TARGET queue, or --exchange NAME"),
+        ("from there --routing-key k", "--routing-key needs --exchange"),
+        ("from there --count 0", "--count: 0 is not above 0"),
+    ):
+        assert said in ctl("move_messages", *line.split(), code=2)
+    assert "no queue 'theer' in vhost '/'; did you mean 'there'?" in ctl(
+        "move_messages", "from", "theer", code=1
+    )
+    assert "there is no queue 'form' in virtual host '/'; did you mean 'from'?" in ctl(
+        "move_messages", "form", "there", code=1
+    )
+    for name in ("from", "there", "third", "small"):
+        ctl("delete_queue", name)
+
+
+def test_a_move_is_waited_for_with_a_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    move: dict[str, Any] = {
+        "id": 1,
+        "state": "running",
+        "count": 4000,
+        "moved": 0,
+        "left": 4000,
+        "rate": 0,
+        "ended": None,
+    }
+    steps = [
+        {**move, "moved": 1000, "left": 3000, "rate": 500.0},
+        {**move, "moved": 2000, "left": 2000, "state": "blocked"},
+        {**move, "moved": 4000, "left": 0, "state": "done", "ended": 1},
+    ]
+    client = SimpleNamespace(get=lambda path: steps.pop(0))
+    monkeypatch.setattr(moves, "LOOK_S", 0)
+    assert moves._waited(client, move, moves._bar)["state"] == "done"  # type: ignore[arg-type]
+    drawn = capsys.readouterr().err.split("\r")
+    assert [each.removesuffix("\x1b[K") for each in drawn] == [
+        "",
+        "[..............................] 0 of 4,000",
+        "[#######.......................] 1,000 of 4,000, 500/s, 6 s left",
+        "[###############...............] 2,000 of 4,000, waits: the node has an alarm",
+        "",
+    ]
 
 
 def test_a_consumer_is_closed(ctl: Run, broker: RouterProcess) -> None:
