@@ -28,6 +28,7 @@ function lasting(one, at) {
 const queue = (one) => html`<a class="name" href=${href(queuePath(one.vhost, one.name))} title=${one.name}>${one.name}</a>`;
 const inVhost = (one) => (one.vhost === "/" ? "" : html` in ${one.vhost}`);
 const purge = (one) => ["Purge", "objects.purge", { vhost: one.vhost, name: one.name, ready: one.ready }];
+const move = (one) => ["Move", "moves.moveMessages", { vhost: one.vhost, name: one.name, ready: one.ready }];
 const look = (one) => ["Look at a message", "messages.getMessages", { vhost: one.vhost, name: one.name }];
 const closeConsumer = (one) => ["Close the consumer", "objects.closeConsumer", { vhost: one.vhost, queue: one.name, tag: one.tag, channel: one.channel, client: one.client, unacked: one.held }];
 const close = (one, name) => ["Close its connection", "objects.closeConnection", { name, client: one.client }];
@@ -38,7 +39,7 @@ const WORDS = {
   failed: (one) => [html`Queue ${queue(one)}${inVhost(one)} cannot be served: ${one.reason}.`, []],
   stuck: (one, at) => [
     html`Queue ${queue(one)}${inVhost(one)} is stuck: <a href=${href(connectionPath(one.connection))}>${one.client || one.connection}</a> holds ${plural(one.held, "unacked message")} and has acked none${lasting(one, at)}; ${count(one.ready)} ready.`,
-    [one.cancels ? closeConsumer(one) : close(one, one.connection)],
+    [one.cancels ? closeConsumer(one) : close(one, one.connection), move(one), purge(one)],
   ],
   hanging: (one, at) => [
     html`<a class="name" href=${href(connectionPath(one.connection))}>${one.client || one.connection}</a> holds ${plural(one.held, "unacked message")} of queue ${queue(one)}${inVhost(one)} and has acked none${lasting(one, at)}, while the other consumers finished ${count(one.finished)} in the last minute${one.hanging > 1 ? `; ${plural(one.hanging, "consumer")} of the queue do the same` : ""}. It hangs, or has a long job.`,
@@ -50,9 +51,9 @@ const WORDS = {
   ],
   growing: (one, at) => [
     html`Queue ${queue(one)}${inVhost(one)} ${one.since ? `has grown${lasting(one, at)}` : "grows"}: ${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready, ${one.consumers ? `${plural(one.consumers, "consumer")} ${one.consumers === 1 ? "is" : "are"} too slow` : "nobody consumes"}.`,
-    [purge(one)],
+    [move(one), purge(one)],
   ],
-  no_consumers: (one, at) => [html`Queue ${queue(one)}${inVhost(one)} has ${plural(one.ready, "ready message")} and nobody ${one.since ? `has consumed${lasting(one, at)}` : "consumes"}.`, [look(one), purge(one)]],
+  no_consumers: (one, at) => [html`Queue ${queue(one)}${inVhost(one)} has ${plural(one.ready, "ready message")} and nobody ${one.since ? `has consumed${lasting(one, at)}` : "consumes"}.`, [look(one), move(one), purge(one)]],
   unroutable: (one, at) => [
     html`<a href=${href(listPath("exchanges"), LISTS.unroutable[1])}>Unroutable messages</a>${inVhost(one)}: ${rate(one.rate)}/s ${one.since ? `have matched no binding${lasting(one, at)}` : "match no binding"} and are lost.`,
     [list("See the exchanges", LISTS.unroutable)],

@@ -6,6 +6,7 @@ const MODULES = {
   admin: () => import("../acts/admin.mjs"),
   columns: () => import("../components/choose.mjs"),
   messages: () => import("../acts/messages.mjs"),
+  moves: () => import("../acts/moves.mjs"),
   tokens: () => import("../acts/tokens.mjs"),
 };
 

@@ -3,6 +3,7 @@ import { Act, Arguments, Card, Facts, Pill, State } from "../components/bits.mjs
 import { Bindings } from "../components/bindings.mjs";
 import { Chart } from "../components/chart.mjs";
 import { Figures, mayClose, Title, Waiting } from "../components/detail.mjs";
+import { Moves } from "../components/moves.mjs";
 import { RangePicker, SHORT, usePoints } from "../components/ranges.mjs";
 import { Table } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
@@ -51,6 +52,7 @@ export function Queue({ route, me }) {
   const acts = may && html`
     <${Act} act="messages.publish" what=${{ vhost, exchange: "", key: name }}>Publish<//>
     <${Act} act="messages.getMessages" what=${what}>Get messages<//>
+    <${Act} act="moves.moveMessages" what=${{ ...what, ready: queue.messages_ready, vhosts: me.acts }}>Move messages<//>
     <${Act} act="objects.purge" danger what=${{ ...what, ready: queue.messages_ready }}>Purge<//>
     <${Act} act="objects.deleteQueue" danger what=${{ ...what, messages: queue.messages, consumers: queue.consumers }}>Delete<//>`;
   return html`<div class="detail">
@@ -65,6 +67,7 @@ export function Queue({ route, me }) {
       ["Acked", now("ack"), "/s"],
       ["Consumers", count(queue.consumers)],
     ]} />
+    <${Moves} path=${path} vhost=${vhost} name=${name} may=${may} />
     <div class="charts-bar"><h2>Activity</h2><${RangePicker} ranges=${SHORT} path=${queuePath(vhost, name)} /></div>
     <div class="two">
       <${Chart} id="queue-lengths" title="Messages" series=${LENGTH_SERIES} data=${points.levels} span=${points.span} format=${count} group=${topic} />
