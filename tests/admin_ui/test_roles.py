@@ -67,6 +67,7 @@ OWN = [
     everybody("POST", "/sparklines"),
     everybody("GET", "/events"),
     everybody("GET", "/incidents"),
+    everybody("GET", "/channels"),
     everybody("GET", "/connections"),
     everybody("GET", "/tokens"),
     everybody("POST", "/tokens"),
