@@ -59,13 +59,13 @@ async def preview(call: Call) -> dict[str, Any]:
     found = {"queues": _Found(), "exchanges": _Found()}
     left_s = MATCHING_S
     for section, name, queue_type in _ends(vhost):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         end_kind: Kind = "queue" if section == "queues" else "exchange"
         # Operator policies apply to queues alone.
         if (section == "queues" or not is_operator) and policy.matches(end_kind, name, queue_type):
             winner = next((each.name for each in stronger if each.matches(end_kind, name, queue_type)), None)
             found[section].add(name, winner)
-        left_s -= time.perf_counter() - begin
+        left_s -= time.thread_time() - begin
         if left_s < 0:
             break
         await call.turns.next()

@@ -49,12 +49,13 @@ class Page:
         """
         if self.pattern is None:
             return [self.name in name.casefold() for name in names]
-        end = time.perf_counter() + LIMIT_S
+        # A busy machine makes no expression slow: the limit is the thread's own time.
+        end = time.thread_time() + LIMIT_S
         admitted = []
         try:
             for name in names:
-                admitted.append(self.pattern.matches(name, max(0.0, end - time.perf_counter())))
-                if time.perf_counter() > end:
+                admitted.append(self.pattern.matches(name, max(0.0, end - time.thread_time())))
+                if time.thread_time() > end:
                     raise TooSlow
         except TooSlow:
             raise bad_request("The regular expression takes too long to match") from None

@@ -9,7 +9,7 @@ from amqp_router.protocol.frames cimport ContentScan
 from amqp_router.protocol.message cimport Message
 from amqp_router.protocol.output cimport Output
 from persistence.log.routing cimport events
-from vhosts.exchanges.route cimport Route
+from vhosts.exchanges.route cimport Route, lasting
 from vhosts.exchanges.router cimport RouteCache
 from vhosts.exchanges.walk cimport Walk
 from vhosts.publishing.publisher cimport Publisher
@@ -61,6 +61,8 @@ cdef class Publishing(Listener):
     @cython.locals(publisher=Publisher, route=Route, units=Py_ssize_t, message=Message, size="long long", flags="unsigned int", sequence="unsigned long long", outcome="unsigned int")
     # The content is bytes, or a tuple of frames.
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
+    @cython.locals(publisher=Publisher, nowhere=Route, units=Py_ssize_t)
+    cdef Py_ssize_t _reply_at_once(self, Route route, Message message, unsigned int flags) except -1
     cdef int _answer(self, unsigned long long sequence, unsigned int outcome, long long size) except -1
     cpdef Py_ssize_t unroutable(self, Route route, Message message, unsigned int flags) except -1
     cdef Py_ssize_t _tell_taps(self, Route route, Message message) except -1

@@ -23,7 +23,7 @@ from amqp_router.protocol.output import ANSWER_SHIFT, Output
 from amqp_router.protocol.properties import decode_properties, reply_to_range
 from amqp_router.protocol.shown import shown
 from persistence.log.routing import events
-from vhosts.exchanges.route import Route
+from vhosts.exchanges.route import Route, lasting
 from vhosts.exchanges.router import RouteCache
 from vhosts.exchanges.walk import Walk
 from vhosts.publishing.checks import DIRECT_REPLY, check_delivery_mode, check_properties, expiration_ms
@@ -184,6 +184,8 @@ class Publishing(Listener):
         if len(publisher.table.taps) > 0:
             units += self._tell_taps(route, message)
         if self.transaction is not None:
+            if route.is_reply:
+                return units + self._reply_at_once(route, message, flags)
             return units + self.transaction.publish(route, message, flags)
         self.publish_total += 1
         sequence = 0
@@ -199,6 +201,23 @@ class Publishing(Listener):
             units += self.unroutable(route, message, flags)
         if not outcome & _LATER:
             self._answer(sequence, outcome, size)
+        return units
+
+    def _reply_at_once(self, route: Route, message: Message, flags: int) -> int:
+        """Publish a direct reply in a transaction; returns the cost in enqueues.
+
+        As in RabbitMQ its requester has it before the commit, and whatever becomes of the transaction. That a
+        mandatory one comes back waits for the commit.
+        """
+        assert self.transaction is not None
+        publisher = self.publisher
+        publisher.publish(route, message, 0, 0)
+        units = publisher.units
+        if flags:
+            nowhere = lasting(route)
+            nowhere.lead_to([], [])
+            return units + self.transaction.publish(nowhere, message, flags)
+        self.publish_total += 1
         return units
 
     def _answer(self, sequence: int, outcome: int, size: int) -> int:

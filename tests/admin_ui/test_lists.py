@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import time
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from admin_ui.documents import connections
+from admin_ui.query import Page
 from admin_ui.replies import WRITE_BYTES
 from tests.admin_ui.world import World
+from vhosts.patterns import LIMIT_S, Pattern, compile_pattern
 from vhosts.vhost import VirtualHost
 
 
@@ -367,6 +370,18 @@ async def test_filters_know_posix_classes(node: World) -> None:
     reply = await node.call("GET", "/api/queues?page=1&use_regex=true&name=[:alpha:]")
     assert reply.status == 400
     assert "only within a class" in reply.json["reason"]
+
+
+def test_a_busy_machine_makes_no_filter_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Pattern.matches
+
+    def starved(pattern: Pattern, name: str, limit_s: float = LIMIT_S) -> bool:
+        time.sleep(2 * LIMIT_S)
+        return plain(pattern, name, limit_s)
+
+    monkeypatch.setattr(Pattern, "matches", starved)
+    page = Page(1, 100, "", compile_pattern("^a", ignore_case=True))
+    assert page.admits(["ab", "ba"]) == [True, False]
 
 
 async def test_list_with_an_exponential_filter(node: World) -> None:

@@ -250,6 +250,31 @@ def test_request_in_a_transaction(client: Client) -> None:
     assert str(decode_properties(received.properties)["reply_to"]).startswith(PSEUDO + ".")
 
 
+def reply_in_a_transaction(client: Client) -> str:
+    """Two replies in an open transaction of channel 2, the second one mandatory; both are there already."""
+    reply_to = asked(client)
+    client.call(m.TxSelect(), m.TxSelectOk, channel=2)
+    client.publish(b"rep", reply_to, channel=2)
+    client.publish(b"must", reply_to, channel=2, mandatory=True)
+    assert [received.body for received in taken(client)] == [b"rep", b"must"]
+    return reply_to
+
+
+def test_reply_does_not_wait_for_the_commit(client: Client) -> None:
+    reply_to = reply_in_a_transaction(client)
+    client.send(m.TxCommit(), channel=2)
+    returned, answer = taken(client)
+    # The mandatory one comes back at the commit, as in RabbitMQ.
+    assert (returned.method, returned.body) == (m.BasicReturn(312, "NO_ROUTE", "", reply_to), b"must")
+    assert answer.method == m.TxCommitOk()
+
+
+def test_reply_is_not_rolled_back(client: Client) -> None:
+    reply_in_a_transaction(client)
+    client.send(m.TxRollback(), channel=2)
+    assert [received.method for received in taken(client)] == [m.TxRollbackOk()]
+
+
 def test_place_of_reply_to() -> None:
     for values in (
         {"reply_to": "x"},
