@@ -1,5 +1,5 @@
 // The ranges of the charts, and where their points come from.
-import { html, useEffect, useMemo, useRef, useState } from "../lib/html.mjs";
+import { html, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.mjs";
 import { useGet } from "../lib/api.mjs";
 import { useEvents } from "../lib/live.mjs";
 import { href, param } from "../lib/location.mjs";
@@ -49,7 +49,8 @@ export function usePoints({ topic, pick, path, ranges, kinds, levels, counters, 
   // A document has the counters of what happened; others have not moved.
   const never = Object.fromEntries(counters.map((name) => [name, 0]));
 
-  useEffect(() => {
+  // Before the events of the topic, which may come at once.
+  useLayoutEffect(() => {
     ring.current = new Ring([...levels, ...counters], RANGES.live.age + 10);
     newest.current = 0;
     setTick((n) => n + 1);

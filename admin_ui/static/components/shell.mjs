@@ -170,7 +170,7 @@ function useTheme() {
 function useKeys(early, actions) {
   const latest = useRef(actions);
   latest.current = actions;
-  useEffect(() => {
+  useLayoutEffect(() => {
     let leader = -Infinity;
     const pressed = (event) => {
       if (document.querySelector("dialog[open]")) {

@@ -1,5 +1,5 @@
 // The one dialog of an act, and the line that says what was done. The modules of the acts load when the first is wanted.
-import { useEffect, useState } from "./html.mjs";
+import { useLayoutEffect, useState } from "./html.mjs";
 
 const MODULES = {
   objects: () => import("../acts/objects.mjs"),
@@ -53,7 +53,7 @@ export function say(text) {
 
 export function useDialogs() {
   const [state, setState] = useState(shown);
-  useEffect(() => {
+  useLayoutEffect(() => {
     watchers.add(setState);
     return () => watchers.delete(setState);
   }, []);

@@ -1,5 +1,5 @@
 // The address bar as state: every filter, sort, page and range is in it.
-import { useEffect, useState } from "./html.mjs";
+import { useEffect, useLayoutEffect, useState } from "./html.mjs";
 import { parse, withParams } from "./routes.mjs";
 
 const watchers = new Set();
@@ -24,7 +24,8 @@ export function go(url, { replace = false } = {}) {
 /** The present route, and again at every change of the address. */
 export function useRoute() {
   const [route, setRoute] = useState(current);
-  useEffect(() => {
+  // Not after the first frame: what is asked at the start may be answered before, and leads to another address.
+  useLayoutEffect(() => {
     const update = () => setRoute(current());
     watchers.add(update);
     addEventListener("popstate", update);

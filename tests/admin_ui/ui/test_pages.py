@@ -172,6 +172,13 @@ def test_too_many_wrong_passwords(site: Site, visit: Visits) -> None:
     one.page.wait_for_selector("button[type=submit]:has-text('Log in'):enabled")
 
 
+def test_the_login_does_not_wait_for_the_first_frame(site: Site, visit: Visits) -> None:
+    one = visit(site, log_in=False)
+    # A browser that has much to do paints late; the answer that nobody is logged in comes before.
+    one.context.add_init_script("window.requestAnimationFrame = () => 0")
+    one.log_in()
+
+
 def test_from_login_to_a_queue_by_keyboard(site: Site, visit: Visits) -> None:
     one = visit(site, log_in=False)
     one.open("/ui/")
