@@ -106,8 +106,6 @@ class Cleaner:
                 file.sync()
             finally:
                 file.close()
-            # As long as it is open, its name can be replaced on the loop without the time to free its space.
-            self._old = disk.open(self.segment.path)
         except Exception as error:
             # A bug, too, must end only this cleaning and not all later ones.
             self.error = error
@@ -129,6 +127,9 @@ class Cleaner:
         Raises:
             OSError: the rename failed; the old file stands.
         """
+        # As long as it is open, its name can be replaced here without the time to free its space.
+        with contextlib.suppress(OSError):
+            self._old = disk.open(self.segment.path)
         disk.unlink(self.segment.index_path)
         disk.rename(self._temporary, self.segment.path)
         self.segment.size = self.segment.written = sum(batch.length for batch in self._batches)
