@@ -51,11 +51,11 @@ class PageWrite:
 
     def pieces(self) -> Sequence[bytes | memoryview]:
         """What to write (thread)."""
-        raise NotImplementedError
+        raise AssertionError("a write must have something to write")
 
     def ended(self) -> None:
         """It is written, or ``error`` is set (event loop)."""
-        raise NotImplementedError
+        raise AssertionError("whoever writes must hear of the end")
 
 
 class PageFiles:
