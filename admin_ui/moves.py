@@ -14,9 +14,7 @@ What a move does is written in ``vhosts.moves``.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
 from aiohttp import web
@@ -28,13 +26,11 @@ from admin_ui.moving import Known, Moves
 from admin_ui.replies import ApiError, Done, bad_request, not_authorised, not_found
 from admin_ui.state import STATE
 from admin_ui.writing import Caller, caller, delivered, read_object, required, text
+from amqp_router.nearest import did_you_mean
 from amqp_router.protocol.errors import AccessRefused, AMQPError, NotAllowed, ResourceLocked
 from vhosts.errors import internal_exchange
 from vhosts.move_target import Target
 
-#: Names that are compared with an unknown one; a node may have 100,000.
-COMPARED_MAX = 300
-LOOKED_AT_MAX = 10_000
 COUNT_MAX = (1 << 53) - 1
 OWNER = "the owner of the data directory"
 DEFAULT_EXCHANGE = "amq.default"
@@ -220,10 +216,8 @@ def _unknown(kind: str, name: str, vhost: str, names: Iterable[str]) -> str:
 
 
 def _hint(name: str, names: Iterable[str]) -> str:
-    """The nearest of ``names``, as far as they begin alike, which few of very many do."""
-    alike = (each for each in islice(names, LOOKED_AT_MAX) if each[:1].lower() == name[:1].lower())
-    close = difflib.get_close_matches(name, list(islice(alike, COMPARED_MAX)), 1, 0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    hint = did_you_mean(name, names, repr)
+    return f"; {hint}" if hint else ""
 
 
 def add_routes(app: web.Application) -> None:

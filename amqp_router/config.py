@@ -8,19 +8,20 @@ error, as is a value that does not fit: the operator gets one line that names it
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 import re
 import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from pydantic.config import JsonDict
+
+from amqp_router.nearest import did_you_mean
 
 ENV_PREFIX = "AMQP_ROUTER_"
 #: Variables that the build and ``compiled.py`` read, before there are settings.
@@ -404,10 +405,9 @@ def _check_environment() -> None:
             raise ConfigError(f"environment: unknown option {name}{_suggestion(option_name, env_name)}")
 
 
-def _suggestion(name: str, spell: Any = str) -> str:
-    close = difflib.get_close_matches(name, Settings.model_fields, 1, 0.5)
-    hint = f"did you mean {spell(close[0])}? " if close else ""
-    return f"; {hint}`amqp-router options` lists them all"
+def _suggestion(name: str, spell: Callable[[str], str] = str) -> str:
+    hint = did_you_mean(name, Settings.model_fields, spell)
+    return f"; {hint}{' ' if hint else ''}`amqp-router options` lists them all"
 
 
 #: pydantic's words for wrong types, said shorter.

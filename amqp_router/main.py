@@ -6,7 +6,6 @@ Exit codes are documented in `EXIT_CODES` and printed by ``amqp-router --help``.
 from __future__ import annotations
 
 import argparse
-import difflib
 import gc
 import os
 import platform
@@ -27,6 +26,7 @@ from amqp_router.exit_codes import (
     ListenError,
     LogDirectoryError,
 )
+from amqp_router.nearest import did_you_mean
 from amqp_router.version import VERSION
 
 EXAMPLES = """\
@@ -98,10 +98,8 @@ class _Parser(argparse.ArgumentParser):
         unknown = re.match(r"argument command: invalid choice: '(.*)' \(choose from (.*)\)", message)
         if unknown:
             name, known = unknown[1], unknown[2].replace("'", "")
-            close = difflib.get_close_matches(name, known.split(", "), 1)
-            message = f"unknown command: {name} (" + (
-                f"did you mean {close[0]}?)" if close else f"there are {known})"
-            )
+            hint = did_you_mean(name, known.split(", ")) or f"there are {known}"
+            message = f"unknown command: {name} ({hint})"
         elif message == "the following arguments are required: command":
             message = "a command is missing"
         self.exit(USAGE, f"amqp-router: {message}; see `{self.prog} --help`\n")
@@ -112,9 +110,9 @@ class _Parser(argparse.ArgumentParser):
         """
         namespace, left = super().parse_known_args(*args, **kwargs)
         if left:
-            close = difflib.get_close_matches(left[0].partition("=")[0], self._option_string_actions, 1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            self.error(f"unknown argument: {left[0]}{hint}")
+            options = (each.lstrip("-") for each in self._option_string_actions)
+            hint = did_you_mean(left[0].partition("=")[0].lstrip("-"), options, "--{}".format)
+            self.error(f"unknown argument: {left[0]}" + (f" ({hint})" if hint else ""))
         return namespace, left
 
 

@@ -6,7 +6,6 @@ A page is made in slices, as a list is, and sent while it is made. It needs no l
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -24,6 +23,7 @@ from admin_ui.prometheus.totals import Totals
 from admin_ui.replies import Body, bad_request, not_found
 from admin_ui.state import STATE, State
 from admin_ui.turns import Turns
+from amqp_router.nearest import did_you_mean
 
 #: Objects read between two looks at the clock.
 TURN_OBJECTS = 32
@@ -185,8 +185,7 @@ async def detailed(request: web.Request) -> web.StreamResponse:
     wanted = dict.fromkeys(request.query.getall("family", []))
     for name in wanted:
         if name not in KNOWN:
-            close = difflib.get_close_matches(name, sorted(KNOWN), 1, 0.5)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(KNOWN))}"
+            hint = did_you_mean(name, sorted(KNOWN)) or f"there are {', '.join(sorted(KNOWN))}"
             raise bad_request(f"unknown family {name}; {hint}")
     page = Page(request)
     vhosts = frozenset(request.query.getall("vhost", [])) or _all_vhosts(page.state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import sys
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from amqp_router.ctl import passwords
 from amqp_router.ctl.client import USAGE, Client, CtlError, part
 from amqp_router.ctl.verb import VHOST, Argument, Verb, argument
+from amqp_router.nearest import did_you_mean
 
 #: The tags that give rights.
 TAGS = ("administrator", "monitoring", "policymaker", "management")
@@ -75,9 +75,9 @@ def authenticate_user(client: Client, args: argparse.Namespace) -> int:
 def set_user_tags(client: Client, args: argparse.Namespace) -> int:
     """Replace a user's tags. Any tag may be set, as in RabbitMQ, so a wrong one is only mentioned."""
     for tag in args.tags:
-        close = difflib.get_close_matches(tag.lower(), TAGS, 1, 0.4)
-        if tag not in TAGS and close:
-            text = f"the tag {tag} gives no rights; did you mean {close[0]}?"
+        hint = did_you_mean(tag, TAGS)
+        if tag not in TAGS and hint:
+            text = f"the tag {tag} gives no rights; {hint}"
             print(f"amqp-router: set_user_tags: {text}", file=sys.stderr)
     user = client.get(f"/api/users/{part(args.user)}")
     body = {

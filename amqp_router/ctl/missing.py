@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from urllib.parse import unquote
 
 from amqp_router.ctl.client import Client, CtlError, Refused
+from amqp_router.nearest import did_you_mean
 
 #: The first part of a path below ``/api`` or ``/admin/v1``, and what its further parts name. A part after
 #: these is an act on the object (``contents``, ``get``).
@@ -65,10 +65,9 @@ def _missing(client: Client, path: str) -> str:
         if kind == "exchange" and name == "amq.default":
             continue
         if name not in names:
-            close = difflib.get_close_matches(name, names, 1, 0.5)
             inside = f" in virtual host {unquote(vhost)!r}" if "{}" in LISTS[kind] else ""
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            return f"there is no {WORDS.get(kind, kind)} {name!r}{inside}{hint}"
+            hint = did_you_mean(name, names, repr)
+            return f"there is no {WORDS.get(kind, kind)} {name!r}{inside}" + (f"; {hint}" if hint else "")
         if kind == "vhost":
             vhost = given
     return ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from amqp_router.ctl.client import USAGE, Client, CtlError
+from amqp_router.nearest import did_you_mean
 
 Run = Callable[[Client, argparse.Namespace], int]
 
@@ -51,7 +51,6 @@ def checked(given: Iterable[str], known: Iterable[str], what: str) -> list[str]:
     names, listed = list(given), list(known)
     for name in names:
         if name not in listed:
-            close = difflib.get_close_matches(name, listed, 1, 0.5)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(listed)}"
+            hint = did_you_mean(name, listed) or f"there are {', '.join(listed)}"
             raise CtlError(f"unknown {what}: {name}; {hint}", USAGE)
     return names
