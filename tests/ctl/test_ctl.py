@@ -21,7 +21,7 @@ import pytest
 from admin_ui.live.attention import ORDER
 from amqp_router.ctl import moves
 from amqp_router.ctl.completion import SHELLS, script
-from amqp_router.ctl.findings import SENTENCES, sentence
+from amqp_router.ctl.findings import FULL, SENTENCES, sentence
 from amqp_router.ctl.verbs import VERBS
 from amqp_router.main import _parser, main
 from tests.brokers import RouterProcess
@@ -395,6 +395,23 @@ def test_findings_name_a_command_for_the_shell_and_sizes_for_people() -> None:
     assert "`amqp-router ctl close_consumer 'my mails' 't'\"'\"'1' --vhost shop` gives" in sentence(stuck)
     stuck |= {"cancels": False, "connection": "127.0.0.1:1 -> 127.0.0.1:2"}
     assert "`amqp-router ctl close_connection '127.0.0.1:1 -> 127.0.0.1:2'` gives" in sentence(stuck)
+    stuck |= {"cancels": True, "tag": "t"}
+    assert "`amqp-router ctl move_messages 'my mails' OTHER --vhost shop` brings the ready" in sentence(stuck)
+    letters = {
+        "kind": "letters_wait",
+        "vhost": "/",
+        "name": "from",
+        "target": "to",
+        "letters": 2,
+        "reason": FULL,
+    }
+    assert sentence(letters).endswith(
+        "wait for queue to: it is full; `amqp-router ctl move_messages to OTHER` makes room there"
+    )
+    assert sentence(letters | {"reason": "its log cannot be written"}).endswith("its log cannot be written")
+    for kind in ("growing", "no_consumers"):
+        finding = {"kind": kind, "vhost": "/", "name": "left", "ready": 3}
+        assert "`amqp-router ctl move_messages left OTHER` brings them elsewhere" in sentence(finding)
     filling = {"kind": "filling", "free": 3 << 30, "seconds": 9248}
     assert sentence(filling) == "the disk will be full in 2 h 34 min at the present rate: 3.0 GiB free"
 

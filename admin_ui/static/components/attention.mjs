@@ -17,6 +17,8 @@ const LISTS = {
   blocked: ["connections", { q: "state:flow" }, "connection that waits", "connections that wait"],
 };
 const SERIOUS = new Set(["failed", "memory", "disk", "files", "filling", "stuck"]);
+/** Why a queue refuses dead letters that a move of its messages would let in. */
+const FULL = "it is full";
 const LARGEST = ["queues", { sort: "-bytes" }];
 
 /** " for 14 min", " for more than 1 h"; nothing if nobody knows. */
@@ -47,7 +49,7 @@ const WORDS = {
   ],
   letters_wait: (one) => [
     html`${plural(one.letters, "dead letter")} of queue ${queue(one)}${inVhost(one)} ${one.letters === 1 ? "waits" : "wait"} for queue ${queue({ ...one, name: one.target })}: ${one.reason}.`,
-    [],
+    one.reason === FULL ? [["Make room", "moves.moveMessages", { vhost: one.vhost, name: one.target }]] : [],
   ],
   growing: (one, at) => [
     html`Queue ${queue(one)}${inVhost(one)} ${one.since ? `has grown${lasting(one, at)}` : "grows"}: ${signed(one.per_minute)} in the last minute, ${count(one.ready)} ready, ${one.consumers ? `${plural(one.consumers, "consumer")} ${one.consumers === 1 ? "is" : "are"} too slow` : "nobody consumes"}.`,
@@ -87,7 +89,7 @@ export function Attention({ event, me }) {
         <span class="acts">${acts.filter(([, act]) => offered(me, one, act)).map(([label, act, what]) =>
           act === null
             ? html`<a key=${label} class="button small" href=${what}>${label}</a>`
-            : html`<${Act} key=${label} act=${act} what=${what} small label=${one.name && `${label}: ${one.name}`}>${label}<//>`,
+            : html`<${Act} key=${label} act=${act} what=${what} small label=${one.name && `${label}: ${act === "moves.moveMessages" ? what.name : one.name}`}>${label}<//>`,
         )}</span>
       </li>`;
     })}</ul>

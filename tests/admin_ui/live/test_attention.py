@@ -13,6 +13,7 @@ from admin_ui.live.findings import KEPT_OF_KIND, Findings
 from admin_ui.live.waiting import waits_since
 from admin_ui.live.work import Work
 from admin_ui.state import STATE
+from amqp_router.ctl.findings import FULL
 from amqp_router.metrics import GLOBAL, NODE
 from tests.admin_ui.world import World
 from tests.vhosts.queues.local import typed
@@ -65,7 +66,7 @@ async def test_dead_letters_whose_target_is_full(node: World) -> None:
         await asyncio.sleep(0.02)
     await connection.close()
     [found] = [each for each in await Looker(node)() if each["kind"] == "letters_wait"]
-    about = {"vhost": "/", "name": "src", "letters": 2, "target": "full", "reason": "it is full"}
+    about = {"vhost": "/", "name": "src", "letters": 2, "target": "full", "reason": FULL}
     assert found == {"kind": "letters_wait", **about}
 
 
