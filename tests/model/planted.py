@@ -64,6 +64,7 @@ PLANTED = [
         ORDER,
         "        heappush(self.requeued, (message.offset, message))",
         "        self.requeued.append((message.offset, message))",
+        first=23,
     ),
     Planted(
         "a returned message is not marked",
@@ -88,6 +89,7 @@ PLANTED = [
         STANDING,
         "        if self.definition_rev:\n            return\n",
         "",
+        first=26,
     ),
     Planted(
         "the page log is not read",
@@ -112,6 +114,7 @@ PLANTED = [
         ORDER,
         "self.log.purge(self._window_start(), self.log.end)",
         "self.log.purge(0, self.log.end)",
+        first=24,
     ),
     Planted(
         "a delivery without acknowledgement stays in the log",
@@ -145,7 +148,7 @@ PLANTED = [
         DELIVERY,
         "        while self.older.count > 0 and done < SETTLE_SLICE:\n",
         "        while False:\n",
-        "tests/channel/test_delivery.py",
+        "tests/channel/test_delivery.py::test_very_many_outstanding_are_settled_in_slices",
     ),
     Planted(
         "multiple covers one too many",
@@ -172,6 +175,7 @@ PLANTED = [
         PUBLISHING,
         "        sequence = 0\n        if self.confirming:\n            sequence = self.next_sequence\n",
         "        sequence = self.next_sequence\n        if self.confirming:\n",
+        first=13,
     ),
     Planted(
         "a publish that a queue refused is confirmed",
@@ -237,12 +241,14 @@ PLANTED = [
         "vhosts/unstored.py",
         "        self._settle(list(self._waiting), failed=True)\n",
         "",
+        first=34,
     ),
     Planted(
         "a failing store confirms what waits for a removal",
         "vhosts/unstored.py",
         "        if self._is_failing:\n            run.settled(True)\n",
         "        if self._is_failing:\n            run.settled(False)\n",
+        first=21,
     ),
     Planted(
         "publishers to a queue that is not stored do not hear that the store fails",
@@ -355,6 +361,7 @@ PLANTED = [
         "                    pass\n",
         seeds=150,
         walk=ENDINGS,
+        first=65,
     ),
     Planted(
         "nobody looks at the next head after a drop by a publish",
@@ -369,6 +376,7 @@ PLANTED = [
         "self._die(message, flags.DROP)",
         "self._die(message, flags.EXPIRE if 0 < message.deadline_us <= self.tick.now_us else flags.DROP)",
         walk=ENDINGS,
+        first=30,
     ),
     Planted(
         "a message comes back once less than it may",

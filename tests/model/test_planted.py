@@ -12,8 +12,8 @@ from tests.planting import ONCE, Garden, Planted, check_nothing_is_found, chosen
 from tests.trees import copy_tree
 
 pytestmark = ONCE
-WALK = ["tests.model.world", "0"]
-ENDINGS = ["tests.model.endings.walk", "0"]
+WALK = "tests.model.world"
+ENDINGS = "tests.model.endings.walk"
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def walk(planted: Planted) -> Sequence[str]:
-    return [planted.walk or WALK[0], "0", str(planted.seeds or 60)]
+    return [planted.walk or WALK, str(planted.first), str(planted.first + (planted.seeds or 60))]
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,6 @@ def test_planted_bug_is_found(garden: Garden, planted: Planted) -> None:
     garden.check(planted)
 
 
-@pytest.mark.parametrize("walk", [[*WALK, "8"], [*ENDINGS, "4"]], ids=["world", "endings"])
+@pytest.mark.parametrize("walk", [[WALK, "0", "8"], [ENDINGS, "0", "4"]], ids=["world", "endings"])
 def test_without_a_bug_nothing_is_found(tree: Path, walk: list[str]) -> None:
     check_nothing_is_found(tree, walk)

@@ -279,7 +279,7 @@ def look_for_planted() -> int:
         tree = copy_tree(Path(directory) / "tree")
         for bug in bugs:
             try:
-                check_is_found(tree, bug, [MODULE, "0", str(bug.seeds or 60)])
+                check_is_found(tree, bug, [MODULE, str(bug.first), str(bug.first + (bug.seeds or 60))])
             except AssertionError as error:
                 survivors += 1
                 print(error)

@@ -58,7 +58,7 @@ PLANTED = [
         LOG + "routing/retention.py",
         "            latest = max(latest, time_us)\n",
         "            latest = time_us\n",
-        test=ROUTING_TEST,
+        test=ROUTING_TEST + "::test_when_segments_were_begun",
     ),
     Planted(
         "who waits for what a truncation has left hears nothing",
@@ -110,6 +110,7 @@ PLANTED = [
         "        return error.errno or errno.EIO\n",
         "        return 0 if plan.done else error.errno or errno.EIO\n",
         mix=SMALL_ROUNDS,
+        first=13,
     ),
     Planted(
         "a log is removed while a plan is under way",
@@ -193,12 +194,14 @@ PLANTED = [
         "            if True:",
         seeds=400,
         mix=1,
+        first=87,
     ),
     Planted(
         "a dirty descriptor is closed without a sync",
         LOG + "sync/writer.py",
         "            file.sync()\n            self.synced()\n",
         "            self.synced()\n",
+        first=26,
     ),
     Planted(
         "a failed round is confirmed",
@@ -238,6 +241,7 @@ PLANTED = [
         "persistence/plan.py",
         "        self.target.file().write(self.pieces, self.position)\n",
         "        self.target.file().write(self.pieces, max(self.position, self.target.file().size()))\n",
+        first=29,
     ),
     Planted(
         "segments of a checkpoint that failed are never removed",
@@ -299,6 +303,7 @@ PLANTED = [
         LOG + "queue/fold.py",
         "settles.purge(control.up_to, control.kept)",
         "settles.purge(control.up_to, [])",
+        first=22,
     ),
     Planted(
         "a checkpoint keeps places above its offset",
@@ -387,7 +392,7 @@ PLANTED = [
         LOG + "routing/writer.py",
         "            file.write([names], self._names_position)\n            file.sync()\n",
         "            file.write([names], self._names_position)\n",
-        test=ROUTING_TEST,
+        test=ROUTING_TEST + "::test_power_loss_at_any_step",
     ),
     Planted(
         "the routing log is marked as synced when it is only written",
@@ -479,6 +484,7 @@ PLANTED = [
         "        if error == 0:\n            plan.carried_out()",
         "        if error == 0 or len(plan.writes) > 1:\n            plan.carried_out()",
         mix=SMALL_ROUNDS,
+        first=13,
     ),
     Planted(
         "a round is written to the beginning of the journal",
@@ -500,6 +506,7 @@ PLANTED = [
         "            self._end_plan(error, self._finish)\n",
         "            self._end_plan(error, self._finished)\n",
         mix=SMALL_ROUNDS,
+        first=14,
     ),
     Planted(
         "the flusher syncs the first file of a job",
@@ -528,6 +535,7 @@ PLANTED = [
         "        self.sync.committer.journal.go_on_after(journals)\n",
         "",
         mix=SMALL_ROUNDS,
+        first=15,
     ),
     Planted(
         "journals are removed though a log did not open",
@@ -535,5 +543,6 @@ PLANTED = [
         ' and not set(wanted) & {key.partition("/")[0] for key in self._journal}:',
         ":",
         mix=SMALL_ROUNDS,
+        first=15,
     ),
 ]

@@ -12,7 +12,7 @@ from tests.planting import ONCE, Garden, Planted, check_nothing_is_found, chosen
 from tests.trees import copy_tree
 
 pytestmark = ONCE
-WALK = ["tests.persistence.log.world", "0"]
+WALK = "tests.persistence.log.world"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def walk(planted: Planted) -> Sequence[str]:
-    return [*WALK, str(planted.seeds or 200), str(planted.mix)]
+    return [WALK, str(planted.first), str(planted.first + (planted.seeds or 200)), str(planted.mix)]
 
 
 @pytest.fixture(scope="module")
@@ -37,4 +37,4 @@ def test_planted_bug_is_found(garden: Garden, planted: Planted) -> None:
 
 
 def test_without_a_bug_nothing_is_found(tree: Path) -> None:
-    check_nothing_is_found(tree, [*WALK, "25", "-1"])
+    check_nothing_is_found(tree, [WALK, "0", "25", "-1"])

@@ -13,7 +13,8 @@ pytestmark = ONCE
 
 
 def walk(planted: Planted) -> Sequence[str]:
-    return ["tests.persistence.log.replica.toy", "0", str(planted.seeds or 40)]
+    last = planted.first + (planted.seeds or 40)
+    return ["tests.persistence.log.replica.toy", str(planted.first), str(last)]
 
 
 @pytest.fixture(scope="module")
