@@ -30,6 +30,12 @@ os.environ.setdefault("AMQP_ROUTER_METRICS_PORT", "0")
 
 # Where the tests beside these say how they ended; not for tests that run tests.
 _BESIDE = os.environ.pop("AMQP_ROUTER_TESTS_BESIDE", None)
+#: Their files, and what they are.
+BESIDE = {
+    "apart": "tests that wait for Spark and browsers",
+    "source": "tests of compiled modules, from source",
+    "compiled": "tests of compiled modules, compiled",
+}
 
 
 def pytest_report_header() -> str:
@@ -48,17 +54,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _BESIDE is None:
         return
     folder = Path(_BESIDE)
-    while not (folder / "status").exists():
-        time.sleep(0.1)
-    codes = (folder / "status").read_text().split()
-    for name, code in zip(("from source", "compiled"), codes, strict=True):
+    for name, title in BESIDE.items():
+        while not (folder / f"{name}.code").exists():
+            time.sleep(0.1)
+        passed = (folder / f"{name}.code").read_text().strip() == "0"
         output = (folder / name).read_text(errors="replace").splitlines()
-        terminalreporter.section(f"tests of compiled modules, {name}")
-        for line in output if code != "0" else _told(output):
+        terminalreporter.section(title)
+        for line in _told(output) if passed else output:
             terminalreporter.line(line)
 
 
 def _told(output: Sequence[str]) -> Sequence[str]:
-    """What a run that passed says beyond its dots: what the models did, and the last line."""
-    heads = [number for number, line in enumerate(output) if line.startswith("=====") and " moves " in line]
+    """What a run that passed says beyond its dots: what the models did, what was skipped, the last line."""
+    wanted = (" moves ", " short test summary ")
+    heads = [
+        number
+        for number, line in enumerate(output)
+        if line.startswith("=====") and any(each in line for each in wanted)
+    ]
     return output[heads[0] :] if heads else output[-1:]

@@ -1,29 +1,44 @@
 #!/bin/sh
 # sh tools/test_both_ways.sh PYTHON DIR...: every test compiled, and those in DIR from source as well.
 #
-# Those in DIR run beside the others, first from source and then compiled: both need one processor most of the
-# time. Those in DIR give way, as they know no clock but their own: among the others are browsers, brokers and
-# Spark, which gives a Python worker ten seconds to start. Their results stand before the summary of the
-# others (tests/conftest.py).
+# Three processes, because each waits now and then and two processors shall not:
+# - those in DIR, first from source and then compiled. They give way, as they know no clock but their own: among
+#   the others are browsers, brokers and Spark, which gives a Python worker ten seconds to start.
+# - those in $apart, which wait for Spark and for browsers.
+# - the others. What came of the former stands before the summary of these (tests/conftest.py).
+apart="tests/spark_analytics tests/admin_ui/ui"
 python=$1
 shift
 work=$(mktemp -d)
-trap 'kill "$beside" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill "$beside" "$waiting" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-echo "At the same time: those in $*, from source and then compiled; and all others, compiled."
+echo "At the same time: those in $*, from source and then compiled; those in $apart; and all others, compiled."
+
+# tests NAME COMMAND...: what the command says and its exit code, which is there when all is said.
+tests() {
+    name=$1
+    shift
+    "$@" >"$work/$name" 2>&1
+    echo $? >"$work/$name.new" && mv "$work/$name.new" "$work/$name.code"
+}
+
 (
-    AMQP_ROUTER_UNCOMPILED=1 nice -n 10 "$python" -m pytest -q -p no:cacheprovider "$@" >"$work/from source" 2>&1
-    from_source=$?
-    nice -n 10 "$python" -m pytest -q -p no:cacheprovider "$@" >"$work/compiled" 2>&1
-    echo "$from_source $?" >"$work/status.new" && mv "$work/status.new" "$work/status"
+    tests source env AMQP_ROUTER_UNCOMPILED=1 nice -n 5 "$python" -m pytest -q -p no:cacheprovider "$@"
+    tests compiled nice -n 5 "$python" -m pytest -q -p no:cacheprovider "$@"
 ) &
 beside=$!
-for directory in "$@"; do
-    set -- "$@" "--ignore=$directory"
-    shift
+# shellcheck disable=SC2086 # several folders
+(tests apart "$python" -m pytest -q -p no:cacheprovider $apart) &
+waiting=$!
+ignored=
+for directory in "$@" $apart; do
+    ignored="$ignored --ignore=$directory"
 done
-AMQP_ROUTER_TESTS_BESIDE="$work" "$python" -m pytest "$@"
+# shellcheck disable=SC2086 # several arguments
+AMQP_ROUTER_TESTS_BESIDE="$work" "$python" -m pytest $ignored
 status=$?
-wait "$beside"
-[ "$(cat "$work/status")" = "0 0" ] || [ "$status" -ne 0 ] || status=1
+wait "$beside" "$waiting"
+for name in source compiled apart; do
+    [ "$(cat "$work/$name.code")" = 0 ] || [ "$status" -ne 0 ] || status=1
+done
 exit "$status"
