@@ -25,6 +25,7 @@ from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.replies import HeldReplies, HeldReply
 from amqp_router.channel.states import ChannelState
 from amqp_router.channel.transactions import Transaction
+from amqp_router.channel.waking import Waking
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import (
     UNIMPLEMENTED_METHOD,
@@ -57,7 +58,6 @@ class Channel(ChannelListener):
         "consumers",
         "content",
         "delivery",
-        "first_served",
         "getters",
         "last_queue",
         "number",
@@ -70,6 +70,7 @@ class Channel(ChannelListener):
         "state",
         "transaction",
         "vhost",
+        "waking",
     )
 
     def __init__(self, number: int, connection: Connection) -> None:
@@ -89,8 +90,7 @@ class Channel(ChannelListener):
         self.getters: dict[QueueHandle, ChannelConsumer] = {}
         #: What was asked of a queue last; None before the first question.
         self.asking: Asking | None = None
-        #: Index of the consumer whose queue delivered first when the channel last got credit back.
-        self.first_served = 0
+        self.waking = Waking()
         self.content = ContentAssembler(connection.intake)
         self.pending = HeldReplies()
         #: Sees that deliveries are acknowledged in time; None while none has a timeout.
@@ -219,8 +219,7 @@ class Channel(ChannelListener):
         if not self.pending:
             self.connection.detached.discard(self)
             self._write_to(output)
-            for consumer in self.consumers.values():
-                consumer.wake()
+            self.waking.wake(self)
         output.touch()
 
     def _write_to(self, output: Output) -> None:
@@ -239,6 +238,7 @@ class Channel(ChannelListener):
             queue.cancel(consumer, asker)
             self.vhost.replies.close(queue)
             self.publishing.reply_to = b""
+            self.waking.replies_to = None
             return False
         is_there = not queue.deleted
         self._tell_end(consumer)
@@ -275,15 +275,8 @@ class Channel(ChannelListener):
             self.reply(methods.BasicCancel(consumer.tag, True), 0)
 
     def credit_returned(self) -> None:
-        """The channel has credit again: let all its queues deliver.
-
-        Each call begins with another queue, because the first one may use up all the credit.
-        """
-        consumers = list(self.consumers.values())
-        self.first_served = first = (self.first_served + 1) % max(1, len(consumers))
-        for consumer in consumers[first:] + consumers[:first]:
-            consumer.wake()
-        self.connection.charge(len(consumers) // 16)
+        """The channel has credit again: let all its queues deliver."""
+        self.waking.wake(self)
 
     def in_slices(self, step: Callable[[], bool]) -> None:
         """See ``ports.Connection``."""
@@ -325,6 +318,7 @@ class Channel(ChannelListener):
         ``release``, which gives back what the channel holds.
         """
         self.shared.stop()
+        self.waking.stop()
         if self.ack_watch is not None:
             self.ack_watch.stop()
             self.ack_watch = None

@@ -49,9 +49,7 @@ def qos(channel: ConsumingChannel, method: methods.BasicQos) -> None:
 
 def _limit_channel(channel: ConsumingChannel, limit: int) -> None:
     channel.shared.change(limit)
-    channel.connection.charge(len(channel.consumers) // 16)
-    for consumer in channel.consumers.values():
-        consumer.wake()
+    channel.waking.wake(channel)
 
 
 def new_consumer(channel: ConsumingChannel, method: methods.BasicConsume, name: str) -> ChannelConsumer:
@@ -127,6 +125,7 @@ def consume_replies(channel: ConsumingChannel, method: methods.BasicConsume) -> 
     queue.consume(consumer, UNHEARD)  # it is on this node, and new
     channel.consumers[tag] = consumer
     channel.publishing.reply_to = queue.name.encode()
+    channel.waking.replies_to = consumer
     channel.reply(None if method.nowait else methods.BasicConsumeOk(tag), 0)
 
 

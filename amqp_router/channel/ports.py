@@ -10,6 +10,7 @@ from amqp_router.channel.declaring import DeclaringChannel
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
+from amqp_router.channel.waking import Waking
 from amqp_router.protocol.errors import AMQPError, ChannelException
 from amqp_router.protocol.methods import Method
 from amqp_router.protocol.output import Output
@@ -133,6 +134,7 @@ class ConsumingChannel(DeclaringChannel, Protocol):
     getters: dict[QueueHandle, ChannelConsumer]
     delivery: Delivery
     publishing: Publishing
+    waking: Waking
 
     @property
     def transaction(self) -> OpenTransaction | None:

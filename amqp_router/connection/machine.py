@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from amqp_router.channel.channel import Channel
 from amqp_router.channel.states import ChannelState
+from amqp_router.channel.waking import WAKE_SLICE
 from amqp_router.connection import handshake
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.dispatch import CUT, PUBLISHED, TAKEN, Dispatch
@@ -419,9 +421,18 @@ class Machine:
 
     def drained(self) -> None:
         """The socket has taken the waiting output: queues may deliver again."""
-        for channel in self.channels.values():
-            for consumer in channel.consumers.values():
-                consumer.wake()
+        numbers = list(reversed(self.channels))
+        if not self._wake_some(numbers):
+            self.work.add(partial(self._wake_some, numbers))
+
+    def _wake_some(self, numbers: list[int]) -> bool:
+        """Wake the consumers of some of these channels; True if none is left."""
+        left = WAKE_SLICE
+        while numbers and left > 0:
+            channel = self.channels.get(numbers.pop())
+            if channel is not None:
+                left -= channel.waking.wake(channel) + 1
+        return not numbers
 
     def acknowledges(self) -> bool:
         """Whether the client may still send acknowledgements."""
