@@ -41,6 +41,8 @@ _ANSWER_SHIFT = ANSWER_SHIFT
 _ODD_MODE = ODD_MODE
 _NO_EXPIRY = NO_EXPIRY
 _SPECIAL = ODD_MODE | bits.HAS_HEADERS | bits.HAS_REPLY_TO | bits.HAS_EXPIRATION | bits.HAS_USER_ID
+#: Cost of a message whose properties are read one by one, beside its queues.
+INSPECT_UNITS = 16
 _NO_PROPERTIES = b"\x00\x00"
 _DIRECT_REPLY_FIELD = b"%c%b" % (len(DIRECT_REPLY), DIRECT_REPLY.encode())
 
@@ -266,6 +268,7 @@ class Publishing(Listener):
         may_be_direct = scan.flags & bits.HAS_REPLY_TO and _DIRECT_REPLY_FIELD in properties
         if is_odd or scan.flags & bits.HAS_USER_ID or may_be_direct:
             try:
+                self.publisher.account.work += INSPECT_UNITS
                 decoded = decode_properties(properties, True)
                 check_properties(decoded, self.user, has_replies=len(self.reply_to) > 0)
                 if is_odd:

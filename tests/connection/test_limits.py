@@ -13,9 +13,12 @@ from amqp_router.connection.shared import EXCLUSIVE_SLICE
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.message import build_message
+from amqp_router.protocol.properties import encode_properties
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames, raw_frame
 
 FANOUT = m.BasicPublish("amq.fanout")
+#: Properties of a request whose answer comes to its channel directly.
+REQUEST = encode_properties({"reply_to": "amq.rabbitmq.reply-to"})
 
 
 def fanout(node: SimNode, queues: int, *, durable: bool = False) -> None:
@@ -363,3 +366,18 @@ def test_queue_with_a_stuck_and_a_reading_consumer() -> None:
         node.quiet()
     assert queue.message_count() == 0
     assert len(reading.take()) > 70
+
+
+@pytest.mark.parametrize(("key", "properties", "count"), [("nobody", TRANSIENT, 1500), ("q", REQUEST, 400)])
+def test_what_costs_more_than_an_enqueue_is_less_of_a_turn(key: str, properties: bytes, count: int) -> None:
+    """Messages that reach no queue, and requests that ask for a direct reply."""
+    client = Client(SimNode()).open(1)
+    client.declare("q")
+    client.send(m.BasicConsume("amq.rabbitmq.reply-to", no_ack=True))
+    frames = b"".join(publish_frames(1, m.BasicPublish("", key), properties, b"x"))
+    client.machine.receive_data(frames * count)
+    publishing = client.machine.channels[1].publishing
+    assert client.machine.work_left
+    assert 0 < publishing.publish_total < count
+    client.machine.receive_more()
+    assert publishing.publish_total > 0

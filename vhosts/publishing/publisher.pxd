@@ -27,6 +27,7 @@ cdef Py_ssize_t _SPREAD_DURABLE
 cdef Py_ssize_t _COLD
 cdef Py_ssize_t _SPREAD_WORK
 cdef long long _ENTRY_UNITS
+cdef long long _NOWHERE_UNITS
 cdef unsigned char _HAS_HEADERS
 
 

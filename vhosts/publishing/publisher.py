@@ -47,6 +47,8 @@ _SPREAD_WORK = SPREAD_WORK
 _COLD = 64
 #: The cost of a queue's entry in the routing log, which the first message to it by its name makes.
 _ENTRY_UNITS = 32
+#: And of a message that reaches no queue, which is remembered.
+_NOWHERE_UNITS = 2
 #: Bit of the first octet of properties: they have headers.
 _HAS_HEADERS = bits.HAS_HEADERS >> 8
 
@@ -164,6 +166,7 @@ class Publisher(Spreader):
         outcome = self._result
         if count == 0:
             outcome = _UNROUTABLE
+            self.account.work += _NOWHERE_UNITS
             self.table.unroutable.note(route.exchange, route.routing_key)
         self._count(route, count)
         self._note(route, size, number, flags, outcome)
