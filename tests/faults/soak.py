@@ -41,6 +41,7 @@ from tests.faults.loads import LOADS, Load, Outcome
 from tests.faults.operators import OPERATORS
 from tests.faults.place import CaseLoad, Place
 from tests.faults.probe import Latency, Probe, prompt
+from tests.faults.together import TOGETHER
 
 ABOVE_IDLE_MS = HOLD_MS = 10.0
 WARMUP_S = 1.0
@@ -65,6 +66,7 @@ ALL: dict[str, CaseLoad] = {
     **FEATURES,
     **GRAPHS,
     **OPERATORS,
+    **TOGETHER,
 }
 
 
