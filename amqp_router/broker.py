@@ -28,6 +28,7 @@ from amqp_router.connection.hangups import Hangups
 from amqp_router.connection.ports import ConnectionOptions, Origin
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.transport import Transport
+from amqp_router.connection.turn import Turn, turn_of
 from amqp_router.disconnecting import close_those, force
 from amqp_router.disk_watch import DiskWatch
 from amqp_router.events import Events
@@ -59,6 +60,8 @@ LOOPBACK = ("127.", "::1", "::ffff:127.")
 class Broker:
     """One node. ``store_id`` names its data directory for ever."""
 
+    #: The event loop's turns, which its connections share.
+    turns: Turn
     #: Names of the login mechanisms offered.
     mechanisms = " ".join(MECHANISMS)
 
@@ -128,6 +131,8 @@ class Broker:
 
     def _ports(self) -> Ports:
         loop = self._loop
+        self.turns = turn_of(loop)
+        self.turns.serve(loop.call_soon, self.enter, self.unexpected)
 
         def post(call: Callable[[], None]) -> None:
             loop.call_soon_threadsafe(self.enter, call)

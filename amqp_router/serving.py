@@ -24,6 +24,7 @@ from amqp_router import (
 )
 from amqp_router.auth.users import FirstStart
 from amqp_router.broker import Broker
+from amqp_router.connection.turn import make_loop
 from amqp_router.datadir import DataDirectory, DataDirError
 from amqp_router.exit_codes import FAILED, OK, ListenError
 from amqp_router.metrics import Metrics
@@ -104,7 +105,8 @@ def serve(args: argparse.Namespace) -> int:
     try:
         if settings.ready_file is not None:
             _clear_ready_file(settings.ready_file)
-        return asyncio.run(_serve(settings, directory, open_files, logger, certificates, reload))
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            return runner.run(_serve(settings, directory, open_files, logger, certificates, reload))
     except (config.ConfigError, DataDirError, ListenError):
         raise
     except Exception:

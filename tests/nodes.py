@@ -22,6 +22,7 @@ from amqp_router.connection.hangups import Hangups
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.connection.registry import ConnectionRegistry
+from amqp_router.connection.turn import Turn
 from amqp_router.node_core import NodeCore, Ports
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
@@ -193,6 +194,7 @@ class SimNode:
         self.faults: list[BaseException] = []
         self.permissions = Everything()
         self.hangups = SimHangups()
+        self.turns = Turn()
         self.connections = ConnectionRegistry[Client]()
         self.worker = ManualWorker()
         self.flusher = self.disk.flusher()
@@ -223,6 +225,7 @@ class SimNode:
         self.budget = self.core.budget
         self.look_at_memory = self.core.look_at_memory
         self.enter = self.core.enter
+        self.turns.serve(self.ready.append, self.enter, self.unexpected)
         self.in_slices = self.core.in_slices
         self.generate_name = self.core.generate_name
         self.vhosts = self.core.virtual_hosts.by_name

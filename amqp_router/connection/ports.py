@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.hangups import Hangups
 from amqp_router.connection.session import Session
+from amqp_router.connection.turn import Turn
 from amqp_router.protocol.tick import Tick
 
 
@@ -84,6 +85,7 @@ class Services(Protocol):
     budget: Any
     commits: Any
     hangups: Hangups
+    turns: Turn
     options: ConnectionOptions
     #: Names of the mechanisms offered, as connection.start carries them.
     mechanisms: str

@@ -17,7 +17,6 @@ from collections.abc import Callable
 
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import Services
-from vhosts.long_lists import look_at_new_objects
 
 #: Seconds between chunks read from a paused connection that also consumes.
 TRICKLE_S = 0.05
@@ -80,7 +79,7 @@ class Reading:
         # Work in slices always goes on, because it gives back what the client holds.
         if machine.work_left and (machine.work.waiting or not waits) and not self._continuing:
             self._continuing = True
-            self._loop.call_soon(self._continue)
+            self._node.turns.line_up(self._continue)
         wanted = not (machine.work_left or machine.inflow.over or waits)
         if wanted != self.is_on:
             self.is_on = wanted
@@ -116,8 +115,7 @@ class Reading:
     def _continue(self) -> None:
         self._continuing = False
         if self._machine.work_left and self._go_on is not None:
-            self._node.enter(self._go_on)
-            look_at_new_objects()
+            self._go_on()
 
     def _watch(self) -> None:
         """Hear of the client's end although nothing is read."""
@@ -154,7 +152,7 @@ class Reading:
             return
         if self._machine.work_left:
             self._continuing = True
-            self._continue()
+            self._node.enter(self._continue)
         else:
             self.is_on = True
             self._socket.resume_reading()

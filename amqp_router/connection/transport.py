@@ -17,6 +17,7 @@ from amqp_router.connection.ports import Origin, Services, TlsView
 from amqp_router.connection.reading import Reading
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.states import ConnectionState
+from amqp_router.connection.turn import gate
 from amqp_router.connection.writing import Writer
 from amqp_router.cycles import break_cycle
 from amqp_router.protocol.errors import InternalError
@@ -109,6 +110,7 @@ class Transport(asyncio.Protocol):
         machine.session.is_relayed = self._origin is not None
         machine.session.peer_address, machine.session.host_address = self.peer_address, self.host_address
         self.machine = machine
+        gate(self._node.turns, transport.get_extra_info("carrier") or transport)
         self.writer = Writer(machine.output, transport)
         self._reading = Reading(self._node, machine, self._loop, transport, self._receive_more)
         self._heartbeats = Heartbeats(machine, self._loop, self._reading, self.writer, self._cut)

@@ -101,6 +101,7 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
         """Begin the handshake."""
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
+        self._facts["carrier"] = transport
         peer = transport.get_extra_info("peername") if self._origin is None else self._origin.peer
         self.host = str((peer or ("?",))[0])
         self._facts["accepted_at"] = self._now()
