@@ -21,6 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+#: Made once: each start encodes the state of every queue.
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
@@ -55,7 +58,7 @@ class QueueState:
             "epoch": self.epoch,
             "isr": self.isr,
         }
-        return json.dumps(values, separators=(",", ":")).encode()
+        return _ENCODE(values).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> QueueState:

@@ -147,6 +147,12 @@ def pack_file(parts: list[bytes], *, clean: bool, now_us: int) -> bytes:
     return header + b"".join(parts)
 
 
+def not_clean(data: bytes) -> bytes:
+    """The content of a checkpoint file without the mark of a clean stop; its logs are as they were."""
+    _, version, flags, size, crc, count, _ = _HEADER.unpack_from(data)
+    return _HEADER.pack(_MAGIC, version, flags & ~CLEAN, size, crc, count, 0) + data[_HEADER.size :]
+
+
 def unpack_file(path: str, data: bytes) -> tuple[bool, list[LogState]]:
     """(clean, logs) of a checkpoint file's content.
 

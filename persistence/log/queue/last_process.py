@@ -6,14 +6,15 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from ...errors import CorruptLog
-from ...files import Disk, join
+from ...files import Disk, join, read_file, replace_file
 from ..format.checkpoint import (
     NODE_FILE_NAME,
     LogState,
     newest,
+    not_clean,
     pack_log,
-    read_checkpoint,
     read_own,
+    unpack_file,
     write_checkpoint,
 )
 from ..format.identity import key_of
@@ -60,13 +61,17 @@ class LastProcess:
     def _read_checkpoint(self) -> None:
         disk = self._disk
         path = join(self._data_dir, NODE_FILE_NAME)
+        data = b""
+        states: list[LogState] = []
         try:
-            self.was_clean, states = read_checkpoint(disk, path)
+            data = read_file(disk, path)
+            self.was_clean, states = unpack_file(path, data)
+        except FileNotFoundError:
+            pass
         except CorruptLog as error:
             # It only saves the scan of the logs. Removed segments are recorded in each log's own checkpoint
             # too.
             logger.error("%s; all logs are scanned, and their messages redelivered", error)
-            states = []
         # A log without a directory was deleted, is damaged or begins empty. This state must not become its
         # recovery point.
         self._gone = {
@@ -78,8 +83,11 @@ class LastProcess:
         self._states = {key: state for key, state in known.items() if key not in self._gone}
         if self.was_clean or self._gone:
             # From now on these states are ordinary recovery points and no longer those of a clean stop.
-            parts = [pack_log(state) for state in states if not self.is_set_aside(state.incarnation)]
-            write_checkpoint(disk, path, parts, clean=False, now_us=0)
+            kept = [state for state in states if not self.is_set_aside(state.incarnation)]
+            if len(kept) == len(states):
+                replace_file(disk, path, not_clean(data))
+            else:
+                write_checkpoint(disk, path, [pack_log(state) for state in kept], clean=False, now_us=0)
 
     def _read_journal(self, path: str) -> None:
         content = read_journal(self._disk, path)

@@ -50,6 +50,10 @@ def _base64(octets: bytes) -> str:
     return base64.b64encode(octets).decode()
 
 
+#: ``log.json`` as text.
+_ENCODE = json.JSONEncoder(sort_keys=True, default=_base64).encode
+
+
 class Fenced(Protocol):
     """An object that is fenced after an error: a log, or all of them."""
 
@@ -160,7 +164,7 @@ class PartitionWriter:
         disk.make_directory(self.directory)
         path = join(queue_directory, DESCRIPTION)
         if self._is_first or not disk.exists(path):
-            data = json.dumps(self._description, sort_keys=True, default=_base64).encode()
+            data = _ENCODE(self._description).encode()
             replace_file(disk, path, data, durable=False)
         self._description = None
 
