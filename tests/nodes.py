@@ -497,6 +497,8 @@ class Client:
 
     def take(self) -> list[Received]:
         """What came since the last look, decoded. Every frame must be whole and fit frame_max."""
+        if self.decoded == len(self.wire):
+            return []
         received, used = decode(bytes(self.wire[self.decoded :]), self.frame_max)
         self.decoded += used
         assert self.decoded == len(self.wire), "bytes that are no whole frames and contents"

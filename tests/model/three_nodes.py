@@ -50,6 +50,8 @@ class Host:
 
     def __init__(self, name: str, now: float, moves: Counter[str]) -> None:
         self.name = name
+        #: What each of its messages begins with.
+        self.encoded_name = name.encode()
         self.moves = moves
         self.disk = SimDisk()
         self.definitions = SimDefinitions()
@@ -84,12 +86,13 @@ class Host:
     def publish(self, queue: str, count: int, size: int) -> None:
         frames = []
         method = PUBLISH[queue]
+        name = self.encoded_name
         for _ in range(count):
             self.serial += 1
             self.sequence += 1
             self.published[queue].add(self.serial)
             self.unanswered[self.sequence] = queue, self.serial
-            body = b"%b:%d:" % (self.name.encode(), self.serial)
+            body = b"%b:%d:" % (name, self.serial)
             frames += [method, *content_frames(1, PERSISTENT, body.ljust(size, b"x"))]
         self.client.feed(b"".join(frames))
         self.absorb()
@@ -125,7 +128,7 @@ class Host:
 
     def _serial(self, body: bytes) -> int:
         name, serial, _ = body.split(b":")
-        assert name.decode() == self.name, f"a message of node {name.decode()} at node {self.name}"
+        assert name == self.encoded_name, f"a message of node {name.decode()} at node {self.name}"
         return int(serial)
 
     # -- ends and starts -------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import importlib.util
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +24,8 @@ import persistence
 from persistence.plan import Plan
 
 SECTOR = 64
+#: Of a file up to this size a copy is made durable sooner than several writes one by one.
+COPIED_BYTES_MAX = 8192
 #: Of a write through a descriptor no more is taken at once.
 PWRITE_BYTES_MAX = 300
 
@@ -37,6 +40,18 @@ class Inode:
         self.durable = bytearray()
         #: (position, bytes), or (size, None) for a truncation.
         self.pending: list[tuple[int, bytes | None]] = []
+        #: Whether a failed sync has lost writes, which are in ``now`` alone.
+        self.has_lost = False
+
+    def make_durable(self) -> None:
+        """All pending writes are durable."""
+        pending = self.pending
+        if len(pending) > 1 and not self.has_lost and len(self.now) <= COPIED_BYTES_MAX:
+            self.durable[:] = self.now  # which is what they come to
+        else:
+            for position, data in pending:
+                _apply(self.durable, position, data)
+        pending.clear()
 
 
 def _apply(content: bytearray, position: int, data: bytes | None) -> None:
@@ -73,10 +88,11 @@ class SimFile:
     def write(self, pieces: Sequence[bytes | memoryview], position: int) -> None:
         assert self._write
         assert self._open
+        step, path = self._disk.step, self._path
         for piece in pieces:
             data = bytes(piece)
             try:
-                self._disk.step("write", self._path)
+                step("write", path)
             except OSError:
                 # As on a disk that fills up: a part has been written.
                 self._put(data[: len(data) // 2], position)
@@ -100,10 +116,9 @@ class SimFile:
         except OSError:
             # The pages are marked clean although they never reached the disk.
             self._inode.pending.clear()
+            self._inode.has_lost = True
             raise
-        for position, data in self._inode.pending:
-            _apply(self._inode.durable, position, data)
-        self._inode.pending.clear()
+        self._inode.make_durable()
 
     def truncate(self, size: int) -> None:
         self._disk.step("write", self._path)
@@ -150,9 +165,7 @@ class SimFileSystem:
                 _apply_names(disk.durable_names, changes)
         for inode in disk.names.values():
             if inode is not None:
-                for position, data in inode.pending:
-                    _apply(inode.durable, position, data)
-                inode.pending.clear()
+                inode.make_durable()
 
     def close(self) -> None: ...
 
@@ -264,11 +277,11 @@ class SimDisk:
         self.hook = hook
 
     def step(self, operation: str, path: str) -> None:
-        if operation in ("create", "rename", "unlink"):
-            self.events[f"{operation} {_kind(path)}"] += 1
+        if operation in _NAMING:
+            self.events[_event(operation, path)] += 1
         if self.hook is not None:
             self.hook(operation, path)
-        if operation != "read" and self.steps_left >= 0:
+        if self.steps_left >= 0 and operation != "read":
             if self.steps_left == 0:
                 raise PowerLoss
             self.steps_left -= 1
@@ -332,7 +345,7 @@ class SimDisk:
     def list(self, path: str) -> list[str]:
         prefix = path + "/"
         return sorted(
-            n[len(prefix) :] for n in self.names if n.startswith(prefix) and "/" not in n[len(prefix) :]
+            [n[len(prefix) :] for n in self.names if n.startswith(prefix) and n.find("/", len(prefix)) < 0]
         )
 
     def exists(self, path: str) -> bool:
@@ -392,6 +405,15 @@ class SimDisk:
         self.forget_files()
 
 
+#: Operations that are counted.
+_NAMING = frozenset(("create", "rename", "unlink"))
+
+
+@lru_cache(maxsize=4096)
+def _event(operation: str, path: str) -> str:
+    return f"{operation} {_kind(path)}"
+
+
 def _kind(path: str) -> str:
     name = path.rpartition("/")[2]
     dot = name.rfind(".")
@@ -436,5 +458,6 @@ def _lose(inode: Inode, random: Random) -> None:
                 if random.random() < 0.6:
                     _apply(content, position + start, data[start : start + SECTOR])
     inode.pending = []
+    inode.has_lost = False
     inode.durable = content
     inode.now = bytearray(content)
