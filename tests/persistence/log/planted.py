@@ -281,8 +281,8 @@ PLANTED = [
     Planted(
         "a clean stop's mark is kept after the start",
         LOG + "queue/last_process.py",
-        "write_checkpoint(disk, path, parts, clean=False, now_us=0)",
-        "write_checkpoint(disk, path, parts, clean=True, now_us=0)",
+        "replace_file(disk, path, not_clean(data))",
+        "replace_file(disk, path, data)",
     ),
     Planted(
         "settles are written before the messages they settle",
