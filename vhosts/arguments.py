@@ -229,6 +229,8 @@ def check_queue_arguments(
     Raises:
         PreconditionFailed: 406, with RabbitMQ's text; or ``<argument> for queue ... is not supported yet``.
     """
+    if not arguments:
+        return
     queue = described("queue", name, vhost)
     dead_letter_exchange(name, vhost, arguments)
     _check_values(("x-queue-type",), queue, arguments)

@@ -59,8 +59,9 @@ def new_consumer(channel: ConsumingChannel, method: methods.BasicConsume, name: 
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     queue = channel.vhost.find_queue(name, channel.connection)
-    kind = "quorum" if queue.counts_returns else "classic"
-    _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'", kind)
+    if method.arguments:
+        kind = "quorum" if queue.counts_returns else "classic"
+        _check_arguments(method.arguments, f"queue '{name}' in vhost '{channel.vhost.name}'", kind)
     if queue.counts_returns and channel.shared.limit:
         raise NotImplementedByServer(
             f"queue '{name}' in vhost '{channel.vhost.name}' does not support global qos"

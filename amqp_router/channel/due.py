@@ -120,7 +120,7 @@ def _to_consume(channel: ConsumingChannel, method: methods.BasicConsume) -> Sequ
 
 def _consumed(channel: ConsumingChannel, method: methods.BasicCancel) -> Sequence[QueueHandle]:
     consumer = channel.consumers.get(method.consumer_tag)
-    return _NONE if consumer is None else (consumer.queue,)
+    return (consumer.queue,) if consumer is not None and consumer.queue.has_due() else _NONE
 
 
 def _returned(

@@ -17,6 +17,9 @@ from amqp_router.protocol.constants import SHORT_STRING_MAX
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.kept_table import encoded, read_arguments
 
+#: A table without entries.
+_EMPTY = bytes(4)
+
 #: Appends what it reads at the position to the list; returns the position after it.
 Read = Callable[[bytes, int, list[Any]], int]
 #: Appends the octets of as many values as it is wide.
@@ -145,6 +148,9 @@ def _write_long_string(out: bytearray, values: Sequence[Any]) -> None:
 
 
 def _read_table(data: bytes, pos: int, values: list[Any]) -> int:
+    if data[pos : pos + 4] == _EMPTY:  # as most are
+        values.append({})
+        return pos + 4
     table, end = read_arguments(data, pos)
     values.append(table)
     return end

@@ -81,6 +81,8 @@ def effective_settings(arguments: Arguments, *policies: Definition) -> QueueSett
     arguments x-consumer-timeout and x-delivery-limit: RabbitMQ takes any value, and one that is no number has
     no effect.
     """
+    if not arguments and not any(policies):
+        return NO_SETTINGS
     found: dict[str, Any] = {}  # each field of QueueSettings has a type of its own
     numbers = _NUMBERS
     if queue_type(arguments) == "quorum":
