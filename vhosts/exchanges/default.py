@@ -7,12 +7,11 @@ Source: AMQP 0-9-1, section 3.1.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Binding, Exchange, Routable
 from vhosts.queues.handle import QueueHandle
-
-NO_QUEUES: Mapping[str, QueueHandle] = {}
+from vhosts.spread_map import Entries
 
 
 class DefaultExchange(Exchange):
@@ -23,9 +22,7 @@ class DefaultExchange(Exchange):
 
     decided_by = NOT_REPEATABLE
 
-    def __init__(
-        self, queues: Mapping[str, QueueHandle], reply_queues: Mapping[str, QueueHandle] = NO_QUEUES
-    ) -> None:
+    def __init__(self, queues: Entries[str, QueueHandle], reply_queues: Entries[str, QueueHandle]) -> None:
         super().__init__("", "direct", durable=True)
         self._queues = queues
         self._reply_queues = reply_queues
