@@ -120,7 +120,7 @@ def test_a_publisher_that_goes_meanwhile() -> None:
 
 def test_a_queue_deleted_between_slices_holds_the_confirm_until_that_is_stored() -> None:
     """A crash before would bring it back without the message."""
-    node = wide(durable=200)
+    node = wide(durable=SPREAD_DURABLE + 1)
     client = Client(node).open(1)
     client.send(m.ConfirmSelect())
     client.take()
