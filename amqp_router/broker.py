@@ -57,6 +57,11 @@ SHUTDOWN = ConnectionForced("broker forced connection closure with reason 'shutd
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
+def _cpu_us() -> int:
+    """CPU time of the event loop's thread in microseconds."""
+    return time.thread_time_ns() // 1000
+
+
 class Broker:
     """One node. ``store_id`` names its data directory for ever."""
 
@@ -64,6 +69,8 @@ class Broker:
     turns: Turn
     #: Names of the login mechanisms offered.
     mechanisms = " ".join(MECHANISMS)
+
+    cpu_us = staticmethod(_cpu_us)
 
     def __init__(
         self,
@@ -146,6 +153,7 @@ class Broker:
             random_bytes=os.urandom,
             event=self.event,
             unexpected=self.unexpected,
+            cpu_us=self.cpu_us,
         )
 
     @property

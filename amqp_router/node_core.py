@@ -70,6 +70,8 @@ class Ports:
     event: Callable[..., None]
     #: Logs a bug of ours with its traceback.
     unexpected: Callable[[str, BaseException], None]
+    #: CPU time of the event loop's thread in microseconds.
+    cpu_us: Callable[[], int] = lambda: 0
 
 
 class NodeCore:
@@ -160,6 +162,7 @@ class NodeCore:
             ports.ready_count,
             ports.unexpected,
             self.look_at_memory,
+            ports.cpu_us,
         )
         self.virtual_hosts.routing = self.storage.routing
         self.virtual_hosts.make_queue = QueueMaker(

@@ -182,6 +182,8 @@ class SimNode:
         self.options = options or ConnectionOptions()
         self.boot = boot
         self.clock = clock or ManualClock(1000.0 * boot)
+        #: The event loop's CPU time in microseconds.
+        self.cpu = 0
         self.names = 0
         #: No other node and no other run has it.
         self._origin = struct.pack(">HI", boot, zlib.crc32(name.encode()))
@@ -208,6 +210,7 @@ class SimNode:
             random_bytes=self.random_bytes,
             event=self.event,
             unexpected=self.unexpected,
+            cpu_us=self.cpu_us,
         )
         self.core = NodeCore(
             ports,
@@ -262,6 +265,9 @@ class SimNode:
 
     def wall_us(self) -> int:
         return self.clock.wall_us()
+
+    def cpu_us(self) -> int:
+        return self.cpu
 
     def random_bytes(self, count: int) -> bytes:
         """The same in each run, and never the same twice."""

@@ -124,6 +124,9 @@ class Services(Protocol):
     def wall_us(self) -> int:
         """The time of day in microseconds since 1970-01-01 UTC."""
 
+    def cpu_us(self) -> int:
+        """CPU time of the event loop's thread in microseconds; it stands still in a simulation."""
+
     def generate_name(self, prefix: str) -> str:
         """``prefix`` and 22 random characters of the base64url alphabet."""
 

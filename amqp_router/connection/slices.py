@@ -19,6 +19,9 @@ class SlicesNode(Protocol):
     def in_slices(self, step: Callable[[], bool]) -> None:
         """Call ``step()`` once per tick until it returns True."""
 
+    def cpu_us(self) -> int:
+        """CPU time of the event loop's thread in microseconds."""
+
     def unexpected(self, where: str, error: BaseException) -> None:
         """Log a bug of ours with its traceback."""
 

@@ -6,6 +6,7 @@ from vhosts.queues.handle cimport QueueHandle
 
 cdef class Ticker:
     cdef object _look_at_memory
+    cdef object _cpu_us
     cdef object _unexpected
     cdef Tick _tick
     cdef object _start_round

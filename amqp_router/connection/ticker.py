@@ -20,6 +20,8 @@ FRESH_UNITS = 512
 QUEUE_UNITS = 2048
 #: Slices of long work in a turn of the loop, a millisecond each; others wait in line.
 TICK_SLICES = 3
+#: Microseconds of CPU after which no further one begins: a slow machine takes longer.
+SLICES_US = 2000
 #: Fixed cost of each queue, in deliveries.
 TURN_UNITS = 8
 #: New queues reached in a turn if each has one message. If there are more, those at both ends are reached.
@@ -30,13 +32,15 @@ class Ticker:
     """Runs the agenda of ``Tick``; one per node.
 
     ``start_round`` hands dirty logs to the sync, ``unexpected`` takes errors that are ours, and
-    ``look_at_memory`` is called at the end of each turn. ``ready_count`` says how many callbacks the loop
-    still has in this turn: a handler that is the last one runs the agenda itself, which saves the loop
-    another turn (a fifth of the CPU of a lone publisher that waits for each confirm).
+    ``look_at_memory`` is called at the end of each turn. ``cpu_us`` is the CPU time of the loop's thread.
+    ``ready_count`` says how many callbacks the loop still has in this turn: a handler that is the last one
+    runs the agenda itself, which saves the loop another turn (a fifth of the CPU of a lone publisher that
+    waits for each confirm).
     """
 
     __slots__ = (
         "_call_soon",
+        "_cpu_us",
         "_look_at_memory",
         "_queued",
         "_ready_count",
@@ -54,7 +58,9 @@ class Ticker:
         ready_count: Callable[[], int],
         unexpected: Callable[[str, BaseException], None],
         look_at_memory: Callable[[], None],
+        cpu_us: Callable[[], int],
     ) -> None:
+        self._cpu_us = cpu_us
         self._look_at_memory = look_at_memory
         self._unexpected = unexpected
         self._tick = tick
@@ -138,9 +144,13 @@ class Ticker:
             tick.scheduled = False
 
     def _run_slices(self) -> None:
+        end = self._cpu_us() + SLICES_US
         slices = self._slices[:TICK_SLICES]
         self._slices = self._slices[TICK_SLICES:]
-        for step in slices:
+        for index, step in enumerate(slices):
+            if index > 0 and self._cpu_us() >= end:
+                self._slices[:0] = slices[index:]
+                break
             try:
                 if not step():
                     self._slices.append(step)

@@ -15,6 +15,7 @@ from amqp_router.protocol import methods as m
 from amqp_router.protocol.message import build_message
 from amqp_router.protocol.properties import encode_properties
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames, raw_frame
+from vhosts.exchanges.exchange import End
 
 FANOUT = m.BasicPublish("amq.fanout")
 #: Properties of a request whose answer comes to its channel directly.
@@ -75,6 +76,26 @@ def test_many_declarations_are_done_in_slices(durable: bool, most: int) -> None:
         client.machine.receive_more()
     node.quiet()
     assert len(node.vhost.queues) == 90
+
+
+def test_declarations_cost_what_they_take() -> None:
+    """A slow machine took 10 ms for as many as a fast one does in one."""
+    node = SimNode()
+    take = node.vhost.topology.on_entered
+
+    def takes_long(end: End) -> None:
+        node.cpu += CHUNK_UNITS // 3
+        take(end)
+
+    node.vhost.topology.on_entered = takes_long
+    client = Client(node).open(1)
+    declares = [m.frame(1, m.QueueDeclare(f"q{number}", nowait=True)) for number in range(30)]
+    client.machine.receive_data(b"".join(declares))
+    counts = [len(node.vhost.queues)]
+    while client.machine.work_left:
+        client.machine.receive_more()
+        counts.append(len(node.vhost.queues))
+    assert counts == [4, 8, 12, 16, 20, 24, 28, 30]
 
 
 def test_what_arrives_meanwhile_waits_its_turn() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from amqp_router.connection.ticker import FRESH_UNITS, QUEUE_UNITS, TICK_UNITS, Ticker
+from amqp_router.connection.ticker import FRESH_UNITS, QUEUE_UNITS, SLICES_US, TICK_UNITS, Ticker
 from amqp_router.protocol.tick import Tick
 from vhosts.queues.handle import QueueHandle
 
@@ -20,6 +21,8 @@ class Loop:
         self.ready: deque[Callable[[], None]] = deque()
         self.others = 0
         self.done: list[str] = []
+        #: CPU time in microseconds.
+        self.cpu = 0
         self.faults: list[str] = []
         self.tick = Tick(self.ready.append)
         self.ticker = Ticker(
@@ -28,6 +31,7 @@ class Loop:
             lambda: len(self.ready) + self.others,
             lambda where, error: self.faults.append(f"{where}: {error}"),
             lambda: None,
+            lambda: self.cpu,
         )
 
     def turn(self) -> None:
@@ -144,6 +148,22 @@ def test_slices_go_on_until_they_are_done(loop: Loop) -> None:
     loop.ticker.in_slices(lambda: step("b"))
     loop.run()
     assert [name for name in loop.done if name != "round"] == ["a", "b", "a", "a"]
+
+
+def test_no_further_slice_begins_in_a_turn_that_has_taken_long(loop: Loop) -> None:
+    """Three slices of a fast machine's millisecond took 20 ms of a slow one."""
+    left = {"a": 2, "b": 2, "c": 1}
+
+    def step(name: str) -> bool:
+        loop.done.append(name)
+        loop.cpu += SLICES_US
+        left[name] -= 1
+        return left[name] == 0
+
+    for name in left:
+        loop.ticker.in_slices(partial(step, name))
+    loop.run()
+    assert loop.done == ["a", "round", "b", "round", "c", "round", "a", "round", "b", "round"]
 
 
 def test_slice_that_adds_a_slice(loop: Loop) -> None:
