@@ -1,4 +1,8 @@
-"""``amqp-router log``: the commands that look into the logs of a data directory."""
+"""``amqp-router log``: the commands that look into the logs of a data directory.
+
+Each imports what it needs when it runs. Some read definitions, and SQLAlchemy takes longer to import than any
+other command of ``amqp-router`` to do its work.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from amqp_router import log_adopt, log_command, log_inspect, log_salvage
 from amqp_router.datadir import DataDirError
 from amqp_router.exit_codes import FAILED, OK, LogDirectoryError
-from persistence.errors import PersistenceError
 
+#: By what `inspect` sorts.
+ORDERS = ("name", "size", "waiting")
 EXAMPLES = {
     "inspect": """\
 examples:
@@ -78,7 +82,7 @@ def add_commands(commands: Any, parser_class: type[argparse.ArgumentParser]) -> 
             )
             sub_parser.add_argument(
                 "--sort",
-                choices=sorted(log_inspect.ORDERS),
+                choices=ORDERS,
                 default="name",
                 help="sort by this column, size and waiting from large to small (default: name)",
             )
@@ -143,6 +147,8 @@ def _add_adopt(log_commands: Any) -> None:
 
 def inspect_logs(args: argparse.Namespace) -> int:
     """Print what each log holds; 1 if one cannot be opened."""
+    from amqp_router import log_inspect  # noqa: PLC0415
+
     inspection = log_inspect.inspect(_data_dir(args))
     found = log_inspect.selected(inspection.found, args.filter, args.sort)
     if args.format == "json":
@@ -154,6 +160,8 @@ def inspect_logs(args: argparse.Namespace) -> int:
 
 def verify_logs(args: argparse.Namespace) -> int:
     """Print whether each log is intact; 1 if something is damaged."""
+    from amqp_router import log_command  # noqa: PLC0415
+
     with _progress() as tell:
         lines, whole = log_command.check(_data_dir(args), tell)
     print(*lines, sep="\n")
@@ -162,6 +170,8 @@ def verify_logs(args: argparse.Namespace) -> int:
 
 def salvage_log(args: argparse.Namespace) -> int:
     """Write what is readable of a log, print what is missing; 1 if something is."""
+    from amqp_router import log_salvage  # noqa: PLC0415
+
     with _progress() as tell:
         lines, whole = log_salvage.salvage(_data_dir(args), args.queue, args.vhost, args.out, tell)
     print(*lines, sep="\n")
@@ -170,6 +180,9 @@ def salvage_log(args: argparse.Namespace) -> int:
 
 def adopt_logs(args: argparse.Namespace) -> int:
     """Define queues for the logs without one, print which; 1 if some logs are left."""
+    from amqp_router import log_adopt  # noqa: PLC0415
+    from persistence.errors import PersistenceError  # noqa: PLC0415
+
     try:
         lines, whole = log_adopt.adopt(_data_dir(args))
     except PersistenceError as error:

@@ -20,8 +20,9 @@ from pathlib import Path
 import pika
 import pytest
 
+from amqp_router import log_cli, log_inspect
 from amqp_router.auth.throttle import DELAY_MAX_S
-from amqp_router.main import EXIT_CODES
+from amqp_router.main import EXIT_CODES, main
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.constants import PROTOCOL_HEADER
 from amqp_router.protocol.fields import Table
@@ -105,8 +106,37 @@ def test_output_cut_short() -> None:
         (["serve", "--config", "/no/such.toml"], "/no/such.toml"),
     ],
 )
-def test_wrong_usage(arguments: list[str], says: str) -> None:
-    assert says in refused(*arguments, code=2)
+def test_wrong_usage(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code: object = main(arguments)
+    except SystemExit as ended:  # from the parser
+        code = ended.code
+    told = capsys.readouterr()
+    [line] = told.err.splitlines()
+    assert (code, told.out) == (2, "")
+    assert line.startswith("amqp-router: ")
+    assert says in line
+
+
+def test_what_sqlalchemy_costs_is_paid_by_those_who_need_it() -> None:
+    """It was imported for the help of any command."""
+    code = """
+import sys
+from amqp_router.main import main
+assert main(["options"]) == 0
+for command in (["--help"], ["ctl", "--help"], ["log", "--help"]):
+    try:
+        main(command)
+    except SystemExit as ended:
+        assert ended.code == 0
+sys.exit("sqlalchemy" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_orders_of_logs() -> None:
+    assert tuple(sorted(log_inspect.ORDERS)) == log_cli.ORDERS
 
 
 def test_wrong_key_in_file(tmp_path: Path) -> None:
