@@ -54,7 +54,7 @@ class ReplyQueues:
         topology.account.kept += QUEUE_BYTES
         topology.reply_queues[name] = queue
         route = default_route(queue, topology.exchanges[""].counters)
-        route.is_reply = True
+        route.has_replies = route.is_reply = True
         topology.table.default_routes[name.encode()] = route
         return queue
 

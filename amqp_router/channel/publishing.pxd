@@ -14,6 +14,7 @@ from vhosts.exchanges.router cimport RouteCache
 from vhosts.exchanges.walk cimport Walk
 from vhosts.publishing.publisher cimport Publisher
 from vhosts.publishing.ports cimport Flow, Listener, Run
+from vhosts.queues.handle cimport QueueHandle
 
 cdef unsigned char _MANDATORY_BIT
 cdef unsigned int _UNROUTABLE
@@ -61,7 +62,7 @@ cdef class Publishing(Listener):
     @cython.locals(publisher=Publisher, route=Route, units=Py_ssize_t, message=Message, size="long long", flags="unsigned int", sequence="unsigned long long", outcome="unsigned int")
     # The content is bytes, or a tuple of frames.
     cpdef Py_ssize_t publish(self, bytes args, object content, ContentScan scan, unsigned int frame_count) except -1
-    @cython.locals(publisher=Publisher, nowhere=Route, units=Py_ssize_t)
+    @cython.locals(publisher=Publisher, nowhere=Route, rest=Route, units=Py_ssize_t)
     cdef Py_ssize_t _reply_at_once(self, Route route, Message message, unsigned int flags) except -1
     cdef int _answer(self, unsigned long long sequence, unsigned int outcome, long long size) except -1
     cpdef Py_ssize_t unroutable(self, Route route, Message message, unsigned int flags) except -1
@@ -71,6 +72,8 @@ cdef class Publishing(Listener):
     cdef void _return(self, Route route, Message message)
 
 
+@cython.locals(index=Py_ssize_t, queue=QueueHandle, others=list)
+cdef list _others(list queues, Message message)
 @cython.locals(properties=bytes)
 cdef int _address(Message message, bytes reply_to) except -1
 @cython.locals(header=bytes)

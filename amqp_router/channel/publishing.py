@@ -30,6 +30,7 @@ from vhosts.publishing.checks import DIRECT_REPLY, check_delivery_mode, check_pr
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Flow, Listener, Run
 from vhosts.publishing.publisher import Publisher
+from vhosts.queues.handle import QueueHandle
 
 # C integers where compiled (see publishing.pxd).
 _MANDATORY_BIT = 1
@@ -186,7 +187,7 @@ class Publishing(Listener):
         if len(publisher.table.taps) > 0:
             units += self._tell_taps(route, message)
         if self.transaction is not None:
-            if route.is_reply:
+            if route.has_replies:
                 return units + self._reply_at_once(route, message, flags)
             return units + self.transaction.publish(route, message, flags)
         self.publish_total += 1
@@ -209,10 +210,18 @@ class Publishing(Listener):
         """Publish a direct reply in a transaction; returns the cost in enqueues.
 
         As in RabbitMQ its requester has it before the commit, and whatever becomes of the transaction. That a
-        mandatory one comes back waits for the commit.
+        mandatory one comes back waits for the commit, and so do the other queues that CC or BCC names.
         """
         assert self.transaction is not None
         publisher = self.publisher
+        if not route.is_reply:
+            if route.has_bcc:
+                message.flags |= bits.BLIND
+            rest = lasting(route)
+            rest.has_replies = False
+            rest.lead_to(_others(route.queues, message), route.durable_queues)
+            units = len(route.queues) - len(rest.queues)
+            return units + self.transaction.publish(rest, message, flags)
         publisher.publish(route, message, 0, 0)
         units = publisher.units
         if flags:
@@ -303,6 +312,18 @@ class Publishing(Listener):
         # The publisher gets its own frames back, so none is larger than it accepts.
         out.answer(shown(message, False), self.number, 1 << 31)
         out.touch()
+
+
+def _others(queues: list[QueueHandle], message: Message) -> list[QueueHandle]:
+    """Give ``message`` to those of ``queues`` that are for direct replies; returns the others."""
+    others: list[QueueHandle] = []
+    for index in range(len(queues)):
+        queue = queues[index]
+        if queue.name.startswith(DIRECT_REPLY):
+            queue.publish(message.copy())
+        else:
+            others.append(queue)
+    return others
 
 
 def _address(message: Message, reply_to: bytes) -> int:

@@ -275,6 +275,38 @@ def test_reply_is_not_rolled_back(client: Client) -> None:
     assert [received.method for received in taken(client)] == [m.TxRollbackOk()]
 
 
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+@pytest.mark.parametrize("end", [m.TxCommit(), m.TxRollback()])
+def test_reply_by_copy_does_not_wait_for_the_commit(client: Client, header: str, end: m.Method) -> None:
+    reply_to = asked(client)
+    client.call(m.TxSelect(), m.TxSelectOk, channel=2)
+    headers = {"headers": {header: ("A", [("S", reply_to.encode())])}}
+    client.publish(b"rep", "rpc", properties=encode_properties(headers), channel=2, mandatory=True)
+    (received,) = taken(client)
+    assert received.body == b"rep"
+    assert decode_properties(received.properties) == (headers if header == "CC" else {"headers": {}})
+    assert client.node.queue("rpc").message_count() == 0
+    client.send(end, channel=2)
+    assert len(taken(client)) == 1
+    assert client.node.queue("rpc").message_count() == isinstance(end, m.TxCommit)
+
+
+@pytest.mark.parametrize("is_transaction", [False, True])
+def test_mandatory_reply_by_copy_alone_comes_back(client: Client, is_transaction: bool) -> None:
+    """As in RabbitMQ, which knows of no other queue."""
+    reply_to = asked(client)
+    headers = {"headers": {"CC": ("A", [("S", reply_to.encode())])}}
+    if is_transaction:
+        client.call(m.TxSelect(), m.TxSelectOk, channel=2)
+    client.publish(b"rep", "nobody", properties=encode_properties(headers), channel=2, mandatory=True)
+    received = taken(client)
+    if is_transaction:
+        assert [each.body for each in received] == [b"rep"]
+        client.send(m.TxCommit(), channel=2)
+        received += taken(client)[:1]
+    assert {type(each.method) for each in received} == {m.BasicDeliver, m.BasicReturn}
+
+
 def test_place_of_reply_to() -> None:
     for values in (
         {"reply_to": "x"},

@@ -18,6 +18,7 @@ cdef class Route:
     cdef public bytes route
     cdef public str exchange
     cdef public str routing_key
+    cdef public bint has_replies
     cdef public bint is_reply
     cdef public bint logs_all
     cdef public bint mandatory

@@ -24,6 +24,7 @@ class Route:
         "exchange",
         "generation",
         "has_bcc",
+        "has_replies",
         "inner",
         "is_reply",
         "keepers",
@@ -42,7 +43,8 @@ class Route:
         #: The queue, if there is exactly one.
         self.single: QueueHandle | None = None
         self.durable_queues: list[QueueHandle] = []
-        #: It leads to the replies of direct reply-to.
+        #: It leads to queues of direct reply-to, and (``is_reply``) to nothing else.
+        self.has_replies = False
         self.is_reply = False
         #: One of them logs every message, whatever its delivery mode.
         self.logs_all = False
@@ -134,6 +136,7 @@ def lasting(route: Route) -> Route:
     copy.entry = route.entry
     copy.mandatory = route.mandatory
     copy.has_bcc = route.has_bcc
+    copy.has_replies = route.has_replies
     copy.is_reply = route.is_reply
     copy.waits_for = route.waits_for
     return copy

@@ -71,5 +71,7 @@ cdef class RouteCache:
 cpdef bint may_select(bytes headers) except -1
 @cython.locals(index=Py_ssize_t, queue=QueueHandle)
 cdef list _existing(list queues)
+@cython.locals(index=Py_ssize_t, queue=QueueHandle, count=Py_ssize_t)
+cdef Py_ssize_t _look_for_replies(Route route) except -1
 cpdef bytes publish_args(str exchange, str routing_key)
 cdef tuple _decode(bytes args)

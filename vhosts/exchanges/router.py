@@ -30,6 +30,7 @@ from vhosts.exchanges.stale_routes import StaleRoutes
 from vhosts.exchanges.taps import Tap
 from vhosts.exchanges.walk import Asked, Walk, WalkedTable
 from vhosts.long_lists import unwatched
+from vhosts.publishing.checks import DIRECT_REPLY
 from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.handle import QueueHandle
 
@@ -285,6 +286,8 @@ class RouteCache:
         # A message that is delayed keeps the header for the time when it is due.
         route.has_bcc = asked.has_bcc and not (route.single is not None and route.single.internal)
         route.generation = walk.generation
+        if exchange_name == "":
+            _look_for_replies(route)
         if table.unstored.rev:
             route.waits_for = walk.waits_for()
         if table.names is not None:
@@ -363,6 +366,19 @@ def _existing(queues: list[QueueHandle]) -> list[QueueHandle]:
         if queue.deleted:
             return unwatched([each for each in queues if not each.deleted])
     return queues
+
+
+def _look_for_replies(route: Route) -> int:
+    """Say whether ``route``, of the default exchange, leads to queues of direct reply-to: CC may name some."""
+    queues = route.queues
+    count = 0
+    for index in range(len(queues)):
+        queue = queues[index]
+        if queue.name.startswith(DIRECT_REPLY):
+            count += 1
+    route.has_replies = count > 0
+    route.is_reply = count > 0 and count == len(queues)
+    return count
 
 
 def publish_args(exchange: str, routing_key: str) -> bytes:
