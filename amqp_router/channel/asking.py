@@ -258,6 +258,7 @@ class Asking(Asker):
                 owner = self.getters[queue] = getter(queue, delivery)
                 owner.shared = channel.shared
             delivery.add(message, owner)
+            queue.note_holder(owner)
             if queue.ack_timeout_ms > 0:
                 channel.watch(owner)
         redelivered = 0

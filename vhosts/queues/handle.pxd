@@ -35,9 +35,18 @@ cdef class Consumer:
     cpdef void cancelled(self)
 
 
+cdef class Holders:
+    cdef dict _held_by
+    @cython.locals(held_by=dict, oldest=Consumer)
+    cpdef note(self, Consumer holder)
+    @cython.locals(count="long long", holder=Consumer)
+    cpdef long long count(self) except -1
+
+
 cdef class QueueHandle(Destination):
     cdef public long long ack_timeout_ms
     cdef public dict consumers
+    cdef public Holders holders
     cdef public long long unacked_count
     cdef public unsigned long long publish_total
     cdef public unsigned long long deliver_total
@@ -58,6 +67,7 @@ cdef class QueueHandle(Destination):
     cpdef void wake(self, Consumer consumer)
     cpdef get(self, bint no_ack, Asker asker)
     cpdef count(self, Asker asker)
+    cpdef note_holder(self, Consumer holder)
     cpdef void settle(self, Message message, int kind)
     @cython.locals(index=Py_ssize_t)
     cpdef void settle_range(self, list messages, int kind)

@@ -132,6 +132,38 @@ class Consumer:
         raise AssertionError("a consumer must hear of its end")
 
 
+class Holders:
+    """Who has unsettled messages of a quorum queue without being a consumer of it.
+
+    RabbitMQ counts each message of ``basic.get`` as a consumer, and each cancelled consumer that has some.
+    """
+
+    __slots__ = ("_held_by",)
+
+    def __init__(self) -> None:
+        self._held_by: dict[Consumer, None] = {}
+
+    def note(self, holder: Consumer) -> None:
+        """Add ``holder``, and forget up to two others that hold nothing any more."""
+        held_by = self._held_by
+        for _ in range(min(2, len(held_by))):
+            oldest = next(iter(held_by))
+            del held_by[oldest]
+            if oldest.taken > oldest.finished:
+                held_by[oldest] = None
+        held_by[holder] = None
+
+    def count(self) -> int:
+        """How many consumers they count for."""
+        count = 0
+        for holder in list(self._held_by):
+            if holder.taken == holder.finished:
+                del self._held_by[holder]
+            else:
+                count += 1 if holder.tag else holder.taken - holder.finished
+        return count
+
+
 class QueueView:
     """What operators may know of a queue. Each method reads one thing, because lists may have 100,000
     queues.
@@ -184,6 +216,7 @@ class QueueHandle(Destination):
         "get_empty_total",
         "get_no_ack_total",
         "get_total",
+        "holders",
         "publish_total",
         "redeliver_total",
         "unacked_count",
@@ -195,6 +228,8 @@ class QueueHandle(Destination):
         self.ack_timeout_ms = 0
         #: Consumers in the order of their registration.
         self.consumers: dict[Consumer, None] = {}
+        #: Of a quorum queue: who else counts as a consumer.
+        self.holders: Holders | None = None
         self.unacked_count = 0
         self.publish_total = 0
         #: Deliveries with and without acknowledgement, to consumers and by ``get``.
@@ -292,6 +327,11 @@ class QueueHandle(Destination):
     def count(self, asker: Asker) -> None:
         """Tell ``asker`` how many messages are ready, and how many consumers there are."""
         raise AssertionError("a queue must count its messages")
+
+    def note_holder(self, holder: Consumer) -> None:
+        """``holder`` has unsettled messages and is no consumer: it was cancelled, or they are of ``get``."""
+        if self.holders is not None:
+            self.holders.note(holder)
 
     def settle(self, message: Message, kind: int) -> None:
         """Settle a delivered message: it was acknowledged, or rejected without requeue."""

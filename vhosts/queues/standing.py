@@ -222,6 +222,8 @@ class StandingQueue(QueueHandle):
         if consumer in self.consumers:
             del self.consumers[consumer]
             self.dispatch.remove(consumer, self.consumers)
+            if consumer.taken > consumer.finished:
+                self.note_holder(consumer)
             if self.consumers:
                 if self.dispatch.is_single:
                     self.touch()
