@@ -15,6 +15,7 @@ from amqp_router.channel.asking import DELETE, PURGE, Asking, AskingChannel, get
 from amqp_router.channel.consuming import consume_replies, new_consumer
 from amqp_router.channel.declaring import queue_name, queue_named
 from amqp_router.protocol import methods
+from amqp_router.protocol.errors import InternalError
 from amqp_router.protocol.methods import Method
 from vhosts import declarations
 from vhosts.declarations import stripped
@@ -29,6 +30,8 @@ def declare_queue(channel: AskingChannel, method: methods.QueueDeclare) -> None:
     if is_reply_name(name):
         if name not in channel.vhost.replies:
             raise not_found("queue", name, channel.vhost.name)
+        if name.encode() == channel.publishing.reply_to:
+            raise InternalError("")  # as RabbitMQ, whose channel would wait for its own answer
         channel.last_queue = name
         channel.reply(None if method.nowait else methods.QueueDeclareOk(name, 0, 1), 0)
         return

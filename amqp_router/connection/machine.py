@@ -334,7 +334,7 @@ class Machine:
             return
         class_id = error.class_id or class_id
         method_id = error.method_id or method_id
-        if isinstance(error, errors.LoginRefused):
+        if isinstance(error, errors.LoginRefused) or not error.text:
             class_id = method_id = 0
         # For a forced close and a refused login the caller logs a line of its own.
         is_told = isinstance(error, (errors.ConnectionForced, errors.LoginRefused))

@@ -168,8 +168,14 @@ class NotImplementedByServer(ConnectionException):
 
 
 class InternalError(ConnectionException):
+    """Without a text it is an error that RabbitMQ has where a client asks for what its channel cannot do."""
+
     reply_code = 541
     name = "INTERNAL_ERROR"
+
+    @property
+    def reply_text(self) -> str:
+        return super().reply_text if self.text else self.name
 
 
 def malformed_frame(frame_type: int, payload: bytes, reason: str = UNKNOWN_FRAME) -> FrameError:

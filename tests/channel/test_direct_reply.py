@@ -220,6 +220,14 @@ def test_tags_are_shared_with_other_deliveries(client: Client) -> None:
 
 
 @pytest.mark.parametrize("passive", [False, True])
+def test_declare_of_ones_own_address(client: Client, passive: bool) -> None:
+    """RabbitMQ's channel asks itself, and fails."""
+    reply_to = asked(client)
+    client.send(m.QueueDeclare(reply_to, passive=passive))
+    assert [received.method for received in taken(client)] == [m.ConnectionClose(541, "INTERNAL_ERROR", 0, 0)]
+
+
+@pytest.mark.parametrize("passive", [False, True])
 def test_declare_tells_whether_the_requester_lives(client: Client, passive: bool) -> None:
     reply_to = asked(client)
     for name in (PSEUDO, reply_to):
