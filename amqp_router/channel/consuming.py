@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from amqp_router.channel.delivery import RETURN_UNITS, ChannelConsumer
+from amqp_router.channel.delivery import RETURN_SLICE, RETURN_UNITS, ChannelConsumer
 from amqp_router.channel.due import all_to_return, due_of
 from amqp_router.channel.ports import ConsumingChannel
+from amqp_router.channel.returns import return_slice, return_tag
 from amqp_router.protocol import methods
 from amqp_router.protocol.constants import FRAME_METHOD
 from amqp_router.protocol.errors import NotAllowed, NotImplementedByServer, PreconditionFailed
@@ -185,7 +186,7 @@ def _reject(channel: ConsumingChannel, tag: int, multiple: bool, requeue: bool) 
     if channel.transaction is not None:
         channel.transaction.settle(tag, multiple, RETURN if requeue else REJECT)
     elif requeue:
-        channel.connection.charge(RETURN_UNITS * channel.delivery.requeue(tag, multiple))
+        channel.connection.charge(RETURN_UNITS * return_tag(channel.delivery, tag, multiple))
     else:
         channel.connection.charge(channel.delivery.reject(tag, multiple))
 
@@ -199,14 +200,14 @@ def recover(channel: ConsumingChannel, method: methods.BasicRecover | methods.Ba
     last, before = delivery.next_tag - 1, delivery.outstanding
     due = due_of(all_to_return(channel, method))
     connection.in_slices(due.go_on)
+    if isinstance(method, methods.BasicRecover):
+        channel.reply_after_slices(methods.BasicRecoverOk())  # before what comes again
     transaction = channel.transaction
     if transaction is None:
-        connection.in_slices(partial(delivery.requeue_slice, last))
+        connection.in_slices(partial(return_slice, delivery, last))
     else:
         connection.in_slices(transaction.recover(last))
-    connection.charge(due.spent + RETURN_UNITS * max(0, before - delivery.outstanding))
-    if isinstance(method, methods.BasicRecover):
-        channel.reply_after_slices(methods.BasicRecoverOk())
+    connection.charge(due.spent + RETURN_UNITS * min(before, RETURN_SLICE))
 
 
 def consumer_prefix(number: int, tag: str) -> bytes:

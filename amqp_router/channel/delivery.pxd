@@ -9,7 +9,7 @@ from vhosts.exchanges.router cimport RoutingTable
 from vhosts.queues.handle cimport Consumer, Credit, QueueHandle
 
 
-cdef int _BY_CONSUMER, _TOGETHER, _ALONE
+cdef int _BY_CONSUMER, _TOGETHER, _GATHERED
 
 
 cdef class ChannelConsumer(Consumer):
@@ -37,6 +37,7 @@ cdef class Delivery:
     cdef public OlderDeliveries older
     cdef public long long outstanding
     cdef public dict returning
+    cdef public list gathered
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total
     cdef public unsigned long long get_total
@@ -72,14 +73,14 @@ cdef class Delivery:
     cdef void _give_back(self, ChannelConsumer owner, long long count)
     @cython.locals(mask=Py_ssize_t, base="unsigned long long")
     cdef void _advance(self)
-    @cython.locals(last="unsigned long long", before="long long", taken=tuple, how=int)
-    cpdef long long requeue(self, unsigned long long tag, bint multiple, bint is_part=*) except -1
+    @cython.locals(taken=tuple)
+    cpdef long long requeue(self, unsigned long long tag, int how) except -1
     @cython.locals(done="long long", taken=tuple)
-    cdef long long _requeue_up_to(self, unsigned long long last, long long limit, int how) except -1
+    cpdef long long requeue_up_to(self, unsigned long long last, long long limit, int how) except -1
     @cython.locals(done="long long", mask=Py_ssize_t, tag="unsigned long long", index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef long long _requeue_range(self, unsigned long long first, unsigned long long last, long long limit, int how) except -1
     @cython.locals(queue=QueueHandle)
-    cdef void _requeue_taken(self, Message message, ChannelConsumer owner, int how)
+    cpdef void requeue_taken(self, Message message, ChannelConsumer owner, int how)
     @cython.locals(done="long long", left="long long", queue=QueueHandle)
     cpdef long long requeue_some(self, unsigned long long last, long long limit, bint whole) except -1
     cpdef void on_cancelled(self, ChannelConsumer consumer)

@@ -27,7 +27,7 @@ from amqp_router.protocol.output import Output
 from amqp_router.protocol.shown import shown
 from vhosts.exchanges.router import RoutingTable
 from vhosts.long_lists import unwatched
-from vhosts.queues.handle import Consumer, Credit, QueueHandle
+from vhosts.queues.handle import Consumer, QueueHandle
 
 # C integers where compiled (see delivery.pxd).
 #: Deliveries settled or returned by one call; about a millisecond.
@@ -35,8 +35,8 @@ SETTLE_SLICE = 4096
 RETURN_SLICE = 500
 #: Cost of returning a message to its queue, in acknowledgements.
 RETURN_UNITS = 4
-#: How messages return that belong to a queue: with others of their consumer, with all others, or alone.
-_BY_CONSUMER, _TOGETHER, _ALONE = 1, 2, 0
+#: How messages return, see ``requeue_taken``.
+_BY_CONSUMER, _TOGETHER, _GATHERED = 1, 2, 3
 #: Places of the largest ring, and tags that leave a full one together; powers of two.
 RING_PLACES_MAX = 65536
 BLOCK_TAGS = 4096
@@ -107,6 +107,7 @@ class Delivery:
         "body_payload_max",
         "deliver_no_ack_total",
         "deliver_total",
+        "gathered",
         "get_empty_total",
         "get_no_ack_total",
         "get_total",
@@ -142,6 +143,8 @@ class Delivery:
         self.outstanding = 0
         #: Queues that get messages back in slices and have not got all of them.
         self.returning: dict[QueueHandle, None] = {}
+        #: Owners and messages that ``returns.return_gathered`` returns.
+        self.gathered: list[tuple[ChannelConsumer, Message]] = []
         #: With and without acknowledgement, to consumers and by basic.get.
         self.deliver_total = 0
         self.deliver_no_ack_total = 0
@@ -360,38 +363,27 @@ class Delivery:
             base += 1
         self.base = base
 
-    def requeue(self, tag: int, multiple: bool, is_part: bool = False) -> int:
-        """Return ``tag``, or all up to it, to the queues, each to its place; returns how many.
-
-        Very many are returned in slices (``listener.in_slices``), as ``ack`` does.
-        ``is_part``: ``requeue_slice`` ends the return.
+    def requeue(self, tag: int, how: int) -> int:
+        """Return ``tag`` to its place in its queue; returns 1. ``how``: see ``requeue_taken``.
 
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
         """
-        self.check(tag, multiple)
-        if not multiple:
-            how = _BY_CONSUMER if is_part else _ALONE
-            if tag >= self.base:
-                return self._requeue_range(tag, tag, 1, how)
-            taken = self.older.take(tag)
-            self._requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), how)
-            return 1
-        last = self.next_tag - 1 if tag == 0 else tag
-        if self.outstanding <= RETURN_SLICE or (self.older.count == 0 and last < self.base + RETURN_SLICE):
-            return self.requeue_some(last, 2 * RETURN_SLICE, False)
-        before = self.outstanding
-        assert self.listener is not None
-        self.listener.in_slices(partial(self.requeue_slice, last))
-        return before - self.outstanding
+        self.check(tag, False)
+        if tag >= self.base:
+            return self._requeue_range(tag, tag, 1, how)
+        taken = self.older.take(tag)
+        self.requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), how)
+        return 1
 
-    def _requeue_up_to(self, last: int, limit: int, how: int) -> int:
+    def requeue_up_to(self, last: int, limit: int, how: int) -> int:
+        """Return up to ``limit`` of the outstanding tags up to ``last``, lowest first; returns how many."""
         done = 0
         while self.older.count > 0 and done < limit:
             taken = self.older.take_lowest(last)
             if taken is None:
                 return done
-            self._requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), how)
+            self.requeue_taken(taken[0], cast(ChannelConsumer, taken[1]), how)
             done += 1
         return done + self._requeue_range(self.base, last, limit - done, how)
 
@@ -407,12 +399,20 @@ class Delivery:
                 self.messages[index] = None
                 self.owners[index] = None
                 done += 1
-                self._requeue_taken(message, owner, how)
+                self.requeue_taken(message, owner, how)
             tag += 1
         self._advance()
         return done
 
-    def _requeue_taken(self, message: Message, owner: ChannelConsumer, how: int) -> None:
+    def requeue_taken(self, message: Message, owner: ChannelConsumer, how: int) -> None:
+        """Return ``message``, which ``owner`` got and whose tag is not outstanding any more.
+
+        ``how``: 0 alone, 1 with others of its consumer, 2 with all others of its queue, 3 not yet: it is
+        ``gathered``.
+        """
+        if how == _GATHERED:
+            self.gathered.append((owner, message))
+            return
         self.outstanding -= 1
         self._give_back(owner, 1)
         queue = owner.queue
@@ -428,7 +428,7 @@ class Delivery:
         Otherwise it looks after each of those, as RabbitMQ does.
         Returns how many. If it returns ``limit``, there may be more, and the next slice must follow.
         """
-        done = self._requeue_up_to(last, limit, _TOGETHER if whole else _BY_CONSUMER)
+        done = self.requeue_up_to(last, limit, _TOGETHER if whole else _BY_CONSUMER)
         left = limit - done
         while left > 0 and self.returning:
             left -= 1
@@ -445,6 +445,3 @@ class Delivery:
         """The queue dropped the consumer."""
         if self.listener is not None:  # else the channel is gone, too
             self.listener.consumer_cancelled(consumer)
-
-
-__all__ = ["ChannelConsumer", "Credit", "Delivery"]

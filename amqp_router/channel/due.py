@@ -86,7 +86,7 @@ class Due:
         count = min(len(owners), LOOK_SLICE)
         for _ in range(count):
             queue = owners.pop().queue
-            if queue not in found and queue.has_new():
+            if queue not in found and queue.has_due():
                 found[queue] = None
         self.spent += count >> LOOKS_SHIFT
         if owners:
@@ -133,7 +133,7 @@ def _returned(
     owner = channel.delivery.owner_of(method.delivery_tag)
     if owner is None:  # an old delivery
         return all_to_return(channel, method)
-    return (owner.queue,) if owner.queue.has_new() else _NONE
+    return (owner.queue,) if owner.queue.has_due() else _NONE
 
 
 def _limited(channel: ConsumingChannel, method: methods.BasicQos) -> Sequence[QueueHandle] | Due:
@@ -154,7 +154,7 @@ def all_to_return(channel: ConsumingChannel, method: methods.Method) -> Sequence
     if len(owners) > LOOK_SLICE:
         return Due(_NONE, owners=owners)
     queues = {owner.queue: None for owner in owners}
-    return [queue for queue in queues if queue.has_new()]
+    return [queue for queue in queues if queue.has_due()]
 
 
 #: Methods that see what is ready.

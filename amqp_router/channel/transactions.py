@@ -5,9 +5,10 @@ message waits here. An acknowledgement is checked at once; the delivery stays ou
 consumer's prefetch, until the commit. ``tx.rollback`` forgets both: the same deliveries may be acknowledged
 again.
 
-``tx.commit`` publishes and settles in slices, while the client's later frames wait. commit-ok follows the
-returns, and leaves when every log has the persistent messages. Later output of the channel waits behind it.
-If a queue refuses a message or a log fails, the channel is closed instead (406).
+``tx.commit`` publishes and settles in slices, while the client's later frames wait. commit-ok comes behind
+what is returned as unroutable and before what settling delivers. It leaves when every log has the persistent
+messages, and later output of the channel waits behind it. If a queue refuses a message or a log fails, the
+channel is closed instead (406).
 
 What waits here counts as contents under way in the node's account of memory, which bounds it.
 
@@ -22,10 +23,11 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from amqp_router.channel.content import Intake
-from amqp_router.channel.delivery import RETURN_UNITS, SETTLE_SLICE, Delivery
+from amqp_router.channel.delivery import RETURN_SLICE, RETURN_UNITS, SETTLE_SLICE, Delivery
 from amqp_router.channel.ports import Connection
 from amqp_router.channel.publishing import Publishing, TransactionPort
 from amqp_router.channel.replies import HeldReply
+from amqp_router.channel.returns import BY_CONSUMER, GATHERED, return_gathered
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.flags import ACK, RETURN
@@ -163,7 +165,7 @@ class Transaction(TransactionPort):
         position[0] = end = min(tag + LOOK_SLICE, last + 1)
         while tag < end:
             if delivery.holds(tag) and tag not in self._tags:
-                delivery.requeue(tag, False, True)  # ``requeue_slice`` ends it
+                delivery.requeue(tag, BY_CONSUMER)  # ``requeue_slice`` ends it
             tag += 1
         return end > last and delivery.requeue_slice(0)
 
@@ -207,7 +209,9 @@ class Commit(Listener):
         "_channel",
         "_has_failed",
         "_intake",
+        "_is_answered",
         "_is_given",
+        "_is_settled",
         "_next",
         "_publisher",
         "_publishes",
@@ -227,8 +231,10 @@ class Commit(Listener):
         self._next = 1
         #: Publishes that are not safe, or have not reached all their queues.
         self._waits = 0
-        #: Whether all is published and settled.
-        self._is_given = False
+        #: Whether all is published, and settled.
+        self._is_given = self._is_settled = False
+        #: Whether tx.commit is answered, or will not be.
+        self._is_answered = False
         self._has_failed = False
         self._reply: HeldReply | None = None
 
@@ -249,20 +255,23 @@ class Commit(Listener):
                 return True
         publisher.close_run()
         publisher.open_runs.clear()
+        if not publishes and not self._is_given:
+            self._is_given = True
+            if self._waits > 0:
+                self._reply = self._channel.hold(TxCommitOk())
+            self._end_if_done()
         while settles and spent < COMMIT_SLICE:
             done, cost = self._settle(settles[0])
             spent += cost
             if done:
                 settles.popleft()
                 self._intake.release(SETTLE_BYTES)
+        return_gathered(self._channel.delivery)
         self._channel.connection.charge(spent)
         if publishes or settles:
             return False
-        self._is_given = True
-        if self._waits > 0:
-            self._reply = self._channel.hold(TxCommitOk())
-        else:
-            self._end()
+        self._is_settled = True
+        self._end_if_done()
         return True
 
     def _publish(self, publish: Publish) -> int:
@@ -295,10 +304,14 @@ class Commit(Listener):
         """Settle some; returns whether all is done, and the cost."""
         delivery = self._channel.delivery
         tag, up_to, kind = settle
-        if kind == RETURN:
+        if kind == RETURN and not (up_to and delivery.outstanding > RETURN_SLICE):
+            # As in RabbitMQ, what acknowledgements beside each other return comes back together.
             if up_to:
-                return delivery.requeue_slice(tag), RETURN_UNITS * COMMIT_SLICE
-            return True, RETURN_UNITS * delivery.requeue(tag, False)
+                return True, RETURN_UNITS * delivery.requeue_up_to(tag, 2 * RETURN_SLICE, GATHERED)
+            return True, RETURN_UNITS * delivery.requeue(tag, GATHERED)
+        return_gathered(delivery)
+        if kind == RETURN:
+            return delivery.requeue_slice(tag), RETURN_UNITS * COMMIT_SLICE
         if up_to:
             return delivery.settle_some(tag, kind), SETTLE_SLICE
         return True, delivery.ack(tag, False) if kind == ACK else delivery.reject(tag, False)
@@ -326,14 +339,17 @@ class Commit(Listener):
     # -- the end --------------------------------------------------------------------------------------
 
     def _end_if_done(self) -> None:
-        if self._is_given and self._waits == 0:
+        if not self._is_given or self._waits > 0:
+            return
+        if not self._is_answered:
+            self._is_answered = True
+            self._answer()
+        if self._is_settled:
             self._end()
 
-    def _end(self) -> None:
-        """All messages are safe, or some never will be."""
+    def _answer(self) -> None:
+        """All messages are safe, or some never will be. What settling delivers comes behind the answer."""
         channel, reply = self._channel, self._reply
-        self._publisher.listener = None  # breaks a reference cycle
-        self._publisher.table.stale.look_later()
         if reply is None:
             if not self._has_failed and not channel.connection.stopped:
                 channel.reply(TxCommitOk(), 0)
@@ -342,6 +358,12 @@ class Commit(Listener):
             if self._has_failed:
                 reply.data = b""
             channel.release_replies()
+
+    def _end(self) -> None:
+        """All is settled, too."""
+        channel = self._channel
+        self._publisher.listener = None  # breaks a reference cycle
+        self._publisher.table.stale.look_later()
         if self._has_failed and channel.state is ChannelState.OPEN and not channel.connection.stopped:
             channel.connection.close_channel(
                 channel,

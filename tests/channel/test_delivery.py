@@ -6,6 +6,7 @@ import gc
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from amqp_router.channel.asking import getter
 from amqp_router.channel.consuming import consumer_prefix
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.listener import ChannelListener
+from amqp_router.channel.returns import ALONE, return_tag
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.output import Output
@@ -147,7 +149,7 @@ def test_unknown_tag(channel: Channel, tag: int) -> None:
     queue = channel.queue(count=1)
     channel.consume(queue)
     queue.pump(1)
-    for settle in (channel.delivery.ack, channel.delivery.reject, channel.delivery.requeue):
+    for settle in (channel.delivery.ack, channel.delivery.reject, partial(return_tag, channel.delivery)):
         for multiple in (False, True):
             if multiple and tag == 0:
                 continue
@@ -160,10 +162,10 @@ def test_tag_settled_twice(channel: Channel) -> None:
     queue = channel.queue(count=3)
     channel.consume(queue)
     queue.pump(3)
-    for settle in (channel.delivery.ack, channel.delivery.reject, channel.delivery.requeue):
+    for settle in (channel.delivery.ack, channel.delivery.reject, partial(return_tag, channel.delivery)):
         tag = channel.delivery.next_tag - channel.delivery.outstanding
         settle(tag, False)
-        for again in (channel.delivery.ack, channel.delivery.requeue):
+        for again in (channel.delivery.ack, partial(return_tag, channel.delivery)):
             with pytest.raises(PreconditionFailed):
                 again(tag, False)
             with pytest.raises(PreconditionFailed):
@@ -194,11 +196,11 @@ def test_multiple_covers_exactly_up_to_the_tag(channel: Channel) -> None:
     assert channel.delivery.base == 5
     assert channel.delivery.ack(0, True) == 2
     assert channel.delivery.ack(0, True) == 0
-    assert channel.delivery.requeue(0, True) == 0
+    assert return_tag(channel.delivery, 0, True) == 0
 
 
 def test_zero_alone_is_no_tag(channel: Channel) -> None:
-    for settle in (channel.delivery.ack, channel.delivery.reject, channel.delivery.requeue):
+    for settle in (channel.delivery.ack, channel.delivery.reject, partial(return_tag, channel.delivery)):
         with pytest.raises(PreconditionFailed, match="unknown delivery tag 0"):
             settle(0, False)
 
@@ -277,7 +279,7 @@ def test_one_old_delivery_keeps_no_places_for_those_behind_it(channel: Channel, 
     for wrong in (2, last // 2, last):
         with pytest.raises(PreconditionFailed):
             delivery.ack(wrong, False)
-    delivery.requeue(1, False)
+    delivery.requeue(1, ALONE)
     queue.pump(10)
     assert [text for _, text, _ in channel.texts()] == ["q0", "q0"]
     assert delivery.ack(0, True) == 1
@@ -310,7 +312,7 @@ def test_very_many_outstanding_are_settled_in_slices(channel: Channel, how: str)
 
     channel.listener.in_slices = in_slices  # type: ignore[method-assign]
     last = count - 10_000
-    getattr(delivery, how)(last, True)
+    (delivery.ack if how == "ack" else partial(return_tag, delivery))(last, True)
     assert sum(slices) == last
     assert max(slices) == (delivery_module.SETTLE_SLICE if how == "ack" else delivery_module.RETURN_SLICE)
     assert delivery.outstanding == queue.unacked_count == 10_000
@@ -333,11 +335,11 @@ def test_requeue_puts_each_in_its_place(channel: Channel) -> None:
     channel.texts()
     queue.publish(message("q5"))
     for tag in (4, 2, 5):
-        channel.delivery.requeue(tag, False)
+        channel.delivery.requeue(tag, ALONE)
     assert queue.message_count() == 4
     queue.pump(10)
     assert channel.texts() == [(6, "q1", True), (7, "q3", True), (8, "q4", True)]
-    channel.delivery.requeue(0, True)
+    return_tag(channel.delivery, 0, True)
     assert consumer.unacked == 0
     queue.pump(20)
     assert [text for _, text, _ in channel.texts()] == ["q0", "q1", "q2", "q3", "q4"]
@@ -365,7 +367,7 @@ def test_prefetch_is_given_back(channel: Channel) -> None:
     assert queue.pump(10) == 3
     channel.delivery.ack(2, False)
     assert queue.pump(10) == 1
-    channel.delivery.requeue(1, False)
+    channel.delivery.requeue(1, ALONE)
     channel.delivery.reject(3, False)
     assert queue.pump(10) == REDELIVERY_UNITS + 1
     assert consumer.credit == 0
@@ -376,7 +378,7 @@ def test_settling_touches_a_queue_with_consumers(channel: Channel) -> None:
     queue = channel.queue(count=3)
     consumer = channel.consume(queue, prefetch=2)
     queue.pump(9)
-    for settle in (channel.delivery.ack, channel.delivery.requeue):
+    for settle in (channel.delivery.ack, partial(return_tag, channel.delivery)):
         channel.tick.queues.clear()
         queue.dirty = False
         settle(channel.delivery.base, False)
@@ -446,6 +448,14 @@ def test_settling_of_a_deleted_queue_does_not_touch_it(channel: Channel) -> None
 
 
 PREFETCH = 60
+
+
+def put_back(delivery: Delivery, tag: int, multiple: bool) -> int:
+    """As ``return_tag``, but that queues do not deliver in between."""
+    if not multiple:
+        return delivery.requeue(tag, ALONE)
+    delivery.check(tag, True)
+    return delivery.requeue_up_to(tag or delivery.next_tag - 1, 1 << 40, ALONE)
 
 
 class RingMachine(RuleBasedStateMachine):
@@ -564,7 +574,8 @@ class RingMachine(RuleBasedStateMachine):
     def settle(self, back: int, multiple: bool, how: str) -> None:
         tag = max(self.next_tag - 1 - back, 0)
         covered = self._covered(tag, multiple)
-        method = getattr(self.channel.delivery, how)
+        delivery = self.channel.delivery
+        method = partial(put_back, delivery) if how == "requeue" else getattr(delivery, how)
         if covered is None:
             with pytest.raises(PreconditionFailed):
                 method(tag, multiple)

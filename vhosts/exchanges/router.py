@@ -369,7 +369,7 @@ def _existing(queues: list[QueueHandle]) -> list[QueueHandle]:
 
 
 def _look_for_replies(route: Route) -> int:
-    """Say whether ``route``, of the default exchange, leads to queues of direct reply-to: CC may name some."""
+    """See whether ``route``, by the default exchange, has queues for direct replies. CC may name some."""
     queues = route.queues
     count = 0
     for index in range(len(queues)):

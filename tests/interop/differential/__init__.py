@@ -26,17 +26,13 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   processes;
 - a connection that ends while two of its channels consume from one queue: the channel that RabbitMQ ends
   last may still get what the other had;
-- the number of consumers of a quorum queue, among which RabbitMQ counts messages from ``basic.get``;
 - several bindings of a hash exchange: the hash is another one;
 - if-unused and if-empty for a quorum queue, which RabbitMQ refuses, and its ``reject-publish``, which lets
   some messages more in;
-- what several consumers of one channel and queue have and return together: RabbitMQ returns and delivers
-  that of one consumer before that of the next, we in the queue's order;
 - what returns to a quorum queue by nack, reject or recover: in RabbitMQ it goes to the end, or to the
   beginning in the order of the nacks if the queue has a delivery limit. The walks do it with a limit only,
   and count where the order differs;
 - the expiry of a quorum queue, at which RabbitMQ looks every five seconds;
-- a channel that looks by a passive declare for its own address of direct replies: RabbitMQ answers 541;
 - a consumer with a tag of an earlier one that still has unsettled messages of its queue: RabbitMQ answers 541
   if that is a quorum queue;
 - a consumer with the tag of its channel's consumer of direct replies: RabbitMQ takes both;
@@ -50,8 +46,7 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   deliver those of a turn by priority, RabbitMQ as they come;
 - the order of ``x-death`` behind its first entry: RabbitMQ reverses it with each death.
 
-What a rare seed still shows: a letter for a full queue that refuses is sent again later here. Messages that
-one ``tx.commit`` returns come in the queue's order here, and in the order of the nacks in RabbitMQ. When a
-channel ends that had messages of several queues, RabbitMQ returns those of its consumers' queues first, and
-the letters that this causes get into the other queues before what returns there.
+What a rare seed still shows: a letter for a full queue that refuses is sent again later here. When a channel
+ends that had messages of several queues, RabbitMQ returns those of its consumers' queues first, and the
+letters that this causes get into the other queues before what returns there.
 """

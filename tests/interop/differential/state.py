@@ -117,12 +117,13 @@ class State:
     def has_one_order(self, key: Channel, tags: Iterable[int]) -> bool:
         """Whether deliveries come again in the same order as in RabbitMQ when they return together.
 
-        RabbitMQ returns those of each consumer of a queue, and delivers them, before those of the next one.
-        In a quorum queue without a delivery limit they go to its end.
+        In a quorum queue without a delivery limit they go to its end; in one with a limit they come to its
+        beginning, those of each consumer by themselves.
         """
         sources = {self.sources[key, tag] for tag in tags}
         queues = {queue for queue, _ in sources}
-        return len(queues) == len(sources) and not queues & {*QUORUM_QUEUES} - {"g1"}
+        is_alone = len(sources) == 1 or "g1" not in queues
+        return is_alone and not queues & {*QUORUM_QUEUES} - {"g1"}
 
     def begin_consumer(self, key: Channel, tag: str, step: Step) -> None:
         self.consumers[key, tag] = step.fields.get("queue", "")

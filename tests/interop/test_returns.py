@@ -1,0 +1,119 @@
+"""In which order messages come again that a channel returned. Measured on RabbitMQ 3.10.8."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.interop.wire import Received, Wire
+
+QUORUM: dict[str, Any] = {"x-queue-type": "quorum"}
+
+
+def prepared(wire: Wire, name: str, tags: str, prefetch: int, count: int, **arguments: Any) -> list[Received]:
+    """Consumers ``tags`` of a queue that then gets ``count`` messages; returns the deliveries."""
+    wire.ok(1, "queue.declare", queue=name, durable=True, arguments=arguments)
+    wire.ok(1, "basic.qos", count=prefetch)
+    for tag in tags:
+        wire.ok(1, "basic.consume", queue=name, tag=tag)
+    wire.open_channel(2)
+    for number in range(count):
+        wire.publish(2, "", name, b"%d" % number)
+    return wire.receive_named("basic.deliver", min(count, prefetch * len(tags) or count))
+
+
+def at_once(wire: Wire, *methods: tuple[str, dict[str, Any]]) -> None:
+    """Send all ``methods`` on channel 1 in one write."""
+    sent: list[bytes] = []
+    send_bytes = wire.send_bytes
+    wire.send_bytes = sent.append  # type: ignore[method-assign]
+    for method, fields in methods:
+        wire.send(1, method, **fields)
+    wire.send_bytes = send_bytes  # type: ignore[method-assign]
+    wire.send_bytes(b"".join(sent))
+
+
+def again(wire: Wire, count: int) -> str:
+    """Consumer and body of what comes again."""
+    return " ".join(f"{got.tag}{got.body.decode()}" for got in wire.receive_named("basic.deliver", count))
+
+
+def nack(tag: int, *, multiple: bool = False) -> tuple[str, dict[str, Any]]:
+    return "basic.nack", {"delivery_tag": tag, "multiple": multiple, "requeue": True}
+
+
+@pytest.mark.parametrize("arguments", [{}, QUORUM])
+def test_nacks_of_one_write_come_again_one_by_one(wire: Wire, name: str, arguments: dict[str, Any]) -> None:
+    prepared(wire, name, "a", 0, 4, **arguments)
+    at_once(wire, nack(4), nack(2), nack(3), nack(1))
+    assert again(wire, 4) == "a3 a1 a2 a0"
+
+
+def test_the_consumer_that_has_room_gets_what_comes_first(wire: Wire, name: str) -> None:
+    prepared(wire, name, "ab", 1, 2)
+    at_once(wire, nack(2), nack(1))
+    assert again(wire, 2) == "b1 a0"
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "order"), [(0, "b1 a3 b5 a0 b2 a4"), (2, "a1 a3 b0 b2")], ids=["unlimited", "limited"]
+)
+@pytest.mark.parametrize("how", ["nack", "recover", "commit"])
+def test_consumers_return_theirs_one_after_the_other(
+    wire: Wire, name: str, how: str, prefetch: int, order: str
+) -> None:
+    """In the order of their tags, not of their start."""
+    prepared(wire, name, "ba", prefetch, 6)
+    if how == "recover":
+        wire.ok(1, "basic.recover", requeue=True)
+    elif how == "nack":
+        at_once(wire, nack(0, multiple=True))
+    else:
+        wire.ok(1, "tx.select")
+        at_once(wire, nack(0, multiple=True), ("tx.commit", {}))
+        assert wire.receive().name == "tx.commit-ok"
+    assert again(wire, len(order.split())) == order
+
+
+@pytest.mark.parametrize(("prefetch", "order"), [(0, "b1 a3 b0 a2"), (2, "a1 a3 b0 b2")])
+def test_nacks_of_a_transaction_return_together(wire: Wire, name: str, prefetch: int, order: str) -> None:
+    prepared(wire, name, "ba", prefetch, 6)
+    wire.ok(1, "tx.select")
+    at_once(wire, nack(4), nack(1), nack(3), nack(2), ("tx.commit", {}))
+    assert wire.receive().name == "tx.commit-ok"
+    assert again(wire, 4) == order
+
+
+def test_who_counts_as_a_consumer_of_a_quorum_queue(wire: Wire, name: str) -> None:
+    """An unsettled message of basic.get does, and a cancelled consumer that has some."""
+
+    def await_consumers(count: int) -> None:
+        """RabbitMQ tells of an acknowledgement a moment later."""
+        until = time.monotonic() + 30
+        while (found := wire.ok(1, "queue.declare", queue=name, passive=True).consumers) != count:
+            assert time.monotonic() < until, f"{found} consumers, and not {count}"
+
+    wire.open_channel(2, confirm=True)
+    wire.open_channel(3)
+    wire.ok(1, "queue.declare", queue=name, durable=True, arguments=QUORUM)
+    for number in range(6):
+        wire.publish(2, "", name, b"%d" % number)
+    wire.confirmed(6)
+    first, second = wire.get(name, 3, no_ack=False), wire.get(name, 3, no_ack=False)
+    assert first is not None
+    assert second is not None
+    await_consumers(2)
+    wire.get(name, 3, no_ack=True)
+    wire.send(3, "basic.ack", delivery_tag=first.delivery_tag)
+    wire.ok(3, "basic.qos", count=2)
+    wire.ok(3, "basic.consume", queue=name, tag="x")
+    wire.receive_named("basic.deliver", 2)
+    await_consumers(2)
+    wire.ok(3, "basic.cancel", tag="x")
+    await_consumers(2)
+    wire.send(3, "basic.ack", delivery_tag=4, multiple=True)
+    await_consumers(1)
+    wire.send(3, "basic.ack", delivery_tag=5)
+    await_consumers(0)
