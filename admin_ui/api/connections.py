@@ -48,7 +48,7 @@ def _rows(call: Call, found: list[Any], make: Callable[[Any, str, Stats], Any]) 
 
 def every(call: Call) -> Rows:
     """All connections."""
-    return _rows(call, _seen(call), connections.document)
+    return _rows(call, _seen(call), connections.listed)
 
 
 def every_by_client(call: Call) -> Rows:
@@ -64,7 +64,7 @@ def of_vhost(call: Call) -> Rows:
     """The connections of one virtual host."""
     vhost = call.vhost()
     found = [transport for transport in _seen(call) if transport.machine.vhost is vhost]
-    return _rows(call, found, connections.document)
+    return _rows(call, found, connections.listed)
 
 
 def of_user(call: Call) -> Rows:

@@ -22,6 +22,18 @@ _CIPHERS = {
     "CHACHA20-POLY1305": "chacha20_poly1305",
 }
 _PROTOCOLS = {"TLSv1.2": "tlsv1.2", "TLSv1.3": "tlsv1.3"}
+#: The fields about TLS of a connection in a list that has none.
+NO_TLS = dict.fromkeys(
+    (
+        "peer_cert_issuer",
+        "peer_cert_subject",
+        "peer_cert_validity",
+        "ssl_cipher",
+        "ssl_hash",
+        "ssl_key_exchange",
+        "ssl_protocol",
+    )
+)
 #: What a cipher that authenticates by itself has in the place of a hash.
 _AEAD = "aead"
 
@@ -145,6 +157,14 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
         found["user_provided_name"] = properties["connection_name"]
     octets = {"recv_oct": transport.recv_oct, "send_oct": transport.send_oct}
     return stats.put(found, octets, stats.metrics.history(transport), CONNECTION, "data_rates")
+
+
+def listed(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
+    """A connection in a list, where RabbitMQ shows what it does not have as null."""
+    found = document(transport, node, stats)
+    if transport.tls is None:
+        found.update(NO_TLS)
+    return found
 
 
 def brief(transport: Any, node: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from amqp_router import compiled
 from amqp_router.auth import MECHANISMS
 from amqp_router.connection.session import EXTERNAL
 from amqp_router.metrics import CHURN, CONNECTION_CHURN, GLOBAL, NODE, NODE_COLUMNS, OVERVIEW, VHOST
+from amqp_router.server import BACKLOG
 from amqp_router.sockets import Certificates
 from amqp_router.version import VERSION
 from vhosts.exchanges.types import EXCHANGE_TYPES
@@ -35,6 +36,8 @@ NO_COUNTERPART = (
     "queue_index_write_count",
     "queue_index_read_count",
 )
+#: How a listener for AMQP is set up, in Erlang's words.
+_AMQP_SOCKET = {"backlog": BACKLOG, "nodelay": True, "linger": [True, 0], "exit_on_close": False}
 #: Mean times (ms) that are not measured here.
 NO_TIMES = ("io_read_avg_time", "io_write_avg_time", "io_sync_avg_time", "io_seek_avg_time")
 #: A node's counters with rates.
@@ -142,7 +145,7 @@ def listeners(state: State) -> list[dict[str, Any]]:
                     "protocol": protocol,
                     "ip_address": host,
                     "port": port,
-                    "socket_opts": [],
+                    "socket_opts": {**_AMQP_SOCKET} if protocol.startswith("amqp") else [],
                 }
             )
     return found
