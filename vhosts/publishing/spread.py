@@ -17,7 +17,7 @@ from vhosts.unstored import Unstored
 #: processor's cache, or each begins a page.
 SPREAD_SLICE = 512
 #: As many that write it to a log: each takes four times as long.
-SPREAD_DURABLE = 256
+SPREAD_DURABLE = 128
 #: Work on disk for one message, in enqueues, after which the other queues get it in a later turn.
 SPREAD_WORK = 1024
 
