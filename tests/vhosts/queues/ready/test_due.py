@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -11,6 +12,7 @@ from amqp_router.protocol.fields import decode_table, encode_plain
 from amqp_router.protocol.properties import encode_properties
 from tests.nodes import Client, SimNode
 from vhosts.queues.delayed import PREFIX, DelayQueue
+from vhosts.queues.ready import due as due_order
 
 QUEUE = PREFIX + "x"
 TYPE = decode_table(encode_plain({"x-delayed-type": "fanout"}), 0)[0]
@@ -146,3 +148,18 @@ def test_order_within_a_millisecond() -> None:
     model.publish(1, True)
     model.waits_as_told()
     model.teardown()
+
+
+def test_a_look_past_removed_ones_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client can cancel a million that are not the first: they stay until their time comes."""
+    model = DelayedModel()
+    model.declare()
+    for seconds in range(6, 36):
+        model.publish(seconds, False)
+    order = model.queue.order
+    both = list(order.first(31))[::30]
+    for delayed in list(order.first(30))[1:]:
+        assert model.queue.drop(delayed)
+    assert list(order.first(5)) == both
+    monkeypatch.setattr(due_order, "LOOKS_MAX", 10)
+    assert list(order.first(5)) == both[:1]
