@@ -8,12 +8,11 @@ one of a low priority may therefore get a message although one of a higher prior
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
-from vhosts.long_lists import unwatched
 from vhosts.queues.handle import Consumer, Credit
 
 #: Consumers woken in one turn of the event loop, some 1 µs each.
@@ -54,8 +53,8 @@ class Waking:
         self.replies_to: Consumer | None = None
         #: Index of the consumer that was woken first the last time.
         self._first = 0
-        #: Those that the present walk has not reached.
-        self._asleep: list[ChannelConsumer] = []
+        #: Those that the present walk has not reached. A copy of the consumers would take 20 ms to make.
+        self._asleep: Iterator[ChannelConsumer] | None = None
         #: Whether there was another reason to wake all after the present walk had begun.
         self._again = False
         #: Whether slices are under way.
@@ -88,21 +87,25 @@ class Waking:
         """A slice; True when all have been woken, or none of them could get anything."""
         left = WAKE_SLICE
         while channel.shared.available > 0 and not channel.delivery.out.full:
-            if not self._asleep:
+            if self._asleep is None:
                 if not self._again:
                     break
                 self._again = False
-                self._asleep = unwatched(list(channel.consumers.values()))
-            while self._asleep and left > 0:
-                self._asleep.pop().wake()
-                left -= 1
-            if left == 0:
-                return False
+                self._asleep = iter(channel.consumers.values())
+            try:
+                for consumer in self._asleep:
+                    consumer.wake()
+                    left -= 1
+                    if left == 0:
+                        return False
+            except RuntimeError:  # consumers came or went since the last slice
+                self._again = True
+            self._asleep = None
         self._runs = False
         return True
 
     def stop(self) -> None:
         """The channel ends: nobody is woken any more."""
-        self._asleep = []
+        self._asleep = None
         self._again = False
         self.replies_to = None

@@ -86,6 +86,23 @@ def test_each_queue_gets_its_turn(node: SimNode) -> None:
     assert set(tags) == {"a", "b"}
 
 
+def test_consumers_that_come_and_go_during_a_walk(node: SimNode) -> None:
+    client = sharing(node, "a", "b")
+    for _ in range(10):
+        client.publish(b"x", "a", channel=2)
+    for tag in range(1, 5):
+        client.send(m.BasicAck(tag))
+        node.settle()
+        client.send(m.BasicCancel(f"a{tag}", nowait=True), m.BasicConsume("b", f"more{tag}", nowait=True))
+        node.settle()
+        client.send(m.BasicConsume("b", f"further{tag}", nowait=True))
+        node.settle()
+    client.send(m.BasicQos(0, 100, True))
+    node.settle()
+    assert awake(client) == 2 * MANY + 4
+    assert {node.queue(queue).message_count() for queue in "ab"} == {0}
+
+
 def test_a_channel_that_closes_wakes_nobody(node: SimNode) -> None:
     client = sharing(node, "q")
     client.send(m.BasicAck(1), m.ChannelClose(200, "", 0, 0))
