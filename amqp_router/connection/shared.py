@@ -26,7 +26,7 @@ from vhosts.publishing.publisher import Publisher
 from vhosts.queues.handle import QueueHandle
 
 #: Exclusive queues removed per turn of the loop when their connection ends.
-EXCLUSIVE_SLICE = 50
+EXCLUSIVE_SLICE = 20
 
 
 class Shared:

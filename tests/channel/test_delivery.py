@@ -291,7 +291,7 @@ def places(delivery: Delivery) -> int:
     return sum(len(block.messages) for block in delivery.older.blocks)
 
 
-@pytest.mark.parametrize("how", ["ack", "requeue"])
+@pytest.mark.parametrize("how", ["ack", "reject", "requeue"])
 def test_very_many_outstanding_are_settled_in_slices(channel: Channel, how: str) -> None:
     count = 150_000
     queue = channel.queue(count=count)
@@ -314,9 +314,11 @@ def test_very_many_outstanding_are_settled_in_slices(channel: Channel, how: str)
     last = count - 10_000
     (delivery.ack if how == "ack" else partial(return_tag, delivery))(last, True)
     assert sum(slices) == last
-    assert max(slices) == (delivery_module.SETTLE_SLICE if how == "ack" else delivery_module.RETURN_SLICE)
+    settled = delivery_module.SETTLE_SLICE
+    most = {"ack": settled, "reject": settled // 4 + 1, "requeue": delivery_module.RETURN_SLICE}
+    assert max(slices) == most[how]
     assert delivery.outstanding == queue.unacked_count == 10_000
-    assert queue.message_count() == (0 if how == "ack" else last)
+    assert queue.message_count() == (last if how == "requeue" else 0)
     assert [tag for tag in (1, last, last + 1, count) if is_outstanding(delivery, tag)] == [last + 1, count]
 
 
