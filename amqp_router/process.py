@@ -94,7 +94,8 @@ class Collector:
     BUSY_SHARE = 1 / 36_000
     #: The same of an idle one: 0.1 s in a minute, 1 s in eight. An idle broker, too, has clients that wait.
     QUIET_SHARE = 1 / 500
-    #: Estimated time of the first collection for each block of Python's allocator.
+    #: Estimated time of the first collection for each block of Python's allocator. No later estimate is
+    #: lower: of few objects most are frozen, and a collection does not look at them.
     BLOCK_S = 1e-7
     INTERVAL_S = 60.0
 
@@ -154,7 +155,7 @@ class Collector:
         began = self._clock()
         gc.collect()
         self._collected_at = self._clock()
-        self._block_s = (self._collected_at - began) / max(1, blocks)
+        self._block_s = max(self.BLOCK_S, (self._collected_at - began) / max(1, blocks))
 
     def _next(self) -> None:
         self._cpu, self._wall = self._cpu_s(), self._clock()

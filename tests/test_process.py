@@ -145,6 +145,19 @@ def test_many_objects_make_a_collection_wait(monkeypatch: pytest.MonkeyPatch, bu
 
 
 @pytest.mark.usefixtures("_collector_put_back")
+def test_a_collection_that_saw_next_to_nothing_says_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million messages came after it: the next one took 1.2 s in the first idle minute."""
+    minutes = Minutes(monkeypatch, pause_s=0.00001)
+    minutes.pass_time(1, busy_s=0)
+    assert len(minutes.collected) == 1
+    minutes.blocks *= 5000
+    minutes.pass_time(4, busy_s=0)
+    assert len(minutes.collected) == 1
+    minutes.pass_time(1, busy_s=0)
+    assert len(minutes.collected) == 2
+
+
+@pytest.mark.usefixtures("_collector_put_back")
 @pytest.mark.parametrize(("pause_s", "apart_s"), [(0.001, 60), (0.01, 360), (0.1, 3600)])
 def test_a_broker_that_is_never_idle_collects_seldom(
     monkeypatch: pytest.MonkeyPatch, pause_s: float, apart_s: int
