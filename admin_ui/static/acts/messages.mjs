@@ -94,7 +94,7 @@ function GetMessages({ spec: { vhost, name } }) {
       ${fields.map((field, index) => html`<${Field} key=${field.name} field=${field} first=${index === 0} value=${values[field.name]}
         error=${error.field === field.name ? error.text : ""} onChange=${(value) => setValues({ ...values, [field.name]: value })} />`)}
       <div class="form-end">
-        <p class="form-done" role="status">${messages && (messages.length ? `${plural(messages.length, "message")}, ${plural(messages.at(-1).message_count, "message")} behind ${messages.length === 1 ? "it" : "them"}.` : "No message is ready.")}</p>
+        <p class="form-done" role="status">${messages && (messages.length ? `${plural(messages.length, "message")}, ${messages.at(-1).message_count ? plural(messages.at(-1).message_count, "message") : "none"} behind ${messages.length === 1 ? "it" : "them"}.` : "No message is ready.")}</p>
         <button type="button" class="button" onClick=${() => shut(form.current)}>Close</button>
         <button type="submit" class=${`button ${loses ? "danger" : "main-button"}`} disabled=${busy}>Get</button>
       </div>

@@ -98,7 +98,7 @@ function Differences({ rows }) {
     { label: "Section", cell: (row) => section(row.section) },
     { label: "New", class: "whole", cell: (row) => html`<${Names} of=${row.added} kind="new ones" />` },
     { label: "Changed", class: "whole", cell: (row) => html`<${Names} of=${row.changed} kind="changed ones" />` },
-    { label: "Differ and stay", class: "whole", title: "Queues and exchanges that exist stay as they are", cell: (row) => html`<${Names} of=${row.kept} kind="that stay" />` },
+    { label: "Kept", class: "whole", title: "Queues and exchanges that exist stay as they are, though they differ", cell: (row) => html`<${Names} of=${row.kept} kind="that stay" />` },
     { label: "Same", numeric: true, class: "n", cell: (row) => count(row.same) },
     ...(rows.some((row) => row.left_out.total) ? [{ label: "Left out", class: "whole", title: "This broker cannot have them", cell: ({ left_out: out }) => html`<${Names} of=${{ ...out, differs: out.reasons.map((reason) => [reason]) }} kind="left out" />` }] : []),
   ];

@@ -199,6 +199,8 @@ def test_definitions_of_rabbitmq(mess: Mess, visit: Visits, size: Any, scheme: s
     one.page.get_by_label("File with definitions").set_input_files(file)
     one._did(3 * CLICK_S)
     one.sees("to import, listed below.")
+    heads = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+    assert one.page.eval_on_selector_all("th", heads) == []
     one.press("Import")
     one.sees("The definitions are imported.")
     one.sees("were left out")  # streams, and why
