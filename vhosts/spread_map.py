@@ -112,21 +112,6 @@ class SpreadMap:
         self._left()
         return item
 
-    def last(self) -> Hashable:
-        """A key that a removal finds at once; the last one inserted while there are few.
-
-        Raises:
-            IndexError: the map is empty.
-        """
-        buckets = self._buckets
-        bucket = self._first
-        if buckets is not None:
-            self._cut_empty_end()
-            bucket = buckets[len(buckets) - 1]
-        for key in reversed(bucket):  # at the front the entries that are gone would be passed again
-            return key
-        raise IndexError("the map is empty")
-
     def values(self) -> Iterable[object]:
         """As ``dict.values``, but to be iterated once."""
         return (

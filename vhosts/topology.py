@@ -27,7 +27,7 @@ from vhosts.passing import Passing
 from vhosts.ports import InSlices
 from vhosts.queues.destination import Destination
 from vhosts.queues.handle import QueueHandle
-from vhosts.spread_map import Entries, SpreadMap, roomy
+from vhosts.spread_map import Entries, roomy
 
 #: Memory of a queue apart from messages, name and arguments; measured.
 QUEUE_BYTES = 5200
@@ -39,7 +39,7 @@ class Topology:
     def __init__(self, name: str, account: MemoryBudget, in_slices: InSlices) -> None:
         self.name = name
         self.account = account
-        self.queues: SpreadMap[str, QueueHandle] = SpreadMap()
+        self.queues: dict[str, QueueHandle] = {}
         #: Queues for direct reply-to (``direct_reply``), which are not among ``queues``.
         self.reply_queues: dict[str, QueueHandle] = {}
         self.bindings = Bindings(account)

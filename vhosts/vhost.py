@@ -182,7 +182,7 @@ class VirtualHost(Host):
         while spent < SLICE:
             # From the end: at the front of a dict the entries that are gone would be passed again and again.
             if self.queues:
-                queue = self.queues[self.queues.last()]
+                queue = self.queues[next(reversed(self.queues))]
                 spent += 1 + queue.consumer_count()
                 self.remove_queue(queue)
             elif self.exchanges:

@@ -14,7 +14,6 @@ from admin_ui.writing import DELETED, Caller, arguments, caller, change, read_ob
 from amqp_router.protocol.kept_table import Arguments, encoded
 from vhosts import declarations
 from vhosts.queues.handle import QueueHandle
-from vhosts.spread_map import Entries
 from vhosts.vhost import VirtualHost
 
 #: A virtual host's name, and a binding there, or a queue for its binding to the default exchange.
@@ -84,7 +83,7 @@ def _between(call: Call) -> tuple[str, list[Any]]:
     kind = call.part("kind")
     if kind not in ("q", "e"):
         raise not_found()
-    ends: Entries[str, Any] = vhost.queues if kind == "q" else vhost.exchanges
+    ends: dict[str, Any] = vhost.queues if kind == "q" else vhost.exchanges
     destination = ends.get(call.part("destination"))
     source = vhost.exchanges.get(real_name(call.part("source")))
     if source is None or destination is None:

@@ -33,7 +33,6 @@ from vhosts import declarations
 from vhosts.long_lists import unwatched
 from vhosts.queues.destination import Asker
 from vhosts.queues.handle import QueueHandle
-from vhosts.spread_map import Entries
 
 
 def every(call: Call) -> Rows:
@@ -56,7 +55,7 @@ def one(call: Call) -> dict[str, Any]:
     return queues.single(queue, call.state.node, Stats(call.state.metrics, call.query.spans))
 
 
-def _sorted(found: Entries[str, Any]) -> list[Any]:
+def _sorted(found: dict[str, Any]) -> list[Any]:
     return unwatched([found[name] for name in unwatched(sorted(found))])
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from amqp_router.broker import Broker
@@ -38,7 +38,6 @@ from amqp_router.metrics.history import BASIC, GLOBAL, INTERVAL_S, History, Poli
 from amqp_router.metrics.usage import Usage
 from amqp_router.process import LoopLag
 from vhosts.long_lists import look_at_new_objects, unwatched
-from vhosts.spread_map import Entries
 from vhosts.vhost import VirtualHost
 
 #: Memory for the histories of queues, exchanges, channels and connections, all together.
@@ -280,7 +279,7 @@ class Metrics:
             history.record(tick, row, GLOBAL)
 
     def _sample_all(
-        self, tick: int, kind: Kind, things: Entries[str, Any], sums: _Sums | None
+        self, tick: int, kind: Kind, things: Mapping[str, Any], sums: _Sums | None
     ) -> Iterator[None]:
         read, record = kind.read, self._record
         listed = self._listed

@@ -840,7 +840,7 @@ class World:
             fresh.is_declare_answered = True
             fresh.is_bind_answered = fresh.is_bound
             self.queues[row.name] = fresh
-        assert set(self.node.vhost.queues) == self.queues.keys()
+        assert self.node.vhost.queues.keys() == self.queues.keys()
         channel = self.publisher.channels[1]
         channel.confirming = True
         channel.expected.append(m.ConfirmSelectOk())

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from persistence.memory import MemoryBudget
-from tests.vhosts.fakes import FakeQueue, new_vhost
+from tests.vhosts.fakes import FakeQueue
 from vhosts.bindings import Bindings
 from vhosts.exchanges.exchange import Binding, Exchange, Routable
 from vhosts.exchanges.types import exchange_type
@@ -116,31 +116,6 @@ def test_no_bucket_becomes_large() -> None:
             # One that is not split yet holds twice the average, and chance adds some.
             assert largest_dict(spread) <= max(FULL, 3 * BUCKET_ENTRIES)
     assert largest_dict(spread) <= 3 * BUCKET_ENTRIES
-
-
-def test_queues_stand_in_no_large_dict() -> None:
-    """It was rebuilt in the same declare as the dict of their routes, which the hot path needs: 8 ms."""
-    topology = new_vhost().topology
-    for number in range(3 * FEW):
-        queue = FakeQueue()
-        queue.name = f"q{number}"
-        topology.enter_queue(queue)
-    assert largest_dict(topology.queues) <= FULL
-    while topology.queues:
-        topology.leave_queue(topology.queues[topology.queues.last()])
-    assert not topology.table.default_routes
-
-
-def test_the_last_key_is_the_one_inserted_last_while_there_are_few() -> None:
-    spread = SpreadMap()
-    with pytest.raises(IndexError):
-        spread.last()
-    for key in range(3 * FEW):
-        spread[key] = None
-        assert spread.last() == key or key >= FEW
-    for _ in range(3 * FEW):
-        del spread[spread.last()]
-    assert not spread
 
 
 @pytest.mark.parametrize("shift", [0, 10, 20, 32, 44])

@@ -15,7 +15,6 @@ from persistence.definitions.records import BindingRow, Delete, ExchangeRow, Put
 from persistence.errors import PersistenceError
 from tests.vhosts.fakes import FakeDefinitions, FakeQueue, new_vhost
 from vhosts.following import LoadError
-from vhosts.spread_map import Entries
 from vhosts.vhost import VirtualHost
 
 ME, OTHER = object(), object()
@@ -307,7 +306,7 @@ def test_the_lock_is_looked_at_before_anything_else(vhost: VirtualHost) -> None:
 def test_a_refused_queue_leaves_nothing(vhost: VirtualHost, definitions: FakeDefinitions) -> None:
     with pytest.raises(errors.PreconditionFailed, match="is not supported yet"):
         vhost.declare_queue("q", durable=True, arguments=typed(**{"x-partitions": 2}), owner=ME)
-    assert not vhost.queues
+    assert vhost.queues == {}
     assert definitions.submitted == []
 
 
@@ -554,11 +553,11 @@ class StoredMachine(RuleBasedStateMachine):
     def ends_are_there(self) -> None:
         for binding in self.vhost.bindings:
             assert self.vhost.exchanges[binding.source.name] is binding.source
-            ends: Entries[str, Any] = (
+            ends: dict[str, Any] = (
                 self.vhost.queues if binding.destination_type == "queue" else self.vhost.exchanges
             )
             assert ends[binding.destination.name] is binding.destination
-        assert {name.encode() for name in self.vhost.queues} == set(self.vhost.table.default_routes)
+        assert {name.encode() for name in self.vhost.queues} == self.vhost.table.default_routes.keys()
 
     @invariant()
     def loading_gives_the_same(self) -> None:

@@ -7,11 +7,12 @@ Source: AMQP 0-9-1, section 3.1.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Binding, Exchange, Routable
 from vhosts.queues.handle import QueueHandle
-from vhosts.spread_map import Entries
+
+NO_QUEUES: Mapping[str, QueueHandle] = {}
 
 
 class DefaultExchange(Exchange):
@@ -22,7 +23,9 @@ class DefaultExchange(Exchange):
 
     decided_by = NOT_REPEATABLE
 
-    def __init__(self, queues: Entries[str, QueueHandle], reply_queues: Entries[str, QueueHandle]) -> None:
+    def __init__(
+        self, queues: Mapping[str, QueueHandle], reply_queues: Mapping[str, QueueHandle] = NO_QUEUES
+    ) -> None:
         super().__init__("", "direct", durable=True)
         self._queues = queues
         self._reply_queues = reply_queues
