@@ -15,6 +15,7 @@ from amqp_router.protocol.fields import decode_table, encode_plain
 from amqp_router.protocol.properties import decode_properties, encode_properties
 from tests.nodes import PERSISTENT, TRANSIENT, Client, Received, SimNode, publish_frames
 from vhosts.counters import RECENT_UNROUTABLE_MAX
+from vhosts.publishing.checks import DIRECT_REPLY
 
 
 @pytest.fixture
@@ -337,6 +338,7 @@ def test_immediate(client: Client) -> None:
     ("properties", "text"),
     [
         ({"user_id": "bob"}, "user_id property set to 'bob' but authenticated user was 'guest'"),
+        ({"user_id": "bob", "reply_to": DIRECT_REPLY}, "fast reply consumer does not exist"),
         ({"expiration": "abc"}, "invalid expiration 'abc': no_integer"),
         ({"expiration": ""}, "invalid expiration '': no_integer"),
         ({"expiration": "1x"}, "invalid expiration '1x': {leftover_string,\"x\"}"),

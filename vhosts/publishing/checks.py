@@ -25,11 +25,12 @@ def check_properties(properties: Mapping[str, object], user: str, *, has_replies
     Raises:
         PreconditionFailed: one of them is refused (406).
     """
+    # In RabbitMQ's order.
+    if not has_replies and properties.get("reply_to") == DIRECT_REPLY:
+        raise PreconditionFailed("fast reply consumer does not exist")
     user_id = properties.get("user_id")
     if user_id is not None and user_id != user:
         raise PreconditionFailed(f"user_id property set to '{user_id}' but authenticated user was '{user}'")
-    if not has_replies and properties.get("reply_to") == DIRECT_REPLY:
-        raise PreconditionFailed("fast reply consumer does not exist")
     expiration = properties.get("expiration")
     if expiration is not None:
         expiration_ms(str(expiration))
