@@ -46,7 +46,8 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   deliver those of a turn by priority, RabbitMQ as they come;
 - the order of ``x-death`` behind its first entry: RabbitMQ reverses it with each death.
 
-What a rare seed still shows: a letter for a full queue that refuses is sent again later here. When a channel
-ends that had messages of several queues, RabbitMQ returns those of its consumers' queues first, and the
-letters that this causes get into the other queues before what returns there.
+What a rare seed still shows: a letter for a full queue that refuses is sent again later here. A message with
+a time to live before one without, in a queue with priorities, expires here and stays in RabbitMQ. When a
+channel ends that had messages of several queues, RabbitMQ returns those of its consumers' queues first, and
+the letters that this causes get into the other queues before what returns there.
 """
