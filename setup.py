@@ -103,6 +103,7 @@ COMPILED = [
     "amqp_router.connection.alarms",
     "amqp_router.connection.pressure",
     "amqp_router.connection.ticker",
+    "amqp_router.connection.turn",
     "amqp_router.connection.writing",
     "amqp_router.connection.slices",
     "amqp_router.connection.dispatch",

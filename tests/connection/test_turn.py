@@ -36,6 +36,7 @@ class Loop:
             self.ready.append, lambda call: call(), lambda where, error: self.faults.append(error)
         )
         self.log: list[str] = []
+        self.paused: set[str] = set()
 
     def gate(self, name: str) -> Gate:
         def read() -> None:
@@ -43,10 +44,8 @@ class Loop:
             self.log.append(name)
 
         class Socket:
-            is_on = True
-
-            def is_reading(self) -> bool:
-                return self.is_on
+            def is_reading(_) -> bool:
+                return name not in self.paused
 
         return Gate(self.turn, Socket(), read)
 
@@ -88,7 +87,7 @@ def test_a_single_reader_reads_however_long_the_turn_was(loop: Loop) -> None:
 def test_who_is_paused_meanwhile_does_not_read(loop: Loop) -> None:
     gates = [loop.gate(name) for name in "abcdefgh"]
     loop.run(*gates)
-    gates[-1]._socket.is_on = False
+    loop.paused.add("h")
     assert loop.run() == ["f", "g"]
 
 
