@@ -44,6 +44,11 @@ WIDTH_MAX = 300_000
 #: Headers tables above this size (octets) are not used as keys, because they would take too much memory.
 HEADERS_BYTES_MAX = 512
 
+#: Keys that no publish can have, as they are too long. A dict that grows moves all its entries: that takes
+#: some 8 ms at 87,382 of them. With these keys, the routes to queues do not grow in the same declare as the
+#: dict of the queues, unless just as many queues are internal.
+UNNAMEABLE = tuple(bytes(256 + more) for more in range(16))
+
 # C integers where compiled (see router.pxd).
 _ROUTES_MAX = 10_000
 _WIDTH_MAX = 300_000
@@ -94,7 +99,7 @@ class RoutingTable(WalkedTable):
         #: Name of the virtual host.
         self.vhost = ""
         #: The route to each queue, by the octets of its name.
-        self.default_routes: dict[bytes, Route] = {}
+        self.default_routes: dict[bytes, Route] = dict.fromkeys(UNNAMEABLE, Route())
         #: Makes the routes' entries in the routing log; None if there is none.
         self.names: RouteNamer | None = None
         #: The last publishes that reached no queue.
