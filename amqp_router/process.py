@@ -90,10 +90,14 @@ class Collector:
     #: Less CPU of the loop's thread than this share since the last look counts as idle. Clients do not wait
     #: for the threads that write logs and definitions.
     IDLE_SHARE = 0.05
+    #: Less than this: nobody waits. Otherwise some do, if few.
+    ASLEEP_SHARE = 0.005
     #: Share of time that full collections of a busy broker may take: 10 ms in six minutes, 100 ms in an hour.
     BUSY_SHARE = 1 / 36_000
-    #: The same of an idle one: 0.1 s in a minute, 1 s in eight. An idle broker, too, has clients that wait.
+    #: The same of an idle one, as long as one takes no longer than ``SHORT_S``, and of one that sleeps: 0.1 s
+    #: in a minute, 1 s in eight.
     QUIET_SHARE = 1 / 500
+    SHORT_S = 0.01
     #: Estimated time of the first collection for each block of Python's allocator. No later estimate is
     #: lower: of few objects most are frozen, and a collection does not look at them.
     BLOCK_S = 1e-7
@@ -141,10 +145,13 @@ class Collector:
 
     def _look(self) -> None:
         wall = self._clock()
-        is_idle = self._cpu_s() - self._cpu < self.IDLE_SHARE * (wall - self._wall)
-        share = self.QUIET_SHARE if is_idle else self.BUSY_SHARE
+        used, passed = self._cpu_s() - self._cpu, wall - self._wall
+        is_idle, sleeps = used < self.IDLE_SHARE * passed, used < self.ASLEEP_SHARE * passed
         # A hundred thousand queues may have come since the last one, which took ten times less.
-        if self._blocks() * self._block_s <= share * (wall - self._collected_at):
+        expected_s = self._blocks() * self._block_s
+        is_quiet = sleeps or (is_idle and expected_s <= self.SHORT_S)
+        share = self.QUIET_SHARE if is_quiet else self.BUSY_SHARE
+        if expected_s <= share * (wall - self._collected_at):
             self._collect()
         # A broker that always has a little to do gives memory back as well.
         self._heap.give_back(all_of_it=is_idle)

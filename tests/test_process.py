@@ -125,9 +125,22 @@ def test_full_collections_wait_for_an_idle_minute(monkeypatch: pytest.MonkeyPatc
     assert len(minutes.collected) == 1  # what it takes is not known before
     minutes.pass_time(50, busy_s=4)
     assert len(minutes.collected) == 1
-    minutes.pass_time(3, busy_s=2)
+    minutes.pass_time(3, busy_s=0.2)
     assert len(minutes.collected) == 4
     assert minutes.given_back == 51 * [False] + 3 * [True]
+
+
+@pytest.mark.usefixtures("_collector_put_back")
+@pytest.mark.parametrize(("pause_s", "collections"), [(0.008, 15), (0.03, 1)])
+def test_few_clients_do_not_wait_for_a_long_collection(
+    monkeypatch: pytest.MonkeyPatch, pause_s: float, collections: int
+) -> None:
+    """A client that published 200 messages a second waited 27 ms, as the broker counted as idle."""
+    minutes = Minutes(monkeypatch, pause_s)
+    minutes.pass_time(15, busy_s=2)
+    assert len(minutes.collected) == collections
+    minutes.pass_time(2, busy_s=0.2)
+    assert len(minutes.collected) == collections + 2
 
 
 @pytest.mark.usefixtures("_collector_put_back")
