@@ -312,7 +312,8 @@ def test_very_many_outstanding_are_settled_in_slices(channel: Channel, how: str)
 
     channel.listener.in_slices = in_slices  # type: ignore[method-assign]
     last = count - 10_000
-    (delivery.ack if how == "ack" else partial(return_tag, delivery))(last, True)
+    settle = {"ack": delivery.ack, "reject": delivery.reject, "requeue": partial(return_tag, delivery)}
+    settle[how](last, True)
     assert sum(slices) == last
     settled = delivery_module.SETTLE_SLICE
     most = {"ack": settled, "reject": settled // 4 + 1, "requeue": delivery_module.RETURN_SLICE}

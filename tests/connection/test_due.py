@@ -152,8 +152,8 @@ def test_a_channel_gets_what_was_published_before_its_close() -> None:
     assert (queue.message_count(), queue.unacked_count, len(order(queue).requeued)) == (1, 0, 1)
 
 
-def test_a_return_alone_is_no_reason_to_deliver_at_once() -> None:
-    """Returns one by one are delivered together, as the content of each is read with that of the next."""
+def test_returns_come_again_nack_by_nack() -> None:
+    """As in RabbitMQ (``tests/interop/test_returns.py``): the queue delivers before it hears of the next."""
     node = SimNode()
     client = consuming(node, durable=True)
     for number in range(4):
@@ -161,7 +161,7 @@ def test_a_return_alone_is_no_reason_to_deliver_at_once() -> None:
     node.settle()
     client.take()
     client.feed(b"".join(m.frame(1, m.BasicNack(tag, False, True)) for tag in (3, 2, 1)))
-    assert [received.body for received in client.take()] == [b"0", b"1", b"2"]
+    assert [received.body for received in client.take()] == [b"2", b"1", b"0"]
 
 
 def test_very_many_are_delivered_in_slices_before_the_method() -> None:

@@ -461,7 +461,7 @@ class World:
         self.admin.client.send(*methods)
         self.look()
         count = len(queue.ready) if queue is not None else 0
-        consumers = len(queue.consumers) if queue is not None else 0
+        consumers = self._consumers_of(queue) if queue is not None else 0
         channel.late.append(m.QueueDeclareOk(name, count, consumers))
         if queue is None:
             channel.late.append(m.QueueBindOk())
@@ -782,7 +782,23 @@ class World:
         self.lists.pump(queue)
         queue.used_us = self.lists.now_us
         count = self._counted_at_once(peer, channel, len(queue.ready))
-        channel.expected.append(m.QueueDeclareOk(queue.name, count, len(queue.consumers)))
+        channel.expected.append(m.QueueDeclareOk(queue.name, count, self._consumers_of(queue)))
+
+    def _consumers_of(self, queue: ModelQueue) -> int:
+        """What a declare counts: of a quorum queue also unsettled messages of basic.get, and each cancelled
+        consumer that has some.
+        """
+        if not queue.kind.quorum:
+            return len(queue.consumers)
+        holders = [
+            out.consumer
+            for peer in self.peers
+            for channel in peer.channels.values()
+            for out in channel.out.values()
+            if out.queue is queue and out.consumer not in queue.consumers
+        ]
+        cancelled = {holder for holder in holders if holder is not None}
+        return len(queue.consumers) + len(cancelled) + holders.count(None)
 
     def _counted_at_once(self, peer: Peer, channel: Channel, count: int) -> int:
         """What a declare counts that came while the node was at it: ``count``, and letters that came to the
@@ -982,7 +998,7 @@ class World:
         else:
             queue.used_us = self.lists.now_us
             answer = self._take(peer, channel, m.QueueDeclareOk).method
-            assert answer == m.QueueDeclareOk(name, len(queue.ready), len(queue.consumers)), answer
+            assert answer == m.QueueDeclareOk(name, len(queue.ready), self._consumers_of(queue)), answer
         self._watch_anew()
         self.node.sleep(0)
         self.let_timers_go_off()
