@@ -60,10 +60,10 @@ cdef class Delivery:
     cpdef bint holds(self, unsigned long long tag) except -1
     cpdef long long ack(self, unsigned long long tag, bint multiple) except -1
     cpdef long long reject(self, unsigned long long tag, bint multiple) except -1
-    @cython.locals(before="long long", limit="long long", last="unsigned long long", taken=tuple, index=Py_ssize_t, message=Message, owner=ChannelConsumer)
+    @cython.locals(before="long long", last="unsigned long long", taken=tuple, index=Py_ssize_t, message=Message, owner=ChannelConsumer)
     cdef long long _settle(self, unsigned long long tag, bint multiple, int kind) except -1
     cpdef bint settle_some(self, unsigned long long last, int kind) except -1
-    @cython.locals(done="long long", limit="long long", current="unsigned long long", taken=tuple, index=Py_ssize_t, message=Message, owner=ChannelConsumer, run=list)
+    @cython.locals(done="long long", current="unsigned long long", taken=tuple, index=Py_ssize_t, message=Message, owner=ChannelConsumer, run=list)
     cdef long long _settle_range(self, unsigned long long last, int kind) except -1
     @cython.locals(count="long long")
     cdef void _settle_run(self, list run, ChannelConsumer owner, int kind)

@@ -6,8 +6,9 @@ hole (None). ``base`` is the lowest tag of the ring that may be outstanding; it 
 
 The ring grows while it is well filled, up to ``RING_PLACES_MAX``. Otherwise its lowest tags make room: those
 that are outstanding go to ``older``, and ``base`` moves up. A delivery that is never acknowledged therefore
-keeps no places for those behind it, and neither growing nor moving over holes takes long. If the log has a
-message's content too, only the offset is kept here.
+keeps no places for those behind it, and neither growing nor moving over holes takes long.
+
+If the log has a message's content too, only the offset is kept here.
 
 Source: AMQP 0-9-1, basic.ack, section 1.8.3; RabbitMQ, "Negative Acknowledgements". Tag 0 as in RabbitMQ.
 """
@@ -29,7 +30,7 @@ from vhosts.long_lists import unwatched
 from vhosts.queues.handle import Consumer, QueueHandle
 
 # C integers where compiled (see delivery.pxd).
-#: Deliveries settled or returned by one call; fewer are rejected, as each may become a dead letter.
+#: Deliveries settled or returned by one call; about a millisecond.
 SETTLE_SLICE = 4096
 RETURN_SLICE = 500
 #: Cost of returning a message to its queue, in acknowledgements.
@@ -39,6 +40,7 @@ _BY_CONSUMER, _TOGETHER, _GATHERED = 1, 2, 3
 #: Places of the largest ring, and tags that leave a full one together; powers of two.
 RING_PLACES_MAX = 65536
 BLOCK_TAGS = 4096
+
 
 _NO_TABLE = RoutingTable()
 
@@ -272,8 +274,7 @@ class Delivery:
                 self._advance()
             return 1
         last = self.next_tag - 1 if tag == 0 else tag
-        limit = SETTLE_SLICE if kind == flags.ACK else SETTLE_SLICE // 4 + 1
-        if self.outstanding <= limit or (self.older.count == 0 and last < self.base + limit):
+        if self.outstanding <= SETTLE_SLICE or (self.older.count == 0 and last < self.base + SETTLE_SLICE):
             return self._settle_range(last, kind)
         before = self.outstanding
         assert self.listener is not None
@@ -282,19 +283,18 @@ class Delivery:
 
     def settle_some(self, last: int, kind: int) -> bool:
         """Settle a slice of the outstanding tags up to ``last``, lowest first; True if none is left."""
-        return self._settle_range(last, kind) < (SETTLE_SLICE if kind == flags.ACK else SETTLE_SLICE // 4 + 1)
+        return self._settle_range(last, kind) < SETTLE_SLICE
 
     def _settle_range(self, last: int, kind: int) -> int:
         done = 0
-        limit = SETTLE_SLICE if kind == flags.ACK else SETTLE_SLICE // 4 + 1
-        while self.older.count > 0 and done < limit:
+        while self.older.count > 0 and done < SETTLE_SLICE:
             taken = self.older.take_lowest(last)
             if taken is None:
                 return done
             self._settle_taken(taken[0], cast(ChannelConsumer, taken[1]), kind)
             done += 1
         current = self.base
-        while current <= last and done < limit:
+        while current <= last and done < SETTLE_SLICE:
             index = current & (len(self.messages) - 1)
             message = self.messages[index]
             current += 1
@@ -310,7 +310,7 @@ class Delivery:
                 continue
             # The same consumer got the next one, too. Consumers of several queues often take turns.
             run: list[Message] = [message]
-            while current <= last and done < limit:
+            while current <= last and done < SETTLE_SLICE:
                 index = current & (len(self.messages) - 1)
                 message = self.messages[index]
                 if message is None or self.owners[index] is not owner:

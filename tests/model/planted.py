@@ -146,18 +146,16 @@ PLANTED = [
     Planted(
         "multiple passes over what is old",
         DELIVERY,
-        "        limit = SETTLE_SLICE if kind == flags.ACK else SETTLE_SLICE // 4 + 1\n"
-        "        while self.older.count > 0 and done < limit:\n",
-        "        limit = SETTLE_SLICE if kind == flags.ACK else SETTLE_SLICE // 4 + 1\n"
+        "        while self.older.count > 0 and done < SETTLE_SLICE:\n",
         "        while False:\n",
         "tests/channel/test_delivery.py::test_very_many_outstanding_are_settled_in_slices",
     ),
     Planted(
         "multiple covers one too many",
         DELIVERY,
-        "        current = self.base\n        while current <= last and done < limit:\n",
+        "        current = self.base\n        while current <= last and done < SETTLE_SLICE:\n",
         "        current = self.base\n        last = min(last + 1, self.next_tag - 1)\n"
-        "        while current <= last and done < limit:\n",
+        "        while current <= last and done < SETTLE_SLICE:\n",
     ),
     Planted(
         "the channel's limit wakes one queue only",
