@@ -304,7 +304,8 @@ class Commit(Listener):
         """Settle some; returns whether all is done, and the cost."""
         delivery = self._channel.delivery
         tag, up_to, kind = settle
-        if kind == RETURN and not (up_to and delivery.outstanding > RETURN_SLICE):
+        in_slices = up_to and (len(delivery.returning) > 0 or delivery.outstanding > RETURN_SLICE)
+        if kind == RETURN and not in_slices:
             # As in RabbitMQ, what acknowledgements beside each other return comes back together.
             if up_to:
                 return True, RETURN_UNITS * delivery.requeue_up_to(tag, 2 * RETURN_SLICE, GATHERED)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from amqp_router.channel import transactions
+from amqp_router.channel.delivery import RETURN_SLICE
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.protocol import errors
 from amqp_router.protocol import methods as m
@@ -295,6 +296,16 @@ def test_recover_in_slices(client: Client, monkeypatch: pytest.MonkeyPatch) -> N
     delivered(client, 10)
     client.send(m.BasicAck(6), m.BasicRecover(True))
     assert bodies(client) == [b"%d" % number for number in range(10) if number != 5]
+
+
+@pytest.mark.parametrize("last", [RETURN_SLICE, RETURN_SLICE + 1])
+def test_a_full_slice_that_returns_is_delivered_again(client: Client, last: int) -> None:
+    """Nothing was left for another slice, and the queue never heard that all were back."""
+    delivered(client, RETURN_SLICE + 10)
+    client.send(m.BasicNack(last, True, True))
+    assert bodies(client) == []
+    again = [received.body for received in commit(client)]
+    assert again == [b"%d" % number for number in range(last)]
 
 
 def test_very_many_are_settled_in_slices(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

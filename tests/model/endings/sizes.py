@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from amqp_router.channel import ack_watch, channel, closing, delivery, due, transactions
+from amqp_router.channel import ack_watch, channel, closing, delivery, due, returns, transactions
 from amqp_router.connection import dispatch as connection_dispatch
 from amqp_router.connection import ticker
 from tests.persistence.log.world import OPTIONS
@@ -27,6 +27,8 @@ SMALL: tuple[tuple[Any, str, int], ...] = (
     # Deliveries and settles of a channel, and what a channel that closes gives back.
     (delivery, "SETTLE_SLICE", 3),
     (delivery, "RETURN_SLICE", 2),
+    (returns, "RETURN_SLICE", 2),
+    (transactions, "RETURN_SLICE", 2),
     (closing, "RETURN_SLICE", 2),
     (closing, "LOOK_SLICE", 4),
     (channel, "RELEASE_SLICE", 3),

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from amqp_router.channel import returns
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
 from tests.model.endings.lists import KINDS, Death, Entry, Lists, ModelConsumer, ModelQueue, Says
@@ -66,6 +67,10 @@ class Out:
         self.at_us = at_us
         #: Since when its timeout is watched: a policy may set one later, and a loop that is late looks late.
         self.since_us = at_us
+
+    def place(self) -> tuple[str, str, int]:
+        """Where it comes among others that return with it."""
+        return self.queue.name, self.consumer.tag if self.consumer is not None else "", self.entry.place[1]
 
     def timeout_us(self) -> int:
         """0: none."""
@@ -813,6 +818,11 @@ class World:
         return count
 
     def _settle(self, channel: Channel, tags: list[int], how: str) -> None:
+        owners = {channel.out[tag].consumer for tag in tags}
+        is_apart = len(owners) > 1 or (None in owners and len(tags) > 1)
+        if how == "requeue" and is_apart and len(channel.out) <= returns.RETURN_SLICE:
+            self._return_apart([channel.out.pop(tag) for tag in tags])
+            return
         together: list[ModelQueue] = []
         for tag in tags:
             out = channel.out.pop(tag)
@@ -826,6 +836,16 @@ class World:
                 self.lists.settle(out.queue, out.entry, ack=how == "ack")
         for queue in together:
             self.lists.end_return(queue)
+
+    def _return_apart(self, outs: list[Out]) -> None:
+        """As few as these come back consumer by consumer, and what a get took before that and one by one. The
+        queue delivers between two of them.
+        """
+        for out in sorted(outs, key=Out.place):
+            if out.consumer is not None:
+                out.consumer.out -= 1
+            self.lists.put_back(out.queue, out.entry)
+            self.lists.pump(out.queue)
 
     def end_settles(self, *, commit: bool) -> None:
         """Commit or roll back what the consumer with transactions has settled.
