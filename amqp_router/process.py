@@ -98,8 +98,7 @@ class Collector:
     #: in a minute, 1 s in eight.
     QUIET_SHARE = 1 / 500
     SHORT_S = 0.01
-    #: Estimated time of the first collection for each block of Python's allocator. No later estimate is
-    #: lower: of few objects most are frozen, and a collection does not look at them.
+    #: Estimated time for each block of Python's allocator that came since the last collection, at least.
     BLOCK_S = 1e-7
     INTERVAL_S = 60.0
 
@@ -120,8 +119,9 @@ class Collector:
         self._timer: asyncio.TimerHandle | None = None
         #: CPU time and time of the last look; when the last collection ended.
         self._cpu = self._wall = self._collected_at = 0.0
-        #: What the last collection took for each block.
-        self._block_s = self.BLOCK_S
+        #: What the last collection took, and the blocks that were left.
+        self._last_s = 0.0
+        self._last_blocks = 0
 
     def start(self) -> None:
         """Take what is there now out of the collector's sight and stop automatic full collections.
@@ -135,6 +135,7 @@ class Collector:
         gc.set_threshold(young, middle, 1_000_000_000)
         # How long one takes is not known yet: the first may come after a look.
         self._collected_at = self._clock()
+        self._last_blocks = self._blocks()
         self._next()
 
     def stop(self) -> None:
@@ -147,8 +148,7 @@ class Collector:
         wall = self._clock()
         used, passed = self._cpu_s() - self._cpu, wall - self._wall
         is_idle, sleeps = used < self.IDLE_SHARE * passed, used < self.ASLEEP_SHARE * passed
-        # A hundred thousand queues may have come since the last one, which took ten times less.
-        expected_s = self._blocks() * self._block_s
+        expected_s = self._expected_s()
         is_quiet = sleeps or (is_idle and expected_s <= self.SHORT_S)
         share = self.QUIET_SHARE if is_quiet else self.BUSY_SHARE
         if expected_s <= share * (wall - self._collected_at):
@@ -157,12 +157,17 @@ class Collector:
         self._heap.give_back(all_of_it=is_idle)
         self._next()
 
+    def _expected_s(self) -> float:
+        """What a collection would take: a hundred thousand queues may have come since the last one."""
+        block_s = max(self.BLOCK_S, self._last_s / max(1, self._last_blocks))
+        return self._last_s + block_s * max(0, self._blocks() - self._last_blocks)
+
     def _collect(self) -> None:
-        blocks = self._blocks()
         began = self._clock()
         gc.collect()
         self._collected_at = self._clock()
-        self._block_s = max(self.BLOCK_S, (self._collected_at - began) / max(1, blocks))
+        self._last_s = self._collected_at - began
+        self._last_blocks = self._blocks()
 
     def _next(self) -> None:
         self._cpu, self._wall = self._cpu_s(), self._clock()
