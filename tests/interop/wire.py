@@ -523,7 +523,8 @@ class Wire:
     def ok(self, channel: int, name: str, **fields: Any) -> Received:
         """Send a method and insist on its own -ok (or, for basic.get, on get-ok or get-empty)."""
         reply = self.call(channel, name, **fields)
-        if reply.name in ("eof", "reset"):
+        is_stop = reply.name == "connection.close" and reply.fields["code"] == 320  # the broker shuts down
+        if is_stop or reply.name in ("eof", "reset"):
             raise ConnectionResetError(f"{name} was answered by {reply}")
         good = ("basic.get-ok", "basic.get-empty") if name == "basic.get" else (f"{name}-ok",)
         assert reply.name in good, f"{name} was answered by {reply}"
