@@ -24,6 +24,8 @@ from vhosts.queues.settings import NO_SETTINGS, QueueSettings
 #: Cost of a redelivery in units of ``deliver_due``, of which another delivery costs one. It is higher because
 #: each one is found and read alone.
 REDELIVERY_UNITS = 3
+#: Holders of a quorum queue's messages that are known, see ``Holders``.
+HOLDERS_MAX = 2000
 #: No timeout for acknowledgements is longer: some 300 years.
 TIMEOUT_MS_MAX = 1 << 43
 #: Credit of a consumer without a prefetch limit.
@@ -136,6 +138,7 @@ class Holders:
     """Who has unsettled messages of a quorum queue without being a consumer of it.
 
     RabbitMQ counts each message of ``basic.get`` as a consumer, and each cancelled consumer that has some.
+    Here at most ``HOLDERS_MAX`` are known: a client may have any number, and a count looks at each.
     """
 
     __slots__ = ("_held_by",)
@@ -149,7 +152,7 @@ class Holders:
         for _ in range(min(2, len(held_by))):
             oldest = next(iter(held_by))
             del held_by[oldest]
-            if oldest.taken > oldest.finished:
+            if oldest.taken > oldest.finished and len(held_by) < HOLDERS_MAX - 1:
                 held_by[oldest] = None
         held_by[holder] = None
 
