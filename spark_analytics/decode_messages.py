@@ -193,9 +193,10 @@ class _Decoder:
 
     def _deadlines(self, times: Any) -> Any:
         """When each message expires, in microseconds; null if it never does."""
-        expire_ms = self.records.rows["expire_ms"]
+        rows = self.records.rows
+        expire_ms = rows["expire_ms"].astype(np.int64) | rows["expire_high"].astype(np.int64) << 32
         never = expire_ms == layout.NO_EXPIRY
-        return pa.array(times + expire_ms.astype(np.int64) * 1000, pa.int64(), mask=never)
+        return pa.array(times + expire_ms * 1000, pa.int64(), mask=never)
 
     def _heap_column(self, lengths: Any, heap: bytes) -> Any:
         if len(heap) > _ARROW_BYTES_MAX:

@@ -62,7 +62,9 @@ SECTIONS = (
     (SECTION_PRODUCERS, Struct("<IIQIIQ")),
     (SECTION_SOURCES, Struct("<II16sQII")),
 )
-SECTION_BITS = SECTION_OLD_SOURCES | SECTION_DUE_TIMES | SECTION_PRODUCERS | SECTION_SOURCES
+#: This bit announces no section: ``expire_high`` of the batch's records is in use.
+LONG_TIMES = 0x400
+KNOWN_BITS = SECTION_OLD_SOURCES | SECTION_DUE_TIMES | SECTION_PRODUCERS | SECTION_SOURCES | LONG_TIMES
 NO_EXPIRY = 0xFFFFFFFF
 
 #: A SETTLES record: first offset, offsets, kind, reason, returns, time since the batch's.
@@ -87,6 +89,7 @@ MESSAGE_FIELDS = (
     ("priority", "u1", 24),
     ("flags", "u1", 25),
     ("delivery_count", "<u2", 26),
+    ("expire_high", "<u2", 28),
 )
 ROUTING_FIELDS = (
     ("events_end", "<u4", 0),

@@ -182,7 +182,7 @@ def _batches(data: memoryview, at: int, position: int, end: int, path: str, salt
         if version > layout.LOG_VERSION:
             raise FormatVersionError(path, version, layout.LOG_VERSION)
         if attributes:
-            unknown = attributes & ~layout.SECTION_BITS if kind == layout.KIND_MESSAGES else attributes
+            unknown = attributes & ~layout.KNOWN_BITS if kind == layout.KIND_MESSAGES else attributes
             if unknown:
                 raise FormatVersionError(path, f"with attributes {unknown:#x}", "without them")
         if length < size + record_size * records:

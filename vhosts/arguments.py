@@ -15,6 +15,7 @@ from typing import TypedDict
 
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES, Field
+from amqp_router.protocol.frames import EXPIRY_MS_MAX
 from amqp_router.protocol.kept_table import Arguments
 from vhosts.errors import described, erlang
 from vhosts.queues.settings import queue_type
@@ -22,9 +23,6 @@ from vhosts.queues.settings import queue_type
 #: Returns what is wrong with an argument, as RabbitMQ prints it, or "".
 Check = Callable[[Field, Arguments], str]
 
-#: Longest time to live or expiry, in milliseconds: ten years. A record of the log has room for 49.7 days, so
-#: a message that is read back from there expires no later than that.
-EXPIRY_MS_MAX = 315_360_000_000
 PRIORITY_MAX = 255
 
 _INTEGER_TAGS = frozenset("bBsuIilL")

@@ -169,6 +169,6 @@ def _odd_expiration(message: Message) -> int:
     """The time to live of a message that writes it in another way than with digits alone."""
     try:
         expiration = str(decode_properties(message.properties()).get("expiration", ""))
-        return min(expiration_ms(expiration), NO_EXPIRY - 1)
+        return expiration_ms(expiration)
     except PreconditionFailed as error:
         raise FieldError(error.text) from None

@@ -42,7 +42,6 @@ from amqp_router.protocol.errors import (
     too_large_message,
 )
 from amqp_router.protocol.flags import REDELIVERED
-from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, body_start, build_message
 from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties
 from amqp_router.protocol.shown import shown as seen_by_clients
@@ -120,10 +119,9 @@ def _send(
     try:
         check_delivery_mode(properties)
         check_properties(properties, user.name)
-        if (
-            "expiration" in properties
-        ):  # perhaps with a sign, which ``build_message`` does not take for a number
-            message.expire_ms = min(expiration_ms(properties["expiration"]), NO_EXPIRY - 1)
+        if "expiration" in properties:
+            # Perhaps with a sign, which ``build_message`` does not take for a number.
+            message.expire_ms = expiration_ms(properties["expiration"])
     except PreconditionFailed:
         # As in RabbitMQ, errors about the exchange come before those about properties.
         cache.resolve(publish_args(exchange, routing_key), NO_PROPERTIES)

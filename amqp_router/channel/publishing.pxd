@@ -23,7 +23,7 @@ cdef unsigned int _WAITS
 cdef unsigned int _LATER
 cdef int _ANSWER_SHIFT
 cdef unsigned int _ODD_MODE
-cdef unsigned int _NO_EXPIRY
+cdef unsigned long long _NO_EXPIRY
 cdef unsigned int _SPECIAL
 
 

@@ -281,7 +281,7 @@ class Publishing(Listener):
                 decoded = decode_properties(properties, True)
                 check_properties(decoded, self.user, has_replies=len(self.reply_to) > 0)
                 if is_odd:
-                    scan.expire_ms = min(expiration_ms(decoded["expiration"]), _NO_EXPIRY - 1)
+                    scan.expire_ms = expiration_ms(decoded["expiration"])
             except PreconditionFailed:
                 # As in RabbitMQ, errors about the exchange come before those about properties.
                 self.cache.resolve(args, _NO_PROPERTIES)

@@ -10,7 +10,7 @@ cdef int _IRREGULAR
 cdef Py_ssize_t _OVERHEAD
 cdef Py_ssize_t _FIXED
 cdef unsigned int _ODD_MODE
-cdef unsigned long _NO_EXPIRY
+cdef unsigned long long _NO_EXPIRY
 cdef int _DEPTH_MAX
 
 
@@ -27,7 +27,7 @@ cdef class ContentScan:
     cdef public unsigned int flags
     cdef public bint persistent
     cdef public unsigned char priority
-    cdef public unsigned long expire_ms
+    cdef public unsigned long long expire_ms
     @cython.locals(d="const unsigned char*", size="long long", end=Py_ssize_t, body_size="long long")
     cpdef int scan(self, bytes data, Py_ssize_t position, Py_ssize_t limit, unsigned int channel) except? -1
     @cython.locals(d="const unsigned char*", limit=Py_ssize_t, p=Py_ssize_t, start=Py_ssize_t, flags="unsigned int", mode=int, bit="unsigned int")
@@ -35,7 +35,7 @@ cdef class ContentScan:
 
 
 @cython.locals(d="const unsigned char*", position=Py_ssize_t, number="unsigned long long", digit=int)
-cdef unsigned long _milliseconds(bytes data, Py_ssize_t start, Py_ssize_t end) except? 1
+cdef unsigned long long _milliseconds(bytes data, Py_ssize_t start, Py_ssize_t end) except? 1
 
 
 @cython.locals(d="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, tag=int)

@@ -22,8 +22,10 @@ IRREGULAR = -1
 
 #: In ``ContentScan.flags``, beside the property flags: the delivery mode is neither 1 nor 2.
 ODD_MODE = 1 << 16
-#: ``expire_ms`` of a message without an expiration.
-NO_EXPIRY = 0xFFFFFFFF
+#: Longest time to live, in milliseconds: ten years.
+EXPIRY_MS_MAX = 315_360_000_000
+#: ``expire_ms`` of a message without an expiration. One less stands for any number above ``EXPIRY_MS_MAX``.
+NO_EXPIRY = EXPIRY_MS_MAX + 2
 
 # C integers where compiled (see frames.pxd), so they stay in this module.
 _COMPLETE = 1

@@ -3,7 +3,7 @@ cimport cython
 from amqp_router.protocol cimport constants, flags
 from amqp_router.protocol._buf cimport Buf
 
-cdef unsigned long _NO_EXPIRY
+cdef unsigned long long _NO_EXPIRY
 cdef Py_ssize_t _JOINED_BYTES_MAX
 cdef Py_ssize_t _FRAME_PAYLOAD_MAX
 cdef Py_ssize_t _FIXED
@@ -35,7 +35,7 @@ cdef class Message:
     cdef public unsigned int header_size
     cdef public unsigned int frame_payload
     cdef public unsigned int frame_count
-    cdef public unsigned int expire_ms
+    cdef public unsigned long long expire_ms
     cdef public unsigned short channel
     cdef public unsigned short delivery_count
     cdef public unsigned char flags

@@ -342,7 +342,8 @@ def test_immediate(client: Client) -> None:
         ({"expiration": "abc"}, "invalid expiration 'abc': no_integer"),
         ({"expiration": ""}, "invalid expiration '': no_integer"),
         ({"expiration": "1x"}, "invalid expiration '1x': {leftover_string,\"x\"}"),
-        ({"expiration": "4294967296"}, "invalid expiration '4294967296': {value_too_large,4294967296}"),
+        ({"expiration": "315360000001"}, "invalid expiration '315360000001': {value_too_large,315360000001}"),
+        ({"expiration": "9" * 30}, f"invalid expiration '{'9' * 30}': {{value_too_large,{'9' * 30}}}"),
         ({"expiration": "-1"}, "invalid expiration '-1': {value_negative,-1}"),
         ({"delivery_mode": 0}, "invalid message: {delivery_mode_unknown,0}"),
         ({"delivery_mode": 3, "headers": {}}, "invalid message: {delivery_mode_unknown,3}"),
@@ -355,6 +356,16 @@ def test_property_that_is_refused(client: Client, properties: dict[str, Any], te
     assert close.reply_text == f"PRECONDITION_FAILED - {text}"
     assert (close.class_id, close.method_id) == (60, 40)
     assert queue.message_count() == 0
+
+
+@pytest.mark.parametrize("expiration", ["4294967295", "4294967296", "+4294967296", "315360000000"])
+def test_a_time_to_live_of_years(client: Client, expiration: str) -> None:
+    queue = client.declare("q")
+    before_us = client.node.clock.wall_us()
+    client.publish(b"x", "q", properties=encode_properties({"expiration": expiration}))
+    head = queue.ready.peek(False)
+    assert head is not None
+    assert head.deadline_us - before_us == int(expiration) * 1000
 
 
 def test_own_user_id(client: Client) -> None:

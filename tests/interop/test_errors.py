@@ -174,6 +174,7 @@ CASES = [
     Case("publish, wrong user_id", publish("", "q.d", user_id="bob"), 406, "PRECONDITION_FAILED - user_id property set to 'bob' but authenticated user was 'guest'", (60, 40)),
     Case("publish, expiration is no number", publish("", "q.d", expiration="abc"), 406, "PRECONDITION_FAILED - invalid expiration 'abc': no_integer", (60, 40)),
     Case("publish, negative expiration", publish("", "q.d", expiration="-1"), 406, "PRECONDITION_FAILED - invalid expiration '-1': {value_negative,-1}", (60, 40)),
+    Case("publish, expiration is too large", publish("", "q.d", expiration="315360000001"), 406, "PRECONDITION_FAILED - invalid expiration '315360000001': {value_too_large,315360000001}", (60, 40)),
     Case("publish, expiration with two signs", publish("", "q.d", expiration="--5"), 406, "PRECONDITION_FAILED - invalid expiration '--5': no_integer", (60, 40)),
     Case("publish, expiration with a fraction", publish("", "q.d", expiration="1.5"), 406, "PRECONDITION_FAILED - invalid expiration '1.5': {leftover_string,\".5\"}", (60, 40)),
     Case("publish, empty expiration", publish("", "q.d", expiration=""), 406, "PRECONDITION_FAILED - invalid expiration '': no_integer", (60, 40)),

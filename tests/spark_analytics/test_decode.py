@@ -44,6 +44,8 @@ from .encoder import (
 
 NAMES = [name("flights", "all", "q"), name("", "q"), name("none"), name("grün", "q")]
 T0 = 1_700_000_000_000_000
+#: More than 32 bits of milliseconds.
+YEARS_US = 300_000_000_000_000
 
 runs = st.lists(
     st.builds(
@@ -274,7 +276,7 @@ def test_where_dead_letters_come_from_and_when_messages_expire(tmp_path: Path) -
                 else:
                     made.extras.due_us = T0 + 5
                     made.extras.session = 1
-            made.deadline_us = T0 + 2_000_000 if offset == 1 else 0
+            made.deadline_us = {1: T0 + 2_000_000, 4: T0 + YEARS_US}.get(offset, 0)
             builder.add(made, offset, T0)
         batch = builder.close(first + 2, 4 + first)
         log.append(batch.pack_header(0, log.salt) + b"".join(batch.pieces))
@@ -289,7 +291,7 @@ def test_where_dead_letters_come_from_and_when_messages_expire(tmp_path: Path) -
         (4, None, None, None, None, T0 + 2_000_000),
         (4, None, None, None, None, None),
         (7, "cd" * 16, None, 73, None, None),
-        (7, None, None, None, T0 + 5, None),
+        (7, None, None, None, T0 + 5, T0 + YEARS_US),
         (7, "cd" * 16, 5, 75, None, None),
     ]
     assert [row["body"] for row in rows] == [b"%d" % offset for offset in range(6)]

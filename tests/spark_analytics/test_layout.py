@@ -44,7 +44,8 @@ def test_message_flags() -> None:
         (sections.PRODUCERS, sections._PRODUCER.format),
         (sections.SOURCES, sections._SOURCE.format),
     ]
-    assert layout.SECTION_BITS == sections.KNOWN
+    assert (layout.KNOWN_BITS, layout.LONG_TIMES) == (sections.KNOWN, sections.LONG_TIMES)
+    assert layout.NO_EXPIRY == record.NO_EXPIRY
     assert layout.CHECKPOINT_VERSION == checkpoint._VERSION
     assert layout.SETTLE.size == record.SETTLE_SIZE == record.SETTLE.size
     assert (layout.SETTLE_DROP, layout.SETTLE_DEAD_LETTER, layout.SETTLE_RETURN) == (

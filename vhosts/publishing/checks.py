@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping
 
 from amqp_router.protocol.errors import PreconditionFailed
+from amqp_router.protocol.frames import EXPIRY_MS_MAX
 
 #: The pseudo-queue of direct reply-to.
 DIRECT_REPLY = "amq.rabbitmq.reply-to"
-#: Longest time to live of a message, in ms.
-EXPIRATION_MS_MAX = 0xFFFF_FFFF
 _INTEGER = re.compile("[+-]?[0-9]+")
 
 
@@ -62,6 +61,6 @@ def expiration_ms(expiration: str) -> int:
     ms = int(number[0])
     if ms < 0:
         raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_negative,{ms}}}")
-    if ms > EXPIRATION_MS_MAX:
+    if ms > EXPIRY_MS_MAX:
         raise PreconditionFailed(f"invalid expiration '{expiration}': {{value_too_large,{ms}}}")
     return ms

@@ -5,7 +5,7 @@ cimport cython
 from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 
-cdef unsigned long _NO_EXPIRY
+cdef unsigned long long _NO_EXPIRY
 
 
 @cython.final

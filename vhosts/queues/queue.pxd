@@ -11,7 +11,7 @@ from vhosts.queues.dispatch cimport Dispatch
 from vhosts.queues.mortal cimport MortalQueue
 from vhosts.queues.ready.order cimport ReadyOrder
 
-cdef unsigned int _NO_EXPIRY
+cdef unsigned long long _NO_EXPIRY
 cdef Py_ssize_t _AT_ONCE_UNITS
 cdef int _REDELIVERY_EXTRA
 cdef int _BLIND_EXTRA

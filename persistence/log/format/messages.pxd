@@ -6,7 +6,8 @@ from amqp_router.protocol.message cimport Extras, Message, read_message
 from persistence.log.format.record cimport Batch
 from persistence.log.format.sections cimport pack_sections
 
-cdef unsigned long _NO_EXPIRY
+cdef unsigned long long _NO_EXPIRY
+cdef unsigned long long _EXPIRE_MS_MAX
 
 
 cdef unsigned long long _room(unsigned long long size) noexcept
@@ -22,6 +23,7 @@ cdef class MessagesBuilder:
     cdef Buf _bodies
     cdef list _extras
     cdef unsigned long long _extras_size
+    cdef bint _is_long
     cdef public unsigned long count
     cdef public unsigned long long size
     cdef public unsigned long long base
@@ -34,9 +36,10 @@ cdef class MessagesBuilder:
     cpdef int begin(self, unsigned long long base, long long now_us) except -1
     @cython.locals(route=bytes, bodies=Buf)
     cpdef int add(self, Message message, unsigned long long offset, long long now_us) except -1
-    @cython.locals(records=Buf, expire_ms=cython.ulong, left_us=cython.longlong)
+    @cython.locals(records=Buf, expire_ms=cython.ulonglong, left_us=cython.longlong)
     cdef int _record(self, Message message, unsigned long long offset, long long now_us,
                      unsigned long long body_end) except -1
+    cdef unsigned long long _long_time(self, unsigned long long expire_ms) except? 0
     cpdef unsigned long long capacity(self)
     cpdef Batch close(self, unsigned long long last, unsigned long epoch)
     cdef _close_extras(self, Batch batch)
@@ -72,5 +75,6 @@ cdef class BatchView:
     cdef int _rewind(self) except -1
     @cython.locals(delta=cython.ulonglong, d="const unsigned char*", routes=Heap, properties=Heap, bodies=Heap,
                    at=Py_ssize_t, found=cython.ulonglong,
-                   route_end=Py_ssize_t, properties_end=Py_ssize_t, body_end=Py_ssize_t, message=Message, expire_ms=cython.longlong)
+                   route_end=Py_ssize_t, properties_end=Py_ssize_t, body_end=Py_ssize_t, message=Message, expire_ms=cython.longlong,
+                   high=cython.longlong)
     cpdef Message message_at(self, unsigned long long offset)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from amqp_router.protocol import flags
 from amqp_router.protocol._buf import Buf
-from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Extras, Message, read_message
 
-from .record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader
-from .sections import ENTRY_BYTES, pack_sections, parse_sections
+from .record import EXPIRE_MS_MAX, HEADER_SIZE, MESSAGE_SIZE, MESSAGES, NO_EXPIRY, Batch, BatchHeader
+from .sections import ENTRY_BYTES, LONG_TIMES, pack_sections, parse_sections
 
 if TYPE_CHECKING:
     from .settles import SettleState
@@ -25,6 +24,7 @@ _ENDS = Struct("<III")
 
 # C integers where compiled (see messages.pxd).
 _NO_EXPIRY = NO_EXPIRY
+_EXPIRE_MS_MAX = EXPIRE_MS_MAX
 
 
 def le32(d: bytes, p: int) -> int:
@@ -48,6 +48,7 @@ class MessagesBuilder:
         "_bodies",
         "_extras",
         "_extras_size",
+        "_is_long",
         "_properties",
         "_records",
         "_routes",
@@ -69,6 +70,8 @@ class MessagesBuilder:
         #: The records of the batch that have more than the fixed part, and the most bytes that it takes.
         self._extras: list[tuple[int, Extras]] = []
         self._extras_size = 0
+        #: Whether a record has a time to live above 32 bits.
+        self._is_long = False
         self.count = 0
         #: Bytes so far, without the header.
         self.size = 0
@@ -121,20 +124,27 @@ class MessagesBuilder:
             left_us = message.deadline_us - now_us
             if left_us > 0:
                 left_us = (left_us + 999) // 1000
-                expire_ms = left_us if left_us < _NO_EXPIRY else _NO_EXPIRY - 1
+                expire_ms = left_us if left_us < _NO_EXPIRY else self._long_time(left_us)
         records.le32(self._routes.size)
         records.le32(self._properties.size)
         records.le32(body_end)
         records.le32(now_us - self.base_ts)
         records.le32(offset - self.base)
-        records.le32(expire_ms)
+        records.le32(expire_ms & _NO_EXPIRY)
         records.le32(message.priority | (message.flags & flags.RECORDED) << 8 | message.delivery_count << 16)
-        records.le32(0)
+        records.le32(expire_ms >> 32)
         if message.extras is not None:
             self._extras.append((self.count, message.extras))
             self._extras_size += ENTRY_BYTES
         self.max_ts = now_us
         self.count += 1
+
+    def _long_time(self, expire_ms: int) -> int:
+        """A time to live of more than 32 bits, or of just as many as stand for none, as its record has it."""
+        self._is_long = True
+        if expire_ms == _NO_EXPIRY:
+            expire_ms += 1
+        return min(expire_ms, _EXPIRE_MS_MAX)
 
     def capacity(self) -> int:
         """Bytes that the parts of the batch take in memory: each doubles when it is full."""
@@ -167,7 +177,7 @@ class MessagesBuilder:
             self.body_pieces = None
             self.message = None
         batch.pieces = pieces
-        if self._extras_size > 0:
+        if self._extras_size > 0 or self._is_long:
             self._close_extras(batch)
         self.count = 0
         self.size = 0
@@ -175,6 +185,9 @@ class MessagesBuilder:
 
     def _close_extras(self, batch: Batch) -> None:
         batch.attributes, sections = pack_sections(self._extras)
+        if self._is_long:
+            batch.attributes |= LONG_TIMES
+            self._is_long = False
         batch.pieces.append(sections)
         batch.length = sum([len(piece) for piece in batch.pieces]) + HEADER_SIZE
         self._extras = []
@@ -229,6 +242,7 @@ def live_batch(header: BatchHeader, payload: bytes, state: SettleState, base: in
     batch.max_ts_delta = header.max_ts_delta
     batch.epoch = header.epoch
     batch.attributes, sections = pack_sections(extras)
+    batch.attributes |= header.attributes & LONG_TIMES
     batch.pieces = [b"".join(records), *[b"".join(heap) for heap in heaps], sections]
     batch.length = HEADER_SIZE + size * len(records) + sum(sizes) + len(sections)
     return batch
@@ -405,7 +419,9 @@ class BatchView:
                 message.flags = d[at + 25] | flags.PERSISTENT | flags.LOGGED
                 message.delivery_count = d[at + 26] | d[at + 27] << 8
                 expire_ms = le32(d, at + 20)
-                if expire_ms != _NO_EXPIRY:
+                high = d[at + 28] | d[at + 29] << 8
+                if expire_ms != _NO_EXPIRY or high != 0:
+                    expire_ms |= high << 32
                     message.deadline_us = self.base_ts + le32(d, at + 12) + expire_ms * 1000
                 if self._extras is not None:
                     message.extras = self._extras.get(self._index)

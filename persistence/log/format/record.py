@@ -27,6 +27,8 @@ HEADER_SIZE = 72
 HEADER = Struct("<4sHHIHHIIQIIIIQqI")
 MESSAGES, SETTLES, CONTROL = 1, 2, 3
 MESSAGE_SIZE, SETTLE_SIZE = 32, 24
+#: ``expire_ms`` of a record without a deadline, and the most ms that its 48 bits have room for.
+NO_EXPIRY, EXPIRE_MS_MAX = 0xFFFF_FFFF, (1 << 48) - 1
 SETTLE = Struct("<QIBBHII")
 
 #: The stamp, which is the same on all nodes, is before and behind its own checksum.

@@ -17,7 +17,9 @@ from amqp_router.protocol.message import Extras
 #: The sections' bits in a batch's attributes, in the order of the sections. ``OLD_SOURCES`` is read only:
 #: earlier releases wrote it, without epochs.
 OLD_SOURCES, DUE_TIMES, PRODUCERS, SOURCES = 0x40, 0x80, 0x100, 0x200
-KNOWN = OLD_SOURCES | DUE_TIMES | PRODUCERS | SOURCES
+#: This bit announces no section: records of the batch have more than 32 bits of ``expire_ms``.
+LONG_TIMES = 0x400
+KNOWN = OLD_SOURCES | DUE_TIMES | PRODUCERS | SOURCES | LONG_TIMES
 #: Bytes by which an entry of each section makes a batch longer, together: the estimate for its cap.
 ENTRY_BYTES = 88
 

@@ -12,7 +12,6 @@ from struct import Struct
 from zlib import crc32
 
 from amqp_router.protocol import flags
-from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import FRAME_PAYLOAD_MAX, JOINED_BYTES_MAX, Message, content_header
 
 from ...errors import CorruptLog
@@ -21,7 +20,7 @@ from ...options import LogOptions
 from ..format.identity import Owners
 from ..format.index import SparseIndex
 from ..format.messages import BatchView
-from ..format.record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, Batch, BatchHeader, parse_header
+from ..format.record import HEADER_SIZE, MESSAGE_SIZE, MESSAGES, NO_EXPIRY, Batch, BatchHeader, parse_header
 from ..format.sections import parse_sections
 from ..format.segment import Segment
 from ..format.settles import SettleRun, SettleState
@@ -416,7 +415,7 @@ class Cursor:
         message.body_size = body_size
         message.frame_payload = FRAME_PAYLOAD_MAX
         message.frame_count = len(frames) - 1
-        expire_ms = int.from_bytes(record[20:24], "little")
+        expire_ms = int.from_bytes(record[20:24] + record[28:30], "little")
         if expire_ms != NO_EXPIRY:
             appended_us = header.base_ts + int.from_bytes(record[12:16], "little")
             message.deadline_us = appended_us + expire_ms * 1000

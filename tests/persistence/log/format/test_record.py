@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_router.protocol.errors import FieldError
-from amqp_router.protocol.frames import NO_EXPIRY
 from amqp_router.protocol.message import Message, build_message
 from amqp_router.protocol.properties import encode_properties
 from persistence.log.format.messages import BatchView, MessagesBuilder, live_batch, message_offsets
 from persistence.log.format.record import (
+    EXPIRE_MS_MAX,
     HEADER_SIZE,
     MESSAGES,
+    NO_EXPIRY,
     Batch,
     control_batch,
     epoch_start,
@@ -38,7 +39,7 @@ PARTS = st.tuples(
         ),
         st.text(max_size=30),
         st.integers(0, 255),
-        st.integers(0, NO_EXPIRY - 1),
+        st.integers(0, 315_360_000_000),
     ),
     st.binary(max_size=300),
     st.integers(0, 3),
@@ -198,7 +199,8 @@ def expiry_and_priority(properties: bytes, deadline_us: int = 0) -> tuple[int, i
     made.deadline_us = deadline_us
     builder.add(made, 0, 5000)
     records = bytes(builder.close(0, 1).pieces[0])
-    return int.from_bytes(records[20:24], "little"), records[24]
+    assert records[30:32] == bytes(2)
+    return int.from_bytes(records[20:24] + records[28:30], "little"), records[24]
 
 
 def test_deadline_and_priority_stand_in_the_record() -> None:
@@ -206,9 +208,52 @@ def test_deadline_and_priority_stand_in_the_record() -> None:
     # content type, headers (empty table), priority 9, correlation id, expiration "60000"
     properties = b"\xad\x00" + b"\x01t" + b"\x00\x00\x00\x00" + b"\x09" + b"\x01c" + b"\x0560000"
     assert expiry_and_priority(properties) == (NO_EXPIRY, 9), "the deadline is the queue's to fix"
-    known = {1: 0, 5000: 0, 5001: 1, 60_005_000: 60_000, 1 << 60: NO_EXPIRY - 1}
+    known = {1: 0, 5000: 0, 5001: 1, 60_005_000: 60_000}
+    # Above 32 bits; just as many as stand for none; more than 48 bits.
+    known |= {ms * 1000 + 5000: ms for ms in (NO_EXPIRY - 1, NO_EXPIRY + 1, 315_360_000_000)}
+    known |= {NO_EXPIRY * 1000 + 5000: NO_EXPIRY + 1, 1 << 60: EXPIRE_MS_MAX}
     for deadline_us, expire_ms in known.items():
         assert expiry_and_priority(properties, deadline_us) == (expire_ms, 9)
+
+
+def test_a_deadline_that_is_far_away_comes_back() -> None:
+    """From a batch in memory, from the disk, and after cleaning. A batch without one is as it always was."""
+    builder = MessagesBuilder()
+    builder.begin(7, 1_000_000)
+    lefts = [0, 60 * 86_400_000, NO_EXPIRY, 315_360_000_000, 5]
+    for number, ms in enumerate(lefts):
+        made = build_message(b"\x00\x00", b"\x00\x00", b"x")
+        made.deadline_us = ms and 1_000_000 + ms * 1000
+        builder.add(made, 7 + number, 1_000_000)
+    batch = builder.close(11, 1)
+    assert batch.attributes == 0x400
+    wanted = [ms and 1_000_000 + (ms + int(ms == NO_EXPIRY)) * 1000 for ms in lefts]
+    view = BatchView()
+    view.open_pieces(batch)
+    assert [deadline(view, 7 + number) for number in range(5)] == wanted
+    octets = packed(batch)
+    header = parse_header(octets, 0, SALT)
+    assert header is not None
+    view.open_data(octets, 0, header)
+    assert [deadline(view, 7 + number) for number in range(5)] == wanted
+    state = SettleState()
+    state.settle(8)
+    cleaned = live_batch(header, octets[HEADER_SIZE:], state, 7)
+    assert cleaned.attributes == 0x400
+    view.open_pieces(cleaned)
+    assert [deadline(view, 7 + number) for number in (0, 2, 3, 4)] == [wanted[0], *wanted[2:]]
+    assert len(packed(cleaned)) == cleaned.length
+    builder.begin(12, 1_000_000)
+    builder.add(build_message(b"\x00\x00", b"\x00\x00", b"x"), 12, 1_000_000)
+    batch = builder.close(12, 1)
+    assert (batch.attributes, len(batch.pieces)) == (0, 4)
+
+
+def deadline(view: BatchView, offset: int) -> int:
+    found = view.message_at(offset)
+    assert found is not None
+    assert found.body() == b"x"
+    return found.deadline_us
 
 
 def test_deadline_comes_back() -> None:

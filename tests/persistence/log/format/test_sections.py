@@ -141,7 +141,7 @@ def test_sequences_that_follow_one_another_are_one_run() -> None:
 @pytest.mark.parametrize(
     ("attributes", "data", "text"),
     [
-        (0x440, b"", "attributes 0x400 are not known"),
+        (0x840, b"", "attributes 0x800 are not known"),
         (0x40, b"", "cut short"),
         (0x40, b"\x21\0\0\0" + bytes(33), "cut short"),
         (0x40, b"\x20\0\0\0\x01" + bytes(31), "not there"),
@@ -181,6 +181,25 @@ def test_a_letter_in_the_log(size: int) -> None:
         assert not log.taken.has_letter(extras(source=LOG, source_epoch=4, source_offset=5))
         if clean:
             found.catalog.stop()
+
+
+@pytest.mark.parametrize("size", [10, 3 << 20])
+def test_a_time_to_live_above_49_days_survives_a_start(size: int) -> None:
+    """A queue's TTL of a year ended after 49.7 days for what was read back from its log."""
+    node = Node(options=LogOptions())
+    log = node.catalog.create("a", "/", "q", {})
+    made = build_message(b"\x00\x01q", PROPERTIES, b"x" * size)
+    made.flags = 1
+    now_us = 5_000_000
+    made.deadline_us = deadline_us = now_us + 365 * 86_400_000_000
+    log.append(made, now_us)
+    node.settle()
+    assert log.read_one(made.offset).deadline_us == deadline_us
+    for _ in range(2):
+        node = Node(node.disk)
+        message = node.catalog.open("a").read_one(made.offset)
+        assert (message.deadline_us, message.extras) == (deadline_us, None)
+        assert message.body() == b"x" * size
 
 
 def test_a_large_letter_whose_section_is_damaged() -> None:
