@@ -13,9 +13,9 @@ from vhosts.ports import InSlices
 from vhosts.queues.settings import queue_type
 from vhosts.topology import Topology
 
-#: Patterns that are compared in one turn of the event loop, some 0.7 ms; a queue or exchange that changes
-#: what it obeys counts as eight.
-SLICE = 400
+#: Patterns that are compared in one slice, some 0.5 to 1 ms; a queue or exchange that changes what it obeys
+#: counts as eight. The first slice and one more may come in the same turn of the event loop.
+SLICE = 200
 CHANGE_UNITS = 8
 
 

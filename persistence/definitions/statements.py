@@ -4,11 +4,16 @@ SQLite's driver takes the interpreter lock once for each execution. Beside a bus
 cost a switch interval. Therefore one statement holds many rows: 100 rows took 2.3 ms instead of 11.4 ms
 beside a loop that never sleeps, and the same 0.5 ms beside an idle one. Statements are compiled once for each
 of a few sizes, because compiling costs more than running.
+
+After each of the largest statements the thread sleeps for as long as that has taken of the CPU. If the event
+loop has the same processor, it would otherwise stand still for 4 to 6 ms again and again while thousands of
+changes are stored: the system lets a thread that has begun to work go on for so long.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
@@ -34,7 +39,9 @@ ALL_BINDINGS = "all bindings"
 ALL_OF_VHOST = "all of a virtual host"
 
 #: Rows in one statement; SQLite allows 32,766 parameters.
-SIZES = (128, 32, 8, 4, 2, 1)
+SIZES = (64, 32, 8, 4, 2, 1)
+#: Seconds that the thread sleeps after a statement with the most rows, at least.
+SLEEP_MIN_S = 0.0002
 
 
 def prepare(change: Change) -> Prepared:
@@ -57,8 +64,10 @@ def prepare(change: Change) -> Prepared:
     return change.kind, key, None
 
 
-def write(connection: Connection, changes: Sequence[Prepared]) -> None:
-    """Apply ``changes`` in their order.
+def write(
+    connection: Connection, changes: Sequence[Prepared], sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Apply ``changes`` in their order. ``sleep`` is called after each of the largest statements.
 
     Only the last change of each key is written, because the others would not be visible after the
     transaction. The rest is grouped by kind, and into deletions and puts; no change is moved across
@@ -69,7 +78,7 @@ def write(connection: Connection, changes: Sequence[Prepared]) -> None:
         if kind not in (ALL_BINDINGS, ALL_OF_VHOST):
             last[kind, key] = values
             continue
-        _write_last(connection, last)
+        _write_last(connection, last, sleep)
         last = {}
         if kind == ALL_OF_VHOST:
             for text in _all_of_vhost_texts():
@@ -77,10 +86,10 @@ def write(connection: Connection, changes: Sequence[Prepared]) -> None:
             continue
         parameters = tuple(each for each in key if each is not None)
         connection.exec_driver_sql(_all_bindings_text(*(each is not None for each in key)), parameters)
-    _write_last(connection, last)
+    _write_last(connection, last, sleep)
 
 
-def _write_last(connection: Connection, last: _Last) -> None:
+def _write_last(connection: Connection, last: _Last, sleep: Callable[[float], None]) -> None:
     puts: dict[str, list[Values]] = {}
     deletions: dict[str, list[Values]] = {}
     for (kind, key), values in last.items():
@@ -89,9 +98,9 @@ def _write_last(connection: Connection, last: _Last) -> None:
         else:
             puts.setdefault(kind, []).append(values)
     for kind, keys in deletions.items():
-        _execute(connection, _delete_text, kind, keys)
+        _execute(connection, _delete_text, kind, keys, sleep)
     for kind, rows in puts.items():
-        _execute(connection, _put_text, kind, rows)
+        _execute(connection, _put_text, kind, rows, sleep)
 
 
 def load(connection: Connection, kind: str) -> list[Any]:  # rows of one kind, which the caller knows
@@ -103,10 +112,15 @@ def load(connection: Connection, kind: str) -> list[Any]:  # rows of one kind, w
     return list(map(ROW_TYPES[kind], *columns)) if columns else []
 
 
-def _execute(connection: Connection, text: _Text, kind: str, rows: Sequence[Values]) -> None:
+def _execute(
+    connection: Connection, text: _Text, kind: str, rows: Sequence[Values], sleep: Callable[[float], None]
+) -> None:
     for start, size in _pieces(len(rows)):
+        began = time.thread_time()
         parameters = tuple(chain.from_iterable(rows[start : start + size]))
         connection.exec_driver_sql(text(kind, size), parameters)
+        if size == SIZES[0]:
+            sleep(max(SLEEP_MIN_S, time.thread_time() - began))
 
 
 def _pieces(count: int) -> Iterator[tuple[int, int]]:

@@ -11,8 +11,8 @@ from tests.vhosts.fakes import FakeQueue, new_vhost
 from vhosts.policies import Policy
 from vhosts.vhost import VirtualHost
 
-#: Queues that obey something new in one turn: each takes some 20 microseconds.
-OBEY_MAX = 50
+#: Queues that obey something new in one slice: each takes 20 to 50 microseconds, and a turn may have two.
+OBEY_MAX = 25
 
 
 class Slices:

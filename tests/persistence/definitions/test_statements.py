@@ -83,6 +83,22 @@ def test_half_a_surrogate_pair_is_refused() -> None:
         statements.prepare(Delete("nothing", ("x",)))
 
 
+def test_others_get_the_processor_while_very_many_rows_are_stored(connection: Connection) -> None:
+    slept: list[float] = []
+    changes = [statements.prepare(Put(queue(f"q{i:04}"))) for i in range(1024)]
+    statements.write(connection, changes, slept.append)
+    assert len(slept) >= 1024 // 64
+    assert min(slept) > 0
+    slept.clear()
+    statements.write(
+        connection, [statements.prepare(Delete.of(queue(f"q{i:04}"))) for i in range(1024)], slept.append
+    )
+    assert len(slept) >= 1024 // 64
+    slept.clear()
+    statements.write(connection, changes[:32], slept.append)
+    assert slept == []  # few are stored at once
+
+
 @pytest.mark.parametrize("size", statements.SIZES)
 @pytest.mark.parametrize("kind", ROW_TYPES)
 def test_no_statement_reads_a_whole_table(connection: Connection, kind: str, size: int) -> None:
