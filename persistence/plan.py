@@ -3,6 +3,8 @@
 A plan is made once and carried out by one of two: by the thread that made it (``Plan.carry_out``, over the
 port ``File``), or by the flusher of the disk (``Disk.flusher``), which writes without the interpreter. Tests
 carry out the same plans on a simulated disk.
+
+Compiled, as each round makes a plan: see ``plan.pxd``.
 """
 
 from __future__ import annotations
@@ -21,17 +23,22 @@ class Writable(Protocol):
     def sync(self) -> None: ...
 
 
-class Target(Protocol):
+class Target:
     """A file that plans write to. It knows how far it is written, and how far it is synced."""
+
+    __slots__ = ()
 
     def file(self) -> Writable:
         """The file, opened if it is not open."""
+        raise AssertionError("a plan needs a file")
 
     def wrote(self, end: int) -> None:
         """Everything below position ``end`` is written."""
+        raise AssertionError("a file must know how far it is written")
 
     def synced(self) -> None:
         """Everything written is durable."""
+        raise AssertionError("a file must know how far it is synced")
 
 
 class Write:
@@ -80,7 +87,7 @@ class Plan:
             for write in self.writes:
                 write.carry_out()
                 self.done += 1
-            target = self.writes[-1].target
+            target = self.writes[len(self.writes) - 1].target
             target.file().sync()
         except OSError as error:
             self.error = error
@@ -91,7 +98,7 @@ class Plan:
         """Another thread has done all of it: tell the targets."""
         for write in self.writes:
             write.target.wrote(write.end)
-        self.writes[-1].target.synced()
+        self.writes[len(self.writes) - 1].target.synced()
 
 
 class Flusher(Protocol):

@@ -25,8 +25,10 @@ ALLOWED = {
     # while memory is short.
     "vhosts": (5, 12),
     # The listener is a queue, whose class has another base. The writer is kept for the sync alone. Options,
-    # owners of salts and the files that are open are looked at once a batch.
-    "persistence": (5, 5),
+    # owners of salts and the files that are open are looked at once a batch. The sync knows logs, which know
+    # it, by their protocol; what waits for the disk (committer, worker, removals, retries) is not compiled;
+    # loop, timers, disk and flusher are the system's or a simulation's.
+    "persistence": (5, 22),
 }
 _OBJECT = re.compile(r"\bobject\b")
 

@@ -1,6 +1,8 @@
 """Who carries out plans: the worker thread, and the disk's flusher for small rounds.
 
 Only one of the two has work at a time, because the worker may close the descriptors that the flusher uses.
+
+Compiled, as the sync is: see ``jobs.pxd``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ class Jobs:
         self.is_flushing = False
         self._deferred: list[Callable[[], None]] = []
 
-    @property
     def can_flush(self) -> bool:
         """Whether there is a flusher, and the worker has nothing to do."""
         return self.flusher is not None and self.worker.is_idle
@@ -33,7 +34,7 @@ class Jobs:
         self.is_flushing = True
         self.flusher.submit(plan)
 
-    def flushed(self, *, wait: bool = False) -> int:
+    def flushed(self, wait: bool = False) -> int:
         """The error number or 0 of the flusher's plan, once; -1 if it is not done, or has none.
 
         The caller then ends the round, and calls ``resume``.

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from ...errors import is_passing
 from ...files import Disk, File, join, read_file
-from ...plan import Plan, Write
+from ...plan import Plan, Target, Write
 from ..format.identity import key_of, salt_of
 from ..format.record import HEADER_SIZE, BatchHeader, parse_header
 from .marks import sync_marks
@@ -52,7 +52,7 @@ class _JournalFile:
         self.was_synced_together = False
 
 
-class CommitJournal:
+class CommitJournal(Target):
     """The last ``plan.Target`` of a plan for several logs. Its file is made, and its name synced, beforehand.
 
     Used by the worker thread, or on the event loop for a plan of the flusher, while the worker is idle.

@@ -10,6 +10,8 @@ are known. Until then readers use the marks of the last process, which never pro
 
 A log gets its slot with its first mark, so a queue that never had a message has no slot. A mirrored log has
 two: its mark ends at the high watermark, and a promise says how far the log is durable.
+
+Compiled, as each round sets marks: see ``marks.pxd``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One round of the sync, which goes from the event loop to the worker and back, and the logs in it."""
+"""One round of the sync, which goes from the event loop to the worker and back, and the logs in it.
+
+Compiled, as the sync is: see ``round.pxd``.
+"""
 
 from __future__ import annotations
 

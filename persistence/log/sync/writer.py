@@ -3,6 +3,8 @@
 Names (directories, ``log.json``, segments) are synced when they are made, before anything is written below
 them. So one position says how far a log is durable on its own: ``synced_to``, in the segment being written.
 The segments before it are synced completely.
+
+Compiled, as each round asks for writes: see ``writer.pxd``.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, File, FileCache, join, parent, read_file, replace_file
-from ...plan import Write
+from ...plan import Target, Write
 from ..format.identity import DESCRIPTION, DESCRIPTION_VERSIONS, WAY_OUT, salt_of
 from ..format.record import HEADER_SIZE, Batch, parse_header
 from ..format.segment import Segment
@@ -71,7 +73,7 @@ class State(Enum):
     CLEAN = "clean"
 
 
-class PartitionWriter:
+class PartitionWriter(Target):
     """Writes batches where the event loop placed them; a ``plan.Target``, whose file is the active segment.
 
     Only the worker thread uses it, except for plans that need no name and no file (``open_bytes``). After a
@@ -185,7 +187,7 @@ class PartitionWriter:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def open_bytes(self, batches: Sequence[Batch]) -> int:
+    def open_bytes(self, batches: list[Batch]) -> int:
         """Bytes of ``batches``, if ``plan`` neither makes nor opens a file for them, and all pieces are
         ``bytes``; otherwise -1.
 
@@ -215,7 +217,7 @@ class PartitionWriter:
             self.failed = error
             raise
 
-    def plan(self, batches: Sequence[Batch]) -> Write:
+    def plan(self, batches: list[Batch]) -> Write:
         """The write of ``batches``, in order, to the segment of the last one.
 
         Those of segments that they fill are written and synced here: a segment is durable before the next one
@@ -240,7 +242,7 @@ class PartitionWriter:
             raise
         return Write(self, start, pieces, end)
 
-    def write(self, batches: Sequence[Batch]) -> None:
+    def write(self, batches: list[Batch]) -> None:
         """Write batches, in order, and their names; the last segment and its name are not synced."""
         self.make_ready(batches)
         if not batches:

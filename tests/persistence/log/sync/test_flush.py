@@ -20,7 +20,7 @@ from persistence.log.queue.queue_log import QueueLog
 from persistence.log.sync.log_sync import LogSync
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
-from persistence.plan import Plan, Write
+from persistence.plan import Plan, Target, Write
 from tests.persistence.log.simdisk import plain_flush
 from tests.persistence.log.support import NoTimer
 
@@ -39,13 +39,13 @@ def file(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-class Target:
+class Descriptor(Target):
     """A descriptor as the target of writes."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
-    def file(self) -> Target:
+    def file(self) -> Descriptor:  # type: ignore[override]
         return self
 
     def fileno(self) -> int:
@@ -53,7 +53,7 @@ class Target:
 
 
 def plan(*writes: tuple[int, int, list[bytes]]) -> Plan:
-    return Plan([Write(Target(fd), position, pieces, 0) for fd, position, pieces in writes])  # type: ignore[arg-type]
+    return Plan([Write(Descriptor(fd), position, list(pieces), 0) for fd, position, pieces in writes])
 
 
 def done(flusher: Any) -> int:
