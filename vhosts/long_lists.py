@@ -7,16 +7,13 @@ grows while the broker works is old before it is long; one made in a single step
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-T = TypeVar("T")
+from persistence.unwatched import unwatch
 
-_untrack = ctypes.pythonapi.PyObject_GC_UnTrack
-_untrack.argtypes = [ctypes.py_object]
-_untrack.restype = None
+T = TypeVar("T")
 
 
 def unwatched(items: list[T]) -> list[T]:
@@ -25,7 +22,7 @@ def unwatched(items: list[T]) -> list[T]:
     A cycle of references through it would never be freed, so its owner must let go of it. Otherwise it is a
     list like any other, freed with its last reference.
     """
-    _untrack(items)
+    unwatch(items)
     return items
 
 

@@ -13,11 +13,12 @@ from vhosts.publishing.ports import Listener, Run
 from vhosts.queues.handle import QueueHandle
 from vhosts.unstored import Unstored
 
-#: Queues that get a message in one turn of the event loop: a millisecond, or five if none of them is in the
-#: processor's cache, or each begins a page.
-SPREAD_SLICE = 512
+#: Queues that get a message in one turn of the event loop: half a millisecond, or five if none of them is in
+#: the processor's cache, or each begins a page, on a slow machine. The turn of the first ones has found the
+#: route, too, and that of the last ones notes it.
+SPREAD_SLICE = 256
 #: As many that write it to a log: each takes four times as long.
-SPREAD_DURABLE = 128
+SPREAD_DURABLE = 64
 #: Work on disk for one message, in enqueues, after which the other queues get it in a later turn.
 SPREAD_WORK = 1024
 

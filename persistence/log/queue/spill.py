@@ -13,6 +13,7 @@ from amqp_router.protocol.message import Message
 
 from ...errors import CorruptLog
 from ...files import join
+from ...unwatched import unwatch
 from .page_files import PageFile, PageFiles, PageWrite
 
 
@@ -108,6 +109,7 @@ class SpilledContent:
         self._lengths: list[int] | int = lengths if len(lengths) > 1 else lengths[0]
         file.size += sum(lengths)
         file.wanted += 1
+        unwatch(self)  # a million may be unacknowledged; none is part of a cycle
 
     @property
     def size(self) -> int:
