@@ -101,6 +101,7 @@ COMPILED = [
     "vhosts.waiting_letters",
     "vhosts.dead_letters",
     "amqp_router.channel.listener",
+    "amqp_router.channel.aside",
     "amqp_router.channel.older",
     "amqp_router.channel.delivery",
     "amqp_router.channel.asking",

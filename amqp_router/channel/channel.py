@@ -264,6 +264,7 @@ class Channel(ChannelListener):
         if self.consumers.get(consumer.tag) is not consumer:
             return  # the client has cancelled it meanwhile, and may have used its tag again
         del self.consumers[consumer.tag]
+        self.delivery.aside.let_go()
         self._tell_end(consumer)
         connection = self.connection
         if self.state is not ChannelState.OPEN or connection.stopped or not connection.consumer_cancel_notify:
@@ -317,6 +318,7 @@ class Channel(ChannelListener):
         Confirms that are due are written before the method that closes the channel. The caller must then call
         ``release``, which gives back what the channel holds.
         """
+        self.delivery.aside.let_go()
         self.shared.stop()
         self.waking.stop()
         if self.ack_watch is not None:

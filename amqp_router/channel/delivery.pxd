@@ -1,5 +1,6 @@
 cimport cython
 
+from amqp_router.channel.aside cimport Aside
 from amqp_router.channel.listener cimport ChannelListener
 from amqp_router.protocol cimport flags
 from amqp_router.channel.older cimport OlderDeliveries
@@ -19,8 +20,10 @@ cdef class ChannelConsumer(Consumer):
     cdef public bint counts
     cdef public int is_consumer
     cdef public bint shows_count
-    @cython.locals(delivery=Delivery, tag="unsigned long long", out=Output, redelivered="unsigned int")
+    @cython.locals(delivery=Delivery)
     cpdef void deliver(self, Message message)
+    @cython.locals(delivery=Delivery, tag="unsigned long long", out=Output, redelivered="unsigned int")
+    cpdef void give(self, Message message, Message shows)
     cpdef void cancelled(self)
 
 
@@ -37,7 +40,7 @@ cdef class Delivery:
     cdef public OlderDeliveries older
     cdef public long long outstanding
     cdef public dict returning
-    cdef public list gathered
+    cdef public Aside aside
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total
     cdef public unsigned long long get_total

@@ -18,6 +18,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, cast
 
+from amqp_router.channel.aside import Aside
 from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.older import OlderDeliveries
 from amqp_router.protocol import flags
@@ -33,14 +34,12 @@ from vhosts.queues.handle import Consumer, QueueHandle
 #: Deliveries settled or returned by one call; about a millisecond.
 SETTLE_SLICE = 4096
 RETURN_SLICE = 500
-#: Cost of returning a message to its queue, in acknowledgements.
-RETURN_UNITS = 4
+RETURN_UNITS = 4  # cost of returning a message to its queue, in acknowledgements
 #: How messages return, see ``requeue_taken``.
 _BY_CONSUMER, _TOGETHER, _GATHERED = 1, 2, 3
 #: Places of the largest ring, and tags that leave a full one together; powers of two.
 RING_PLACES_MAX = 65536
 BLOCK_TAGS = 4096
-
 
 _NO_TABLE = RoutingTable()
 
@@ -70,6 +69,16 @@ class ChannelConsumer(Consumer):
 
     def deliver(self, message: Message) -> None:
         delivery = self.delivery
+        if not self.no_ack:
+            if self.limited:
+                self.credit -= 1
+            self.shared.available -= 1
+        if not delivery.aside.holds or not delivery.aside.hold(self, message):
+            self.give(message, message)
+
+    def give(self, message: Message, shows: Message) -> None:
+        """Deliver ``message``, for which credit has been used up, with the content of ``shows``."""
+        delivery = self.delivery
         tag = delivery.next_tag
         if self.no_ack:
             delivery.skip_tag()
@@ -77,22 +86,19 @@ class ChannelConsumer(Consumer):
         else:
             delivery.add(message, self)
             delivery.deliver_total += 1
-            if self.limited:
-                self.credit -= 1
-            self.shared.available -= 1
         redelivered = 0
         if message.flags & flags.REDELIVERED:
             redelivered = 1
             delivery.redeliver_total += 1
         out = delivery.out
-        out.buf.put_deliver(self.prefix, tag, redelivered, message.route)
-        if self.shows_count or message.flags & flags.BLIND:
-            message = shown(message, self.shows_count and message.delivery_count > 0)
-        out.content(message, delivery.number, delivery.body_payload_max)
+        out.buf.put_deliver(self.prefix, tag, redelivered, shows.route)
+        if self.shows_count or shows.flags & flags.BLIND:
+            shows = shown(shows, self.shows_count and message.delivery_count > 0)
+        out.content(shows, delivery.number, delivery.body_payload_max)
         if not out.dirty or out.buf.size > 1048576:
             out.touch()
         if len(delivery.table.taps) > 0:
-            delivery.tell_taps(self.queue.name, message)
+            delivery.tell_taps(self.queue.name, shows)
 
     def cancelled(self) -> None:
         self.delivery.on_cancelled(self)
@@ -103,11 +109,11 @@ class Delivery:
 
     __slots__ = (
         "ack_total",
+        "aside",
         "base",
         "body_payload_max",
         "deliver_no_ack_total",
         "deliver_total",
-        "gathered",
         "get_empty_total",
         "get_no_ack_total",
         "get_total",
@@ -143,8 +149,7 @@ class Delivery:
         self.outstanding = 0
         #: Queues that get messages back in slices and have not got all of them.
         self.returning: dict[QueueHandle, None] = {}
-        #: Owners and messages that ``returns.return_gathered`` returns.
-        self.gathered: list[tuple[ChannelConsumer, Message]] = []
+        self.aside = Aside()
         #: With and without acknowledgement, to consumers and by basic.get.
         self.deliver_total = 0
         self.deliver_no_ack_total = 0
@@ -246,8 +251,7 @@ class Delivery:
     def ack(self, tag: int, multiple: bool) -> int:
         """Settle ``tag``, or all up to it (all outstanding ones if it is 0); returns how many.
 
-        Very many are settled in slices (``listener.in_slices``). The first slice is done now, and its size
-        returned.
+        Very many go in slices (``listener.in_slices``); the first is done now, and its size returned.
 
         Raises:
             PreconditionFailed: the tag is not outstanding on this channel (406).
@@ -411,7 +415,7 @@ class Delivery:
         ``gathered``.
         """
         if how == _GATHERED:
-            self.gathered.append((owner, message))
+            self.aside.gathered.append((owner, message))
             return
         self.outstanding -= 1
         self._give_back(owner, 1)
@@ -425,14 +429,13 @@ class Delivery:
         """Requeue up to ``limit`` of the outstanding tags up to ``last``, lowest first.
 
         A queue looks at its length when all of a consumer are back. ``whole``: and what basic.get took, too.
-        Otherwise it looks after each of those, as RabbitMQ does.
-        Returns how many. If it returns ``limit``, there may be more, and the next slice must follow.
+        Otherwise it looks after each of those, as RabbitMQ does. Returns how many; if that is ``limit``, the
+        next slice must follow.
         """
         done = self.requeue_up_to(last, limit, _TOGETHER if whole else _BY_CONSUMER)
         left = limit - done
         while left > 0 and self.returning:
-            left -= 1
-            queue = self.returning.popitem()[0]
+            left, queue = left - 1, self.returning.popitem()[0]
             queue.end_return()
         return limit if self.returning else done
 

@@ -9,6 +9,9 @@ consumer must count as delivered, as in RabbitMQ: ``basic.get`` must not take it
 the message, which AMQP leaves open, and waiting would make each acknowledgement slower. ``basic.recover``
 lets queues deliver by itself (``consuming.recover``).
 
+Those that look into a queue or return messages (``HOLDS_BACK``) are answered before the channel writes what
+is delivered to it so, and cannot mean it (``aside``).
+
 Source: RabbitMQ 3.10.8, observed: publish and method on one channel, in one write.
 """
 
@@ -159,6 +162,27 @@ def all_to_return(channel: ConsumingChannel, method: methods.Method) -> Sequence
 
 #: Methods that see what is ready.
 _LOOKING = frozenset((methods.BasicGet, methods.QueueDeclare, methods.QueuePurge, methods.QueueDelete))
+#: Methods before which the channel's own deliveries are held back, and those that these must precede.
+HOLDS_BACK = frozenset(
+    (
+        methods.BasicGet,
+        methods.QueueDeclare,
+        methods.QueuePurge,
+        methods.BasicNack,
+        methods.BasicReject,
+    )
+)
+FIRST_GIVES = frozenset(
+    (
+        methods.BasicConsume,
+        methods.BasicCancel,
+        methods.QueueDelete,
+        methods.ChannelClose,
+        methods.TxSelect,
+        methods.TxCommit,
+        methods.TxRollback,
+    )
+)
 # Each takes its own method.
 _QUEUES: dict[type[methods.Method], Callable[[ConsumingChannel, Any], Sequence[QueueHandle] | Due]] = {
     methods.BasicGet: _looked_into,

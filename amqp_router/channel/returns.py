@@ -10,8 +10,10 @@ Source: RabbitMQ 3.10.8, observed.
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
+from amqp_router.protocol.message import Message
 from vhosts.queues.handle import QueueHandle
 
 #: How messages return, see ``Delivery.requeue_taken``.
@@ -44,10 +46,10 @@ def return_tag(delivery: Delivery, tag: int, multiple: bool) -> int:
 
 def return_gathered(delivery: Delivery) -> None:
     """Return what ``delivery`` has gathered."""
-    gathered = delivery.gathered
+    gathered = cast(list[tuple[ChannelConsumer, Message]], delivery.aside.gathered)
     if not gathered:
         return
-    delivery.gathered = []
+    delivery.aside.gathered = []
     first = gathered[0][0]
     if any(owner is not first for owner, _ in gathered):
         gathered.sort(key=lambda taken: (*_place(taken[0]), taken[1].offset))

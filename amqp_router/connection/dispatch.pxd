@@ -31,6 +31,7 @@ cdef class Dispatch:
     cdef public object event
     cdef public object held
     cdef public Py_ssize_t held_size
+    cdef public list holding
     cdef public bint delivered
     cdef public object parking  # asked while a channel waits; not compiled
     cdef public dict parked
@@ -38,4 +39,5 @@ cdef class Dispatch:
     @cython.locals(frames=Input, start=Py_ssize_t, end=Py_ssize_t, d="const unsigned char*", data=bytes, scan=ContentScan, tag="unsigned long long", low="unsigned long long", args=bytes, content=bytes, count=Py_ssize_t, body_frames="unsigned int")
     cdef int take(self, int found) except -1
     cdef bint _heat(self, long number) except -1
+    cpdef void let_go(self)
     cpdef void stop(self)

@@ -16,11 +16,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from amqp_router.channel.aside import Aside
 from amqp_router.channel.channel import RELEASE_SLICE, Channel, release_some
 from amqp_router.channel.content import Whole
 from amqp_router.channel.declaring import means_last_queue
 from amqp_router.channel.delivery import RETURN_UNITS, Delivery
-from amqp_router.channel.due import Due, due_before
+from amqp_router.channel.due import FIRST_GIVES, HOLDS_BACK, Due, due_before
 from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.connection.ports import Admission
@@ -78,6 +79,7 @@ class Dispatch:
         "frames",
         "held",
         "held_size",
+        "holding",
         "hot_delivery",
         "hot_number",
         "hot_publishing",
@@ -129,6 +131,8 @@ class Dispatch:
         self.parked = self.parking.channels
         #: Whether no frame may be taken before a channel has its answer.
         self.stuck = False
+        #: What the channels have set aside that hold deliveries back until the chunk ends.
+        self.holding: list[Aside] = []
         #: Whether the queues that a held method waits for have delivered everything.
         self.delivered = False
 
@@ -283,12 +287,19 @@ class Dispatch:
             if method.CLASS_ID == 20:
                 self._closing_channel(number, channel, method.METHOD_ID)
             return False
+        aside = channel.delivery.aside
+        if aside.holds and type(method) in FIRST_GIVES:
+            aside.let_go()
         if not self.delivered:
             due = due_before(channel, method)
-            if due is not None and not self._deliver(due):
-                self.work.add(partial(self._deliver, due))
-                self._hold(0, partial(self._method, number, method))
-                return False
+            if due is not None:
+                if not aside.holds and type(method) in HOLDS_BACK and channel.consumers:
+                    aside.holds = True
+                    self.holding.append(aside)
+                if not self._deliver(due):
+                    self.work.add(partial(self._deliver, due))
+                    self._hold(0, partial(self._method, number, method))
+                    return False
         self.delivered = False
         if isinstance(method, methods.ChannelClose):
             self.leave_channel(channel)
@@ -309,6 +320,12 @@ class Dispatch:
         self.delivered = due.go_on()
         self.work.units += due.spent
         return self.delivered
+
+    def let_go(self) -> None:
+        """The chunk ends: deliver what channels have held back."""
+        for aside in self.holding:
+            aside.let_go()
+        self.holding.clear()
 
     def _closing_channel(self, number: int, channel: Channel, method_id: int) -> None:
         """A method of class channel while close-ok is awaited. A channel.close that crossed ours is

@@ -167,6 +167,8 @@ class Machine:
             except Exception as error:  # a bug of ours: this connection ends, the others go on
                 self.node.unexpected(f"connection {self.peer}", error)
                 self.close(InternalError("an error of the server, see its log"))
+        if len(self.dispatch.holding) > 0:
+            self.dispatch.let_go()
         runs = self.open_runs
         if runs:
             for publisher in runs:

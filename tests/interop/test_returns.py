@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.wire import Received, Wire
+from tests.interop.wire import Received, Wire, encode_frame, encode_method, encode_publish
 
 QUORUM: dict[str, Any] = {"x-queue-type": "quorum"}
 
@@ -117,3 +117,40 @@ def test_who_counts_as_a_consumer_of_a_quorum_queue(wire: Wire, name: str) -> No
     await_consumers(1)
     wire.send(3, "basic.ack", delivery_tag=5)
     await_consumers(0)
+
+
+def test_what_looks_into_a_queue_is_answered_before_its_deliveries(wire: Wire, name: str) -> None:
+    """On the channel that consumes from it, behind publishes in one write; with the lower delivery tag."""
+
+    def write(heard: str, *sent: str | tuple[str, dict[str, Any]]) -> None:
+        """Publish bodies and send methods in one write; ``heard`` is what comes then."""
+        frames = [
+            encode_publish(1, "", name, each.encode())
+            if isinstance(each, str)
+            else encode_frame(1, 1, encode_method(each[0], **each[1]))
+            for each in sent
+        ]
+        wire.send_bytes(b"".join(frames))
+        answers = wire.until_quiet(expected=len(heard.split()))
+        texts = [
+            f"{each.delivery_tag}{each.body.decode()}" if each.body else each.name.partition(".")[2]
+            for each in answers
+        ]
+        assert " ".join(texts) == heard
+
+    wire.ok(1, "queue.declare", queue=name)
+    wire.ok(1, "basic.qos", count=1)
+    wire.ok(1, "basic.consume", queue=name, tag="a")
+    get = ("basic.get", {"queue": name})
+    acks = ("basic.ack", {"delivery_tag": 0, "multiple": True})
+    write("1b get-empty 2a", "a", "b", get, get)
+    write("", acks)
+    # What is acknowledged or returned behind it is not what the client has not seen.
+    write("3d 4c", "c", "d", get, acks)
+    write("5c", nack(4))
+    write("", acks)
+    write("6e", "e", nack(0, multiple=True))
+    write("", acks)
+    write("declare-ok get-empty 7f", "f", ("queue.declare", {"queue": name, "passive": True}), get)
+    write("", acks)
+    write("get-empty 8g cancel-ok", "g", get, ("basic.cancel", {"tag": "a"}))

@@ -37,8 +37,6 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   if that is a quorum queue;
 - a consumer with the tag of its channel's consumer of direct replies: RabbitMQ takes both;
 - ``basic.get`` behind publishes to a quorum queue in one write, which it may overtake in RabbitMQ;
-- ``basic.get`` behind publishes in one write, if the channel consumes from that queue: RabbitMQ answers it
-  before it delivers the first of them;
 - channel-wide prefetch: RabbitMQ counts gets into it, and suspends consumers without acknowledgement;
 - publishes in a transaction to the exchange with a history: RabbitMQ keeps them there without a commit;
 - keys of ``BCC`` in that history, which we forget;

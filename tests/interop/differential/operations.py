@@ -150,9 +150,7 @@ class Operations:
             )
         no_ack = self.chance(0.5)
         gets = self.random.randint(0, 2)
-        # RabbitMQ's channel takes the answers to basic.get first, and a delivery that came before them later.
-        is_consumer = any(other == key and used == queue for (other, _), used in self.state.consumers.items())
-        calls += [("basic.get", {"queue": queue, "no_ack": no_ack})] * (0 if is_consumer else gets)
+        calls += [("basic.get", {"queue": queue, "no_ack": no_ack})] * gets
         return "burst", {"queue": queue, "no_ack": no_ack, "calls": calls}
 
     def get(self, key: Channel) -> Drawn:
