@@ -155,7 +155,8 @@ class Doors:
 
     def __init__(self, proxies: Proxies, event: Event) -> None:
         self._proxies = proxies
-        self._event = event
+        #: Writes a line to the log.
+        self.event = event
         self._seldom = logs.Seldom()
         #: Connections that are not logged in or do not read, by address, the oldest first.
         self._heavy: dict[str, dict[Connection, None]] = {}
@@ -196,7 +197,7 @@ class Doors:
         log.
         """
         if self._seldom.due(f"{event} {address}"):
-            self._event(logging.WARNING, event, peer=address, reason=reason)
+            self.event(logging.WARNING, event, peer=address, reason=reason)
 
     def _close_first(self, connections: Iterable[Connection], reason: str) -> None:
         first = next(iter(connections))

@@ -15,8 +15,8 @@ from aiohttp import web
 from admin_ui.connections import Connection, Doors
 from amqp_router.broker import Broker
 from amqp_router.exit_codes import ListenError
-from amqp_router.server import BACKLOG, Refusal, bind, bind_problem
-from amqp_router.sockets import Certificates, Handshakes, TlsSocket
+from amqp_router.server import Refusal, bind, bind_problem
+from amqp_router.sockets import Accepting, Certificates, Handshakes, TlsSocket
 
 #: Seconds that running requests have when the server stops.
 STOP_S = 1.0
@@ -48,7 +48,7 @@ class Listener:
         bound_host, bound_port = self._sockets[0].getsockname()[:2]
         #: Host and port it serves.
         self.address: tuple[str, int] = bound_host, bound_port
-        self._listeners: list[asyncio.Server] = []
+        self._accepting: Accepting | None = None
         self._doors: Doors
         self._encryption: Encryption | None = None
         #: There is one with TLS.
@@ -74,18 +74,20 @@ class Listener:
         if encryption is not None:
             self._handshakes = Handshakes(loop, encryption.broker.event, timeout_s=encryption.timeout_s)
             encryption.certificates.watch(loop)
+        server = self.runner.server
+        assert server is not None
+        self._accepting = Accepting(loop, self._doors.event, lambda: len(server.connections))
         for sock in self._sockets:
             try:
-                listener = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG)
+                self._accepting.add(sock, lambda _host: self._accept)
             except OSError as error:  # another process has bound the port too, and listened first
                 await self.stop()
                 raise ListenError(bind_problem(self._host, self.address[1], error, self._flags)) from None
-            self._listeners.append(listener)
 
     async def stop(self) -> None:
         """Finish the running requests and close the listener."""
-        for listener in self._listeners:
-            listener.close()
+        if self._accepting is not None:
+            self._accepting.stop()
         if self._encryption is not None:
             self._encryption.certificates.stop()
         await self.runner.cleanup()

@@ -25,17 +25,10 @@ from amqp_router import logs
 from amqp_router.connection.ports import Origin
 from amqp_router.exit_codes import ListenError
 from amqp_router.process import log_files
-from amqp_router.sockets import Certificates, Handshakes, Proxies, ProxyHeader, TlsSocket
-from persistence.errors import PASSING_ERRNOS
+from amqp_router.sockets import Accepting, Certificates, Handshakes, Proxies, ProxyHeader, TlsSocket
 
 #: Descriptors that connections leave to definitions, routing logs and listeners, besides those of the logs.
 RESERVED_FILES = 128
-#: Connections accepted in one turn of the loop; the others wait in the kernel's queue.
-ACCEPTS_PER_TURN = 64
-#: Nobody is accepted for so long after the system had no descriptor or memory for a connection.
-ACCEPT_PAUSE_S = 1.0
-#: Clients waiting to be accepted; a reconnect of thousands must not be refused by the kernel.
-BACKLOG = 1024
 #: The options that say where AMQP clients are served.
 AMQP_FLAGS = ("--bind", "--amqp-port")
 AMQPS_FLAGS = ("--bind", "--amqps-port")
@@ -130,7 +123,6 @@ class Server:
         self._node = node
         self._logger = logger
         self._certificates = certificates
-        self._is_listening = False
         port = options.amqp_port
         self._sockets = [] if port is None else bind(options.bind, port)
         self._tls_sockets: list[socket.socket] = []
@@ -144,10 +136,7 @@ class Server:
         self._headers: Handshakes
         self._proxies = Proxies(options.proxies)
         self._seldom = logs.Seldom()
-        self._loop: asyncio.AbstractEventLoop
-        self._is_paused = False
-        #: Connections accepted whose protocol is being made.
-        self._accepting: set[asyncio.Task[None]] = set()
+        self._accepting: Accepting | None = None
         self.refused_count = 0
 
     @property
@@ -166,44 +155,38 @@ class Server:
         Raises:
             ListenError: the port was taken in the meantime.
         """
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         timeout_s = self._options.handshake_timeout_s
-        self._handshakes = Handshakes(self._loop, self._event, timeout_s=timeout_s)
-        self._headers = Handshakes(self._loop, self._event, timeout_s=timeout_s, what="PROXY header")
+        self._handshakes = Handshakes(loop, self._event, timeout_s=timeout_s)
+        self._headers = Handshakes(loop, self._event, timeout_s=timeout_s, what="PROXY header")
         await self._node.start()
         await prepare()
-        for sock, flags in self._listeners():
-            sock.setblocking(False)
+        self._accepting = Accepting(loop, self._event, lambda: self._node.connection_count)
+        makes: list[tuple[socket.socket, tuple[str, str], MakeProtocol]]
+        makes = [(sock, AMQP_FLAGS, self._protocol) for sock in self._sockets]
+        makes += [(sock, AMQPS_FLAGS, self._tls_protocol) for sock in self._tls_sockets]
+        for sock, flags, make in makes:
             try:
-                sock.listen(BACKLOG)
+                self._accepting.add(sock, partial(self._protocol_of, make))
             except OSError as error:  # somebody else bound the port as well, and was faster to listen
                 port = sock.getsockname()[1]
                 raise ListenError(bind_problem(self._options.bind, port, error, flags)) from None
         if self._certificates is not None:
-            self._certificates.watch(self._loop)
-        self._is_listening = True
-        self._resume()
+            self._certificates.watch(loop)
 
     async def stop(self) -> None:
         """Accept nobody new, then stop the broker."""
         self.close()
-        for task in list(self._accepting):
-            task.cancel()
         await self._node.stop()
 
     def close(self) -> None:
         """Give the addresses back."""
-        self._pause()
-        self._is_listening = False
+        if self._accepting is not None:
+            self._accepting.stop()
         if self._certificates is not None:
             self._certificates.stop()
-        for sock, _ in self._listeners():
+        for sock in self._sockets + self._tls_sockets:
             sock.close()
-
-    def _listeners(self) -> list[tuple[socket.socket, tuple[str, str]]]:
-        """The sockets, each with the options that name its address."""
-        plain = [(sock, AMQP_FLAGS) for sock in self._sockets]
-        return plain + [(sock, AMQPS_FLAGS) for sock in self._tls_sockets]
 
     def _event(self, level: int, event: str, **facts: object) -> None:
         logs.event(self._logger, level, event, **facts)
@@ -221,61 +204,10 @@ class Server:
             reason=f"{self._options.connections_max} connections are open, which is the most allowed",
         )
 
-    def _pause(self) -> None:
-        if self._is_listening:
-            for sock, _ in self._listeners():
-                self._loop.remove_reader(sock)
-
-    def _resume(self) -> None:
-        if self._is_listening:
-            for sock in self._sockets:
-                self._loop.add_reader(sock, self._accept, sock, self._protocol)
-            for sock in self._tls_sockets:
-                self._loop.add_reader(sock, self._accept, sock, self._tls_protocol)
-
-    def _accept(self, sock: socket.socket, make: MakeProtocol) -> None:
-        """Take clients off the kernel's queue.
-
-        asyncio's own server calls accept a thousand times in a turn, and logs each that fails.
-        """
-        for _ in range(ACCEPTS_PER_TURN):
-            try:
-                client, address = sock.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in PASSING_ERRNOS | {errno.ENOBUFS}:
-                    raise
-                self._accept_failed(error)
-                return
-            self._is_paused = False
-            client.setblocking(False)
-            protocol: Callable[[], asyncio.BaseProtocol] = make
-            if self._options.proxies and self._proxies.trust(address[0]):
-                protocol = partial(ProxyHeader, self._headers, make)
-            task = self._loop.create_task(self._serve(client, protocol))
-            self._accepting.add(task)
-            task.add_done_callback(self._accepting.discard)
-
-    def _accept_failed(self, error: OSError) -> None:
-        if not self._is_paused:  # one line until somebody is accepted again
-            logs.event(
-                self._logger,
-                logging.ERROR,
-                "no connections accepted for now",
-                reason=error.strerror,
-                connections=self._node.connection_count,
-            )
-        self._is_paused = True
-        self._pause()
-        self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
-
-    async def _serve(self, client: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
-        try:
-            await self._loop.connect_accepted_socket(protocol, client)
-        except BaseException:
-            client.close()
-            raise
+    def _protocol_of(self, make: MakeProtocol, host: str) -> Callable[[], asyncio.BaseProtocol]:
+        if self._options.proxies and self._proxies.trust(host):
+            return partial(ProxyHeader, self._headers, make)
+        return make
 
     def _is_full(self) -> bool:
         open_count = self._node.connection_count + self._handshakes.count + self._headers.count
@@ -290,7 +222,8 @@ class Server:
         assert self._certificates is not None
         node = self._node
         make = partial(node.connection_factory, origin)
-        return TlsSocket(self._certificates, self._handshakes, make, node.account, self._loop.time, origin)
+        clock = asyncio.get_running_loop().time
+        return TlsSocket(self._certificates, self._handshakes, make, node.account, clock, origin)
 
 
 def _address(sockets: list[socket.socket]) -> tuple[str, int] | None:

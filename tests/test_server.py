@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-import os
-import resource
 import socket
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from amqp_router.server import (
     peer_text,
     write_ready_file,
 )
+from tests.descriptors import none_left
 
 LOGGER = logging.getLogger("test")
 
@@ -165,26 +163,16 @@ def test_ready_file_replaces_what_was_there(tmp_path: Path) -> None:
 async def test_no_descriptor_for_a_connection_is_a_pause(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("amqp_router.server.ACCEPT_PAUSE_S", 0.05)
+    monkeypatch.setattr("amqp_router.sockets.accepting.PAUSE_S", 0.05)
     listening = server(CountingNode())
     await listening.start()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The client's socket takes the last descriptor there is.
     with socket.socket() as client:
         client.setblocking(False)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
-        held = []
-        with contextlib.suppress(OSError):
-            while True:
-                held.append(os.dup(client.fileno()))
-        try:
+        with none_left(client):
             await asyncio.get_running_loop().sock_connect(client, listening.address)
             await asyncio.sleep(0.3)  # several attempts
             assert caplog.text.count("no connections accepted for now") == 1
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            for fd in held:
-                os.close(fd)
         assert await asyncio.get_running_loop().sock_recv(client, 5) == b"hello"
     assert "Traceback" not in caplog.text
     await listening.stop()

@@ -14,8 +14,7 @@ from amqp_router import compiled
 from amqp_router.auth import MECHANISMS
 from amqp_router.connection.session import EXTERNAL
 from amqp_router.metrics import CHURN, CONNECTION_CHURN, GLOBAL, NODE, NODE_COLUMNS, OVERVIEW, VHOST
-from amqp_router.server import BACKLOG
-from amqp_router.sockets import Certificates
+from amqp_router.sockets import BACKLOG, Certificates
 from amqp_router.version import VERSION
 from vhosts.exchanges.types import EXCHANGE_TYPES
 

@@ -20,6 +20,7 @@ from admin_ui.app import Admin, AdminOptions
 from admin_ui.replies import WRITE_BYTES, Body
 from amqp_router.exit_codes import ListenError
 from tests.admin_ui.world import LOGGER, World, basic, world
+from tests.descriptors import none_left
 from tests.ports import free_port
 
 AUTHORIZATION = basic("guest", "guest")
@@ -44,6 +45,23 @@ async def test_port_taken_between_bind_and_listen(node: World) -> None:
     third = another(node, first.address[1])
     await third.start()
     await third.stop()
+
+
+async def test_no_descriptor_for_a_client_is_a_pause(
+    node: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says so, without a traceback, and the client is served once there is one."""
+    monkeypatch.setattr("amqp_router.sockets.accepting.PAUSE_S", 0.05)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setblocking(False)
+        with none_left(client):
+            await loop.sock_connect(client, node.admin.address)
+            await asyncio.sleep(0.3)  # several attempts
+        assert caplog.text.count("no connections accepted for now") == 1
+        await loop.sock_sendall(client, REQUEST)
+        assert (await loop.sock_recv(client, 100)).startswith(b"HTTP/1.1 200")
+    assert "Traceback" not in caplog.text
 
 
 async def test_nobody_is_served_after_the_stop(node: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from admin_ui.documents.connections import NO_TLS
-from amqp_router.server import BACKLOG
+from amqp_router.sockets import BACKLOG
 from tests.admin_ui.world import World
 
 
