@@ -26,7 +26,16 @@ from amqp_router.auth.users import EVENT_EXCHANGE as EXCHANGE
 from amqp_router.auth.users import Users
 from amqp_router.connection.session import Session
 from amqp_router.connection.transport import Transport
-from amqp_router.event_headers import PROTOCOL, Fact, Facts, Printed, address, metadata_of, properties_of
+from amqp_router.event_headers import (
+    PROTOCOL,
+    TABLE_BYTES_MAX,
+    Fact,
+    Facts,
+    Printed,
+    address,
+    metadata_of,
+    properties_of,
+)
 from amqp_router.parameters import GLOBAL, OPERATOR_POLICY, POLICY, VHOST_LIMITS
 from amqp_router.protocol.message import build_message
 from persistence.definitions import (
@@ -53,6 +62,8 @@ from vhosts.vhost import VirtualHost
 
 #: Events that become messages in one turn of the event loop, some 40 µs each.
 SLICE = 64
+#: Octets of AMQP tables that are decoded and printed before a turn takes no further event.
+SLICE_BYTES = 8 << 10
 #: Events that wait before those who cause more must wait, and the most that wait.
 BEHIND = 1000
 EVENTS_MAX = 100_000
@@ -87,6 +98,8 @@ class _Noted(NamedTuple):
     key: str
     facts: Facts
     time_us: int
+    #: Octets of AMQP tables among its facts.
+    size: int
 
 
 class Events(Feed):
@@ -376,8 +389,15 @@ class Events(Feed):
         actor = self.actor if actor is None else actor
         if actor:
             facts["user_who_performed_action"] = actor
-        waiting.append(_Noted(key, facts, self._wall_us()))
-        self._budget.held += EVENT_BYTES
+        tables = [(name, fact) for name, fact in facts.items() if isinstance(fact, Printed) and fact.size]
+        size = 0
+        for name, table in tables:
+            if table.size > TABLE_BYTES_MAX:
+                del facts[name]  # now, as what waits would keep it in memory
+            else:
+                size += table.size
+        waiting.append(_Noted(key, facts, self._wall_us(), size))
+        self._budget.held += EVENT_BYTES + size
         self.is_behind = len(waiting) > BEHIND
         if len(waiting) == 1:
             self._in_slices(self._send_some)
@@ -385,8 +405,12 @@ class Events(Feed):
     def _send_some(self) -> bool:
         """Make a slice of the events into messages; True if none is left."""
         waiting, home, exchange = self._waiting, self._home, self._exchange
-        some = [waiting.popleft() for _ in range(min(SLICE, len(waiting)))]
-        self._budget.held -= EVENT_BYTES * len(some)
+        some: list[_Noted] = []
+        size = 0
+        while waiting and len(some) < SLICE and size < SLICE_BYTES:
+            some.append(waiting.popleft())
+            size += some[-1].size
+        self._budget.held -= EVENT_BYTES * len(some) + size
         self.is_behind = len(waiting) > BEHIND
         if home is not None and exchange is not None and self.on:
             messages = []

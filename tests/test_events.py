@@ -229,6 +229,60 @@ def test_large_values_are_left_out() -> None:
     assert headers["timestamp"] == 5
 
 
+def many(octets: int) -> dict[str, Any]:
+    """Arguments that take so many octets and a much longer text."""
+    return {"a": ("A", [("V", None)] * octets)}
+
+
+def test_a_long_text_is_given_up_before_it_is_whole() -> None:
+    printed = []
+
+    class Counted(list[Any]):
+        def __iter__(self) -> Any:
+            for each in super().__iter__():
+                printed.append(each)
+                yield each
+
+    table = {"a": ("A", Counted([("V", None)] * 50_000))}
+    found = decode_properties(properties_of({"name": "q", "arguments": Printed(table)}, 5_000_000))
+    assert found["headers"] == {"name": ("S", b"q"), "timestamp_in_ms": ("l", 5000)}
+    assert len(printed) <= PROPERTIES_BYTES_MAX / len("voidundefined") + 1
+
+
+def test_large_arguments_are_not_kept_and_middling_ones_are_counted_and_go_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One client's arguments of 100 KiB, of which 64 in a turn took a second."""
+    node = SimNode()
+    client = bound(node, "binding.created")
+    client.declare("q")
+    node.settle()
+    sent = []
+    most = 0
+    pass_on = node.vhost.topology.passing.pass_on
+
+    def passed_on(exchange: Any, messages: Any) -> None:
+        nonlocal most
+        sent.append(len(messages))
+        most = max(most, node.budget.held)
+        pass_on(exchange, messages)
+
+    monkeypatch.setattr(node.vhost.topology.passing, "pass_on", passed_on)
+    before = node.budget.held
+    large, middling = many(events.TABLE_BYTES_MAX), many(events.SLICE_BYTES)
+    client.send(*[m.QueueBind("q", "amq.direct", str(key), True, large) for key in range(6)])
+    found = heard(client)
+    assert [headers["routing_key"] for _, headers in found] == [("S", b"%d" % key) for key in range(6)]
+    assert not any("arguments" in headers for _, headers in found)
+    assert most - before < 6 * events.EVENT_BYTES + events.TABLE_BYTES_MAX
+    sent.clear()
+    client.send(*[m.QueueBind("q", "amq.fanout", str(key), True, middling) for key in range(6)])
+    assert len(heard(client)) == 6
+    assert sent == [1] * 6
+    assert most - before > 4 * events.SLICE_BYTES
+    assert node.budget.held == before
+
+
 @pytest.mark.parametrize(
     ("host", "printed"),
     [
