@@ -17,4 +17,8 @@ cpdef bytes without_entry(bytes table, bytes name)
 cpdef tuple entry_range(bytes data, Py_ssize_t position, bytes name)
 
 
+@cython.locals(d="const unsigned char*", sizes="const unsigned char*", p=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, tag=int, texts=list)
+cpdef list long_strings(bytes array)
+
+
 cdef Py_ssize_t _sized_end(const unsigned char* d, Py_ssize_t position, Py_ssize_t limit)

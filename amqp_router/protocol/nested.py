@@ -11,7 +11,7 @@ Source: AMQP 0-9-1, section 4.2.5.5; the sizes of values are listed in ``fields`
 
 from __future__ import annotations
 
-__all__ = ["DECODED_DEPTH", "end_of_nested", "entry_range", "nested_note", "without_entry"]
+__all__ = ["DECODED_DEPTH", "end_of_nested", "entry_range", "long_strings", "nested_note", "without_entry"]
 
 #: Levels of tables and arrays in the outermost table that are decoded. Deeper ones stay octets.
 DECODED_DEPTH = 64
@@ -135,6 +135,28 @@ def without_entry(table: bytes, name: bytes) -> bytes | None:
     kept.append(table[begun:])
     rest = b"".join(kept)
     return len(rest).to_bytes(4, "big") + rest
+
+
+def long_strings(array: bytes) -> list[str]:
+    """The long strings of an array, its u32 size first, whose end ``end_of_nested`` has found. All other
+    values are passed over.
+    """
+    d = array
+    sizes = _PLAIN_SIZES
+    texts: list[str] = []
+    p = 4
+    size = len(array)
+    while p < size:
+        tag = d[p]
+        p += 1
+        if sizes[tag]:
+            p += sizes[tag] - 1
+            continue
+        end = _sized_end(d, p, size)
+        if tag == 83:  # S
+            texts.append(array[p + 4 : end].decode("utf-8", "surrogateescape"))
+        p = end
+    return texts
 
 
 def _sized_end(d: bytes, position: int, limit: int) -> int:

@@ -228,8 +228,15 @@ class RouteCache:
                 walk = self._begun(args, properties, properties[start:end])
             if walk is None:
                 return self.find(args)
-            is_done = walk.go_on()
-            self.units = _WALK_UNITS + walk.units()
+            if walk.checked >= 0 and self._permits is not None:
+                some = walk.next_keys()
+                self._permits.topic(walk.exchange.name, some)
+                self.units = len(some)
+            if walk.checked >= 0:
+                is_done = False
+            else:
+                is_done = walk.go_on()
+                self.units += _WALK_UNITS + walk.units()
             if not is_done:
                 self.unfinished = walk
                 return None
@@ -269,9 +276,10 @@ class RouteCache:
         if not asked.has_cc and not asked.has_bcc and self.find(args) is not None:
             # The caller was not certain that there is no CC.
             return None
+        walk = Walk(table, exchange, message, asked)
         if self._permits is not None and exchange.type == "topic":
-            self._permits.topic(exchange_name, message.keys)
-        return Walk(table, exchange, message, asked)
+            walk.checked = 0
+        return walk
 
     def _finished(self, walk: Walk, by_headers: bytes) -> Route:
         """The route that ``walk`` has found; it is cached if possible."""

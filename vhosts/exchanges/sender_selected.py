@@ -9,7 +9,8 @@ Source: RabbitMQ, "Sender-selected Distribution".
 from __future__ import annotations
 
 from amqp_router.protocol.errors import PreconditionFailed
-from amqp_router.protocol.fields import TYPE_NAMES, Table, unnested
+from amqp_router.protocol.fields import TYPE_NAMES, Table
+from amqp_router.protocol.nested import long_strings
 
 HEADERS = ("CC", "BCC")
 
@@ -24,10 +25,13 @@ def further_keys(headers: Table) -> list[str]:
     for name in HEADERS:
         if name not in headers:
             continue
-        tag, value = unnested(headers[name])
+        tag, value = headers[name]
         if tag != "A":
             raise PreconditionFailed(
                 f'invalid message: {{unacceptable_type_in_header,"{name}",{TYPE_NAMES[tag]}}}'
             )
-        keys += [item.decode("utf-8", "surrogateescape") for item_tag, item in value if item_tag == "S"]
+        if isinstance(value, bytes):
+            keys += long_strings(value)
+        else:
+            keys += [item.decode("utf-8", "surrogateescape") for item_tag, item in value if item_tag == "S"]
     return keys

@@ -11,6 +11,7 @@ cdef int _BY_HEADERS
 cdef Py_ssize_t _NAMED_MAX
 cdef Py_ssize_t _LOOKS_MAX
 cdef Py_ssize_t _EXCHANGE_LOOKS
+cdef Py_ssize_t _KEYS_CHECKED
 cdef Py_ssize_t _LOOKS_PER_UNIT
 
 
@@ -32,6 +33,7 @@ cdef class Asked:
 cdef class Walk:
     cdef public Exchange exchange
     cdef public Asked asked
+    cdef public Py_ssize_t checked
     cdef public list queues
     cdef public list durable_queues
     cdef dict _found
@@ -49,6 +51,8 @@ cdef class Walk:
     cdef Exchange _source
     cdef object _matches  # an iterator of any kind
     cdef Py_ssize_t _match_count
+    @cython.locals(start=Py_ssize_t, some=list)
+    cpdef list next_keys(self)
     @cython.locals(source=Exchange)
     cpdef bint go_on(self) except -1
     @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, found=dict, queues=list, queue=QueueHandle, binding=Binding, destination=Declared)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -323,6 +323,45 @@ def test_further_keys(house: House) -> None:
     assert route.has_bcc
     assert headers_of(without_bcc(properties)) == typed(CC=["h2", "h"], z=1)
     assert house.queues("", "h") == ["h"]  # and the route without is another
+
+
+class Topics(Permits):
+    """Notes the keys it is asked for, and refuses one."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.refused = refused
+        self.asked: list[list[str]] = []
+
+    def topic(self, exchange: str, keys: Sequence[str]) -> None:
+        self.asked.append(list(keys))
+        if self.refused in keys:
+            raise errors.AccessRefused(f"access to topic '{self.refused}' refused")
+
+
+@pytest.mark.parametrize("refused", ["", "key.19999"])
+def test_very_many_further_keys_are_permitted_in_slices(house: House, refused: str) -> None:
+    """A publisher's 20,000 keys held the event loop for 0.09 s."""
+    house.exchange("t", "topic")
+    house.bind("a", "t", "key.19999")
+    permits = Topics(refused)
+    cache = RouteCache(house.vhost.table, permits)
+    keys = [f"key.{number}" for number in range(20_000)]
+    properties = carrying(CC=[1, *keys[:10_000], None, {"a": [1]}], BCC=keys[10_000:])
+    args = publish_args("t", "first")
+    walk = route = None
+    try:
+        while route is None:
+            asked = len(permits.asked)
+            route = cache.resolve(args, properties, walk)
+            walk = cache.take_unfinished()
+            assert len(permits.asked) <= asked + 1
+    except errors.AccessRefused:
+        assert refused
+    else:
+        assert not refused
+        assert [queue.name for queue in route.queues] == ["a"]
+    assert max(map(len, permits.asked)) <= 512
+    assert [key for some in permits.asked for key in some] == ["first", *keys]
 
 
 def test_further_keys_through_every_type(house: House) -> None:
