@@ -366,6 +366,43 @@ def test_channel_that_closes_while_it_is_counted_counts_once() -> None:
     assert total(node, "publish") == 10 * len(channels)
 
 
+def test_very_many_channels_that_close_while_they_are_counted_are_left_out_in_slices() -> None:
+    """10,000 that closed together held the event loop for 20 ms at the end of a tick."""
+    node = Node()
+    looked = 0
+    state = ChannelState.OPEN
+
+    class Closing(Hashed):
+        """Counts the looks at its state."""
+
+        @property
+        def state(self) -> ChannelState:
+            nonlocal looked
+            looked += 1
+            return state
+
+    count = SLICE_OBJECTS * 20
+    channels = []
+    for _ in range(count):
+        content = dict(vars(channel(10)))
+        del content["state"]
+        channels.append(Closing(SimpleNamespace(**content)))
+    node.broker.registry.append(transport(node.vhost, *channels))
+    node.clock.sleep(5)
+    sample = node.metrics._sample(node.metrics.tick + 1)
+    for _ in range(20):
+        next(sample)
+    state = ChannelState.CLOSING
+    node.vhost.counters.closed.publish = 10 * count
+    node.broker.registry.clear()
+    most = looked = 0
+    for _ in sample:
+        most, looked = max(most, looked), 0
+    assert 0 < most <= SLICE_OBJECTS
+    assert not looked
+    assert total(node, "publish") == 10 * count
+
+
 def test_connection_in_its_handshake_is_not_counted() -> None:
     node = Node()
     node.broker.registry.append(transport(None))

@@ -57,7 +57,7 @@ class _Sums:
         self.messages = [0, 0]
         self.channels = [0] * CHANNEL.width
         self.octets = [0, 0]
-        self.rows: list[tuple[Any, Row]] = []
+        self.rows: list[tuple[Any, Row]] = unwatched([])
 
     def add_messages(self, row: Row) -> None:
         self.messages[0] += row[0]
@@ -70,6 +70,19 @@ class _Sums:
     def add_channel(self, channel: Any, row: Row) -> None:
         self.rows.append((channel, row))
         self.channels = [one + other for one, other in zip(self.channels, row, strict=True)]
+
+    def subtract_closed(self) -> Iterator[None]:
+        """Leave out channels that closed since they were read; they count among the closed ones now."""
+        rows, self.rows = self.rows, unwatched([])
+        rows.reverse()
+        while rows:  # one by one, because a channel's own memory may go with its row
+            channel, row = rows.pop()
+            if channel.state is ChannelState.OPEN:
+                self.rows.append((channel, row))
+            else:
+                self.channels = [one - other for one, other in zip(self.channels, row, strict=True)]
+            if len(rows) % SLICE_OBJECTS == 0:
+                yield
 
 
 def _added(rows: Sequence[Row]) -> Row:
@@ -249,6 +262,8 @@ class Metrics:
             yield from self._sample_all(tick, QUEUE, vhost.queues, found)
         yield from self._sample_connections(tick, transports, sums)
         yield from self._forget(tick)
+        for found in sums.values():
+            yield from found.subtract_closed()
         total = [0] * VHOST.width
         for vhost, found in sums.items():
             summed = self._vhost_row(vhost, found)
@@ -322,8 +337,7 @@ class Metrics:
         counters = vhost.counters
         channels = found.channels
         for channel, row in found.rows:
-            if channel.state is not ChannelState.OPEN:
-                # It closed since it was read, and counts among the closed ones now.
+            if channel.state is not ChannelState.OPEN:  # it closed within the last slices
                 channels = [one - other for one, other in zip(channels, row, strict=True)]
         closed = read_totals(counters.closed)
         octets = self._broker.registry.closed_octets.get(vhost.name, (0, 0))

@@ -18,6 +18,8 @@ from tests.faults.loads import Outcome
 from tests.faults.place import CaseLoad, Place, answers, connect, drop, method, patiently
 from tests.interop.wire import Wire, encode_publish, encode_short
 
+#: How long the deliveries of `timeouts` may take.
+TIMEOUT_MS = 3000
 #: Octets of headers that fit into a frame.
 HEADERS_BYTES = 120_000
 
@@ -262,6 +264,44 @@ def large_transaction(place: Place, seconds: float) -> Outcome:
     return Outcome(rounds * count, rounds * count)
 
 
+def timeouts(place: Place, seconds: float) -> Outcome:
+    """10,000 channels whose deliveries have a timeout, which all reach it together."""
+    begun = time.monotonic()
+    rounds, connections, channels = 0, 5, place.of(2000)
+    while not rounds or time.monotonic() - begun < seconds:
+        rounds += 1
+        first = connect(place)
+        first.socket.settimeout(SETUP_S)
+        first.ok(1, "queue.declare", queue="timeouts")
+        problem = fill(first, "", "timeouts", connections * channels)
+        wires = [Wire(place.port) for _ in range(connections)]
+        holders = []
+        for wire in wires:
+            wire.socket.settimeout(SETUP_S)
+            for number in range(1, channels + 1):
+                wire.send_bytes(
+                    method("channel.open", number)
+                    + method("basic.qos", number, count=1)
+                    + method(
+                        "basic.consume",
+                        number,
+                        queue="timeouts",
+                        arguments={"x-consumer-timeout": TIMEOUT_MS},
+                    )
+                )
+            holders.append(Duplex(wire))
+        for holder in holders:
+            taken = holder.until(lambda: "timed out" in holder.closed, SETUP_S)  # noqa: B023
+            if not taken and "timed out" not in holder.closed:
+                problem = problem or f"no timeout: {holder.closed}"
+        drop(*wires)
+        first.ok(1, "queue.delete", queue="timeouts")
+        first.close()
+        if problem:
+            return Outcome(rounds, 0, problem)
+    return Outcome(rounds * connections * channels, rounds * connections * channels)
+
+
 FEATURES: dict[str, CaseLoad] = {
     "E1 consumers of 20,000 priorities": consumers_of_many_priorities,
     "E2 a million of 255 priorities": priorities,
@@ -273,4 +313,5 @@ FEATURES: dict[str, CaseLoad] = {
     "E6 many values to x-recent-history": partial(transacted_headers, kind="x-recent-history"),
     "E6 many values to x-delayed-message": partial(transacted_headers, kind="x-delayed-message"),
     "E7 large messages in a transaction": large_transaction,
+    "E8 timeouts of 10,000 channels": timeouts,
 }
