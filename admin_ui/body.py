@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 
 from aiohttp import BodyPartReader, web
 
-from admin_ui.replies import ApiError
+from admin_ui.replies import ApiError, bad_request
 
 #: Seconds in which the whole body must arrive.
 BODY_S = 10.0
@@ -19,7 +19,7 @@ async def read(request: web.Request, bytes_max: int) -> bytes:
     """The body.
 
     Raises:
-        ApiError: it has more than ``bytes_max`` octets (413), or does not arrive in time (408).
+        ApiError: it has more than ``bytes_max`` octets (400), or does not arrive in time (408).
     """
     return b"".join(await read_pieces(request, bytes_max))
 
@@ -65,7 +65,7 @@ async def _gathered(pieces: AsyncIterable[bytes], bytes_max: int) -> list[bytes]
             async for piece in pieces:
                 left -= len(piece)
                 if left < 0:
-                    raise ApiError(413, "bad_request", "the body is too large")
+                    raise bad_request("Exceeded HTTP request body size limit")
                 last += piece  # a client may send single octets
                 if len(last) >= PIECE_BYTES:
                     found.append(bytes(last))

@@ -228,6 +228,8 @@ async def reply(call: Call, result: Any) -> web.StreamResponse:
 
 
 def _columns(result: Any, columns: query.Columns) -> Any:
+    if isinstance(result, query.Entire):
+        return result
     if isinstance(result, dict):
         return query.pick(result, columns)
     if isinstance(result, list):

@@ -156,6 +156,21 @@ def envelope(page: Page, total: int, filtered: int, items: int) -> dict[str, Any
     }
 
 
+#: What RabbitMQ keeps in a way that it does not look into: a part of it is the whole.
+_WHOLE = frozenset(
+    (
+        *("arguments", "backing_queue_status", "client_properties", "metadata"),
+        *("churn_rates", "object_totals", "queue_totals"),
+    )
+)
+#: And of the overview, which has these totals, this too.
+_WHOLE_OF_TOTALS = _WHOLE | {"message_stats"}
+
+
+class Entire(dict[str, Any]):
+    """A document that ``columns`` takes nothing from: that of one connection or channel."""
+
+
 def pick(document: dict[str, Any], columns: Columns) -> Any:
     """The wanted columns of a document; ``[]`` if it has none of them, as in RabbitMQ."""
     return _picked(document, columns) or []
@@ -163,14 +178,18 @@ def pick(document: dict[str, Any], columns: Columns) -> Any:
 
 def _picked(document: dict[str, Any], columns: Columns) -> dict[str, Any]:
     picked: dict[str, Any] = {}
+    whole = _WHOLE_OF_TOTALS if "object_totals" in document else _WHOLE
     for name, inner in columns.items():
         if name in document:
             value = document[name]
-            if inner is None:
-                picked[name] = value
-            elif isinstance(value, dict) and (part := _picked(value, inner)):
-                picked[name] = part
+            picked[name] = value if inner is None or name in whole else _part(value, inner)
     return picked
+
+
+def _part(value: Any, columns: Columns) -> Any:
+    if isinstance(value, dict):
+        return _picked(value, columns) or ([] if value else value)
+    return [_part(each, columns) for each in value] if isinstance(value, list) else value
 
 
 def _columns(text: str) -> Columns:

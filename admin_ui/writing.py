@@ -104,7 +104,7 @@ async def read_object(call: Call, bytes_max: int = BODY_BYTES_MAX) -> dict[str, 
     """The body, which is a JSON object; a missing body counts as an empty one. The content type is ignored.
 
     Raises:
-        ApiError: it is not an object (400), too large (413), or does not arrive in time (408).
+        ApiError: it is not an object (400), too large, or does not arrive in time (408).
     """
     length = call.request.content_length
     if length is not None and length <= SMALL_BODY_BYTES:

@@ -47,6 +47,8 @@ class SomeQueue:
         self.unacked_count = 0
         self.publish_total = self.deliver_total = self.deliver_no_ack_total = self.ack_total = 0
         self.get_total = self.get_no_ack_total = self.get_empty_total = self.redeliver_total = 0
+        self.consumers: list[Any] = []
+        self.starved = 0
 
     def message_count(self) -> int:
         return self.ready

@@ -11,7 +11,7 @@ from admin_ui.documents import exchanges
 from admin_ui.endpoints import Call, Endpoint, Rows
 from admin_ui.replies import Done, bad_request, not_found
 from admin_ui.writing import DELETED, Caller, arguments, caller, change, read_object, text
-from amqp_router.protocol.kept_table import Arguments, encoded
+from amqp_router.protocol.kept_table import Arguments, encoded_by_name
 from vhosts import declarations
 from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
@@ -102,16 +102,22 @@ def bindings_between(call: Call) -> Rows:
     return _rows([(vhost, binding) for binding in found])
 
 
-def one_binding(call: Call) -> dict[str, Any]:
+async def one_binding(call: Call) -> dict[str, Any]:
     """One binding between two objects, by its properties key."""
-    found = _by_key(call)
+    found = await _by_key(call)
     return _document((call.vhost().name, found))
 
 
-def _by_key(call: Call) -> Any:
+async def _by_key(call: Call) -> Any:
     vhost, found = _between(call)
-    for binding in found:
-        if _document((vhost, binding))["properties_key"] == call.part("props"):
+    props = call.part("props")
+    for count, binding in enumerate(found):
+        if count % 16 == 15:
+            await call.turns.next()
+        routing_key = binding.name if isinstance(binding, QueueHandle) else binding.routing_key
+        if not props.startswith(exchanges.quoted_key(routing_key) or "~"):
+            continue  # the hash of its arguments would take long
+        if _document((vhost, binding))["properties_key"] == props:
             return binding
     raise not_found()
 
@@ -130,14 +136,14 @@ async def bind(call: Call) -> Done:
         return None, do(who, destination, source, routing_key, table)
 
     await change(call, act)
-    key = exchanges.properties_key(routing_key, encoded(table) if table else b"")
-    return Done(201, {"Location": f"{quote(destination, safe='')}/{key}"})
+    key = exchanges.properties_key(routing_key, encoded_by_name(table) if table else b"")
+    return Done(201, {"Location": f"{quote(destination, safe='')}/{quote(key, safe='')}"})
 
 
 async def unbind(call: Call) -> Done:
     """Remove one of the bindings between the two, by its properties key."""
     who = caller(call)
-    binding = _by_key(call)
+    binding = await _by_key(call)
     if isinstance(binding, QueueHandle):  # the binding to the default exchange, which cannot be removed
         await change(call, lambda: _remove(who, "q", binding.name, "", "", {}))
     else:

@@ -11,6 +11,7 @@ from admin_ui.auth import ADMINISTRATOR, MONITORING
 from admin_ui.documents import connections, queues
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.query import Entire
 from admin_ui.replies import Done, not_authorised, not_found
 from admin_ui.writing import DELETED, change
 from amqp_router.channel.states import ChannelState
@@ -92,7 +93,8 @@ def _find(call: Call, name: str) -> Any:
 
 def one(call: Call) -> dict[str, Any]:
     """One connection."""
-    return connections.document(_find(call, call.part("connection")), call.state.node, _stats(call))
+    document = connections.document(_find(call, call.part("connection")), call.state.node, _stats(call))
+    return Entire(document)
 
 
 async def close(call: Call) -> Done:
@@ -194,7 +196,7 @@ def one_channel(call: Call) -> dict[str, Any]:
             # RabbitMQ fills it only in rates_mode "detailed".
             found["deliveries"] = []
             found["publishes"] = []
-            return found
+            return Entire(found)
     raise not_found()
 
 

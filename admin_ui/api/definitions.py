@@ -97,7 +97,7 @@ async def read_file(call: Call) -> dict[str, Any]:
     """The file of definitions in the body.
 
     Raises:
-        ApiError: it is no JSON object (400), too large (413), or does not come in time (408).
+        ApiError: it is no JSON object (400), too large, or does not come in time (408).
     """
     async with call.state.large_bodies:
         if call.request.content_type.startswith("multipart/"):

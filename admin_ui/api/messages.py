@@ -98,7 +98,7 @@ async def publish(call: Call) -> dict[str, Any]:
             raise amqp_fault(error) from None
         await listener.settled.wait()
     if listener.outcome & Outcome.REFUSED:
-        raise bad_request("rejected")
+        raise bad_request("rejected Unable to publish message. Check queue limits.")
     if listener.failed:
         raise ApiError(500, "internal_error", "a queue could not store the message")
     return {"routed": not listener.outcome & Outcome.UNROUTABLE}
@@ -160,7 +160,7 @@ def _admitted(call: Call) -> Iterator[None]:
     """Count the request's body in the account of memory while it is read and published."""
     length = call.request.content_length
     if length is not None and length > PUBLISH_BYTES_MAX:
-        raise ApiError(413, "bad_request", "the body is too large")
+        raise bad_request("Exceeded HTTP request body size limit")
     size = COPIES * (PUBLISH_BYTES_MAX if length is None else length)
     account = call.state.broker.budget
     if not account.admit(size, 0):

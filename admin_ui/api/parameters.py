@@ -20,13 +20,13 @@ def every(call: Call) -> list[dict[str, Any]]:
 
 
 def of_component(call: Call) -> list[dict[str, Any]]:
-    """The parameters of one component."""
-    return _found(call, [_component(call)], None)
+    """The parameters of one component; as in RabbitMQ, one that does not exist has none."""
+    return _found(call, _component(call), None)
 
 
 def of_vhost(call: Call) -> list[dict[str, Any]]:
     """The parameters of one component in one virtual host."""
-    return _found(call, [_component(call)], call.vhost().name)
+    return _found(call, _component(call), call.vhost().name)
 
 
 def _found(call: Call, components: list[str], vhost: str | None) -> list[dict[str, Any]]:
@@ -40,11 +40,9 @@ def _found(call: Call, components: list[str], vhost: str | None) -> list[dict[st
     ]
 
 
-def _component(call: Call) -> str:
+def _component(call: Call) -> list[str]:
     component = call.part("component")
-    if component not in COMPONENTS:
-        raise not_found()
-    return component
+    return [component] if component in COMPONENTS else []
 
 
 def _key(call: Call) -> tuple[str, str, str]:

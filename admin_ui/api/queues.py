@@ -86,7 +86,7 @@ def _quick(stats: Stats) -> dict[str, Callable[[Any], Any]]:
         "messages": lambda queue: queue.message_count() + queue.unacked_count,
         "messages_ready": lambda queue: queue.message_count(),
         "messages_unacknowledged": lambda queue: queue.unacked_count,
-        "consumers": lambda queue: len(queue.consumers),
+        "consumers": lambda queue: len(queue.consumers) + queue.view().holder_count(),
     }
     for name, columns in QUEUE.fields.items():
         prefix = "" if name.startswith("messages") else "message_stats."

@@ -7,7 +7,7 @@ from typing import Any
 from admin_ui.documents import connections, policies
 from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
 from admin_ui.documents.tables import table
-from amqp_router.metrics import QUEUE
+from amqp_router.metrics import QUEUE, capacity
 from vhosts.policies import NOTHING
 from vhosts.queues.state import FAILED
 
@@ -19,10 +19,6 @@ _NEUTRAL: dict[str, Any] = {
     "head_message_timestamp": None,
     "recoverable_slaves": None,
     "single_active_consumer_tag": None,
-    # Only the bytes of ready messages are counted.
-    "message_bytes_paged_out": 0,
-    "message_bytes_persistent": 0,
-    "message_bytes_unacknowledged": 0,
 }
 #: Fields of RabbitMQ's classic queue process, which 3.12 no longer has.
 _NO_BACKING: dict[str, Any] = {
@@ -82,25 +78,29 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     counts = {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
     stats.put(found, counts, history, QUEUE, "lengths")
     found["reductions_details"] = stats.zero("lengths")
-    can_deliver = capacity(ready, consumers)
     found["backing_queue_status"] = {
         **_NO_BACKING,
         "len": ready,
         "next_deliver_seq_id": queue.deliver_total,
         "next_seq_id": queue.publish_total,
     }
-    found["consumer_capacity"] = found["consumer_utilisation"] = can_deliver
-    found["consumers"] = len(consumers)
+    found["consumer_capacity"] = found["consumer_utilisation"] = capacity(queue)
+    found["consumers"] = len(consumers) + view.holder_count()
     alone, active = view.exclusive_consumer(), view.active_consumer()
     found["single_active_consumer_tag"] = active.tag if active is not None else None
     found["exclusive_consumer_tag"] = alone.tag if alone is not None else None
     # The messages in memory, including their objects. The other messages are in the log.
     found["memory"] = found["message_bytes_ram"] = view.memory_bytes()
-    found["message_bytes"] = found["message_bytes_ready"] = view.body_bytes() or 0
+    ready_bytes, unacked_bytes = view.body_bytes() or 0, queue.unacked_bytes
+    found["message_bytes"] = ready_bytes + unacked_bytes
+    found["message_bytes_ready"] = ready_bytes
+    found["message_bytes_unacknowledged"] = unacked_bytes
     found["messages_ram"] = found["messages_ready_ram"] = in_memory
     found["messages_unacknowledged_ram"] = 0  # only their offsets are kept, not their contents
     found["messages_paged_out"] = ready - in_memory
-    found["messages_persistent"] = view.persistent_count()
+    found["message_bytes_paged_out"] = _share(ready_bytes, ready - in_memory, ready)
+    persistent = found["messages_persistent"] = view.persistent_count()
+    found["message_bytes_persistent"] = _share(ready_bytes + unacked_bytes, persistent, ready + unacked)
     if found["type"] == "quorum":
         found.update(_raft(found["single_active_consumer_tag"], node))
     message_stats = happened(
@@ -183,10 +183,6 @@ def consumer(consumer: Any, node: str) -> dict[str, Any]:
     }
 
 
-def capacity(ready: int, consumers: list[Any]) -> float:
-    """1 if the queue could deliver at once now, otherwise 0. RabbitMQ gives the part of the time in which it
-    could.
-    """
-    if not consumers:
-        return 0
-    return 1.0 if not ready or any(consumer.ready() for consumer in consumers) else 0.0
+def _share(octets: int, some: int, all_of_them: int) -> int:
+    """The octets of some of the messages; as many for each, unless it is all of them or none."""
+    return octets * min(some, all_of_them) // all_of_them if all_of_them else 0

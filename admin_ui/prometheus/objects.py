@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from admin_ui.documents import connections
-from admin_ui.documents.queues import capacity
 from admin_ui.prometheus.text import Metric, labels_text
 from admin_ui.state import State
+from amqp_router.metrics import capacity
 from vhosts.long_lists import passing
 
 
@@ -79,10 +79,6 @@ def _exchange_labels(exchange: Any) -> str:
     return labels_text(vhost=vhost, exchange=about.name, type=about.type)
 
 
-def _capacity(queue: Any) -> float:
-    return capacity(queue.message_count(), queue.consumers)
-
-
 def _gauge(name: str, text: str, read: Callable[[Any], Any]) -> Metric:
     return Metric(name, "gauge", text, read)
 
@@ -91,7 +87,11 @@ def _counter(name: str, text: str, read: Callable[[Any], Any]) -> Metric:
     return Metric(name, "counter", text, read)
 
 
-QUEUE_CONSUMERS = _gauge("queue_consumers", "Consumers on a queue", lambda queue: len(queue.consumers))
+QUEUE_CONSUMERS = _gauge(
+    "queue_consumers",
+    "Consumers on a queue",
+    lambda queue: len(queue.consumers) + queue.view().holder_count(),
+)
 
 FAMILIES = (
     Family(
@@ -123,8 +123,12 @@ FAMILIES = (
         _queue_labels,
         (
             QUEUE_CONSUMERS,
-            _gauge("queue_consumer_capacity", "1 if the queue can deliver at once, otherwise 0", _capacity),
-            _gauge("queue_consumer_utilisation", "Same as consumer capacity", _capacity),
+            _gauge(
+                "queue_consumer_capacity",
+                "Part of the last minute in which consumers took what was ready",
+                capacity,
+            ),
+            _gauge("queue_consumer_utilisation", "Same as consumer capacity", capacity),
             _gauge(
                 "queue_process_memory_bytes",
                 "Memory in bytes used by a queue's messages",

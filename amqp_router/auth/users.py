@@ -272,7 +272,7 @@ def first_definitions(random_bytes: RandomBytes, first: FirstStart | None = None
     password_hash = hash_password(first.password, random_bytes(SALT_SIZE))
     return Snapshot(
         rev=0,
-        vhosts=[VhostRow(first.vhost)],
+        vhosts=[VhostRow(first.vhost, "Default virtual host")],
         users=[UserRow(first.user, password_hash, DEFAULT_ALGORITHM, (ADMINISTRATOR,))],
         permissions=[PermissionRow(first.user, first.vhost, ".*", ".*", ".*")],
     )

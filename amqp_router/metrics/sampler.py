@@ -35,6 +35,7 @@ from amqp_router.metrics.columns import (
     read_totals,
 )
 from amqp_router.metrics.history import BASIC, GLOBAL, INTERVAL_S, History, Policy, Row, Span
+from amqp_router.metrics.starved import note_starved
 from amqp_router.metrics.usage import Usage
 from amqp_router.process import LoopLag
 from vhosts.long_lists import look_at_new_objects, unwatched
@@ -305,6 +306,7 @@ class Metrics:
             record(thing, tick, row)
             if sums is not None:
                 sums.add_messages(row)
+                note_starved(thing, row[0])
             listed[count] = None  # 100,000 queues deleted meanwhile would all be freed by the clear below
             if count % SLICE_OBJECTS == SLICE_OBJECTS - 1:
                 yield

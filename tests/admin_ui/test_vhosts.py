@@ -114,4 +114,7 @@ async def test_what_clients_see_of_a_deletion(node: World) -> None:
 async def test_definitions_have_what_was_said_of_it(node: World) -> None:
     await node.call("PUT", "/api/vhosts/v", body=json.dumps({"description": "d", "tags": "a"}))
     found = (await node.get("/definitions"))["vhosts"]
-    assert found == [{"name": "/"}, {"name": "v", "description": "d", "tags": ["a"]}]
+    assert found == [
+        {"name": "/", "description": "Default virtual host"},
+        {"name": "v", "description": "d", "tags": ["a"]},
+    ]

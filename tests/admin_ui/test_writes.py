@@ -178,11 +178,9 @@ async def test_binding_routes_and_its_location_names_it(shop: World) -> None:
     )
     queue, _, key = reply.headers["Location"].partition("/")
     assert queue == "orders.eu"
-    found = await shop.get(f"/bindings/shop/e/orders/q/orders.eu/{key.replace('%', '%25')}")
+    found = await shop.get(f"/bindings/shop/e/orders/q/orders.eu/{key}")
     assert (found["routing_key"], found["arguments"]) == ("de.# /ä~", {"n": 1})
-    assert (
-        await shop.call("DELETE", f"/api/bindings/shop/e/orders/q/orders.eu/{key.replace('%', '%25')}")
-    ).status == 204
+    assert (await shop.call("DELETE", f"/api/bindings/shop/e/orders/q/orders.eu/{key}")).status == 204
     assert len(await shop.get("/bindings/shop/e/orders/q/orders.eu")) == 1
 
 
@@ -255,7 +253,7 @@ async def test_a_page_of_another_site_changes_nothing(shop: World) -> None:
 
 async def test_body_is_bounded(shop: World) -> None:
     body = json.dumps({"arguments": {"a": "x" * (1 << 20)}})
-    assert (await shop.call("PUT", "/api/queues/shop/big", body=body)).status == 413
+    assert (await shop.call("PUT", "/api/queues/shop/big", body=body)).status == 400
     deep = '{"arguments":' + '{"a":' * 100_000 + "1" + "}" * 100_001
     assert (await shop.call("PUT", "/api/queues/shop/deep", body=deep)).status == 400
     for field in ("durable", "node"):

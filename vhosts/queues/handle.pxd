@@ -48,6 +48,8 @@ cdef class QueueHandle(Destination):
     cdef public dict consumers
     cdef public Holders holders
     cdef public long long unacked_count
+    cdef public long long unacked_bytes
+    cdef public unsigned int starved
     cdef public unsigned long long publish_total
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total

@@ -194,6 +194,14 @@ class QueueView:
         """Messages in its log, ready or unacknowledged."""
         return 0
 
+    def can_deliver(self) -> bool:
+        """Whether it may have a consumer that would take a message."""
+        return False
+
+    def holder_count(self) -> int:
+        """Of a quorum queue: who counts as a consumer without being one, see ``Holders``."""
+        return 0
+
     def has_single_active(self) -> bool:
         """Whether only one of its consumers gets messages."""
         return False
@@ -222,6 +230,8 @@ class QueueHandle(Destination):
         "holders",
         "publish_total",
         "redeliver_total",
+        "starved",
+        "unacked_bytes",
         "unacked_count",
     )
 
@@ -234,6 +244,10 @@ class QueueHandle(Destination):
         #: Of a quorum queue: who else counts as a consumer.
         self.holders: Holders | None = None
         self.unacked_count = 0
+        #: Octets of the bodies of those.
+        self.unacked_bytes = 0
+        #: At which of the last samples nobody took the messages that were ready, see ``metrics.starved``.
+        self.starved = 0
         self.publish_total = 0
         #: Deliveries with and without acknowledgement, to consumers and by ``get``.
         self.deliver_total = 0

@@ -240,6 +240,7 @@ class Queue(MortalQueue):
             else:
                 self.deliver_total += 1
                 self.unacked_count += 1
+                self.unacked_bytes += message.body_size
                 consumer.deliver(message)
                 if message.flags & flags.LOGGED:
                     message.content = None
@@ -354,6 +355,7 @@ class Queue(MortalQueue):
         else:
             self.get_total += 1
             self.unacked_count += 1
+            self.unacked_bytes += message.body_size
         return message
 
     # -- settling -----------------------------------------------------------------------------------
@@ -361,6 +363,7 @@ class Queue(MortalQueue):
     def settle(self, message: Message, kind: int) -> None:
         """Settle a delivered message; ``kind`` as in a SETTLES record."""
         self.unacked_count -= 1
+        self.unacked_bytes -= message.body_size
         if not self.dirty and len(self.consumers) > 0:
             self.touch()
         if kind == flags.ACK:
@@ -373,6 +376,7 @@ class Queue(MortalQueue):
     def return_unsent(self, message: Message) -> None:
         """See ``QueueHandle``. The log and the counter of returns know nothing of it."""
         self.unacked_count -= 1
+        self.unacked_bytes -= message.body_size
         self.ready.return_left -= 1
         if self.deleted:
             if not message.flags & flags.LOGGED:
@@ -383,6 +387,7 @@ class Queue(MortalQueue):
     def requeue(self, message: Message) -> None:
         """Return a delivered message to its place and mark it as redelivered."""
         self.unacked_count -= 1
+        self.unacked_bytes -= message.body_size
         self.ready.return_left -= 1
         if self.deleted:
             if not message.flags & flags.LOGGED:

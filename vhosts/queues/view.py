@@ -32,6 +32,13 @@ class LocalView(QueueView):
         log = self._queue.log
         return log.batches.state.live if log is not None else 0
 
+    def can_deliver(self) -> bool:
+        return self._queue.dispatch.turn is not None
+
+    def holder_count(self) -> int:
+        holders = self._queue.holders
+        return holders.count() if holders is not None else 0
+
     def has_single_active(self) -> bool:
         return self._queue.dispatch.is_single
 

@@ -180,17 +180,21 @@ export function deleteQueue({ vhost, name, messages, consumers }) {
 }
 
 /** The same act on several queues, one after the other; says which it failed for. */
-async function each(queues, path, said, done) {
+export async function forEach(queues, one, done) {
   const failed = [];
   for (const { vhost, name } of queues) {
     try {
-      await act("DELETE", path(vhost, name));
+      await one(vhost, name);
     } catch (error) {
       failed.push(`${name}: ${error.message}`);
     }
   }
   if (failed.length) throw new Error(`${failed.length} of ${queues.length} failed. ${failed.slice(0, 5).join("; ")}`);
   done();
+}
+
+async function deleteEach(queues, path, said, done) {
+  await forEach(queues, (vhost, name) => act("DELETE", path(vhost, name)), done);
   return { said };
 }
 
@@ -200,7 +204,7 @@ function confirmMany(queues) {
   return { name: "confirm", label: `Type “${words}” to go on`, check: (typed) => (typed.trim() === words ? "" : `Type “${words}”.`) };
 }
 
-const listed = (queues) => html`<ul class="matched">${queues.slice(0, 12).map((one) => html`<li key=${one.key}><code>${one.name}</code><span>${plural(one.ready, "ready message")}</span></li>`)}${queues.length > 12 && html`<li>and ${queues.length - 12} more</li>`}</ul>`;
+export const listed = (queues) => html`<ul class="matched">${queues.slice(0, 12).map((one) => html`<li key=${one.key}><code>${one.name}</code><span>${plural(one.ready, "ready message")}</span></li>`)}${queues.length > 12 && html`<li>and ${queues.length - 12} more</li>`}</ul>`;
 
 export function purgeMany({ queues, done }) {
   return {
@@ -209,7 +213,7 @@ export function purgeMany({ queues, done }) {
     submit: "Purge",
     danger: true,
     fields: [confirmMany(queues)],
-    act: () => each(queues, (vhost, name) => `${documentPath("queues", vhost, name)}/contents`, `${plural(queues.length, "queue")} purged.`, done),
+    act: () => deleteEach(queues, (vhost, name) => `${documentPath("queues", vhost, name)}/contents`, `${plural(queues.length, "queue")} purged.`, done),
   };
 }
 
@@ -222,7 +226,7 @@ export function deleteMany({ queues, done }) {
     fields: [confirmMany(queues), { name: "empty", label: "Only those that are empty", kind: "check" }, { name: "unused", label: "Only those that nobody consumes", kind: "check" }],
     act: ({ empty, unused }) => {
       const only_ = [empty && "if-empty=true", unused && "if-unused=true"].filter(Boolean).join("&");
-      return each(queues, (vhost, name) => documentPath("queues", vhost, name) + (only_ && `?${only_}`), `${plural(queues.length, "queue")} deleted.`, done);
+      return deleteEach(queues, (vhost, name) => documentPath("queues", vhost, name) + (only_ && `?${only_}`), `${plural(queues.length, "queue")} deleted.`, done);
     },
   };
 }

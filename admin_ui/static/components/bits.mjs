@@ -1,7 +1,7 @@
 // Small parts that every page uses.
 import { html, useEffect, useRef, useState } from "../lib/html.mjs";
 import { ask } from "../lib/dialogs.mjs";
-import { value as text } from "../lib/format.mjs";
+import { meaning, value as text } from "../lib/format.mjs";
 import { sparkPath } from "../lib/series.mjs";
 
 const ICONS = {
@@ -163,7 +163,7 @@ export function Arguments({ table, source }) {
       const nested = value !== null && typeof value === "object" && !Array.isArray(value);
       return html`<div key=${name}>
         <dt>${name}</dt>
-        <dd>${nested ? html`<${Arguments} table=${value} />` : html`<code>${text(value)}</code>`}
+        <dd>${nested ? html`<${Arguments} table=${value} />` : html`<code>${text(value)}</code>${meaning(name, value) && html` <span class="muted">${meaning(name, value)}</span>`}`}
           ${source && html`<span class="source">${source}</span>`}</dd>
       </div>`;
     })}

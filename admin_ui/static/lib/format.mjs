@@ -107,6 +107,13 @@ export function visible(text) {
   return text.replace(HIDDEN, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
+/** What a number of a setting means in larger units, by the setting's name: 1 d, 5 MiB; empty if it needs no explanation. */
+export function meaning(name, thing) {
+  if (typeof thing !== "number") return "";
+  if (/(^|-)(message-ttl|expires|consumer-timeout)$/.test(name)) return thing >= 1000 ? duration(thing) : "";
+  return /-bytes$/.test(name) && thing >= 1024 ? bytes(thing) : "";
+}
+
 /** A value of an AMQP table as one writes it. */
 export function value(thing) {
   if (typeof thing === "string") return thing;

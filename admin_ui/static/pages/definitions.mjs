@@ -5,7 +5,6 @@ import { Table } from "../components/table.mjs";
 import { act, post } from "../lib/api.mjs";
 import { bytes, count, plural, value as text } from "../lib/format.mjs";
 import { documentPath } from "../lib/routes.mjs";
-import { say } from "../lib/dialogs.mjs";
 
 /** As the server has it. */
 const FILE_BYTES_MAX = 50 * 1024 * 1024;
@@ -61,7 +60,6 @@ function Import({ vhost, path }) {
       const answer = await act("POST", path, chosen);
       setLeftOut(answer?.left_out ?? []);
       setFound(null);
-      say("The definitions are imported.");
     } catch (problem) {
       setError(`${problem.message} What came before that in the file is imported.`);
     }
@@ -80,8 +78,8 @@ function Import({ vhost, path }) {
         <button type="button" class="button main-button" disabled=${busy || !changes} onClick=${load}>Import</button></div></div>
       <${Differences} rows=${found} />`}
     ${leftOut && (leftOut.length
-      ? html`<p class="form-text import-note"><b>Imported, but ${plural(leftOut.length, "item")} ${leftOut.length === 1 ? "was" : "were"} left out:</b></p><${LeftOut} rows=${leftOut} />`
-      : html`<p class="all-well"><${Icon} name="check" />Everything in the file is imported.</p>`)}
+      ? html`<p class="form-text import-note" role="status"><b>The definitions are imported, but ${plural(leftOut.length, "item")} ${leftOut.length === 1 ? "was" : "were"} left out:</b></p><${LeftOut} rows=${leftOut} />`
+      : html`<p class="all-well" role="status"><${Icon} name="check" />The definitions are imported, all of them.</p>`)}
   <//>`;
 }
 

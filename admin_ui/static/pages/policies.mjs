@@ -3,7 +3,7 @@ import { Act, Empty, Pill } from "../components/bits.mjs";
 import { Refused } from "../components/detail.mjs";
 import { ListPage } from "../components/table.mjs";
 import { useGet } from "../lib/api.mjs";
-import { value as text } from "../lib/format.mjs";
+import { meaning, value as text } from "../lib/format.mjs";
 import { param } from "../lib/location.mjs";
 
 const FIELDS = {
@@ -17,7 +17,7 @@ const FIELDS = {
 };
 const EXAMPLES = ["operator:no", "key~message-ttl", "to:queues", "priority:>0"];
 
-const given = (row) => Object.entries(row.definition).map(([key, value]) => html`<span key=${key} class="given"><span>${key}</span> <code>${text(value)}</code></span>`);
+const given = (row) => Object.entries(row.definition).map(([key, value]) => html`<span key=${key} class="given"><span>${key}</span> <code>${text(value)}</code>${meaning(key, value) && html` <span class="muted">${meaning(key, value)}</span>`}</span>`);
 
 export function Policies({ me }) {
   const own = useGet("/api/policies", 5);

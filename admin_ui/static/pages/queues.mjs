@@ -48,6 +48,7 @@ export function Queues({ me }) {
     set: setChosen,
     may: (row) => me.acts.includes(row.vhost),
     bar: (rows) => html`<b>${plural(rows.length, "queue")} selected</b>
+      <${Act} act="moves.moveMany" what=${{ queues: rows, vhosts: me.acts, done: () => setChosen(new Set()) }}>Move messages<//>
       <${Act} act="objects.purgeMany" danger what=${{ queues: rows, done: () => setChosen(new Set()) }}>Purge<//>
       <${Act} act="objects.deleteMany" danger what=${{ queues: rows, done: () => setChosen(new Set()) }}>Delete<//>
       <button type="button" class="link" onClick=${() => setChosen(new Set())}>Select none</button>`,

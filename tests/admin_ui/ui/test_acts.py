@@ -314,6 +314,29 @@ def test_many_queues_at_once_and_the_columns_that_one_wants(calm: Site, visit: V
             channel.queue_delete(f"many-{number}")
 
 
+def test_messages_of_several_queues_move_to_one(calm: Site, visit: Visits) -> None:
+    with calm.connect() as connection:
+        channel = connection.channel()
+        for name in ("from-1", "from-2", "into"):
+            channel.queue_declare(name, auto_delete=True)
+        for name in ("from-1", "from-2", "from-2"):
+            channel.basic_publish("", name, b"12345")
+        one = visit(calm, size=PHONE)
+        one.open("/ui/queues?q=name~from-")
+        one.page.wait_for_selector("tfoot td:has-text('All 2 queues')")
+        one.page.check("[aria-label='Select all queues that match']")
+        one.page.click(".bulk button:has-text('Move messages')")
+        assert one.axe() == []
+        one.page.fill("dialog input[name=queue]", "from-2")
+        one.page.click("dialog button[type=submit]")
+        one.page.wait_for_selector("#field-queue-error:has-text('This queue is one of them.')")
+        one.page.fill("dialog input[name=queue]", "into")
+        one.page.click("dialog button[type=submit]")
+        one.page.wait_for_selector(".said:has-text('3 messages of 2 queues are being moved to into.')")
+        one.open("/ui/queues?q=name~into")
+        one.page.wait_for_selector("td:text-is('3')")
+
+
 def test_what_needs_attention_is_mended_where_it_is_said(calm: Site, visit: Visits) -> None:
     with calm.connect() as connection:
         channel = connection.channel()

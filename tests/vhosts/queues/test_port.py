@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from amqp_router.metrics import capacity
+from amqp_router.metrics.starved import SAMPLES, note_starved
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
 from tests.nodes import SimNode
@@ -191,3 +193,35 @@ def test_view(node: SimNode) -> None:
     assert (view.active_consumer(), view.exclusive_consumer()) == (sink, None)
     assert view.in_memory() == order(queue).in_memory()
     assert (view.memory_bytes() > 0) == (view.in_memory() > 0)
+
+
+def test_octets_of_the_unsettled(node: SimNode, queue: Queue) -> None:
+    sink = subscribed(queue, messages=7)
+    node.settle()
+    assert queue.unacked_bytes == 70
+    queue.settle(sink.messages[0], ACK)
+    queue.requeue(sink.messages[1])
+    queue.return_unsent(sink.messages[2])
+    assert (queue.unacked_count, queue.unacked_bytes, queue.view().body_bytes()) == (4, 40, 50)
+
+
+def test_capacity_is_the_part_of_the_samples_in_which_its_messages_were_taken(
+    node: SimNode, queue: Queue
+) -> None:
+    assert capacity(queue) == 0
+    sink = subscribed(queue, messages=0)
+    node.settle()
+    assert capacity(queue) == 1
+    for _ in range(3):
+        note_starved(queue, queue.message_count())
+    assert capacity(queue) == 0.75
+    queue.grant(sink, 100, 0)
+    node.settle()
+    for _ in range(SAMPLES - 3):
+        note_starved(queue, queue.message_count())
+    assert capacity(queue) == 0.75
+    note_starved(queue, queue.message_count())
+    assert capacity(queue) == 0.833
+    for _ in range(2):
+        note_starved(queue, queue.message_count())
+    assert (capacity(queue), queue.starved) == (1, 0)

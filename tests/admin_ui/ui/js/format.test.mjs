@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytes, clock, count, duration, plural, rate, short, signed, value, visible } from "../../../../admin_ui/static/lib/format.mjs";
+import { bytes, clock, count, duration, meaning, plural, rate, short, signed, value, visible } from "../../../../admin_ui/static/lib/format.mjs";
 
 test("counts are exact until they get long", () => {
   assert.deepEqual([0, 7, 1234, 99_999, 100_000, 1_234_567, 2.5e9].map(count), ["0", "7", "1,234", "99,999", "100k", "1.23M", "2.5G"]);
@@ -49,4 +49,9 @@ test("what has no shape is written out", () => {
   assert.equal(visible("\u202egnp.evil"), "\\u202egnp.evil");
   assert.equal(visible("a\0b\u200bc\u001b[31m"), "a\\u0000b\\u200bc\\u001b[31m");
   assert.equal(visible("two  spaces\tand\nlines"), "two  spaces\tand\nlines");
+});
+
+test("what the numbers of settings mean", () => {
+  const given = [["x-message-ttl", 86_400_000], ["message-ttl", 500], ["expires", 90_000], ["consumer-timeout", 1_800_000], ["max-length-bytes", 5 << 20], ["x-max-length", 86_400_000], ["message-ttl", "60000"]];
+  assert.deepEqual(given.map(([name, number]) => meaning(name, number)), ["1 d", "", "1 min 30 s", "30 min", "5 MiB", "", ""]);
 });
