@@ -1,5 +1,10 @@
 cimport cython
 
+cdef unsigned int _IN
+cdef unsigned int _OUT
+cdef unsigned int _READ
+cdef unsigned int _WRITE
+
 
 cdef class Turn:
     cdef public double end
@@ -24,3 +29,11 @@ cdef class Gate:
     cdef object _read
     cdef object _call_soon
     cdef bint _waits
+
+
+cdef class Poll:
+    cdef public Turn turn
+    cdef object _ask
+    cdef dict _keys
+    @cython.locals(turn=Turn, seconds=double, event=cython.uint, events=cython.uint, ready=list)
+    cpdef list select(self, timeout=*)

@@ -10,11 +10,11 @@ much work stand in a line, and have half of the turn: one that sends little does
 from __future__ import annotations
 
 import asyncio
-import math
 import select
 import selectors
 from collections import deque
 from collections.abc import Callable
+from math import ceil, inf
 from time import monotonic
 from typing import Any
 
@@ -25,6 +25,9 @@ TURN_S = 0.004
 LINE_S = 0.002
 #: Descriptors that the kernel is asked for.
 EVENTS_MIN, EVENTS_MAX = 16, 1024
+#: What the kernel says of a descriptor, and what asyncio is told of it. No system without epoll comes here.
+_IN, _OUT = getattr(select, "EPOLLIN", 1), getattr(select, "EPOLLOUT", 4)
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Turn:
@@ -45,7 +48,7 @@ class Turn:
 
     def __init__(self) -> None:
         #: When it ends for those who read and for the line, on the clock of the event loop.
-        self.end = self.line_end = math.inf
+        self.end = self.line_end = inf
         #: Reads in this turn, and those that were put off.
         self.served = 0
         self.skipped = 0
@@ -162,40 +165,53 @@ def gate(turn: Turn, socket: asyncio.BaseTransport) -> None:
         setattr(socket, "_read_ready_cb", Gate(turn, socket, read))  # noqa: B010  no public name
 
 
-class TurnSelector(selectors.DefaultSelector):
-    """Tells ``turn`` of its beginning, and asks the kernel for no more than it can serve."""
+class Poll:
+    """Asks the kernel who is ready, and tells ``turn`` of its end and beginning: once in each turn."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    __slots__ = ("_ask", "_keys", "turn")
+
+    def __init__(
+        self, ask: Callable[[float, int], list[tuple[int, int]]], keys: dict[int, selectors.SelectorKey]
+    ) -> None:
         self.turn = Turn()
-        self._poll: Callable[[float, int], list[tuple[int, int]]] = self._selector.poll  # type: ignore[attr-defined]
-        self._keys: dict[int, selectors.SelectorKey] = self._fd_to_key  # type: ignore[attr-defined]
+        self._ask = ask
+        self._keys = keys
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """See ``selectors.BaseSelector``."""
+        """See ``selectors.BaseSelector``. The kernel is asked for no more than the turn can serve."""
         turn = self.turn
         turn.is_over()
-        if timeout is None:
-            timeout = -1
-        elif timeout <= 0:
-            timeout = 0
-        else:
-            timeout = math.ceil(timeout * 1e3) * 1e-3  # in whole milliseconds, or it would not wait at all
-        ready = []
+        seconds = -1.0
+        if timeout is not None:
+            seconds = timeout
+            # In whole milliseconds, or it would not wait at all.
+            seconds = 0.0 if seconds <= 0 else ceil(seconds * 1e3) * 1e-3
+        ready: list[tuple[selectors.SelectorKey, int]] = []
         try:
-            for descriptor, event in self._poll(timeout, turn.events_max):
+            for descriptor, event in self._ask(seconds, min(turn.events_max, len(self._keys) or 1)):
                 key = self._keys.get(descriptor)
                 if key is not None:
                     events = 0
-                    if event & ~select.EPOLLIN:
-                        events |= selectors.EVENT_WRITE
-                    if event & ~select.EPOLLOUT:
-                        events |= selectors.EVENT_READ
+                    if event & ~_IN:
+                        events |= _WRITE
+                    if event & ~_OUT:
+                        events |= _READ
                     ready.append((key, events & key.events))
         except InterruptedError:
             pass
         turn.begin()
         return ready
+
+
+class TurnSelector(selectors.DefaultSelector):
+    """A selector that goes by ``Poll``, whose method takes the place of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        kernel: Any = self._selector  # type: ignore[attr-defined]
+        poll = Poll(kernel.poll, self._fd_to_key)  # type: ignore[attr-defined]
+        self.turn = poll.turn
+        self.select = poll.select  # type: ignore[method-assign]
 
 
 def make_loop() -> asyncio.AbstractEventLoop:

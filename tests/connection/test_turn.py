@@ -6,12 +6,14 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
+from select import EPOLLHUP, EPOLLIN
+from selectors import EVENT_READ, SelectorKey
 from typing import Any
 
 import pytest
 
 from amqp_router.connection import turn as turn_module
-from amqp_router.connection.turn import EVENTS_MAX, EVENTS_MIN, LINE_S, TURN_S, Gate, Turn
+from amqp_router.connection.turn import EVENTS_MAX, EVENTS_MIN, LINE_S, TURN_S, Gate, Poll, Turn
 
 #: What one call takes, and how many of them fit into a turn and into the time of the line.
 STEP_S = 0.001
@@ -100,6 +102,21 @@ def test_the_kernel_is_asked_for_as_many_as_were_served(loop: Loop) -> None:
     for _ in range(20):
         loop.run()
     assert loop.turn.events_max == EVENTS_MAX
+
+
+def test_the_kernel_is_asked_for_no_more_than_there_are() -> None:
+    asked: list[tuple[float, int]] = []
+    keys = {number: SelectorKey(number, number, EVENT_READ, None) for number in range(3)}
+
+    def ask(seconds: float, most: int) -> list[tuple[int, int]]:
+        asked.append((round(seconds, 6), most))
+        return [(2, EPOLLIN | EPOLLHUP), (7, EPOLLIN)]
+
+    poll = Poll(ask, keys)
+    assert poll.select(None) == poll.select(0) == poll.select(0.0101) == [(keys[2], EVENT_READ)]
+    keys.clear()
+    assert poll.select(-1) == []
+    assert asked == [(-1.0, 3), (0.0, 3), (0.011, 3), (0.0, 1)]
 
 
 def test_the_line_stops_and_leaves_time_for_readers(loop: Loop) -> None:
