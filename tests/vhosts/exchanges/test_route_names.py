@@ -172,8 +172,8 @@ def test_routes_with_many_names_share_them(house: House) -> None:
 
 def test_exclusive_queues_are_named_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    plain = route_names._json
-    monkeypatch.setattr(route_names, "_json", lambda about: made.append(about) or plain(about))
+    plain = route_names.json_of_names
+    monkeypatch.setattr(route_names, "json_of_names", lambda names: made.append(names) or plain(names))
     for number in range(1000):
         house.queue(f"{number}", exclusive=True)
         house.bind(f"{number}", "amq.fanout")
@@ -216,6 +216,19 @@ def test_names_of_any_octets(house: House) -> None:
     key, names = about(house, "amq.direct", "\udc80é")
     assert key == b"\x80\xc3\xa9"
     assert names["bindings"] == [["amq.direct", "\udc80é", "\udcff", "queue"]]
+
+
+def test_names_of_a_wide_route_are_made_without_an_encoder(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for anything is set up anew for each list: three times as long, for a thousand bindings at once."""
+    monkeypatch.setattr(route_names, "_json", lambda about: pytest.fail(f"encoded: {about}"))
+    for number in range(200):
+        house.bind(f'"\\\udcff{number}', "amq.topic", f"#.é\x01.{number}")
+        house.bind(f'"\\\udcff{number}', "amq.topic", "#")
+    _, names = about(house, "amq.topic", "é\x01.7")
+    assert sorted(names["queues"]) == sorted(f'"\\\udcff{number}' for number in range(200))
+    assert ["amq.topic", "#.é\x01.7", '"\\\udcff7', "queue"] in names["bindings"]
 
 
 def test_a_queue_declared_again_is_described_anew(house: House) -> None:
