@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -320,6 +321,24 @@ def test_release_of_many_messages_goes_on_in_later_turns() -> None:
     assert node.budget.used > 0  # returned messages are dropped in slices as well
     node.quiet()
     assert node.budget.used == 0
+
+
+def test_channels_of_a_lost_connection_go_in_slices() -> None:
+    """Many connections may be lost in the same turn, each with as many channels."""
+    node = SimNode()
+    client = Client(node).open(*range(1, 601))
+    queue = Client(node).open(1).declare("q")
+    for number in range(1, 601):
+        client.send(m.BasicConsume("q", f"{number}", nowait=True), channel=number)
+    node.quiet()
+    counts = [len(queue.consumers)]
+    assert counts == [600]
+    client.machine.socket_gone()
+    while len(queue.consumers):
+        counts.append(len(queue.consumers))
+        node.turn()
+    steps = [before - after for before, after in itertools.pairwise(counts)]
+    assert 0 < max(steps) <= RELEASE_SLICE // 5
 
 
 def test_exclusive_queues_go_in_slices() -> None:
