@@ -17,11 +17,12 @@ from math import isfinite
 from typing import Any
 
 from admin_ui.api.exchanges import real_name
+from admin_ui.api.message_list import add_messages
 from admin_ui.api.publish_listener import Publish
 from admin_ui.api.taken import Taken
 from admin_ui.documents.tables import table as table_document
 from admin_ui.endpoints import Call, Endpoint
-from admin_ui.replies import ApiError, bad_request, not_authorised
+from admin_ui.replies import ApiError, Body, bad_request, not_authorised
 from admin_ui.writing import (
     Caller,
     caller,
@@ -231,7 +232,7 @@ def _message(properties: dict[str, Any], body: bytes) -> Message:
 # -- get ---------------------------------------------------------------------------------------------
 
 
-async def get(call: Call) -> list[dict[str, Any]]:
+async def get(call: Call) -> Body:
     """Take messages and show them: ``count``, ``ackmode``, ``encoding``, ``truncate``.
 
     Fewer than ``count`` come if the payloads are larger than ``GET_BYTES_MAX`` together.
@@ -271,10 +272,16 @@ async def get(call: Call) -> list[dict[str, Any]]:
     except (PersistenceError, OSError) as error:
         raise ApiError(500, "internal_error", f"a message cannot be read: {error}") from None
     finally:
-        account.held -= reading.size
+        if not is_shown:
+            account.held -= reading.size
         taken.finish(call.state.broker, is_shown=is_shown)  # also if the client is gone
-    await taken.done.wait()
-    return reading.documents
+    try:
+        await taken.done.wait()
+        body = call.new_body()
+        await add_messages(body, reading.documents, call.query.columns, call.turns)
+        return body
+    finally:
+        account.held -= reading.size
 
 
 def readable(who: Caller, name: str) -> QueueHandle:

@@ -11,7 +11,9 @@ from typing import Any
 import aio_pika
 import pytest
 
+from admin_ui.api import message_list
 from admin_ui.api.messages import GET_BYTES_MAX, PUBLISH_BYTES_MAX, SLICE
+from admin_ui.replies import dumps
 from tests.admin_ui.world import Reply, World
 from vhosts.publishing.spread import SPREAD_SLICE
 
@@ -420,6 +422,36 @@ async def test_an_answer_is_bounded(shop: World) -> None:
     assert [each["redelivered"] for each in found] == [False, False]
     assert (queue.message_count(), queue.unacked_count) == (2, 0)
     assert abs(shop.broker.budget.held - held) < 10_000  # the routing log's events
+
+
+@pytest.mark.parametrize("columns", ["", "?columns=payload", "?columns=payload,payload_bytes"])
+async def test_the_answer_is_made_in_slices(
+    shop: World, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """NULs become six octets each: 2,000 payloads of 1,000 held the event loop for 35 ms."""
+    most = 0
+
+    def noted(document: Any) -> bytes:
+        nonlocal most
+        made = dumps(document)
+        most = max(most, len(made))
+        return made
+
+    monkeypatch.setattr(message_list, "dumps", noted)
+    payloads = ["\0" * 1000] * 150 + ["é\0" * message_list.TEXT_SLICE, "", '"', "\0" * 70_000]
+    for payload in payloads:
+        await publish(shop, "emails", payload)
+    wanted = {"count": 1000, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    reply = await post(shop, f"/queues/shop/emails/get{columns}", **wanted)
+    assert [each["payload"] for each in reply.json] == payloads
+    if "bytes" in columns or not columns:
+        assert [each["payload_bytes"] for each in reply.json] == [len(each.encode()) for each in payloads]
+    assert all(("exchange" in each) is (not columns) for each in reply.json)
+    assert most < 8 * message_list.TEXT_SLICE
+    reply = await post(shop, "/queues/shop/emails/get?columns=nothing", **wanted)
+    assert reply.json == [[]] * len(payloads)
+    budget = shop.broker.budget
+    assert budget.held == 0 or budget.held < 10_000
 
 
 async def test_consumers_come_first(shop: World) -> None:
