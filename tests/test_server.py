@@ -176,3 +176,20 @@ async def test_no_descriptor_for_a_connection_is_a_pause(
         assert await asyncio.get_running_loop().sock_recv(client, 5) == b"hello"
     assert "Traceback" not in caplog.text
     await listening.stop()
+
+
+async def test_few_are_accepted_in_a_turn() -> None:
+    """A thousand that came together to the admin port held the event loop for 65 ms."""
+    node = CountingNode()
+    listening = server(node, most=1000)
+    await listening.start()
+    clients = [socket.create_connection(listening.address) for _ in range(100)]
+    most = before = 0
+    while before < len(clients):
+        await asyncio.sleep(0)
+        most = max(most, node.connection_count - before)
+        before = node.connection_count
+    assert most <= 16
+    for client in clients:
+        client.close()
+    await listening.stop()

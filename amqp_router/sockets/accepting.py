@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from persistence.errors import PASSING_ERRNOS
 
-#: Connections accepted in one turn of the loop; the others wait in the kernel's queue.
-ACCEPTS_PER_TURN = 64
+#: Connections accepted in one turn of the loop, up to 0.4 ms each with their first steps; the others wait in
+#: the kernel's queue.
+ACCEPTS_PER_TURN = 16
 #: Nobody is accepted for so long after the system had no descriptor or memory for a connection.
 PAUSE_S = 1.0
 #: Clients waiting to be accepted; a reconnect of thousands must not be refused by the kernel.
