@@ -223,6 +223,8 @@ class _Closing(Asker):
             assert message is not None
             messages[place], owners[place] = _NOTHING, _GONE
             consumer.finished += 1
+            if consumer.holds:
+                consumer.queue.less_held(consumer, 1)
             if consumer.counts:
                 consumer.shared.available += 1
                 if consumer.shared.available == 1:

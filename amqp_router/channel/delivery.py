@@ -6,9 +6,8 @@ hole (None). ``base`` is the lowest tag of the ring that may be outstanding; it 
 
 The ring grows while it is well filled, up to ``RING_PLACES_MAX``. Otherwise its lowest tags make room: those
 that are outstanding go to ``older``, and ``base`` moves up. A delivery that is never acknowledged therefore
-keeps no places for those behind it, and neither growing nor moving over holes takes long.
-
-If the log has a message's content too, only the offset is kept here.
+keeps no places for those behind it, and neither growing nor moving over holes takes long. Of a content that
+the log has too, only the offset is kept here.
 
 Source: AMQP 0-9-1, basic.ack, section 1.8.3; RabbitMQ, "Negative Acknowledgements". Tag 0 as in RabbitMQ.
 """
@@ -37,8 +36,7 @@ RETURN_SLICE = 500
 RETURN_UNITS = 4  # cost of returning a message to its queue, in acknowledgements
 #: How messages return, see ``requeue_taken``.
 _BY_CONSUMER, _TOGETHER, _GATHERED = 1, 2, 3
-#: Places of the largest ring, and tags that leave a full one together; powers of two.
-RING_PLACES_MAX = 65536
+RING_PLACES_MAX = 65536  #: Places of the largest ring, and tags that leave a full one at once: powers of two.
 BLOCK_TAGS = 4096
 
 _NO_TABLE = RoutingTable()
@@ -348,6 +346,8 @@ class Delivery:
     def _give_back(self, owner: ChannelConsumer, count: int) -> None:
         """So many deliveries to ``owner`` are over: it and its channel may get as many others."""
         owner.finished += count
+        if owner.holds:
+            owner.queue.less_held(owner, count)
         if owner.limited:
             owner.queue.grant(owner, count, 0)
         if owner.counts:

@@ -29,24 +29,17 @@ cdef class Consumer:
     cdef public Consumer following
     cdef public Consumer previous
     cdef public bint parked
+    cdef public bint holds
     cpdef bint ready(self) except -1
     cpdef void wake(self)
     cpdef void deliver(self, Message message)
     cpdef void cancelled(self)
 
 
-cdef class Holders:
-    cdef dict _held_by
-    @cython.locals(held_by=dict, oldest=Consumer)
-    cpdef note(self, Consumer holder)
-    @cython.locals(count="long long", holder=Consumer)
-    cpdef long long count(self) except -1
-
-
 cdef class QueueHandle(Destination):
     cdef public long long ack_timeout_ms
     cdef public dict consumers
-    cdef public Holders holders
+    cdef public long long held_count
     cdef public long long unacked_count
     cdef public long long unacked_bytes
     cdef public unsigned int starved
@@ -70,6 +63,7 @@ cdef class QueueHandle(Destination):
     cpdef get(self, bint no_ack, Asker asker)
     cpdef count(self, Asker asker)
     cpdef note_holder(self, Consumer holder)
+    cpdef void less_held(self, Consumer holder, long long count)
     cpdef void settle(self, Message message, int kind)
     @cython.locals(index=Py_ssize_t)
     cpdef void settle_range(self, list messages, int kind)

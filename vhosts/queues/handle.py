@@ -24,8 +24,6 @@ from vhosts.queues.settings import NO_SETTINGS, QueueSettings
 #: Cost of a redelivery in units of ``deliver_due``, of which another delivery costs one. It is higher because
 #: each one is found and read alone.
 REDELIVERY_UNITS = 3
-#: Holders of a quorum queue's messages that are known, see ``Holders``.
-HOLDERS_MAX = 2000
 #: No timeout for acknowledgements is longer: some 300 years.
 TIMEOUT_MS_MAX = 1 << 43
 #: Credit of a consumer without a prefetch limit.
@@ -66,6 +64,7 @@ class Consumer:
         "exclusive",
         "finished",
         "following",
+        "holds",
         "no_ack",
         "octets",
         "output",
@@ -105,6 +104,8 @@ class Consumer:
         self.previous: Consumer | None = None
         #: Whether the queue took it out of the ring because it was not ready when its turn came.
         self.parked = False
+        #: Whether it is no consumer of its quorum queue and counts as one, see ``QueueHandle.note_holder``.
+        self.holds = False
 
     @property
     def unacked(self) -> int:
@@ -132,39 +133,6 @@ class Consumer:
     def cancelled(self) -> None:
         """The queue is deleted or failed, and has removed the consumer."""
         raise AssertionError("a consumer must hear of its end")
-
-
-class Holders:
-    """Who has unsettled messages of a quorum queue without being a consumer of it.
-
-    RabbitMQ counts each message of ``basic.get`` as a consumer, and each cancelled consumer that has some.
-    Here at most ``HOLDERS_MAX`` are known: a client may have any number, and a count looks at each.
-    """
-
-    __slots__ = ("_held_by",)
-
-    def __init__(self) -> None:
-        self._held_by: dict[Consumer, None] = {}
-
-    def note(self, holder: Consumer) -> None:
-        """Add ``holder``, and forget up to two others that hold nothing any more."""
-        held_by = self._held_by
-        for _ in range(min(2, len(held_by))):
-            oldest = next(iter(held_by))
-            del held_by[oldest]
-            if oldest.taken > oldest.finished and len(held_by) < HOLDERS_MAX - 1:
-                held_by[oldest] = None
-        held_by[holder] = None
-
-    def count(self) -> int:
-        """How many consumers they count for."""
-        count = 0
-        for holder in list(self._held_by):
-            if holder.taken == holder.finished:
-                del self._held_by[holder]
-            else:
-                count += 1 if holder.tag else holder.taken - holder.finished
-        return count
 
 
 class QueueView:
@@ -227,7 +195,7 @@ class QueueHandle(Destination):
         "get_empty_total",
         "get_no_ack_total",
         "get_total",
-        "holders",
+        "held_count",
         "publish_total",
         "redeliver_total",
         "starved",
@@ -241,8 +209,8 @@ class QueueHandle(Destination):
         self.ack_timeout_ms = 0
         #: Consumers in the order of their registration.
         self.consumers: dict[Consumer, None] = {}
-        #: Of a quorum queue: who else counts as a consumer.
-        self.holders: Holders | None = None
+        #: Of a quorum queue: how many consumers those count for that have its messages and are none; else -1.
+        self.held_count = -1
         self.unacked_count = 0
         #: Octets of the bodies of those.
         self.unacked_bytes = 0
@@ -346,9 +314,22 @@ class QueueHandle(Destination):
         raise AssertionError("a queue must count its messages")
 
     def note_holder(self, holder: Consumer) -> None:
-        """``holder`` has unsettled messages and is no consumer: it was cancelled, or they are of ``get``."""
-        if self.holders is not None:
-            self.holders.note(holder)
+        """``holder`` has unsettled messages and is no consumer: it was cancelled, or ``get`` gave it one.
+
+        RabbitMQ counts each message of ``basic.get`` from a quorum queue as a consumer, and each cancelled
+        consumer that has some.
+        """
+        if self.held_count >= 0:
+            holder.holds = True
+            self.held_count += 1
+
+    def less_held(self, holder: Consumer, count: int) -> None:
+        """``count`` messages of a ``holder`` are settled or came back; it has counted them as finished."""
+        if not holder.tag:
+            self.held_count -= count
+        elif holder.taken == holder.finished:
+            holder.holds = False
+            self.held_count -= 1
 
     def settle(self, message: Message, kind: int) -> None:
         """Settle a delivered message: it was acknowledged, or rejected without requeue."""

@@ -4,7 +4,7 @@ from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.memory cimport MemoryBudget
 from persistence.log.queue.queue_log cimport QueueLog
-from vhosts.queues.handle cimport Consumer, Holders
+from vhosts.queues.handle cimport Consumer
 from vhosts.queues cimport state as states
 from vhosts.queues.destination cimport Asker
 from vhosts.queues.dispatch cimport Dispatch

@@ -25,7 +25,7 @@ from vhosts.errors import no_get_from_single_active
 from vhosts.queues import state as states
 from vhosts.queues.death import REJECTED
 from vhosts.queues.destination import Asker
-from vhosts.queues.handle import REDELIVERY_UNITS, Consumer, Holders, QueueView
+from vhosts.queues.handle import REDELIVERY_UNITS, Consumer, QueueView
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
 from vhosts.queues.mortal import MortalQueue
 from vhosts.queues.ready.choice import new_order
@@ -68,7 +68,7 @@ class Queue(MortalQueue):
         settings = self.own_settings()
         self.dispatch.is_single = settings.single_active_consumer
         self.logs_all = self.counts_returns = settings.is_quorum
-        self.holders = Holders() if settings.is_quorum else None
+        self.held_count = 0 if settings.is_quorum else -1
         self.use_order(new_order(settings))
         if log is not None:
             log.listener = self
@@ -327,10 +327,7 @@ class Queue(MortalQueue):
             asker.got(message, self.ready.count)
 
     def count(self, asker: Asker) -> None:
-        consumers = len(self.consumers)
-        if self.holders is not None:
-            consumers += self.holders.count()
-        asker.counted(self.ready.count, consumers)
+        asker.counted(self.ready.count, len(self.consumers) + max(self.held_count, 0))
 
     def take(self, no_ack: bool) -> Message | None:
         """Take one message; None when nothing is ready."""
@@ -430,7 +427,6 @@ class Queue(MortalQueue):
         if self.services.timers is not None:
             self.expiry.stop(self.services.timers)
         self._cancel_consumers()
-        self.holders = None  # which hold it
         self._drop_ready(settle=False)
         self.count_remembered()
         self.services.deleted(self, rev)

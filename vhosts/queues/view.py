@@ -36,8 +36,7 @@ class LocalView(QueueView):
         return self._queue.dispatch.turn is not None
 
     def holder_count(self) -> int:
-        holders = self._queue.holders
-        return holders.count() if holders is not None else 0
+        return max(self._queue.held_count, 0)
 
     def has_single_active(self) -> bool:
         return self._queue.dispatch.is_single
