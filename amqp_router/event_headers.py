@@ -25,7 +25,7 @@ PROPERTIES_BYTES_MAX = 100_000
 #: Octets of an AMQP table; a larger one is left out. To decode and print it takes up to 4 ms.
 TABLE_BYTES_MAX = 16 << 10
 LEFT_OUT = ("arguments", "client_properties", "value", "definition", "metadata")
-PROTOCOL = "{0,9,1}"
+PROTOCOL, PROTOCOL_0_8 = "{0,9,1}", "{8,0,0}"
 
 
 @dataclass(frozen=True, slots=True)

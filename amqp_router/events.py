@@ -28,6 +28,7 @@ from amqp_router.connection.session import Session
 from amqp_router.connection.transport import Transport
 from amqp_router.event_headers import (
     PROTOCOL,
+    PROTOCOL_0_8,
     TABLE_BYTES_MAX,
     Fact,
     Facts,
@@ -434,7 +435,7 @@ def _addresses(session: Session) -> Facts:
     return {
         "ssl": session.is_encrypted,
         "auth_mechanism": session.mechanism,
-        "protocol": PROTOCOL,
+        "protocol": PROTOCOL_0_8 if session.is_0_8 else PROTOCOL,
         "peer_port": session.peer_address[1],
         "peer_host": address(session.peer_address[0]),
         "host": address(session.host_address[0]),

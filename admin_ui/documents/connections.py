@@ -141,7 +141,7 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
         "peer_host": peer_host,
         "peer_port": peer_port,
         "port": port,
-        "protocol": "AMQP 0-9-1",
+        "protocol": "AMQP 8-0" if machine.session.is_0_8 else "AMQP 0-9-1",
         "recv_cnt": transport.recv_cnt,
         "reductions_details": stats.zero("data_rates"),
         "send_cnt": transport.writer.send_cnt,

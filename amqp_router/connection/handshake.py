@@ -15,7 +15,7 @@ from amqp_router.connection.ports import Services
 from amqp_router.connection.session import EXTERNAL, FRAME_MAX, Session
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.states import MOVES, ConnectionState
-from amqp_router.protocol import methods
+from amqp_router.protocol import amqp_0_8, methods
 from amqp_router.protocol.constants import FRAME_METHOD, FRAME_SIZE_MIN, PROTOCOL_HEADER, PROTOCOL_HEADER_0_9
 from amqp_router.protocol.errors import (
     ChannelError,
@@ -29,6 +29,8 @@ from amqp_router.protocol.methods import Method, decode_method
 
 #: Seconds before the socket is closed without a reason. Measured on RabbitMQ 3.10.8.
 SILENT_DELAY_S = 3.0
+#: The first octets of the methods of class connection.
+_CLASS = b"\x00\x0a"
 #: States in which an error closes the socket like that: the client is not known yet, or has not agreed.
 SILENT = (ConnectionState.STARTING, ConnectionState.TUNING)
 
@@ -56,7 +58,8 @@ class Negotiating(Protocol):
 
 def receive_header(machine: Negotiating, header: bytes) -> None:
     """Answer the first eight bytes: with connection.start, or with our protocol header and the end."""
-    if header not in (PROTOCOL_HEADER, PROTOCOL_HEADER_0_9):
+    machine.session.is_0_8 = is_0_8 = header in amqp_0_8.HEADERS
+    if not is_0_8 and header not in (PROTOCOL_HEADER, PROTOCOL_HEADER_0_9):
         output = machine.shared.output
         output.buf.put(PROTOCOL_HEADER)
         output.touch()
@@ -65,7 +68,22 @@ def receive_header(machine: Negotiating, header: bytes) -> None:
     machine.state = ConnectionState.STARTING
     node = machine.node
     mechanisms = machine.session.offered(node.mechanisms).encode()
-    machine.shared.send(0, methods.ConnectionStart(0, 9, node.server_properties(), mechanisms, b"en_US"))
+    properties = node.server_properties()
+    if is_0_8:
+        properties["capabilities"] = ("F", {})
+    major, minor = amqp_0_8.VERSION if is_0_8 else (0, 9)
+    machine.shared.send(0, methods.ConnectionStart(major, minor, properties, mechanisms, b"en_US"))
+
+
+def as_0_9_1(frames: Input, payload: bytes) -> bytes:
+    """The method of a client that speaks AMQP 0-8, which ``frames`` has found, as 0-9-1 has it.
+
+    connection.close gets its other number in ``frames``, too. Errors about others name what the client sent.
+    """
+    payload = amqp_0_8.as_0_9_1(payload)
+    if payload[:2] == _CLASS:
+        frames.method_id = int.from_bytes(payload[2:4], "big")
+    return payload
 
 
 def receive_frame(machine: Negotiating, kind: int, number: int, payload: bytes) -> None:

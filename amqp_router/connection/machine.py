@@ -270,6 +270,8 @@ class Machine:
 
     def _frame(self, kind: int, number: int, payload: bytes) -> None:
         """Handle any frame that ``Dispatch.take`` did not take."""
+        if self.session.is_0_8 and kind == constants.FRAME_METHOD:
+            payload = handshake.as_0_9_1(self.frames, payload)
         if kind == constants.FRAME_HEARTBEAT:
             if payload:
                 raise errors.malformed_frame(kind, payload)

@@ -28,6 +28,7 @@ class Session:
         "heartbeat_s",
         "host",
         "host_address",
+        "is_0_8",
         "is_encrypted",
         "is_relayed",
         "mechanism",
@@ -41,6 +42,8 @@ class Session:
         self.peer_address: tuple[str, int] = ("?", 0)
         self.host_address: tuple[str, int] = ("?", 0)
         self.is_encrypted = False
+        #: Whether the client speaks AMQP 0-8 (``protocol.amqp_0_8``).
+        self.is_0_8 = False
         #: Whether a proxy passes the connection on, which then is never one of this machine.
         self.is_relayed = False
         #: Whether the client may log in with its certificate, and the user that this names; empty if none.
@@ -70,6 +73,8 @@ class Session:
         field = client_properties.get("capabilities")
         table: dict[str, Any] = field[1] if field is not None and field[0] == "F" else {}
         self.capabilities = frozenset(name for name, value in table.items() if value == ("t", True))
+        if self.is_0_8:  # which has no such methods
+            self.capabilities -= {"connection.blocked"}
 
     def agree(self, *, frame_max: int, channel_max: int, heartbeat_s: int) -> None:
         """The client has chosen among what was offered; 0 is no limit, and no heartbeat."""

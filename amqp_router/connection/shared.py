@@ -17,7 +17,7 @@ from amqp_router.connection.ports import Services
 from amqp_router.connection.session import Session
 from amqp_router.connection.slices import Slices
 from amqp_router.connection.unstored import Unstored
-from amqp_router.protocol import methods
+from amqp_router.protocol import amqp_0_8, methods
 from amqp_router.protocol.errors import AMQPError, ChannelException
 from amqp_router.protocol.input import Input
 from amqp_router.protocol.methods import Method
@@ -98,7 +98,8 @@ class Shared:
 
     def send(self, number: int, method: Method) -> None:
         """Write ``method`` now."""
-        self.output.buf.put(methods.frame(number, method))
+        frame = amqp_0_8.frame if self.session.is_0_8 else methods.frame
+        self.output.buf.put(frame(number, method))
         self.output.touch()
 
     def in_slices(self, step: Callable[[], bool]) -> None:

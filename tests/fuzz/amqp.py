@@ -147,7 +147,26 @@ def session(random: Random) -> list[bytes]:
         if random.random() < 0.3:
             frames += method_frames(random, channels[0], "basic.publish")
             frames.append(method(0, random.choice(("connection.close-ok", "connection.close"))))
+    if random.random() < 0.06:
+        frames = [as_0_8(random, frame) for frame in frames]
     return [mutated_frame(random, frame) if random.random() < wrong else frame for frame in frames]
+
+
+def as_0_8(random: Random, frame: bytes) -> bytes:
+    """The frame of 0-9-1 as 0-8 has it, most of the time."""
+    if frame.startswith(b"AMQP"):
+        return random.choice((b"AMQP\x01\x01\x08\x00", b"AMQP\x01\x01\x09\x01"))
+    kind, channel, payload = frame[0], int.from_bytes(frame[1:3], "big"), frame[7:-1]
+    if kind != 1 or random.random() < 0.02:
+        return frame
+    if payload[:4] in (b"\0\x0a\0\x32", b"\0\x0a\0\x33"):
+        payload = payload[:3] + bytes([payload[3] + 10]) + payload[4:]
+    elif payload[:4] == b"\0\x3c\0\x14":
+        tag = 7 + payload[6]
+        payload = payload[: tag + payload[tag] + 2]
+    elif random.random() < 0.02:  # a class that only 0-8 has, or that it does not have
+        payload = bytes([0, random.choice((70, 80, 85, 100, 110, 120)), 0, 10]) + payload[4:]
+    return encode_frame(kind, channel, payload)
 
 
 def closing(random: Random, channel: int) -> list[bytes]:
