@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 from amqp_router.connection import told
 from amqp_router.connection.heartbeats import Heartbeats
@@ -178,15 +179,29 @@ class Transport(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed: give back to the queues what the connection held."""
+        """The socket is closed: nothing is delivered, and what the connection held goes back to the queues.
+
+        Many may be lost at once, with a thousand channels each, so those that are too much for this turn wait
+        for a later one.
+        """
+        machine = self.machine
+        if self._timer is not None:
+            self._timer.cancel()
+        self._heartbeats.stop()
+        self._reading.stop()
+        self.writer.writable = False
+        machine.output.full = True
+        clean = machine.state is ConnectionState.CLOSED
+        self._node.turns.in_time(partial(self._give_back, exc, clean))
+
+    def _give_back(self, exc: Exception | None, clean: bool) -> None:
+        """Give back what a lost connection held."""
         machine = self.machine
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._heartbeats.stop()
-        self._reading.stop()
         self._registry.remove(self)
-        opened, clean = machine.vhost is not None, machine.state is ConnectionState.CLOSED
+        opened = machine.vhost is not None
         machine.socket_gone()
         released, self._held = self._held, 0
         self._node.account(-released)

@@ -5,6 +5,7 @@ The loop calls everybody who has something to read, one after the other, and onl
 called after it reads in the next turn, before those that come then. The kernel is asked for as many
 connections as were served lately, and goes round among those that are ready. Connections whose chunk was too
 much work stand in a line, and have half of the turn: one that sends little does not wait for all of them.
+So do connections that are lost when the turn has taken long: each may have thousands of channels.
 """
 
 from __future__ import annotations
@@ -98,6 +99,13 @@ class Turn:
         """Call ``go_on()`` once, behind those that stand in the line."""
         self._line.append(go_on)
         self._call()
+
+    def in_time(self, call: Callable[[], None]) -> None:
+        """Call ``call()`` once: now while the line has time and nobody stands in it, else behind those."""
+        if self._line or monotonic() > self.line_end:
+            self.line_up(call)
+        else:
+            call()
 
     def _call(self) -> None:
         if not self._serves:

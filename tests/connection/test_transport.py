@@ -15,6 +15,7 @@ from amqp_router.channel.channel import Channel
 from amqp_router.channel.confirms import Confirms
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
+from amqp_router.connection import turn as turn_module
 from amqp_router.connection.dispatch import Dispatch
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.registry import ConnectionRegistry
@@ -281,6 +282,73 @@ def test_end_of_a_connection_is_told_with_its_name_and_how_long_it_was_open() ->
     transport.connection_lost(None)
     event, facts = node.events[-1]
     assert (event, facts["name"], facts["seconds"]) == ("connection closed", "worker 7", 90)
+
+
+def test_connections_lost_in_a_turn_that_has_taken_long_give_back_in_later_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each may have thousands of channels, whose end takes milliseconds."""
+    node = SimNode()
+    now = 0.0
+    monkeypatch.setattr(turn_module, "monotonic", lambda: now)
+    watcher = Client(node).open(1)
+    queue = watcher.declare("q")
+    lost = [opened(node, 60) for _ in range(4)]
+    frames = b"".join(m.frame(1, each) for each in (m.ChannelOpen(), m.QueueDeclare("", exclusive=True)))
+    frames += m.frame(1, m.BasicConsume("q", "t", no_ack=True, nowait=True))
+    for transport, _ in lost:
+        transport.data_received(frames)
+    node.quiet()
+    before = len(node.vhost.queues)
+    node.events.clear()
+    node.turns.is_over()
+    node.turns.begin()
+    for transport, socket in lost:
+        socket.aborted = True
+        socket.written.clear()
+        transport.connection_lost(None)
+        now += 1.0
+    assert len(queue.consumers) == 3
+    watcher.publish(b"x", "q")
+    counts = []
+    while len(queue.consumers):
+        node.turns.is_over()
+        node.turns.begin()
+        now += 1.0
+        node.turn()
+        counts.append(len(queue.consumers))
+    assert counts == [2, 1, 0]
+    node.settle()
+    assert queue.message_count() == 1
+    assert len(node.vhost.queues) == before - 4
+    assert [event for event, _ in node.events].count("connection lost") == 4
+    node.sleep(1000)
+    assert not node.faults
+    assert not any(socket.written for _, socket in lost)
+
+
+@pytest.mark.parametrize("told", ["close", "unblocked"])
+def test_what_the_node_tells_a_lost_connection_that_waits_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    node = SimNode()
+    now = 0.0
+    monkeypatch.setattr(turn_module, "monotonic", lambda: now)
+    lost, socket = opened(node, 60)
+    node.events.clear()
+    node.turns.begin()
+    now += 1.0
+    socket.aborted = True
+    lost.connection_lost(None)
+    if told == "close":
+        lost.close(lambda machine: machine.close(ConnectionForced("shutdown")))
+    else:
+        lost.machine.unblocked()
+    node.settle()
+    assert [event for event, _ in node.events].count("connection lost") == 1
+    node.sleep(1000)
+    assert not node.faults
+    assert socket.written == []
 
 
 @pytest.mark.parametrize("given", [("S", b"x" * 10_000), ("I", 7), ("S", b"\xff\n"), None])

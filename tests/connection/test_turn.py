@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from select import EPOLLHUP, EPOLLIN
 from selectors import EVENT_READ, SelectorKey
 from typing import Any
@@ -143,6 +144,19 @@ def test_the_line_after_a_long_agenda(loop: Loop) -> None:
         loop.turn.line_up(lambda name=name: loop.log.append(name))  # type: ignore[misc]
     assert loop.run(loop.gate("r"), loop.gate("s"))[:2] == ["A", "r"]
     assert loop.run()[0] == "B"
+
+
+def test_what_comes_when_the_turn_has_taken_long_stands_in_the_line(loop: Loop) -> None:
+    def step(name: str) -> None:
+        loop.clock.now += STEP_S
+        loop.log.append(name)
+
+    def come() -> None:
+        for name in "abcdefgh":
+            loop.turn.in_time(partial(step, name))
+
+    assert loop.run(come) == list("abcdefgh")[:GOES_ON]
+    assert loop.run(come) == list("def")  # those that came first
 
 
 def test_an_error_in_the_line_stops_nobody(loop: Loop) -> None:
