@@ -163,8 +163,8 @@ class MortalQueue(StandingQueue):
         limits = self.limits
         if ready.is_returning():
             return done
-        if ready.swept_us != 0 or (self.counts_returns and self.expiry.is_timed and done < budget):
-            done = self._expire(done, budget)  # a quorum queue looks at the time before its length
+        if ready.swept_us != 0:
+            done = self._expire(done, budget)
             if ready.swept_us != 0:
                 return done
         while done < budget and ready.count > 0 and limits.is_exceeded_without(ready, newest):

@@ -405,12 +405,13 @@ class Queue(MortalQueue):
 
     def _put_back(self, message: Message) -> None:
         self.ready.put_back(message)
-        if message.deadline_us != 0:
-            self.expiry.is_timed = True
         is_too_long = self.limits.is_set and self.limits.is_exceeded(self.ready)
         if is_too_long and not (self.counts_returns and len(self.consumers) > 0):
             self._trim_returned(TRIM_UNITS)
-        if message.deadline_us != 0 or self.limits.is_set or len(self.consumers) > 0:
+        if message.deadline_us != 0:
+            self.expiry.is_timed = True
+            self.touch()
+        elif self.limits.is_set or len(self.consumers) > 0:
             self.touch()
 
     # -- the whole queue ----------------------------------------------------------------------------

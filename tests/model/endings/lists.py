@@ -305,8 +305,6 @@ class Lists:
             self._die(queue, head, "expired")
 
     def _trim(self, queue: ModelQueue) -> None:
-        if queue.kind.quorum:
-            self._expire(queue)  # it looks at the time first
         while queue.rules.overflow == "drop-head" and queue.ready and queue.is_too_long():
             self._die(queue, queue.ready.pop(0), "maxlen")
 
