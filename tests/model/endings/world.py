@@ -851,10 +851,11 @@ class World:
         """Commit or roll back what the consumer with transactions has settled.
 
         What a full queue drops of messages that return one after the other is open, in RabbitMQ too: its
-        consumers may get some of them before the last one is back.
+        consumers may get some of them before the last one is back. So is which is first at a queue: a letter,
+        or what returns and the room that a consumer got.
         """
         peer, channel = self.channel(1, 2)
-        commit = commit and not _returns_apart(channel)
+        commit = commit and not _returns_apart(channel) and not self._settles_where_letters_come(channel)
         self.moves["commit of acks" if commit else "rollback of acks"] += 1
         for tag in channel.settled():
             channel.out[tag].since_us = self.lists.now_us  # until the next look at it, after a rollback
@@ -868,6 +869,12 @@ class World:
             self._watch_anew()
         channel.expected.append(m.TxCommitOk() if commit else m.TxRollbackOk())
         self.compare()
+
+    def _settles_where_letters_come(self, channel: Channel) -> bool:
+        """Whether messages of a queue are settled that gets letters of what is settled with them."""
+        settled = [(channel.out[tag].queue.name, how) for tags, how in channel.settles for tag in tags]
+        fed = {into for name, how in settled if how != "ack" for into in self._letters_go_to(name)}
+        return any(name in fed for name, _ in settled)
 
     def close_channel(self, who: int, number: int) -> None:
         peer, channel = self.channel(who, number)
@@ -1003,6 +1010,8 @@ class World:
             return
         self.keep_timeouts_apart()
         seconds = min(self._until_others_are_due(queue), seconds)
+        if self._gets_letters_and_returns(name):
+            seconds = min(self._until_timed_out(), seconds)
         if seconds <= 0:
             return
         self.moves["late get" if get else "late declare"] += 1
@@ -1094,6 +1103,16 @@ class World:
         times = [out.at_us + out.timeout_us() for out in outs if out.timeout_us()]
         return min([60.0, *[(due_us - 1 - self.lists.now_us) / 1e6 for due_us in times]])
 
+    def _gets_letters_and_returns(self, name: str) -> bool:
+        """Whether a timeout would give back to a queue that gets the letters of this one: the frame makes
+        those come first, while the model hears of the return first.
+        """
+        fed = self._letters_go_to(name)
+        channels = [channel for peer in self.consumers for channel in peer.channels.values()]
+        return any(
+            out.queue.name in fed and out.timeout_us() for each in channels for out in each.out.values()
+        )
+
     def _until_others_are_due(self, queue: ModelQueue | None) -> float:
         """Seconds until just before something is due in another queue, which might come before or after."""
         others = [each for each in self.lists.queues.values() if each is not queue]
@@ -1160,15 +1179,23 @@ def _typed(kind: Any, told: Told) -> Any:
 
 
 def _returns_apart(channel: Channel) -> bool:
-    """Whether messages of a full queue with consumers are settled apart, and some return."""
+    """Whether messages of a queue with consumers are settled apart, some return, and it shows: the queue is
+    full, or a later one came to it before.
+
+    They return together unless a slice of the commit ends between them; slices are small here.
+    """
     returned: set[ModelQueue] = set()
+    found: dict[ModelQueue, list[int]] = {}
     times: Counter[ModelQueue] = Counter()
     for tags, how in channel.settles:
         queues = {channel.out[tag].queue for tag in tags}
         times.update(queues)
+        for tag in tags:
+            found.setdefault(channel.out[tag].queue, []).append(tag)
         if how == "requeue":
             returned |= queues
-    return any(each.rules.is_limited and each.consumers and times[each] > 1 for each in returned)
+    apart = [each for each in returned if each.consumers and times[each] > 1]
+    return any(each.rules.is_limited or found[each] != sorted(found[each]) for each in apart)
 
 
 def _drops(queue: ModelQueue) -> bool:
