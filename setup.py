@@ -86,6 +86,7 @@ COMPILED = [
     "vhosts.queues.limits",
     "vhosts.queues.standing",
     "vhosts.queues.death",
+    "vhosts.queues.drops",
     "vhosts.queues.mortal",
     "vhosts.queues.queue",
     "vhosts.spread_map",

@@ -154,3 +154,46 @@ def test_what_looks_into_a_queue_is_answered_before_its_deliveries(wire: Wire, n
     write("declare-ok get-empty 7f", "f", ("queue.declare", {"queue": name, "passive": True}), get)
     write("", acks)
     write("get-empty 8g cancel-ok", "g", get, ("basic.cancel", {"tag": "a"}))
+
+
+@pytest.mark.parametrize("late", ["0", "1", "01"])
+@pytest.mark.parametrize("how", ["get", "consume"])
+def test_a_full_quorum_queue_looks_at_the_time_of_what_returns_first(
+    wire: Wire, name: str, how: str, late: str
+) -> None:
+    """What basic.get took returns one by one, so what is over behind one that is dropped has expired."""
+    letters = f"{name} letters"
+    wire.ok(1, "queue.declare", queue=letters)
+    more = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": letters}
+    arguments = {**QUORUM, "x-max-length": 2, "x-delivery-limit": 9, **more}
+    wire.ok(1, "queue.declare", queue=name, durable=True, arguments=arguments)
+    wire.open_channel(2, confirm=True)
+    for body in "01":
+        wire.publish(2, "", name, body.encode(), expiration="3000" if body in late else None)
+    wire.confirmed(2)
+    if how == "get":
+        for _ in range(2):
+            wire.ok(1, "basic.get", queue=name)
+    else:
+        wire.ok(1, "basic.qos", count=2)
+        wire.ok(1, "basic.consume", queue=name, tag="a")
+        wire.receive_named("basic.deliver", 2)
+        wire.ok(1, "basic.cancel", tag="a")
+    for body in (b"2", b"3"):
+        wire.publish(2, "", name, body)
+    wire.until_quiet(expected=1)
+    time.sleep(3.2)
+    wire.send(1, "basic.nack", delivery_tag=0, multiple=True, requeue=True)
+    until = time.monotonic() + 30
+    while wire.ready(letters) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    reasons = {
+        each.body.decode(): each.properties["headers"]["x-death"][0]["reason"]
+        for each in wire.get_all(letters)
+    }
+    is_dropped = how == "consume" and late == "1"
+    assert {body for body, reason in reasons.items() if reason == "expired"} == (
+        {*late} - ({"1"} if is_dropped else set())
+    )
+    assert [each.body for each in wire.get_all(name)] == [b"2", b"3"]

@@ -387,9 +387,9 @@ PLANTED = [
     ),
     Planted(
         "the delivery limit counts as a rejection",
-        MORTAL,
-        "self._bury(message, DELIVERY_LIMIT)",
-        'self._bury(message, "rejected")',
+        QUEUE,
+        "self._die_among(message, DELIVERY_LIMIT)",
+        "self._die_among(message, REJECTED)",
         walk=ENDINGS,
     ),
     Planted(
@@ -531,6 +531,34 @@ PLANTED = [
         QUEUE,
         "            self._trim_returned(TRIM_UNITS)\n        if message.deadline_us",
         "            pass\n        if message.deadline_us",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "letters of what a quorum queue drops at once come the oldest first",
+        "vhosts/queues/drops.py",
+        "message = self._held.pop()",
+        "message = self._held.pop(0)",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a quorum queue drops for several publishes at once what it drops for one after the other",
+        QUEUE,
+        "self.pump(TRIM_UNITS)",
+        "pass",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "what is read again to be buried is the oldest",
+        "vhosts/queues/drops.py",
+        "self._read(queue, self._offsets.pop())",
+        "self._read(queue, self._offsets.pop(0))",
+        "tests/vhosts/queues/test_limits.py",
+    ),
+    Planted(
+        "what is over leaves before what is dropped with it",
+        MORTAL,
+        "drops.add_later(message, reason)",
+        "self._bury(message, reason)",
         walk=ENDINGS,
     ),
 ]

@@ -5,6 +5,7 @@ from amqp_router.protocol.message cimport Message
 from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues cimport state as states
 from vhosts.queues.destination cimport Burials
+from vhosts.queues.drops cimport Drops
 from vhosts.queues.expiry cimport Expiry
 from vhosts.queues.limits cimport Limits
 from vhosts.queues.ready.order cimport ReadyOrder
@@ -27,17 +28,19 @@ cdef class MortalQueue(StandingQueue):
     cdef public unsigned int delivery_limit
     cdef public unsigned long long expired_total
     cdef public unsigned long long dropped_total
+    cdef public Drops drops
     cdef public unsigned long long rejected_total
     @cython.locals(ready=ReadyOrder, head=Message, message=Message, now_us="long long", is_eager=bint)
     cdef Py_ssize_t _expire(self, Py_ssize_t done, Py_ssize_t budget) except -1
-    @cython.locals(ready=ReadyOrder, limits=Limits, message=Message)
+    @cython.locals(ready=ReadyOrder, limits=Limits, head=Message, message=Message, drops=Drops)
     cdef Py_ssize_t _trim(self, Py_ssize_t done, Py_ssize_t budget, long long newest) except -1
     @cython.locals(newest="long long", done=Py_ssize_t)
     cdef Py_ssize_t _trim_returned(self, Py_ssize_t budget) except -1
     @cython.locals(letters=Burials)
     cdef bint _must_wait(self) except -1
     cdef _die(self, Message message, int kind)
-    cdef _die_of_returns(self, Message message)
+    @cython.locals(drops=Drops)
+    cdef _die_among(self, Message message, str reason)
     cdef _bury(self, Message message, str reason)
     cdef _bury_refused(self, Message message)
     cpdef bint recall(self, Message message) except -1

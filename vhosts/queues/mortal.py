@@ -17,6 +17,7 @@ from vhosts.queues import state as states
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from vhosts.queues.destination import Asker
+from vhosts.queues.drops import Drops
 from vhosts.queues.expiry import Expiry
 from vhosts.queues.handle import TIMEOUT_MS_MAX, Consumer
 from vhosts.queues.limits import Limits
@@ -49,6 +50,7 @@ class MortalQueue(StandingQueue):
         "buries",
         "delivery_limit",
         "dropped_total",
+        "drops",
         "expired_total",
         "expiry",
         "is_delayed",
@@ -79,6 +81,8 @@ class MortalQueue(StandingQueue):
         self.letter_exchange = ""
         self.letter_key: str | None = None
         self.is_delayed = False
+        #: What was dropped and is not buried yet, in a quorum queue that buries.
+        self.drops: Drops | None = None
         #: How often a message may come back; ``NO_LIMIT`` for as often as it likes.
         self.delivery_limit = NO_LIMIT
         #: Messages that expired, that left because the queue was too long, and that were refused.
@@ -92,6 +96,8 @@ class MortalQueue(StandingQueue):
         self.expiry.apply(settings)
         self.limits.apply(settings)
         self.buries = settings.dead_letter_exchange is not None
+        if self.buries and self.counts_returns and self.drops is None:
+            self.drops = Drops(self.budget)
         self.letter_exchange = settings.dead_letter_exchange or ""
         self.letter_key = settings.dead_letter_routing_key
         self.is_delayed = settings.is_delayed
@@ -156,6 +162,7 @@ class MortalQueue(StandingQueue):
     def _trim(self, done: int, budget: int, newest: int) -> int:
         """Drop the oldest messages while there are too many, until ``budget`` units are used; returns the
         units used. The ``newest`` do not count. What is over behind others leaves with them, as in RabbitMQ.
+        A quorum queue gathers what becomes dead letters: the newest of them is buried first (``Drops``).
 
         While messages return, older ones may follow: all are in their places before one is dropped.
         """
@@ -163,19 +170,52 @@ class MortalQueue(StandingQueue):
         limits = self.limits
         if ready.is_returning():
             return done
+        drops = self.drops
+        if drops is not None and drops.is_whole:
+            done = drops.bury(self, done, budget)
+            if drops.is_whole:
+                return done
+        if drops is not None and not self.buries and drops.count == 0:
+            drops = None
         if ready.swept_us != 0:
             done = self._expire(done, budget)
             if ready.swept_us != 0:
                 return done
+        if drops is not None and not drops.is_begun and done < budget:
+            # It looks at the time before its length, and once, however many turns it takes.
+            if self.expiry.is_timed:
+                while done < budget:
+                    head = ready.peek(True)
+                    if head is None or head.deadline_us == 0 or head.deadline_us > self.tick.now_us:
+                        break
+                    message = ready.pop()
+                    if message is None:
+                        break
+                    self._die_among(message, EXPIRED)
+                    done += _DEATH_UNITS
+                else:
+                    return done
+            drops.is_begun = True
         while done < budget and ready.count > 0 and limits.is_exceeded_without(ready, newest):
-            if self.buries and self._must_wait():
+            if drops is None and self.buries and self._must_wait():
                 break
             message = ready.pop()
             if message is None:
                 self._heed_trouble()
                 break
-            self._die(message, flags.DROP)
             done += _DEATH_UNITS
+            if drops is None:
+                self._die(message, flags.DROP)
+                continue
+            self.dropped_total += 1
+            if not drops.add(message):
+                break
+        else:
+            if done >= budget and limits.is_exceeded_without(ready, newest):
+                return done  # the rest in another turn
+        if drops is not None:
+            drops.close()
+            done = drops.bury(self, done, budget)
         return done
 
     def _trim_returned(self, budget: int) -> int:
@@ -202,12 +242,25 @@ class MortalQueue(StandingQueue):
         else:
             self._gone(message, kind if kind == flags.EXPIRE else kind | flags.BY_LENGTH)
 
-    def _die_of_returns(self, message: Message) -> None:
-        """A delivered message came back once more than it may."""
-        if self.buries:
-            self._bury(message, DELIVERY_LIMIT)
+    def _die_among(self, message: Message, reason: str) -> None:
+        """A message is over, or came back once more than it may. The letters of those that are dropped for it
+        or with it come first.
+        """
+        is_over = reason == EXPIRED
+        if is_over:
+            self.expired_total += 1
+        drops = self.drops
+        if not self.buries:
+            self._gone(message, flags.EXPIRE if is_over else flags.REJECT | flags.BY_RETURNS)
+        elif (
+            drops is not None
+            and not drops.is_whole
+            and self.limits.is_set
+            and (is_over or self.ready.returning > 0)
+        ):
+            drops.add_later(message, reason)
         else:
-            self._gone(message, flags.REJECT | flags.BY_RETURNS)
+            self._bury(message, reason)
 
     def _gone(self, message: Message, kind: int) -> None:
         if message.flags & flags.LOGGED:
@@ -253,6 +306,8 @@ class MortalQueue(StandingQueue):
         return count
 
     def _drop_ready(self, *, settle: bool) -> None:
+        if self.drops is not None and not settle:
+            self.drops.forget()
         dropped = self.ready.drop_all(settle)
         if dropped:
             self.services.settle_in_slices(dropped, self._dropped)
@@ -263,10 +318,13 @@ class MortalQueue(StandingQueue):
     def _must_wait(self) -> bool:
         """Whether there is no room for dead letters now; the queue is touched when there is."""
         letters = self.vhost.dead_letters
-        if not letters.is_full():
-            return False
-        letters.wait(self)
-        return True
+        if letters.is_full():
+            letters.wait(self)
+            return True
+        if self.drops is not None and self.drops.is_whole:
+            self.touch()  # they come first
+            return True
+        return False
 
     def _bury(self, message: Message, reason: str) -> None:
         self.vhost.dead_letters.add(self, message, reason)

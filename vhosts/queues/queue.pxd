@@ -8,6 +8,7 @@ from vhosts.queues.handle cimport Consumer
 from vhosts.queues cimport state as states
 from vhosts.queues.destination cimport Asker
 from vhosts.queues.dispatch cimport Dispatch
+from vhosts.queues.drops cimport Drops
 from vhosts.queues.mortal cimport MortalQueue
 from vhosts.queues.ready.order cimport ReadyOrder
 
@@ -31,7 +32,7 @@ cdef class Queue(MortalQueue):
     cpdef void end_return(self)
     cpdef bint is_returning(self)
     @cython.locals(done=Py_ssize_t, parked=int, consumer=Consumer, message=Message, head=Message,
-                   account=MemoryBudget, ready=ReadyOrder, dispatch=Dispatch, now_us="long long")
+                   account=MemoryBudget, ready=ReadyOrder, dispatch=Dispatch, drops=Drops, now_us="long long")
     cpdef Py_ssize_t pump(self, Py_ssize_t budget) except -1
     cdef bint _has_room(self, Message message) except -1
     cpdef Py_ssize_t deliver_due(self, Py_ssize_t budget) except -1

@@ -23,7 +23,7 @@ from amqp_router.protocol.message import Message
 from persistence.log.queue.queue_log import QueueLog
 from vhosts.errors import no_get_from_single_active
 from vhosts.queues import state as states
-from vhosts.queues.death import REJECTED
+from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, REJECTED
 from vhosts.queues.destination import Asker
 from vhosts.queues.handle import REDELIVERY_UNITS, Consumer, QueueView
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
@@ -166,12 +166,14 @@ class Queue(MortalQueue):
             looks -= 1
         if consumer is None:
             # What is over has expired, and was not dropped.
-            done = self._expire(0, TRIM_UNITS) if is_timed else 0
+            done = self._expire(0, TRIM_UNITS) if is_timed and self.drops is None else 0
             done = self._trim(done, TRIM_UNITS, 0)
             if is_timed:
                 done = self._expire(done, TRIM_UNITS)  # the next head, or set the timer for it
             if done < TRIM_UNITS:
                 return
+        elif self.drops is not None and self.buries:
+            self.pump(TRIM_UNITS)  # what it drops is not what later publishes drop
         self.touch()
 
     def _watch_published(self, message: Message) -> None:
@@ -203,6 +205,11 @@ class Queue(MortalQueue):
         dispatch = self.dispatch
         now_us = self.tick.now_us
         account.work = 0  # what was done before is not the consumers'
+        drops = self.drops
+        if drops is not None and drops.count > 0 and (drops.is_whole or not self.limits.is_exceeded(ready)):
+            if not drops.is_whole:
+                drops.close()
+            done = drops.bury(self, done, budget)
         if self.trims_first:
             done = self._trim_returned(budget)
             if self.trims_first:
@@ -224,7 +231,7 @@ class Queue(MortalQueue):
                 break
             done += 1
             if message.deadline_us != 0 and message.deadline_us < now_us:
-                self._die(message, flags.EXPIRE)
+                self._die_among(message, EXPIRED)
                 continue
             dispatch.turn = consumer.following
             if message.flags & (flags.REDELIVERED | flags.BLIND):
@@ -250,9 +257,9 @@ class Queue(MortalQueue):
                 done += account.take_work()
         if done < budget:
             self.pumped_at = self.publish_total
-            if self.expiry.is_timed:
+            if self.expiry.is_timed and (drops is None or not self.limits.is_exceeded(ready)):
                 done = self._expire(done, budget)
-            if self.limits.is_set and self.limits.is_exceeded(self.ready):
+            if self.limits.is_exceeded(ready) or (drops is not None and drops.count > 0):
                 done = self._trim(done, budget, 0)
                 if self.limits.is_exceeded(ready) and not ready.is_returning():
                     # They are too many for one turn; while messages return none has left.
@@ -298,7 +305,13 @@ class Queue(MortalQueue):
             return
         if self.trims_first:
             self._trim_returned(TRIM_UNITS)
-        if len(self.consumers) > 0 or self.expiry.is_timed or self.limits.is_exceeded(self.ready):
+        is_dropping = self.drops is not None and self.drops.count > 0
+        if (
+            is_dropping
+            or len(self.consumers) > 0
+            or self.expiry.is_timed
+            or self.limits.is_exceeded(self.ready)
+        ):
             self.touch()
 
     def is_returning(self) -> bool:
@@ -394,7 +407,7 @@ class Queue(MortalQueue):
         if message.delivery_count < _COUNT_MAX:
             message.delivery_count += 1
             if message.delivery_count > self.delivery_limit:
-                self._die_of_returns(message)
+                self._die_among(message, DELIVERY_LIMIT)
                 return
         if message.flags & flags.LOGGED:
             # The log records it, so that the mark survives a clean stop.
@@ -405,13 +418,12 @@ class Queue(MortalQueue):
 
     def _put_back(self, message: Message) -> None:
         self.ready.put_back(message)
+        if message.deadline_us != 0:
+            self.expiry.is_timed = True
         is_too_long = self.limits.is_set and self.limits.is_exceeded(self.ready)
         if is_too_long and not (self.counts_returns and len(self.consumers) > 0):
             self._trim_returned(TRIM_UNITS)
-        if message.deadline_us != 0:
-            self.expiry.is_timed = True
-            self.touch()
-        elif self.limits.is_set or len(self.consumers) > 0:
+        if message.deadline_us != 0 or self.limits.is_set or len(self.consumers) > 0:
             self.touch()
 
     # -- the whole queue ----------------------------------------------------------------------------

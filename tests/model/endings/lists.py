@@ -115,6 +115,8 @@ class ModelQueue:
         self.consumers: list[ModelConsumer] = []
         #: Taken by consumers in this move; which one has which is seen later.
         self.given: list[Entry] = []
+        #: What leaves with others that are dropped, whose letters come first: and why.
+        self.later: list[tuple[Entry, str]] = []
         self.turns = 0
         #: How many came in this move, and how many came back.
         self.arrived = 0
@@ -169,6 +171,10 @@ class ModelQueue:
     def serves_first(self) -> bool:
         """Whether its consumers get what comes back before it drops any, as those of a quorum queue do."""
         return self.kind.quorum and bool(self.consumers)
+
+    def gathers(self) -> bool:
+        """Whether letters of what it drops come before those of what leaves with that."""
+        return self.kind.quorum and self.rules.exchange is not None and self.rules.is_limited
 
     def octets(self) -> int:
         return sum(len(entry.body) for entry in self.ready)
@@ -244,8 +250,11 @@ class Lists:
         if entry.deadline_us is not None and entry.deadline_us <= self.now_us:
             self._deliver(queue)
             self._expire(queue)
-        if queue.credit() <= 0 and queue.rules.overflow == "drop-head" and queue.is_too_long():
-            self._expire(queue)
+        has_turn = queue.credit() <= 0 or (queue.kind.quorum and found.exchange is not None)
+        if has_turn and queue.rules.overflow == "drop-head" and queue.is_too_long():
+            self._deliver(queue)
+            if not queue.gathers():
+                self._expire(queue)
             self._trim(queue)
             self._expire(queue)
         return True
@@ -258,7 +267,8 @@ class Lists:
         while before != len(queue.ready):
             before = len(queue.ready)
             self._deliver(queue)
-            self._expire(queue)
+            if not queue.gathers():
+                self._expire(queue)
             self._trim(queue)
 
     def rest(self) -> None:
@@ -280,7 +290,7 @@ class Lists:
         while queue.ready and queue.credit() > 0:
             entry = queue.ready[0]
             if entry.deadline_us is not None and entry.deadline_us < self.now_us:
-                self._die(queue, queue.ready.pop(0), "expired")
+                self._die_among(queue, queue.ready.pop(0), "expired")
                 continue
             if queue.kind.priorities is not None:
                 # If others come meanwhile, what its consumers take first is seen, not foretold.
@@ -297,16 +307,40 @@ class Lists:
             queue.given.append(entry)
 
     def _expire(self, queue: ModelQueue) -> None:
+        for head in self._over(queue):
+            self._die(queue, head, "expired")
+
+    def _over(self, queue: ModelQueue) -> list[Entry]:
+        """Take what is over at the head."""
+        found = []
         while queue.ready:
             head = queue.ready[0]
             if head.deadline_us is None or head.deadline_us > self.now_us:
-                return
-            queue.ready.pop(0)
-            self._die(queue, head, "expired")
+                break
+            found.append(queue.ready.pop(0))
+        return found
 
     def _trim(self, queue: ModelQueue) -> None:
+        if queue.kind.quorum:
+            for entry in self._over(queue):  # it looks at the time first
+                self._die_among(queue, entry, "expired")
+        dropped = []
         while queue.rules.overflow == "drop-head" and queue.ready and queue.is_too_long():
-            self._die(queue, queue.ready.pop(0), "maxlen")
+            dropped.append(queue.ready.pop(0))
+        if queue.kind.quorum:
+            dropped.reverse()  # the letter of the newest comes first
+        for entry in dropped:
+            self._die(queue, entry, "maxlen")
+        later, queue.later = queue.later, []
+        for entry, reason in later:
+            self._die(queue, entry, reason)
+
+    def _die_among(self, queue: ModelQueue, entry: Entry, reason: str) -> None:
+        """The letters of those that are dropped with it come first."""
+        if queue.gathers():
+            queue.later.append((entry, reason))
+        else:
+            self._die(queue, entry, reason)
 
     def _die(self, queue: ModelQueue, entry: Entry, reason: str) -> None:
         self.count(reason)
@@ -339,7 +373,8 @@ class Lists:
         if queue.rules.returns is not None:
             self.note(queue, entry, "delivery limit")
             if entry.returns > queue.rules.returns:
-                self._die(queue, entry, "delivery_limit")
+                die = self._die_among if is_slice else self._die
+                die(queue, entry, "delivery_limit")
                 return
         insort(queue.ready, entry)
         queue.returned += 1

@@ -429,3 +429,36 @@ def test_what_a_channel_gives_back_is_trimmed_before_others_get_it(
     assert queue.message_count() == 0
     if dead_letters:
         assert node.queue("dead").message_count() == count - 2
+
+
+@pytest.mark.parametrize("how", ["return", "policy", "with a consumer"])
+@pytest.mark.parametrize("count", [3, 60, 70, 1200, 5000])
+def test_letters_of_what_a_quorum_queue_drops_at_once_come_the_newest_first(
+    node: SimNode, count: int, how: str
+) -> None:
+    """In one turn or in several, and with more of them than there is room for at once."""
+    dead = declared(node, "dead", durable=True)
+    more: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
+    if how != "policy":
+        more["max_length"] = 2
+    queue = declared(node, durable=True, queue_type="quorum", **more)
+    client, other = Client(node).open(1), Client(node).open(1)
+    if how != "policy":
+        client.call(m.BasicConsume("q", "c"), m.BasicConsumeOk)
+    for number in range(count):
+        node.enter(queue.publish, message(number))
+    node.settle()
+    kept = node.budget.kept
+    if how == "policy":
+        queue.obey({"max-length": 2})
+    else:
+        if how == "with a consumer":
+            other.send(m.BasicQos(0, 1, False), m.BasicConsume("q", "d"))
+            node.settle()
+        client.send(m.ChannelClose())
+    node.quiet()
+    assert queue.message_count() == 2
+    first = 1 if how == "with a consumer" else 0
+    assert drained(dead) == numbers(*range(count - 3, first - 1, -1))
+    assert node.budget.kept == kept
+    assert not node.faults
