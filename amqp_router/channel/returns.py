@@ -18,8 +18,10 @@ from vhosts.queues.handle import QueueHandle
 
 #: How messages return, see ``Delivery.requeue_taken``.
 ALONE, BY_CONSUMER, GATHERED = 0, 1, 3
-#: Units that a queue may deliver between two consumers' returns.
+#: Units that a queue may deliver between two consumers' returns, and that all may together. What they return
+#: comes to less; a queue may have more only if others have kept it waiting.
 DELIVER_UNITS = 1024
+ALL_DELIVER_UNITS = 4096
 
 
 def return_tag(delivery: Delivery, tag: int, multiple: bool) -> int:
@@ -54,10 +56,11 @@ def return_gathered(delivery: Delivery) -> None:
     if any(owner is not first for owner, _ in gathered):
         gathered.sort(key=lambda taken: (*_place(taken[0]), taken[1].offset))
     last: ChannelConsumer | None = None
+    left = ALL_DELIVER_UNITS
     for owner, message in gathered:
         if owner is not last or not owner.is_consumer:
             _end(delivery)
-            _deliver(owner.queue)
+            left -= _deliver(owner.queue, min(left, DELIVER_UNITS))
             last = owner
         delivery.requeue_taken(message, owner, BY_CONSUMER)
     _end(delivery)
@@ -78,9 +81,8 @@ def _place(owner: ChannelConsumer) -> tuple[bytes, int, bytes]:
     return name, owner.is_consumer, owner.tag.encode("utf-8", "surrogateescape")
 
 
-def _deliver(queue: QueueHandle) -> None:
-    if queue.has_due():
-        queue.deliver_due(DELIVER_UNITS)
+def _deliver(queue: QueueHandle, limit: int) -> int:
+    return queue.deliver_due(limit) if limit > 0 and queue.has_due() else 0
 
 
 def _end(delivery: Delivery) -> None:

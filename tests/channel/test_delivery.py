@@ -18,7 +18,7 @@ from amqp_router.channel.asking import getter
 from amqp_router.channel.consuming import consumer_prefix
 from amqp_router.channel.delivery import ChannelConsumer, Delivery
 from amqp_router.channel.listener import ChannelListener
-from amqp_router.channel.returns import ALONE, return_tag
+from amqp_router.channel.returns import ALL_DELIVER_UNITS, ALONE, return_tag
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.output import Output
@@ -696,3 +696,19 @@ def test_long_run_with_a_few_stragglers(count: int, keep_every: int) -> None:
     assert channel.delivery.outstanding == len(kept)
     assert channel.delivery.ack(0, True) == len(kept)
     assert queue.budget.used == 0
+
+
+def test_what_many_consumers_return_lets_a_queue_deliver_so_much_in_all() -> None:
+    """A queue with much to deliver does so between the returns of any two of them, all in one turn."""
+    channel, other = Channel(), Channel()
+    queue = channel.queue(count=300)
+    for number in range(300):
+        channel.consume(queue, f"{number}", prefetch=1)
+    queue.take_turn(1000)
+    assert channel.delivery.outstanding == 300
+    for number in range(20_000):
+        queue.publish(message(f"late {number}"))
+    other.consume(queue, no_ack=True)
+    return_tag(channel.delivery, 0, True)
+    assert 0 < other.delivery.deliver_no_ack_total <= ALL_DELIVER_UNITS
+    assert channel.delivery.outstanding <= 300
