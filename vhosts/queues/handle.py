@@ -167,7 +167,7 @@ class QueueView:
         return False
 
     def holder_count(self) -> int:
-        """Of a quorum queue: who counts as a consumer without being one, see ``Holders``."""
+        """Of a quorum queue: who counts as a consumer without being one, see ``note_holder``."""
         return 0
 
     def has_single_active(self) -> bool:
