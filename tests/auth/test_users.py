@@ -158,7 +158,7 @@ def test_every_change_raises_the_generation_and_is_told(users: Users) -> None:
 def test_first_definitions() -> None:
     first = first_definitions(salt)
     assert list(first.rows()) == [
-        VhostRow("/"),
+        VhostRow("/", "Default virtual host"),
         UserRow(
             "guest", hash_password(b"guest", b"salt"), "rabbit_password_hashing_sha256", ("administrator",)
         ),
