@@ -105,7 +105,7 @@ def test_limits_of_zero_where_the_server_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "header", [b"AMQP\x00\x00\x09\x00", b"AMQP\x01\x01\x08\x00", b"GET / HTTP/1.1\r\n\r\n", bytes(8)]
+    "header", [b"AMQP\x00\x00\x09\x00", b"AMQP\x01\x01\x0a\x00", b"GET / HTTP/1.1\r\n\r\n", bytes(8)]
 )
 def test_wrong_protocol_header(header: bytes) -> None:
     client = Client(SimNode())
