@@ -335,6 +335,8 @@ def test_messages_of_several_queues_move_to_one(calm: Site, visit: Visits) -> No
         one.page.wait_for_selector(".said:has-text('3 messages of 2 queues are being moved to into.')")
         one.open("/ui/queues?q=name~into")
         one.page.wait_for_selector("td:text-is('3')")
+        for name in ("from-1", "from-2", "into"):
+            channel.queue_delete(name)
 
 
 def test_what_needs_attention_is_mended_where_it_is_said(calm: Site, visit: Visits) -> None:
