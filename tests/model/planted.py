@@ -555,10 +555,10 @@ PLANTED = [
         "tests/vhosts/queues/test_limits.py",
     ),
     Planted(
-        "what is over leaves before what is dropped with it",
+        "what returned too often leaves before what is dropped with it",
         MORTAL,
         "drops.add_later(message, reason)",
         "self._bury(message, reason)",
-        walk=ENDINGS,
+        "tests/vhosts/queues/test_limits.py",
     ),
 ]

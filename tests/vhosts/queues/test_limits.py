@@ -462,3 +462,32 @@ def test_letters_of_what_a_quorum_queue_drops_at_once_come_the_newest_first(
     assert drained(dead) == numbers(*range(count - 3, first - 1, -1))
     assert node.budget.kept == kept
     assert not node.faults
+
+
+def test_letters_of_what_returned_too_often_come_behind_those_of_what_is_dropped_with_it(
+    node: SimNode,
+) -> None:
+    dead = declared(node, "dead", durable=True)
+    queue = declared(
+        node,
+        durable=True,
+        queue_type="quorum",
+        delivery_limit=1,
+        max_length=2,
+        dead_letter_exchange="",
+        dead_letter_routing_key="dead",
+    )
+    client = Client(node).open(1)
+    client.call(m.BasicConsume("q", "c"), m.BasicConsumeOk)
+    for number in range(2):
+        node.enter(queue.publish, message(number))
+    node.settle()
+    client.send(m.BasicNack(0, True, True))
+    node.settle()  # once more they may not return
+    for number in range(2, 6):
+        node.enter(queue.publish, message(number))
+    node.settle()
+    client.send(m.ChannelClose())
+    node.quiet()
+    assert queue.message_count() == 2
+    assert drained(dead) == numbers(3, 2, 0, 1)
