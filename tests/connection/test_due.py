@@ -210,3 +210,30 @@ def test_error_of_a_method_that_waited() -> None:
     assert isinstance(heard[-1], m.ChannelClose)
     assert heard[-1].reply_code == 406
     assert len(heard) == 1901
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "is_first"),
+    [(3, 10, True), (3, 300_000, True), (4, 300_000, False), (700, 10, False)],
+)
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_channels_own_deliveries_wait_for_the_answer_up_to_a_bound(
+    durable: bool, count: int, size: int, is_first: bool
+) -> None:
+    """None is lost, none comes out of order, and nothing is held back for long or beyond a MiB."""
+    node = SimNode()
+    client = Client(node).open(1)
+    client.declare("q", durable=durable)
+    client.call(m.BasicConsume("q", "t"), m.BasicConsumeOk)
+    node.settle()
+    bodies = [b"%d." % number + bytes(size) for number in range(count)]
+    properties = PERSISTENT if durable else TRANSIENT
+    frames = [f for body in bodies for f in publish_frames(1, m.BasicPublish("", "q"), properties, body)]
+    client.feed(b"".join([*frames, m.frame(1, m.BasicGet("q"))]))
+    node.settle()
+    heard = client.take()
+    deliveries = [each for each in heard if isinstance(each.method, m.BasicDeliver)]
+    assert [each.body for each in deliveries] == bodies
+    assert [each.method.delivery_tag for each in deliveries] == list(range(1, count + 1))
+    assert [type(each.method) for each in heard].index(m.BasicGetEmpty) == (0 if is_first else count)
+    assert len(heard) == count + 1
