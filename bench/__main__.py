@@ -63,7 +63,13 @@ def main() -> int:
         help="each broker with TLS as well, through a tunnel that speaks it, in those scenarios",
     )
     parser.add_argument(
-        "--against", type=Path, metavar="DIR", help="also an earlier checkout, compiled there, taking turns"
+        "--against",
+        type=Path,
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="also an earlier checkout, compiled there, taking turns; given twice for one commit"
+        " (in two directories) it shows the spread of that commit against itself",
     )
     parser.add_argument("--uncompiled", action="store_true", help="run our broker from source")
     parser.add_argument("--runs", type=int, default=3)
@@ -104,9 +110,9 @@ def main() -> int:
             )
             without.name = "no routing log"
             brokers.append(without)
-        if args.against:
-            earlier = RouterProcess(directory / "earlier", tree=args.against.resolve())
-            earlier.name = "earlier"
+        for number, tree in enumerate(args.against, 1):
+            earlier = RouterProcess(directory / f"earlier{number}", tree=tree.resolve())
+            earlier.name = "earlier" if number == 1 else f"earlier {number}"
             brokers.append(earlier)
         if args.rabbitmq:
             rabbit = RabbitProcess(directory / "rabbitmq", settings=encrypted.settings() if encrypted else "")
