@@ -206,7 +206,7 @@ class Server:
 
     def _protocol_of(self, make: MakeProtocol, host: str) -> Callable[[], asyncio.BaseProtocol]:
         if self._options.proxies and self._proxies.trust(host):
-            return partial(ProxyHeader, self._headers, make)
+            return partial(ProxyHeader, self._headers, make, self._node.account)
         return make
 
     def _is_full(self) -> bool:

@@ -1,9 +1,10 @@
 """TLS handshakes in progress on one listener: how many, how long, and how much of a turn they take.
 
 A handshake costs a signature, up to a few milliseconds, before anybody has logged in. So in each turn of the
-event loop handshakes take a bounded time; the others wait in turn, address by address. Clients that do not go
-on are closed when their time is over, and sooner when too many have begun: then the oldest of the address
-that has most of them. Each address is named in the log once a minute.
+event loop handshakes take a bounded time; the others wait in turn, address by address. So does what a client
+has sent after its handshake, if it takes long to decrypt (``tls``). Clients that do not go on are closed when
+their time is over, and sooner when too many have begun: then the oldest of the address that has most of them.
+Each address is named in the log once a minute.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
@@ -63,7 +64,7 @@ class Handshakes:
         #: Handshakes in progress by address, the oldest first, with the timer of each.
         self._open: dict[str, dict[Handshake, asyncio.TimerHandle]] = {}
         #: Handshakes that can go on, by address; the address whose turn is next comes first.
-        self._waiting: dict[str, deque[Handshake]] = {}
+        self._waiting: dict[str, OrderedDict[Handshake, None]] = {}
         self._is_scheduled = False
         #: Handshakes in progress, and those that failed since the start.
         self.count = 0
@@ -97,8 +98,8 @@ class Handshakes:
             self._event(logging.WARNING, f"{self._what} failed", peer=host, reason=reason)
 
     def ask(self, handshake: Handshake) -> None:
-        """Call ``handshake.step()`` when it is its turn."""
-        self._waiting.setdefault(network(handshake.host), deque()).append(handshake)
+        """Call ``handshake.step()`` when it is its turn, once however often this is asked for until then."""
+        self._waiting.setdefault(network(handshake.host), OrderedDict())[handshake] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._turn)
@@ -108,7 +109,7 @@ class Handshakes:
         while self._waiting:
             address = next(iter(self._waiting))
             mine = self._waiting.pop(address)
-            handshake = mine.popleft()
+            handshake, _ = mine.popitem(last=False)
             if mine:
                 self._waiting[address] = mine  # behind the other addresses
             handshake.step()

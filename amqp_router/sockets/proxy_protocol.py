@@ -107,13 +107,17 @@ def _port(text: str) -> int:
 
 class ProxyHeader(asyncio.BufferedProtocol):
     """A connection of a listed proxy until its header is read. Then ``make_protocol(origin)`` goes on with
-    it."""
+    it. ``account(change)`` counts memory held, in bytes."""
 
     def __init__(
-        self, handshakes: Handshakes, make_protocol: Callable[[Origin], asyncio.BaseProtocol]
+        self,
+        handshakes: Handshakes,
+        make_protocol: Callable[[Origin], asyncio.BaseProtocol],
+        account: Callable[[int], None],
     ) -> None:
         self._handshakes = handshakes
         self._make_protocol = make_protocol
+        self._account = account
         self._buffer = memoryview(bytearray(HEADER_BYTES_MAX))
         self._filled = 0
         self._is_refused = False
@@ -125,6 +129,7 @@ class ProxyHeader(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
         self.host = str((transport.get_extra_info("peername") or ("?",))[0])
+        self._account(HEADER_BYTES_MAX)
         self._handshakes.came(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -147,6 +152,7 @@ class ProxyHeader(asyncio.BufferedProtocol):
         if found is None:
             return
         self._handshakes.gone(self)
+        self._account(-HEADER_BYTES_MAX)
         size, addresses = found
         transport = self._socket
         if addresses is None:
@@ -168,6 +174,7 @@ class ProxyHeader(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended within its header."""
         self._handshakes.gone(self)
+        self._account(-HEADER_BYTES_MAX)
         if not self._is_refused:
             self._handshakes.failed(
                 self.host, str(exc or "the connection was closed within the PROXY header")

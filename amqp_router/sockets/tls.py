@@ -1,12 +1,13 @@
 """The encrypted socket: to the kernel's socket a protocol, to a client's protocol a transport.
 
-asyncio has one of its own, which this replaces for what a broker must know: a chunk is handed on in the call
-in which it arrives, so that a paused connection has nothing decrypted in store; what the kernel does not take
+asyncio has one of its own, which this replaces for what a broker must know: what is decrypted is handed on in
+the same call, so that a paused connection has nothing decrypted in store; what the kernel does not take
 counts as written output, encrypted; the memory of each connection has a bound and is counted; and a handshake
-neither holds the loop nor lasts (``handshakes``).
+neither holds the loop nor lasts (``handshakes``). Nor do very many small records: the rest of a chunk that
+takes long to decrypt waits for a later turn, beside the handshakes, and nothing is read meanwhile.
 
 All connections read into one buffer and decrypt into another. OpenSSL's own buffers never hold more than a
-part of a chunk (``FEED_BYTES``) on the way in and one record on the way out.
+part of a chunk (``records.FEED_BYTES``) on the way in and one record on the way out.
 
 Source: RFC 8446 (TLS 1.3), sections 4 and 5.1; RFC 5246 (TLS 1.2).
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +25,7 @@ from typing import Any
 from amqp_router.connection.ports import Origin
 from amqp_router.sockets.certificates import Certificates
 from amqp_router.sockets.handshakes import Handshakes
+from amqp_router.sockets.records import Records
 from amqp_router.sockets.x509 import common_names, distinguished_name, validity
 
 #: Octets read from the kernel at a time, as asyncio's own sockets do; while the handshake lasts, fewer.
@@ -30,8 +33,8 @@ READ_BYTES = 256 << 10
 HANDSHAKE_READ_BYTES = 16 << 10
 #: Octets that a client may send before its handshake is finished. OpenSSL takes 100 KiB of certificates.
 HANDSHAKE_BYTES_MAX = 160 << 10
-#: Octets handed to OpenSSL at a time. Its buffer keeps the largest size that it ever had.
-FEED_BYTES = 64 << 10
+#: Seconds after which the rest of a chunk is decrypted in a later turn.
+SLICE_S = 0.002
 #: The most that one record carries.
 RECORD_BYTES = 16 << 10
 #: What counts for the state and buffers of OpenSSL. Measured: 20 KiB of an idle connection, 80 KiB of one
@@ -86,6 +89,11 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
         self._into, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = certificates.context.wrap_bio(self._into, self._out, server_side=True)
         self._early_bytes = 0
+        self._records = Records()
+        #: Octets that have arrived and are not decrypted yet; the kernel's socket is not read until they are.
+        self._rest = memoryview(b"")
+        #: Whether the protocol wants to read.
+        self._is_wanted = True
         self._is_ending = False
         #: Whether the client has said that it sends no more.
         self._is_over = False
@@ -115,13 +123,13 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Octets have arrived."""
         if self._protocol is not None:
-            self._receive(nbytes)
+            self._receive(_incoming[:nbytes])
             return
         self._early_bytes += nbytes
         if self._early_bytes > HANDSHAKE_BYTES_MAX:
             self.refuse(f"{self._early_bytes} octets before the end of the TLS handshake")
             return
-        self._into.write(_incoming[:nbytes])
+        self._rest = memoryview(bytes(_incoming[:nbytes]))
         self._socket.pause_reading()
         self._handshakes.ask(self)
 
@@ -144,7 +152,8 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The kernel's socket is closed."""
         self._is_ending = True
-        self._account(-HELD_BYTES)
+        self._account(-HELD_BYTES - len(self._rest) * (self._protocol is not None))
+        self._rest = memoryview(b"")
         self._handshakes.gone(self)
         protocol, self._protocol, self._make_protocol = self._protocol, None, None
         if protocol is not None:
@@ -156,22 +165,44 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
         if hasattr(self._socket, "_read_ready_cb"):  # a cycle of asyncio's own
             setattr(self._socket, "_read_ready_cb", None)  # noqa: B010  no public name
 
-    # -- the handshake ----------------------------------------------------------------------------------
+    # -- the handshake, and what is decrypted later -----------------------------------------------------
 
     def step(self) -> None:
-        """See ``Handshakes``."""
-        if self._socket.is_closing() or self._protocol is not None:
+        """See ``Handshakes``. After the handshake it goes on with the rest of a chunk."""
+        if self._socket.is_closing():
             return
-        try:
-            self._ssl.do_handshake()
-        except ssl.SSLWantReadError:
-            self._send()
-            self._socket.resume_reading()
+        if self._protocol is None and not self._shake_hands():
             return
-        except (ssl.SSLError, ValueError) as error:
-            self._send()  # the alert
-            self.refuse(_reason(error))
-            return
+        if self._is_wanted:
+            rest, self._rest = self._rest, memoryview(b"")
+            self._account(-len(rest))
+            self._receive(rest)
+            if self._is_wanted and not self._rest:
+                self._socket.resume_reading()
+
+    def _shake_hands(self) -> bool:
+        """Go on with the handshake; whether it is finished, and the client has its protocol."""
+        data, at = self._rest, 0
+        while True:
+            end = self._records.piece(data, at)
+            self._into.write(data[at:end])
+            at = end
+            try:
+                self._ssl.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                if at < len(data):
+                    continue
+                self._rest = memoryview(b"")
+                self._send()
+                self._socket.resume_reading()
+                return False
+            except (ssl.SSLError, ValueError) as error:
+                self._send()  # the alert
+                self.refuse(_reason(error))
+                return False
+        self._rest = data[at:]
+        self._account(len(self._rest))
         self._handshakes.gone(self)
         self._send()
         self._facts["tls"] = _facts(self._ssl, self._options.login_from)
@@ -180,9 +211,8 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
         protocol = self._make_protocol()
         assert isinstance(protocol, asyncio.Protocol)
         self._protocol, self._make_protocol = protocol, None
-        self._socket.resume_reading()
         protocol.connection_made(self)
-        self._receive(0)
+        return True
 
     def refuse(self, reason: str) -> None:
         """End a handshake that failed, or that takes too long."""
@@ -197,15 +227,19 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
 
     # -- octets -----------------------------------------------------------------------------------------
 
-    def _receive(self, size: int) -> None:
-        """Decrypt ``size`` octets of the buffer and hand them on as one chunk."""
-        filled = 0
+    def _receive(self, data: memoryview) -> None:
+        """Decrypt what has arrived, as far as a slice goes, and hand it on as one chunk."""
+        began, at, filled, size = time.perf_counter(), 0, 0, len(data)
         try:
-            for start in range(0, size, FEED_BYTES):
-                self._into.write(_incoming[start : min(start + FEED_BYTES, size)])
+            if self._into.pending:  # it came together with the end of the handshake
                 filled = self._decrypt(filled)
-            if not size:  # what came together with the end of the handshake
+            while at < size and not self._is_over:
+                if at and time.perf_counter() - began > SLICE_S:
+                    break
+                end = self._records.piece(data, at)
+                self._into.write(data if end - at == size else data[at:end])
                 filled = self._decrypt(filled)
+                at = end
         except (ssl.SSLError, ValueError) as error:
             self._send()
             self._fail(_reason(error))
@@ -215,6 +249,11 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
             if self._socket.get_write_buffer_size() > UNREAD_MAX:
                 self._fail("answers of TLS are not read")
                 return
+        if at < size and not self._is_over and not self._is_ending:
+            self._rest = memoryview(bytes(data[at:]))
+            self._account(size - at)
+            self._socket.pause_reading()
+            self._handshakes.ask(self)
         if filled:
             self._hand_on(filled)
         if self._is_over and self._protocol is not None:
@@ -279,15 +318,20 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         """Read nothing more."""
+        self._is_wanted = False
         self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
-        self._socket.resume_reading()
+        """Read again, first what is left of the last chunk."""
+        self._is_wanted = True
+        if self._rest:
+            self._handshakes.ask(self)
+        else:
+            self._socket.resume_reading()
 
     def is_reading(self) -> bool:
         """See ``asyncio.ReadTransport``."""
-        return self._socket.is_reading()
+        return self._is_wanted if self._rest else self._socket.is_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Also ``tls`` (``TlsFacts``), ``sslcontext``, and ``accepted_at`` on the event loop's clock."""

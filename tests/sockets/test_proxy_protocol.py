@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_router.sockets.proxy_protocol import SIGNATURE, ProxyError, read
+from amqp_router.sockets.handshakes import Handshakes
+from amqp_router.sockets.proxy_protocol import HEADER_BYTES_MAX, SIGNATURE, ProxyError, ProxyHeader, read
+from tests.sockets.kernel import Kernel
 
 
 def v2(peer: str, own: str, ports: tuple[int, int], *, more: bytes = b"", command: int = 0x21) -> bytes:
@@ -75,3 +78,28 @@ def test_any_octets(data: bytes, start: bytes) -> None:
         return
     if found is not None:
         assert 0 < found[0] <= len(start + data)
+
+
+async def test_an_unfinished_header_counts_as_held() -> None:
+    held = 0
+
+    def account(change: int) -> None:
+        nonlocal held
+        held += change
+
+    handshakes = Handshakes(asyncio.get_running_loop(), lambda *_, **__: None, timeout_s=600)
+    clients = [ProxyHeader(handshakes, lambda _: asyncio.Protocol(), account) for _ in range(3)]
+    for client, data in zip(
+        clients, (b"PROXY ", b"PROXY TCP4 1.2.3.4 5.6.7.8 9 10\r\n", b"nonsense"), strict=True
+    ):
+        kernel = Kernel()
+        client.connection_made(kernel)
+        before = held
+        client.get_buffer(len(data))[: len(data)] = data
+        client.buffer_updated(len(data))
+        if kernel.ended:
+            client.connection_lost(None)
+        assert before - held == (0 if client is clients[0] else HEADER_BYTES_MAX)
+    assert held == HEADER_BYTES_MAX
+    clients[0].connection_lost(None)
+    assert held == 0
