@@ -32,6 +32,7 @@ from amqp_router.metrics import (
     sampler,
 )
 from vhosts.counters import Counters
+from vhosts.queues.handle import QueueView
 from vhosts.vhost import VirtualHost
 
 NOTHING = (0,) * QUEUE.width
@@ -48,10 +49,13 @@ class SomeQueue:
         self.publish_total = self.deliver_total = self.deliver_no_ack_total = self.ack_total = 0
         self.get_total = self.get_no_ack_total = self.get_empty_total = self.redeliver_total = 0
         self.consumers: list[Any] = []
-        self.starved = 0
+        self.deleted = False
 
     def message_count(self) -> int:
         return self.ready
+
+    def view(self) -> QueueView:
+        return QueueView()
 
 
 class Registry(list[Any]):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from admin_ui.documents import connections, policies
 from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
 from admin_ui.documents.tables import table
-from amqp_router.metrics import QUEUE, capacity
+from amqp_router.metrics import QUEUE
 from vhosts.policies import NOTHING
+from vhosts.queues.handle import QueueView
 from vhosts.queues.state import FAILED
 
 #: RabbitMQ's fields about its processes, mirrors and single active consumers, which this broker
@@ -90,17 +92,17 @@ def document(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
     found["single_active_consumer_tag"] = active.tag if active is not None else None
     found["exclusive_consumer_tag"] = alone.tag if alone is not None else None
     # The messages in memory, including their objects. The other messages are in the log.
-    found["memory"] = found["message_bytes_ram"] = view.memory_bytes()
+    found["memory"] = view.memory_bytes()
+    found["message_bytes_ram"] = view.memory_bodies()
     ready_bytes, unacked_bytes = view.body_bytes() or 0, queue.unacked_bytes
     found["message_bytes"] = ready_bytes + unacked_bytes
     found["message_bytes_ready"] = ready_bytes
     found["message_bytes_unacknowledged"] = unacked_bytes
     found["messages_ram"] = found["messages_ready_ram"] = in_memory
     found["messages_unacknowledged_ram"] = 0  # only their offsets are kept, not their contents
-    found["messages_paged_out"] = ready - in_memory
-    found["message_bytes_paged_out"] = _share(ready_bytes, ready - in_memory, ready)
-    persistent = found["messages_persistent"] = view.persistent_count()
-    found["message_bytes_persistent"] = _share(ready_bytes + unacked_bytes, persistent, ready + unacked)
+    found["messages_paged_out"], found["message_bytes_paged_out"] = view.put_aside()
+    found["messages_persistent"] = view.persistent_count()
+    found["message_bytes_persistent"] = max(ready_bytes + unacked_bytes - view.transient_bytes(), 0)
     if found["type"] == "quorum":
         found.update(_raft(found["single_active_consumer_tag"], node))
     message_stats = happened(
@@ -183,6 +185,7 @@ def consumer(consumer: Any, node: str) -> dict[str, Any]:
     }
 
 
-def _share(octets: int, some: int, all_of_them: int) -> int:
-    """The octets of some of the messages; as many for each, unless it is all of them or none."""
-    return octets * min(some, all_of_them) // all_of_them if all_of_them else 0
+def capacity(queue: Any) -> float:
+    """The part of the last seconds in which consumers took what was ready; 0 without consumers."""
+    view: QueueView = queue.view()
+    return round(view.capacity(time.time_ns() // 1000), 3) if queue.consumers else 0

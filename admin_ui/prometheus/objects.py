@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from admin_ui.documents import connections
+from admin_ui.documents.queues import capacity
 from admin_ui.prometheus.text import Metric, labels_text
 from admin_ui.state import State
-from amqp_router.metrics import capacity
 from vhosts.long_lists import passing
 
 
@@ -125,7 +125,7 @@ FAMILIES = (
             QUEUE_CONSUMERS,
             _gauge(
                 "queue_consumer_capacity",
-                "Part of the last minute in which consumers took what was ready",
+                "Part of the last seconds in which consumers took what was ready",
                 capacity,
             ),
             _gauge("queue_consumer_utilisation", "Same as consumer capacity", capacity),
@@ -151,8 +151,8 @@ FAMILIES = (
             ),
             _gauge(
                 "queue_messages_paged_out",
-                "Messages paged out to disk",
-                lambda queue: queue.message_count() - queue.view().in_memory(),
+                "Transient messages paged out to disk",
+                lambda queue: queue.view().put_aside()[0],
             ),
         ),
     ),

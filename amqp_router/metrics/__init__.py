@@ -21,7 +21,6 @@ from amqp_router.metrics.columns import (
 )
 from amqp_router.metrics.history import BASIC, GLOBAL, INTERVAL_S, History, Policy, Row, Span
 from amqp_router.metrics.sampler import HISTORY_BYTES_MAX, SLICE_OBJECTS, SLICE_S, Metrics
-from amqp_router.metrics.starved import capacity
 from amqp_router.metrics.usage import Usage
 
 __all__ = [
@@ -54,5 +53,4 @@ __all__ = [
     "Row",
     "Span",
     "Usage",
-    "capacity",
 ]

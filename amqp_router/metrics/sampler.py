@@ -35,7 +35,7 @@ from amqp_router.metrics.columns import (
     read_totals,
 )
 from amqp_router.metrics.history import BASIC, GLOBAL, INTERVAL_S, History, Policy, Row, Span
-from amqp_router.metrics.starved import note_starved
+from amqp_router.metrics.recovered import RecoveredBytes
 from amqp_router.metrics.usage import Usage
 from amqp_router.process import LoopLag
 from vhosts.long_lists import look_at_new_objects, unwatched
@@ -99,6 +99,7 @@ class Metrics:
         self.lag = lag
         self.usage = Usage(str(broker.settings.data_dir))
         self._histories: dict[Any, History] = {}
+        self._recovered = RecoveredBytes()
         #: Of the whole node: `OVERVIEW` and `NODE`, kept for a day.
         self.overview = History(0, (0,) * OVERVIEW.width)
         self.node = History(0, (0,) * NODE.width)
@@ -198,6 +199,8 @@ class Metrics:
         now = self._loop.time()
         for _ in self._sample(self._next_tick(now)):
             pass  # whole at once: nobody is served yet
+        for vhost in self._broker.vhosts.values():
+            self._recovered.find(vhost.queues.values())
         self._sampled_at = now
 
     def reset(self) -> None:
@@ -274,6 +277,7 @@ class Metrics:
         overview = (*total, registry.opened_total, registry.closed_total)
         self._record_node(tick, self.overview, overview, first=not self.tick)
         self.tick = tick
+        yield from self._recovered.count()
 
     def _forget_samples(self) -> Iterator[None]:
         for history in (self.overview, self.node):
@@ -306,7 +310,6 @@ class Metrics:
             record(thing, tick, row)
             if sums is not None:
                 sums.add_messages(row)
-                note_starved(thing, row[0])
             listed[count] = None  # 100,000 queues deleted meanwhile would all be freed by the clear below
             if count % SLICE_OBJECTS == SLICE_OBJECTS - 1:
                 yield

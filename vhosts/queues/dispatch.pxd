@@ -4,6 +4,7 @@ from vhosts.queues.handle cimport Consumer
 
 
 cdef Py_ssize_t _STALE_MAX
+cdef long long _FOLD_US
 
 
 cdef class Dispatch:
@@ -15,6 +16,14 @@ cdef class Dispatch:
     cdef public Consumer active
     cdef public bint exclusive
     cdef public dict leaving
+    cdef public bint is_blocked
+    cdef long long _since_us
+    cdef long long _taking_us
+    cdef long long _blocked_us
+    cdef double _mean
+    cpdef void block(self, long long now_us)
+    cpdef void unblock(self, long long now_us)
+    cdef void _passed(self, long long now_us)
     cpdef void add(self, Consumer consumer)
     cpdef void remove(self, Consumer consumer, dict others)
     @cython.locals(first=Consumer)

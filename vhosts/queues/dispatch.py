@@ -8,7 +8,11 @@ consumers, each of another priority, so a heap finds it.
 Of the consumers of a queue with a single active consumer only the active one has turns. When it leaves, the
 one that came first of the others follows it.
 
-Source: RabbitMQ, "Consumer Priorities" and "Single Active Consumer".
+How much of the time somebody takes what is ready is ``capacity``: a moving mean that forgets half in a
+second, as RabbitMQ's ``consumer_capacity``. Times are added up, and the mean is made anew only every
+``FOLD_US``.
+
+Source: RabbitMQ, "Consumer Priorities", "Single Active Consumer" and "Consumer Capacity".
 """
 
 from __future__ import annotations
@@ -22,14 +26,33 @@ from vhosts.queues.handle import Consumer
 CANCEL_SLICE = 500
 #: Priorities without a ring that may stay in the heap, beside as many as have one.
 STALE_MAX = 64
+#: When the mean of ``capacity`` has forgotten half, and how long times are added up for it, in µs.
+HALF_US = 1_000_000
+FOLD_US = 50_000
 
-_STALE_MAX = STALE_MAX  # a C integer where compiled
+# C integers where compiled (see dispatch.pxd).
+_STALE_MAX = STALE_MAX
+_FOLD_US = FOLD_US
 
 
 class Dispatch:
     """Consumers that take turns."""
 
-    __slots__ = ("_order", "active", "exclusive", "is_single", "leaving", "lower", "priority", "turn")
+    __slots__ = (
+        "_blocked_us",
+        "_mean",
+        "_order",
+        "_since_us",
+        "_taking_us",
+        "active",
+        "exclusive",
+        "is_blocked",
+        "is_single",
+        "leaving",
+        "lower",
+        "priority",
+        "turn",
+    )
 
     def __init__(self) -> None:
         #: The next consumer in the ring; None if the ring is empty.
@@ -48,6 +71,39 @@ class Dispatch:
         self.exclusive = False
         #: Consumers that were cancelled and have not heard of it.
         self.leaving: dict[Consumer, None] = {}
+        #: Whether a message is ready, or was, that none of them could take; and since when it is so, or not.
+        self.is_blocked = False
+        self._since_us = 0
+        #: How long they took what was ready, and how long not, since the mean was made.
+        self._taking_us = 0
+        self._blocked_us = 0
+        self._mean = 1.0
+
+    def block(self, now_us: int) -> None:
+        """A message is ready, and it is nobody's turn."""
+        if not self.is_blocked:
+            self.is_blocked = True
+            self._taking_us += max(now_us - self._since_us, 0)  # the clock may have been set back
+            self._passed(now_us)
+
+    def unblock(self, now_us: int) -> None:
+        """It is somebody's turn again."""
+        self.is_blocked = False
+        self._blocked_us += max(now_us - self._since_us, 0)
+        self._passed(now_us)
+
+    def _passed(self, now_us: int) -> None:
+        self._since_us = now_us
+        if self._taking_us + self._blocked_us > _FOLD_US:
+            self._mean = _moved(self._mean, self._taking_us, self._blocked_us)
+            self._taking_us = self._blocked_us = 0
+
+    def capacity(self, now_us: int) -> float:
+        """The part of the time, of the last seconds most, in which somebody took what was ready."""
+        passed_us = max(now_us - self._since_us, 0)
+        if self.is_blocked:
+            return _moved(self._mean, self._taking_us, self._blocked_us + passed_us)
+        return _moved(self._mean, self._taking_us + passed_us, self._blocked_us)
 
     def add(self, consumer: Consumer) -> None:
         """``consumer`` has come to the queue."""
@@ -168,3 +224,12 @@ def _join(consumer: Consumer, first: Consumer) -> None:
     consumer.previous = last
     last.following = consumer
     first.previous = consumer
+
+
+def _moved(mean: float, taking_us: int, blocked_us: int) -> float:
+    """The moving ``mean`` after these times."""
+    all_us = taking_us + blocked_us
+    if all_us == 0:
+        return mean
+    weight: float = 0.5 ** (all_us / HALF_US)
+    return taking_us / all_us * (1 - weight) + mean * weight

@@ -42,7 +42,6 @@ cdef class QueueHandle(Destination):
     cdef public long long held_count
     cdef public long long unacked_count
     cdef public long long unacked_bytes
-    cdef public unsigned int starved
     cdef public unsigned long long publish_total
     cdef public unsigned long long deliver_total
     cdef public unsigned long long deliver_no_ack_total

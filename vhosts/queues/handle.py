@@ -158,9 +158,29 @@ class QueueView:
         """Octets of the bodies of the ready messages; None if they were not all counted since a start."""
         return None
 
+    def count_bytes(self) -> bool:
+        """Count some of those that are not counted; True if none is left, or the log cannot be read."""
+        return True
+
+    def transient_bytes(self) -> int:
+        """Octets of the bodies of all messages that are not in its log, ready or unacknowledged."""
+        return 0
+
+    def memory_bodies(self) -> int:
+        """Octets of the bodies of the ready messages whose content is in memory."""
+        return 0
+
+    def put_aside(self) -> tuple[int, int]:
+        """Ready transient messages that are in files because memory was short, and octets of their bodies."""
+        return 0, 0
+
     def persistent_count(self) -> int:
         """Messages in its log, ready or unacknowledged."""
         return 0
+
+    def capacity(self, now_us: int) -> float:
+        """The part of the last seconds in which its consumers took what was ready; 0 without any."""
+        return 0.0
 
     def can_deliver(self) -> bool:
         """Whether it may have a consumer that would take a message."""
@@ -198,7 +218,6 @@ class QueueHandle(Destination):
         "held_count",
         "publish_total",
         "redeliver_total",
-        "starved",
         "unacked_bytes",
         "unacked_count",
     )
@@ -214,8 +233,6 @@ class QueueHandle(Destination):
         self.unacked_count = 0
         #: Octets of the bodies of those.
         self.unacked_bytes = 0
-        #: At which of the last samples nobody took the messages that were ready, see ``metrics.starved``.
-        self.starved = 0
         self.publish_total = 0
         #: Deliveries with and without acknowledgement, to consumers and by ``get``.
         self.deliver_total = 0

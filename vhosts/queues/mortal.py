@@ -268,6 +268,7 @@ class MortalQueue(StandingQueue):
             if not self.deleted and log is not None:
                 log.settle(message.offset, message.gap, kind)
         else:
+            self.ready.transient_bytes -= message.body_size
             self.contents.release(message)
 
     def purge(self, asker: Asker) -> None:
@@ -327,13 +328,15 @@ class MortalQueue(StandingQueue):
         return False
 
     def _bury(self, message: Message, reason: str) -> None:
+        if not message.flags & flags.LOGGED:
+            self.ready.transient_bytes -= message.body_size
         self.vhost.dead_letters.add(self, message, reason)
 
     def _bury_refused(self, message: Message) -> None:
         """Dead-letter a message that is not taken, of which nothing will be left here."""
         refused = message.copy()
         self.budget.used += refused.size() + OVERHEAD  # until it is buried
-        self._bury(refused, MAXLEN)
+        self.vhost.dead_letters.add(self, refused, MAXLEN)
 
     def recall(self, message: Message) -> bool:
         """See that ``message``, which was delivered, has its content; False if it cannot be read."""
@@ -348,7 +351,9 @@ class MortalQueue(StandingQueue):
 
         In that case it stays in the log, and the next start brings it back.
         """
-        if not (stays and message.flags & flags.LOGGED):
+        if not message.flags & flags.LOGGED:
+            self.contents.release(message)
+        elif not stays:
             self._gone(message, flags.DEAD_LETTER | (flags.BY_DUE_TIME if self.is_delayed else _BY[reason]))
 
     def _watch(self, head_us: int) -> None:

@@ -204,6 +204,8 @@ class Queue(MortalQueue):
         ready = self.ready
         dispatch = self.dispatch
         now_us = self.tick.now_us
+        if dispatch.is_blocked and dispatch.turn is not None:
+            dispatch.unblock(now_us)
         account.work = 0  # what was done before is not the consumers'
         drops = self.drops
         if drops is not None and drops.count > 0 and (drops.is_whole or not self.limits.is_exceeded(ready)):
@@ -217,6 +219,7 @@ class Queue(MortalQueue):
         while done < budget and ready.count > 0:
             consumer = dispatch.turn
             if consumer is None:
+                dispatch.block(now_us)
                 break
             if not consumer.ready():
                 dispatch.park(consumer)

@@ -28,9 +28,24 @@ class LocalView(QueueView):
         ready = self._queue.ready
         return ready.body_bytes if not ready.count or ready.has_counted_bytes() else None
 
+    def count_bytes(self) -> bool:
+        return self._queue.ready.count_bytes()
+
+    def transient_bytes(self) -> int:
+        return self._queue.ready.transient_bytes
+
+    def memory_bodies(self) -> int:
+        return self._queue.ready.memory_bodies()
+
+    def put_aside(self) -> tuple[int, int]:
+        return self._queue.ready.put_aside()
+
     def persistent_count(self) -> int:
         log = self._queue.log
         return log.batches.state.live if log is not None else 0
+
+    def capacity(self, now_us: int) -> float:
+        return self._queue.dispatch.capacity(now_us) if self._queue.consumers else 0.0
 
     def can_deliver(self) -> bool:
         return self._queue.dispatch.turn is not None

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amqp_router.metrics.recovered import RecoveredBytes
 from amqp_router.protocol import methods as m
 from amqp_router.protocol.properties import encode_properties
 from persistence.options import LogOptions
@@ -223,6 +224,28 @@ def test_bytes_are_counted_anew_after_a_start(node: SimNode) -> None:
     assert queue.message_count() == 1 + 42
     assert drained(queue)[-1] == "y" * 7000
     assert queue.ready.body_bytes == 0
+
+
+def test_octets_that_a_start_found_are_counted_with_the_ticks() -> None:
+    """Nobody needs them of a queue without a limit, so no start waits for them."""
+    node = SimNode(log_options=OPTIONS)
+    queue = declared(node)
+    publish(node, queue, *["x" * 3] * 3000)
+    node.stop()
+    node = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS)
+    queue = node.queue("q")
+    view = queue.view()
+    recovered = RecoveredBytes()
+    recovered.find([queue])
+    node.settle()
+    assert view.body_bytes() is None
+    queue.take(True)  # before it is counted
+    steps = sum(1 for _ in recovered.count())
+    assert steps > 1, "in slices"
+    assert (view.body_bytes(), view.transient_bytes()) == (2999 * 3, 0)
+    assert list(recovered.count()) == []
+    assert drained(queue)[0] == "xxx"
+    assert view.body_bytes() == 0
 
 
 def test_the_argument_decides_what_overflow_does() -> None:

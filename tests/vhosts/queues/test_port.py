@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from amqp_router.metrics import capacity
-from amqp_router.metrics.starved import SAMPLES, note_starved
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.flags import ACK, REDELIVERED, REJECT
 from tests.nodes import SimNode
@@ -205,23 +203,62 @@ def test_octets_of_the_unsettled(node: SimNode, queue: Queue) -> None:
     assert (queue.unacked_count, queue.unacked_bytes, queue.view().body_bytes()) == (4, 40, 50)
 
 
-def test_capacity_is_the_part_of_the_samples_in_which_its_messages_were_taken(
-    node: SimNode, queue: Queue
-) -> None:
-    assert capacity(queue) == 0
+def test_capacity_forgets_half_in_a_second(node: SimNode, queue: Queue) -> None:
+    """Figures as RabbitMQ's moving mean has them."""
+    start = node.tick.now_us = 1_000_000_000
+
+    def capacity(seconds: float) -> float:
+        return round(queue.view().capacity(start + int(seconds * 1e6)), 3)
+
+    assert capacity(0) == 0
     sink = subscribed(queue, messages=0)
+    assert capacity(0) == 1
     node.settle()
-    assert capacity(queue) == 1
-    for _ in range(3):
-        note_starved(queue, queue.message_count())
-    assert capacity(queue) == 0.75
+    assert [capacity(seconds) for seconds in (0, 1, 2, 10)] == [1, 0.5, 0.25, 0.001]
+    node.tick.now_us = start + 1_000_000
     queue.grant(sink, 100, 0)
     node.settle()
-    for _ in range(SAMPLES - 3):
-        note_starved(queue, queue.message_count())
-    assert capacity(queue) == 0.75
-    note_starved(queue, queue.message_count())
-    assert capacity(queue) == 0.833
-    for _ in range(2):
-        note_starved(queue, queue.message_count())
-    assert (capacity(queue), queue.starved) == (1, 0)
+    assert [capacity(seconds) for seconds in (1, 2, 3, 11)] == [0.5, 0.75, 0.875, 1]
+    node.tick.now_us = start - 5_000_000  # the clock is set back
+    assert capacity(-5) == 0.5
+    queue.cancel(sink, UNHEARD)
+    assert capacity(-5) == 0
+
+
+def test_capacity_of_short_turns_is_added_up(node: SimNode, queue: Queue) -> None:
+    """A consumer that may have one message at a time, and takes a quarter of each millisecond."""
+    start = node.tick.now_us = 1_000_000_000
+    queue.empty()
+    sink = subscribed(queue, messages=0)
+    for number in range(8000):
+        node.tick.now_us = start + number * 1000 + 750
+        queue.grant(sink, 1, 0)
+        queue.publish(message(number, size=10))
+        node.settle()
+        node.tick.now_us = start + number * 1000 + 1000
+        queue.publish(message(number, size=10))
+        node.settle()
+        queue.take(True)
+    assert round(queue.view().capacity(node.tick.now_us), 2) == 0.25
+
+
+def test_octets_of_the_transient(node: SimNode) -> None:
+    queue = declared(node, durable=True)
+    for number in range(12):
+        queue.publish(message(number, persistent=number % 3 == 0, size=10 + number))
+    node.settle()
+    view = queue.view()
+    assert view.transient_bytes() == 8 * 10 + 1 + 2 + 4 + 5 + 7 + 8 + 10 + 11
+    sink = subscribed(queue, messages=6)
+    node.settle()
+    assert view.transient_bytes() == 128
+    queue.settle(sink.messages[1], ACK)
+    queue.settle(sink.messages[3], ACK)
+    assert view.transient_bytes() == 117
+    queue.requeue(sink.messages[2])
+    queue.empty()  # what comes back is gone, and so is what was never taken
+    node.settle()
+    assert view.transient_bytes() == 14 + 15
+    for number in (4, 5, 0):
+        queue.settle(sink.messages[number], REJECT)
+    assert (view.transient_bytes(), queue.unacked_bytes, view.body_bytes()) == (0, 0, 0)

@@ -100,6 +100,7 @@ class DueOrder(ReadyOrder):
     def push(self, message: Message, logged: bool) -> bool:
         self._enter(message)
         if not logged:
+            self.transient_bytes += message.body_size
             size = message.size() + OVERHEAD
             self._held[message.offset] = message
             self._held_bytes += size

@@ -20,6 +20,10 @@ cdef class FifoOrder(ReadyOrder):
     cdef public Py_ssize_t ring_head
     cdef public Py_ssize_t ring_count
     cdef public long long ring_bytes
+    cdef public long long ring_bodies
+    cdef public long long unlogged_bytes
+    cdef public long long paged
+    cdef public long long paged_bodies
     cdef public list requeued
     cdef public dict reread
     cdef public long long backlog

@@ -48,28 +48,39 @@ class FifoOrder(ReadyOrder):
     __slots__ = (
         "backlog",
         "cursor",
+        "paged",
+        "paged_bodies",
         "paged_end",
         "pager",
         "requeued",
         "reread",
         "ring",
+        "ring_bodies",
         "ring_bytes",
         "ring_count",
         "ring_head",
         "uncounted_from",
         "uncounted_to",
+        "unlogged_bytes",
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.pager: PageLog | None = None
-        #: The offset after the last message given to the page log.
+        #: The offset after the last message given to the page log; how many are there, and octets of their
+        #: bodies.
         self.paged_end = 0
+        self.paged = 0
+        self.paged_bodies = 0
         #: Messages in ring order; None where there is no message.
         self.ring: list[Message | None] = [None] * 16
         self.ring_head = 0
         self.ring_count = 0
         self.ring_bytes = 0
+        #: Octets of the bodies of those in the ring; and in ring and backlog of those that the log does not
+        #: have.
+        self.ring_bodies = 0
+        self.unlogged_bytes = 0
         self.requeued: list[tuple[int, Message]] = []
         self.reread: dict[int, Message] = {}
         self.backlog = 0
@@ -107,6 +118,9 @@ class FifoOrder(ReadyOrder):
             return False
         self.count += 1
         self.body_bytes += message.body_size
+        if not logged:
+            self.transient_bytes += message.body_size
+            self.unlogged_bytes += message.body_size
         return True
 
     def _push(self, message: Message, size: int) -> None:
@@ -117,6 +131,7 @@ class FifoOrder(ReadyOrder):
         ring[(self.ring_head + self.ring_count) & (len(ring) - 1)] = message
         self.ring_count += 1
         self.ring_bytes += size
+        self.ring_bodies += message.body_size
         self.contents.budget.used += size
 
     def _grow(self) -> None:
@@ -145,6 +160,8 @@ class FifoOrder(ReadyOrder):
             # Otherwise only this message is refused; the messages in the file are still good.
             return False
         self.backlog += 1
+        self.paged += 1
+        self.paged_bodies += message.body_size
         self.paged_end = message.offset + 1
         return True
 
@@ -189,8 +206,11 @@ class FifoOrder(ReadyOrder):
             self.body_bytes -= message.body_size
         size = message.size() + _OVERHEAD
         self.ring_bytes -= size
+        self.ring_bodies -= message.body_size
         if message.flags & flags.LOGGED:
             self.contents.budget.used -= size
+        else:
+            self.unlogged_bytes -= message.body_size
         return message
 
     def peek(self, eager: bool) -> Message | None:
@@ -290,6 +310,8 @@ class FifoOrder(ReadyOrder):
                 messages = [message for message in messages if message.offset < reached]
             for message in paged:
                 message.flags &= flags.REDELIVERED | flags.BLIND
+                self.paged_bodies -= message.body_size
+            self.paged -= len(paged)
             if paged:
                 messages = sorted(messages + paged, key=_offset)
         for message in messages:
@@ -337,6 +359,8 @@ class FifoOrder(ReadyOrder):
         self._clear_ring()
         self.backlog = 0
         self.count = self.body_bytes = 0
+        self.transient_bytes -= self.unlogged_bytes
+        self.unlogged_bytes = 0
         self.uncounted_to = 0
         if self.pager is not None:
             self._drop_pager()
@@ -350,6 +374,7 @@ class FifoOrder(ReadyOrder):
         assert self.pager is not None
         self.pager.delete()
         self.pager = None
+        self.paged = self.paged_bodies = 0
 
     def _clear_ring(self) -> None:
         self.contents.budget.used -= self.ring_bytes
@@ -359,7 +384,7 @@ class FifoOrder(ReadyOrder):
         self.ring = [None] * 16
         self.ring_head = 0
         self.ring_count = 0
-        self.ring_bytes = 0
+        self.ring_bytes = self.ring_bodies = 0
 
     # -- counting -------------------------------------------------------------------------------------
 
@@ -379,6 +404,8 @@ class FifoOrder(ReadyOrder):
             self.uncounted_from = reached
             if reached < self.uncounted_to:
                 return False
+            if not self.wanted:
+                log.reader.forget()  # nobody reads on from here: 10,000 queues would keep a chunk each
         self.uncounted_to = 0
         return True
 
@@ -389,6 +416,12 @@ class FifoOrder(ReadyOrder):
 
     def memory_bytes(self) -> int:
         return self.ring_bytes
+
+    def memory_bodies(self) -> int:
+        return self.ring_bodies
+
+    def put_aside(self) -> tuple[int, int]:
+        return self.paged, self.paged_bodies
 
 
 def _offset(message: Message) -> int:

@@ -22,6 +22,7 @@ cdef class ReadyOrder:
     cdef public str incarnation
     cdef public long long count
     cdef public long long body_bytes
+    cdef public long long transient_bytes
     cdef public bint wanted
     cdef public long long window
     cdef public long returning

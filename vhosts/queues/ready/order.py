@@ -72,6 +72,7 @@ class ReadyOrder:
         "returning",
         "swept_us",
         "tick",
+        "transient_bytes",
         "trouble",
         "wanted",
         "window",
@@ -90,6 +91,8 @@ class ReadyOrder:
         self.count = 0
         #: Octets of their bodies, but for those that ``count_bytes`` has not looked at yet.
         self.body_bytes = 0
+        #: Octets of bodies that the log does not have, also of messages that are not settled.
+        self.transient_bytes = 0
         #: Whether the queue has consumers, so that a window of messages in memory is worth its room.
         self.wanted = False
         #: How many messages of a logged queue are in memory at most, if it has consumers.
@@ -171,6 +174,14 @@ class ReadyOrder:
     def memory_bytes(self) -> int:
         """Bytes that those messages have in the node's account of memory."""
         return 0
+
+    def memory_bodies(self) -> int:
+        """Octets of the bodies of those messages."""
+        return 0
+
+    def put_aside(self) -> tuple[int, int]:
+        """Ready transient messages that are in files because memory was short, and octets of their bodies."""
+        return 0, 0
 
     # -- returns in slices ---------------------------------------------------------------------------------
 

@@ -44,6 +44,9 @@ cdef class PriorityOrder(ReadyOrder):
     cdef dict _blocks
     cdef Py_ssize_t _held_count
     cdef long long _held_bytes
+    cdef long long _held_bodies
+    cdef Py_ssize_t _aside
+    cdef long long _aside_bodies
     @cython.locals(budget=MemoryBudget, level=Level)
     cpdef bint push(self, Message message, bint logged) except -1
     cpdef put_back(self, Message message)
@@ -53,6 +56,7 @@ cdef class PriorityOrder(ReadyOrder):
     cdef _hold(self, Message message)
     @cython.locals(found=Message, block=dict)
     cdef Message _find(self, unsigned long long offset)
+    cdef _count_aside(self, Message message, int sign)
     cdef _take_back(self, Message message)
     @cython.locals(offset="unsigned long long", block=dict)
     cdef _let_go(self, Message message)

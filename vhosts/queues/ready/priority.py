@@ -132,8 +132,11 @@ class PriorityOrder(ReadyOrder):
     """``highest`` is the queue's highest priority; messages of a higher one count as of that."""
 
     __slots__ = (
+        "_aside",
+        "_aside_bodies",
         "_blocks",
         "_end",
+        "_held_bodies",
         "_held_bytes",
         "_held_count",
         "_levels",
@@ -158,6 +161,10 @@ class PriorityOrder(ReadyOrder):
         #: Transient ones in the blocks, and the bytes of all that are in memory.
         self._held_count = 0
         self._held_bytes = 0
+        #: Octets of the bodies of these. Those of them that were put aside, and octets of their bodies.
+        self._held_bodies = 0
+        self._aside = 0
+        self._aside_bodies = 0
 
     # -- adding ---------------------------------------------------------------------------------------
 
@@ -170,8 +177,10 @@ class PriorityOrder(ReadyOrder):
         self.count += 1
         self.body_bytes += message.body_size
         if not logged:
+            self.transient_bytes += message.body_size
             self._hold(message)
             self.contents.put_aside(message)
+            self._count_aside(message, 1)
         elif (
             self.wanted
             and len(self._window) < self.window
@@ -215,7 +224,14 @@ class PriorityOrder(ReadyOrder):
             block[message.offset] = message
             self._held_count += 1
         self._held_bytes += size
+        self._held_bodies += message.body_size
         self.contents.budget.used += size
+
+    def _count_aside(self, message: Message, sign: int) -> None:
+        """``message`` has come to those in memory (1) or left them (-1), and may have been put aside."""
+        if message.flags & flags.SPILLED:
+            self._aside += sign
+            self._aside_bodies += sign * message.body_size
 
     def _find(self, offset: int) -> Message | None:
         """The message at ``offset`` if it is in memory; it stays."""
@@ -229,15 +245,18 @@ class PriorityOrder(ReadyOrder):
     def _take_back(self, message: Message) -> None:
         """``message``, which was put aside and has just left, cannot be read for now."""
         self._hold(message)
+        self._count_aside(message, 1)
         self.contents.budget.used -= message.size() + _OVERHEAD  # it is counted already
 
     def _let_go(self, message: Message) -> None:
         """``message``, which is in memory, leaves."""
         offset = message.offset
         self._held_bytes -= message.size() + _OVERHEAD
+        self._held_bodies -= message.body_size
         if message.flags & flags.LOGGED:
             del self._window[offset]
             return
+        self._count_aside(message, -1)
         block: dict[int, Message] = self._blocks[offset >> _BLOCK_BITS]
         del block[offset]
         self._held_count -= 1
@@ -352,7 +371,8 @@ class PriorityOrder(ReadyOrder):
         for level in levels:
             if level is not None:
                 budget.kept -= _LEVEL_BYTES + _ENTRY_BYTES * len(level.offsets)
-        self._held_count = self._held_bytes = 0
+        self._held_count = self._held_bytes = self._held_bodies = 0
+        self._aside = self._aside_bodies = 0
         self._top = self.swept_us = 0
         self.count = self.body_bytes = 0
         return DroppedLevels(levels, blocks, settle)
@@ -360,7 +380,13 @@ class PriorityOrder(ReadyOrder):
     # -- looking --------------------------------------------------------------------------------------
 
     def in_memory(self) -> int:
-        return len(self._window) + self._held_count
+        return len(self._window) + self._held_count - self._aside
 
     def memory_bytes(self) -> int:
         return self._held_bytes
+
+    def memory_bodies(self) -> int:
+        return self._held_bodies - self._aside_bodies
+
+    def put_aside(self) -> tuple[int, int]:
+        return self._aside, self._aside_bodies
