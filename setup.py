@@ -104,6 +104,8 @@ COMPILED = [
     "amqp_router.channel.listener",
     "amqp_router.channel.aside",
     "amqp_router.channel.older",
+    "amqp_router.channel.tags",
+    "amqp_router.channel.consumer",
     "amqp_router.channel.delivery",
     "amqp_router.channel.asking",
     "amqp_router.channel.confirms",

@@ -21,7 +21,7 @@ from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import bad_request, not_authorised, not_found
 from amqp_router.channel.channel import Channel
 from amqp_router.channel.closing import NotCancellable, close_consumer
-from amqp_router.channel.delivery import ChannelConsumer
+from amqp_router.channel.consumer import ChannelConsumer
 
 #: Channels that an error names.
 NAMED_MAX = 5

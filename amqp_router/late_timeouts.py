@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from amqp_router.channel.ack_watch import owners_between, timeout_of
 from amqp_router.channel.channel import Channel
-from amqp_router.channel.delivery import ChannelConsumer
+from amqp_router.channel.consumer import ChannelConsumer
 from amqp_router.channel.states import ChannelState
 from amqp_router.connection.registry import ConnectionRegistry
 from amqp_router.connection.transport import Transport

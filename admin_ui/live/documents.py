@@ -21,7 +21,7 @@ from admin_ui.live.rows import state_of
 from admin_ui.query import NO_SPANS, Query
 from admin_ui.state import STATE, State
 from amqp_router.channel.channel import Channel
-from amqp_router.channel.delivery import ChannelConsumer
+from amqp_router.channel.consumer import ChannelConsumer
 from amqp_router.metrics import EXCHANGE, INTERVAL_S, NODE
 from persistence.memory import KEPT_SHARE
 from vhosts.vhost import VirtualHost

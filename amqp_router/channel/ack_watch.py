@@ -16,7 +16,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Protocol
 
-from amqp_router.channel.delivery import ChannelConsumer, Delivery
+from amqp_router.channel.consumer import ChannelConsumer
+from amqp_router.channel.delivery import Delivery
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol.errors import ChannelException, DeliveryTimeout
 from vhosts.queues.handle import Consumer

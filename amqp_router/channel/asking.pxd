@@ -1,6 +1,7 @@
 cimport cython
 
-from amqp_router.channel.delivery cimport ChannelConsumer, Delivery
+from amqp_router.channel.consumer cimport ChannelConsumer, getter
+from amqp_router.channel.delivery cimport Delivery
 from amqp_router.channel.listener cimport ChannelListener
 from amqp_router.protocol cimport constants, flags
 from amqp_router.protocol._buf cimport Buf
@@ -55,4 +56,3 @@ cdef class Asking(Asker):
 
 @cython.locals(asking=Asking, queue=QueueHandle)
 cpdef get_message(channel, method)
-cpdef ChannelConsumer getter(QueueHandle queue, Delivery delivery)

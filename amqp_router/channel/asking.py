@@ -23,9 +23,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from amqp_router.channel.consumer import ChannelConsumer, getter
 from amqp_router.channel.consuming import begin
 from amqp_router.channel.declaring import queue_name
-from amqp_router.channel.delivery import ChannelConsumer, Delivery
+from amqp_router.channel.delivery import Delivery
 from amqp_router.channel.ports import AnsweredChannel, CancelledChannel
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol import constants, flags, methods
@@ -438,13 +439,3 @@ def get_message(channel: AskingChannel, method: methods.BasicGet) -> None:
     queue.get(asking.no_ack, asking)
     if asking.state != _IDLE:
         asking.returned()
-
-
-def getter(queue: QueueHandle, delivery: Delivery) -> ChannelConsumer:
-    """The owner of messages taken by ``basic.get``. No limit applies to it."""
-    owner = ChannelConsumer()
-    owner.queue = queue
-    owner.delivery = delivery
-    owner.counts = False
-    owner.is_consumer = 0
-    return owner

@@ -17,8 +17,9 @@ from amqp_router.channel import consuming, declaring, questions, tx_methods
 from amqp_router.channel.ack_watch import AckWatch, timeout_of
 from amqp_router.channel.asking import Asking
 from amqp_router.channel.confirms import Confirms
+from amqp_router.channel.consumer import ChannelConsumer
 from amqp_router.channel.content import ContentAssembler
-from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
+from amqp_router.channel.delivery import RETURN_SLICE, Delivery
 from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.ports import Connection
 from amqp_router.channel.publishing import Publishing

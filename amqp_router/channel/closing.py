@@ -21,7 +21,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from amqp_router.channel.asking import ANSWER_S
-from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
+from amqp_router.channel.consumer import ChannelConsumer
+from amqp_router.channel.delivery import RETURN_SLICE, Delivery
 from amqp_router.channel.states import ChannelState
 from amqp_router.protocol import methods
 from amqp_router.protocol.errors import AMQPError, ChannelException

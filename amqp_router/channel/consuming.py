@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from amqp_router.channel.delivery import RETURN_SLICE, RETURN_UNITS, ChannelConsumer
+from amqp_router.channel.consumer import ChannelConsumer
+from amqp_router.channel.delivery import REJECT_UNITS, RETURN_SLICE, RETURN_UNITS
 from amqp_router.channel.due import all_to_return, due_of
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.channel.returns import return_slice, return_tag
@@ -188,7 +189,7 @@ def _reject(channel: ConsumingChannel, tag: int, multiple: bool, requeue: bool) 
     elif requeue:
         channel.connection.charge(RETURN_UNITS * return_tag(channel.delivery, tag, multiple))
     else:
-        channel.connection.charge(channel.delivery.reject(tag, multiple))
+        channel.connection.charge(REJECT_UNITS * channel.delivery.reject(tag, multiple))
 
 
 def recover(channel: ConsumingChannel, method: methods.BasicRecover | methods.BasicRecoverAsync) -> None:

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from amqp_router.channel.consumer import ChannelConsumer
 from amqp_router.channel.declaring import queue_named
-from amqp_router.channel.delivery import ChannelConsumer
 from amqp_router.channel.ports import ConsumingChannel
 from amqp_router.protocol import methods
 from vhosts.queues.handle import QueueHandle

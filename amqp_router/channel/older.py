@@ -59,6 +59,20 @@ class Block:
         self.lowest = place
         return place
 
+    def run_end(self, start: int, last: int, limit: int) -> int:
+        """The place behind those in a row whose owner is that of ``start``: at most ``limit``, with tags
+        up to ``last``.
+        """
+        owner = self.owners[start]
+        place = start
+        while place < len(self.messages) and limit > 0:
+            if self.messages[place] is not None:
+                if self.owners[place] is not owner or self.tag_at(place) > last:
+                    break
+                limit -= 1
+            place += 1
+        return place
+
     def thin(self) -> None:
         """Move together what is left if that is little."""
         size = len(self.messages)
@@ -117,6 +131,29 @@ class OlderDeliveries:
         place = block.find_lowest()
         return self._take_from(0, place) if block.tag_at(place) <= last else None
 
+    def lowest_owner(self, last: int) -> Consumer | None:
+        """Who has the lowest tag here; None if that is above ``last``."""
+        if self.count == 0:
+            return None
+        block = self.blocks[0]
+        place = block.find_lowest()
+        return block.owners[place] if block.tag_at(place) <= last else None
+
+    def take_run(self, last: int, limit: int) -> list[Message]:
+        """As ``take_lowest``, of those that ``lowest_owner`` got one after the other: up to ``limit`` of a
+        block.
+        """
+        block = self.blocks[0]
+        start = block.find_lowest()
+        end = block.run_end(start, last, limit)
+        run: list[Message] = [each for each in block.messages[start:end] if each is not None]
+        for place in range(start, end):
+            block.messages[place] = None
+            block.owners[place] = None
+        block.lowest = end
+        self._took(0, block, len(run))
+        return run
+
     def _take_from(self, index: int, place: int) -> tuple[Message, Consumer]:
         block = self.blocks[index]
         message, owner = block.messages[place], block.owners[place]
@@ -124,11 +161,15 @@ class OlderDeliveries:
         assert owner is not None
         block.messages[place] = None
         block.owners[place] = None
-        block.live -= 1
-        self.count -= 1
+        self._took(index, block, 1)
+        return message, owner
+
+    def _took(self, index: int, block: Block, count: int) -> None:
+        """So many have left ``block``."""
+        block.live -= count
+        self.count -= count
         if block.live > 0:
             block.thin()
         else:
             del self.blocks[index]
             del self.firsts[index]
-        return message, owner

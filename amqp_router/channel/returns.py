@@ -12,7 +12,8 @@ from __future__ import annotations
 from functools import partial
 from typing import cast
 
-from amqp_router.channel.delivery import RETURN_SLICE, ChannelConsumer, Delivery
+from amqp_router.channel.consumer import ChannelConsumer
+from amqp_router.channel.delivery import RETURN_SLICE, Delivery
 from amqp_router.protocol.message import Message
 from vhosts.queues.handle import QueueHandle
 

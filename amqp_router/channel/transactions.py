@@ -23,7 +23,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from amqp_router.channel.content import Intake
-from amqp_router.channel.delivery import RETURN_SLICE, RETURN_UNITS, SETTLE_SLICE, Delivery
+from amqp_router.channel.delivery import REJECT_UNITS, RETURN_SLICE, RETURN_UNITS, SETTLE_SLICE, Delivery
 from amqp_router.channel.ports import Connection
 from amqp_router.channel.publishing import Publishing, TransactionPort
 from amqp_router.channel.replies import HeldReply
@@ -315,7 +315,9 @@ class Commit(Listener):
             return delivery.requeue_slice(tag), RETURN_UNITS * COMMIT_SLICE
         if up_to:
             return delivery.settle_some(tag, kind), SETTLE_SLICE
-        return True, delivery.ack(tag, False) if kind == ACK else delivery.reject(tag, False)
+        if kind == ACK:
+            return True, delivery.ack(tag, False)
+        return True, REJECT_UNITS * delivery.reject(tag, False)
 
     # -- what the publisher tells ---------------------------------------------------------------------
 

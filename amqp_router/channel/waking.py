@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
-from amqp_router.channel.delivery import ChannelConsumer, Delivery
+from amqp_router.channel.consumer import ChannelConsumer
+from amqp_router.channel.delivery import Delivery
 from vhosts.queues.handle import Consumer, Credit
 
 #: Consumers woken in one turn of the event loop, some 1 µs each.

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from amqp_router import late_timeouts
-from amqp_router.channel import ack_watch, delivery
+from amqp_router.channel import ack_watch
+from amqp_router.channel import tags as tags_module
 from amqp_router.channel.ack_watch import MARKS_MAX, tag_of_age
 from amqp_router.late_timeouts import LateTimeouts
 from amqp_router.protocol import methods as m
@@ -98,8 +99,8 @@ def test_what_is_acknowledged_in_time(node: SimNode, client: Client) -> None:
 
 def test_one_old_delivery_among_many(node: SimNode, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when it stands in a block behind the ring."""
-    monkeypatch.setattr(delivery, "RING_PLACES_MAX", 64)
-    monkeypatch.setattr(delivery, "BLOCK_TAGS", 16)
+    monkeypatch.setattr(tags_module, "RING_PLACES_MAX", 64)
+    monkeypatch.setattr(tags_module, "BLOCK_TAGS", 16)
     client.declare("q", **TIMED)
     consume(client, "q")
     number = 0

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from amqp_router.channel import closing, delivery
+from amqp_router.channel import closing
+from amqp_router.channel import tags as tags_module
 from amqp_router.channel.closing import NotCancellable, close_consumer
 from amqp_router.protocol import methods as m
 from tests.channel.test_ack_watch import typed
@@ -104,8 +105,8 @@ def test_many_go_back_in_slices_before_later_frames(
     node: SimNode, client: Client, monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
     """Also those that stand in blocks behind the ring, and between those of another consumer."""
-    monkeypatch.setattr(delivery, "RING_PLACES_MAX", places)
-    monkeypatch.setattr(delivery, "BLOCK_TAGS", places // 4 if places < 100 else delivery.BLOCK_TAGS)
+    monkeypatch.setattr(tags_module, "RING_PLACES_MAX", places)
+    monkeypatch.setattr(tags_module, "BLOCK_TAGS", places // 4 if places < 100 else tags_module.BLOCK_TAGS)
     monkeypatch.setattr(closing, "RETURN_SLICE", 10)
     monkeypatch.setattr(closing, "LOOK_SLICE", 32)
     queue = client.declare("q")

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from amqp_router.channel import delivery as delivery_module
-from amqp_router.channel.asking import getter
+from amqp_router.channel import tags as tags_module
+from amqp_router.channel.consumer import ChannelConsumer, getter
 from amqp_router.channel.consuming import consumer_prefix
-from amqp_router.channel.delivery import ChannelConsumer, Delivery
+from amqp_router.channel.delivery import Delivery
 from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.returns import ALL_DELIVER_UNITS, ALONE, return_tag
 from amqp_router.protocol import methods as m
@@ -227,7 +228,7 @@ def test_the_garbage_collector_does_not_look_at_a_large_ring(channel: Channel) -
     channel.consume(queue)
     queue.pump(1 << 30)
     delivery = channel.delivery
-    assert len(delivery.messages) > delivery_module.BLOCK_TAGS
+    assert len(delivery.messages) > tags_module.BLOCK_TAGS
     assert not gc.is_tracked(delivery.messages)
     assert not gc.is_tracked(delivery.owners)
 
@@ -274,7 +275,7 @@ def test_one_old_delivery_keeps_no_places_for_those_behind_it(channel: Channel, 
             queue.budget.used += 1000
             delivery.ack(delivery.add(message("later"), owner), False)
     assert delivery.outstanding == 1
-    assert len(delivery.messages) == len(delivery.owners) <= 2 * delivery_module.BLOCK_TAGS
+    assert len(delivery.messages) == len(delivery.owners) <= 2 * tags_module.BLOCK_TAGS
     assert places(delivery) <= 16
     for wrong in (2, last // 2, last):
         with pytest.raises(PreconditionFailed):
@@ -300,7 +301,7 @@ def test_very_many_outstanding_are_settled_in_slices(channel: Channel, how: str)
         channel.received()
     delivery = channel.delivery
     assert delivery.outstanding == count
-    assert len(delivery.messages) == delivery_module.RING_PLACES_MAX
+    assert len(delivery.messages) == tags_module.RING_PLACES_MAX
     slices: list[int] = []
 
     def in_slices(step: Callable[[], bool]) -> None:
@@ -315,8 +316,8 @@ def test_very_many_outstanding_are_settled_in_slices(channel: Channel, how: str)
     settle = {"ack": delivery.ack, "reject": delivery.reject, "requeue": partial(return_tag, delivery)}
     settle[how](last, True)
     assert sum(slices) == last
-    settled = delivery_module.SETTLE_SLICE
-    most = {"ack": settled, "reject": settled, "requeue": delivery_module.RETURN_SLICE}
+    of = delivery_module
+    most = {"ack": of.SETTLE_SLICE, "reject": of.REJECT_SLICE, "requeue": of.RETURN_SLICE}
     assert max(slices) == most[how]
     assert delivery.outstanding == queue.unacked_count == 10_000
     assert queue.message_count() == (last if how == "requeue" else 0)
@@ -615,7 +616,7 @@ class RingMachine(RuleBasedStateMachine):
         for block in delivery.older.blocks:
             assert 0 < block.live == sum(each is not None for each in block.messages)
             assert len(block.messages) == len(block.owners) <= max(16, 4 * block.live)
-        assert len(delivery.messages) == len(delivery.owners) <= delivery_module.RING_PLACES_MAX
+        assert len(delivery.messages) == len(delivery.owners) <= tags_module.RING_PLACES_MAX
         per_queue = Counter(queue for queue, _, _ in self.out.values())
         for number, queue in enumerate(self.queues):
             assert queue.message_count() == len(self.ready[number])
@@ -625,9 +626,10 @@ class RingMachine(RuleBasedStateMachine):
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch, ring: int, block: int) -> None:
-    monkeypatch.setattr(delivery_module, "RING_PLACES_MAX", ring)
-    monkeypatch.setattr(delivery_module, "BLOCK_TAGS", block)
+    monkeypatch.setattr(tags_module, "RING_PLACES_MAX", ring)
+    monkeypatch.setattr(tags_module, "BLOCK_TAGS", block)
     monkeypatch.setattr(delivery_module, "SETTLE_SLICE", 7)
+    monkeypatch.setattr(delivery_module, "REJECT_SLICE", 6)
     monkeypatch.setattr(delivery_module, "RETURN_SLICE", 5)
 
 

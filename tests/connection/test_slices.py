@@ -14,6 +14,7 @@ import pytest
 
 from amqp_router.channel import channel as channel_module
 from amqp_router.channel import delivery as delivery_module
+from amqp_router.channel import tags as tags_module
 from amqp_router.connection import dispatch as dispatch_module
 from amqp_router.protocol import methods as m
 from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
@@ -288,9 +289,10 @@ def run(seed: int, count: int, *, durable: bool, one_write: bool) -> None:
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_module, "SETTLE_SLICE", 50)
+    monkeypatch.setattr(delivery_module, "REJECT_SLICE", 45)
     monkeypatch.setattr(delivery_module, "RETURN_SLICE", 40)
-    monkeypatch.setattr(delivery_module, "RING_PLACES_MAX", 64)
-    monkeypatch.setattr(delivery_module, "BLOCK_TAGS", 32)
+    monkeypatch.setattr(tags_module, "RING_PLACES_MAX", 64)
+    monkeypatch.setattr(tags_module, "BLOCK_TAGS", 32)
     monkeypatch.setattr(services_module, "DROP_SLICE", 35)
     monkeypatch.setattr(channel_module, "RELEASE_SLICE", 30)
     monkeypatch.setattr(dispatch_module, "RELEASE_SLICE", 30)

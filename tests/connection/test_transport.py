@@ -13,7 +13,8 @@ import pytest
 from amqp_router.auth.backends import LoginFailed
 from amqp_router.channel.channel import Channel
 from amqp_router.channel.confirms import Confirms
-from amqp_router.channel.delivery import ChannelConsumer, Delivery
+from amqp_router.channel.consumer import ChannelConsumer
+from amqp_router.channel.delivery import Delivery
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.connection import turn as turn_module
 from amqp_router.connection.dispatch import Dispatch

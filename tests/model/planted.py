@@ -138,7 +138,7 @@ PLANTED = [
     ),
     Planted(
         "an acknowledgement of a settled tag is taken for another's",
-        DELIVERY,
+        "amqp_router/channel/tags.py",
         "        if tag < self.base:\n            return self.older.count > 0 and self.older.holds(tag)\n",
         "",
         "tests/channel/test_delivery.py",
@@ -146,16 +146,16 @@ PLANTED = [
     Planted(
         "multiple passes over what is old",
         DELIVERY,
-        "        while self.older.count > 0 and done < SETTLE_SLICE:\n",
-        "        while False:\n",
+        "        while self.older.count > 0 and done < limit:\n            owner =",
+        "        while False:\n            owner =",
         "tests/channel/test_delivery.py::test_very_many_outstanding_are_settled_in_slices",
     ),
     Planted(
         "multiple covers one too many",
         DELIVERY,
-        "        current = self.base\n        while current <= last and done < SETTLE_SLICE:\n",
+        "        current = self.base\n        while current <= last and done < limit:\n",
         "        current = self.base\n        last = min(last + 1, self.next_tag - 1)\n"
-        "        while current <= last and done < SETTLE_SLICE:\n",
+        "        while current <= last and done < limit:\n",
     ),
     Planted(
         "the channel's limit wakes one queue only",

@@ -26,6 +26,7 @@ LOG_OPTIONS = replace(OPTIONS, batch_bytes_max=250, segment_bytes_max=900, page_
 SMALL: tuple[tuple[Any, str, int], ...] = (
     # Deliveries and settles of a channel, and what a channel that closes gives back.
     (delivery, "SETTLE_SLICE", 3),
+    (delivery, "REJECT_SLICE", 3),
     (delivery, "RETURN_SLICE", 2),
     (returns, "RETURN_SLICE", 2),
     (transactions, "RETURN_SLICE", 2),
