@@ -37,6 +37,8 @@ export function features(row) {
     row.auto_delete ? "auto-delete" : null,
     row.type === "classic" ? null : row.type,
     row.policy ? `policy ${row.policy}` : null,
+    row.length_max != null ? `at most ${count(row.length_max)}` : null,
+    row.bytes_max != null ? `at most ${bytes(row.bytes_max)}` : null,
   ].filter(Boolean);
 }
 
