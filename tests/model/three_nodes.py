@@ -9,25 +9,23 @@ seed. After each start of a node, and at the end:
   acknowledged before a clean stop;
 - the registry has a leader for each durable queue: this node, this boot, in a later epoch than before.
 
-More schedules than the tests play: ``python -m tests.model.three_nodes FIRST LAST``. It also says how many it
-plays in a second.
+More schedules than the tests play: ``python -m tests.model.three_nodes FIRST LAST [--jobs N]``
+(``schedules.py``). It also says how many it plays in a second.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import logging
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from amqp_router.cluster.ports import Create, Done, Entry, Outcome, QueueState, Replace, Unknown
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
+from tests.model import schedules
 from tests.nodes import PERSISTENT, Client, SimDefinitions, SimNode, content_frames
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import ManualClock
@@ -41,8 +39,6 @@ PUBLISH = {queue: m.frame(1, m.BasicPublish("", queue)) for queue in QUEUES}
 CONSUME = m.frame(1, m.BasicQos(prefetch_count=10)) + b"".join(
     [m.frame(1, m.BasicConsume(queue, consumer_tag=queue)) for queue in QUEUES]
 )
-#: Schedules between two collections of garbage: some 20 MB of dead nodes.
-_COLLECT_EVERY = 10
 
 
 class Host:
@@ -325,46 +321,5 @@ def run(seed: int, publishes: int = PUBLISHES) -> Counter[str]:
     return hosts.moves
 
 
-def play(first: int, last: int, moves: Counter[str]) -> float:
-    """Play the seeds ``[first, last)``; returns how many of them a second of CPU plays."""
-    began = time.process_time()
-    with _few_collections():
-        for seed in range(first, last):
-            try:
-                moves += run(seed)
-            except Exception as error:
-                raise AssertionError(f"seed {seed}: {error}") from error
-            if seed % _COLLECT_EVERY == 0:
-                gc.collect()
-    return (last - first) / (time.process_time() - began)
-
-
-@contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
-    """What was imported stays, and the garbage collector looks only when it is told to.
-
-    A node of its own process does the same with full collections (``amqp_router/process.py``).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()
-
-
-def main(first: int, last: int) -> int:
-    """Play the seeds and tell what was done."""
-    logging.disable(logging.CRITICAL)
-    moves: Counter[str] = Counter()
-    rate = play(first, last, moves)
-    for move, count in sorted(moves.items()):
-        print(f"{count:8} {move}")
-    print(f"{rate:.1f} schedules of {PUBLISHES} publishes a second of CPU")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(schedules.main(run, f"schedules of {PUBLISHES} publishes"))

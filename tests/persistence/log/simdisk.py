@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +35,8 @@ class PowerLoss(BaseException):
 
 
 class Inode:
+    __slots__ = ("durable", "has_lost", "now", "pending")
+
     def __init__(self) -> None:
         self.now = bytearray()
         self.durable = bytearray()
@@ -70,6 +72,8 @@ def _apply(content: bytearray, position: int, data: bytes | None) -> None:
 
 
 class SimFile:
+    __slots__ = ("_disk", "_inode", "_number", "_open", "_path", "_write")
+
     def __init__(self, disk: SimDisk, path: str, inode: Inode, write: bool) -> None:
         self._disk = disk
         self._path = path
@@ -88,11 +92,17 @@ class SimFile:
     def write(self, pieces: Sequence[bytes | memoryview], position: int) -> None:
         assert self._write
         assert self._open
-        step, path = self._disk.step, self._path
+        disk = self._disk
+        if disk.hook is None and disk.steps_left < 0:  # no step can fail
+            for piece in pieces:
+                data = bytes(piece)
+                self._put(data, position)
+                position += len(data)
+            return
         for piece in pieces:
             data = bytes(piece)
             try:
-                step("write", path)
+                disk.step("write", self._path)
             except OSError:
                 # As on a disk that fills up: a part has been written.
                 self._put(data[: len(data) // 2], position)
@@ -101,8 +111,12 @@ class SimFile:
             position += len(data)
 
     def _put(self, data: bytes, position: int) -> None:
-        self._inode.pending.append((position, data))
-        _apply(self._inode.now, position, data)
+        inode = self._inode
+        inode.pending.append((position, data))
+        if position <= len(inode.now):
+            inode.now[position : position + len(data)] = data
+        else:
+            _apply(inode.now, position, data)
 
     def read(self, count: int, position: int) -> bytes:
         assert self._open
@@ -245,7 +259,7 @@ class SimDisk:
         self.names: dict[str, Inode | None] = {"": None}
         self.durable_names: dict[str, Inode | None] = {"": None}
         #: Directory -> changes (path, inode | None | "gone"), in order; a rename is one change of two.
-        self.pending: dict[str, list[list[tuple[str, Inode | str | None]]]] = {}
+        self.pending: defaultdict[str, list[list[tuple[str, Inode | str | None]]]] = defaultdict(list)
         #: Open files by descriptor.
         self.descriptors: dict[int, SimFile] = {}
         self._descriptors_given = 0
@@ -277,14 +291,17 @@ class SimDisk:
         self.hook = hook
 
     def step(self, operation: str, path: str) -> None:
-        if operation in _NAMING:
-            self.events[_event(operation, path)] += 1
         if self.hook is not None:
             self.hook(operation, path)
         if self.steps_left >= 0 and operation != "read":
             if self.steps_left == 0:
                 raise PowerLoss
             self.steps_left -= 1
+
+    def _naming_step(self, operation: str, path: str) -> None:
+        """The step of an operation that is counted."""
+        self.events[_event(operation, path)] += 1
+        self.step(operation, path)
 
     @property
     def open_files(self) -> int:
@@ -311,9 +328,9 @@ class SimDisk:
         assert fd in self.descriptors, "a sync through a descriptor that is closed"
         self.descriptors[fd].sync()
 
-    def _change(self, directory: str, *changes: tuple[str, Inode | str | None]) -> None:
+    def _change(self, directory: str, changes: list[tuple[str, Inode | str | None]]) -> None:
         _apply_names(self.names, changes)
-        self.pending.setdefault(directory, []).append(list(changes))
+        self.pending[directory].append(changes)
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> SimFile:
         inode = self.names.get(path)
@@ -323,9 +340,9 @@ class SimDisk:
             directory = path.rpartition("/")[0]
             if directory not in self.names:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
-            self.step("create", path)
+            self._naming_step("create", path)
             inode = Inode()
-            self._change(directory, (path, inode))
+            self._change(directory, [(path, inode)])
         return SimFile(self, path, inode, write)
 
     def map(self, path: str, size: int) -> SimMapping:
@@ -339,39 +356,40 @@ class SimDisk:
 
     def make_directory(self, path: str) -> None:
         if path not in self.names:
-            self.step("create", path)
-            self._change(path.rpartition("/")[0], (path, None))
+            self._naming_step("create", path)
+            self._change(path.rpartition("/")[0], [(path, None)])
 
     def list(self, path: str) -> list[str]:
         prefix = path + "/"
-        return sorted(
-            [n[len(prefix) :] for n in self.names if n.startswith(prefix) and n.find("/", len(prefix)) < 0]
-        )
+        start = len(prefix)
+        return sorted([n[start:] for n in self.names if n.startswith(prefix) and n.find("/", start) < 0])
 
     def exists(self, path: str) -> bool:
         return path in self.names
 
     def rename(self, old: str, new: str) -> None:
-        self.step("rename", new)
-        if isinstance(self.names.get(old), Inode):  # a file has nothing below it
-            moved = [(old, self.names[old])]
-        else:
-            moved = [(n, i) for n, i in self.names.items() if n == old or n.startswith(old + "/")]
+        self._naming_step("rename", new)
+        directory = new.rpartition("/")[0]
+        file = self.names.get(old)
+        if file is not None:  # it has nothing below it
+            self._change(directory, [(old, "gone"), (new, file)])
+            return
+        moved = [(n, i) for n, i in self.names.items() if n == old or n.startswith(old + "/")]
         assert moved, old
         changes: list[tuple[str, Inode | str | None]] = [(name, "gone") for name, _ in moved]
         changes += [(new + name[len(old) :], inode) for name, inode in moved]
-        self._change(new.rpartition("/")[0], *changes)
+        self._change(directory, changes)
 
     def unlink(self, path: str) -> None:
         if path in self.names:
-            self.step("unlink", path)
-            self._change(path.rpartition("/")[0], (path, "gone"))
+            self._naming_step("unlink", path)
+            self._change(path.rpartition("/")[0], [(path, "gone")])
 
     def remove_tree(self, path: str) -> None:
         gone = [n for n in self.names if n == path or n.startswith(path + "/")]
         for name in sorted(gone, key=len, reverse=True):
-            self.step("unlink", name)
-            self._change(name.rpartition("/")[0], (name, "gone"))
+            self._naming_step("unlink", name)
+            self._change(name.rpartition("/")[0], [(name, "gone")])
 
     def sync_directory(self, path: str) -> None:
         self.step("sync_directory", path)
@@ -403,10 +421,6 @@ class SimDisk:
         self.hook = None
         self.steps_left = -1
         self.forget_files()
-
-
-#: Operations that are counted.
-_NAMING = frozenset(("create", "rename", "unlink"))
 
 
 @lru_cache(maxsize=4096)
