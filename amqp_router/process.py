@@ -98,6 +98,9 @@ class Collector:
     #: in a minute, 1 s in eight.
     QUIET_SHARE = 1 / 500
     SHORT_S = 0.01
+    #: One may take that much longer than estimated: the objects may have left the processor's caches, and
+    #: those that came may be larger than those before.
+    MARGIN = 3
     #: Estimated time for each block of Python's allocator that came since the last collection, at least.
     BLOCK_S = 1e-7
     INTERVAL_S = 60.0
@@ -149,7 +152,7 @@ class Collector:
         used, passed = self._cpu_s() - self._cpu, wall - self._wall
         is_idle, sleeps = used < self.IDLE_SHARE * passed, used < self.ASLEEP_SHARE * passed
         expected_s = self._expected_s()
-        is_quiet = sleeps or (is_idle and expected_s <= self.SHORT_S)
+        is_quiet = sleeps or (is_idle and self.MARGIN * expected_s <= self.SHORT_S)
         share = self.QUIET_SHARE if is_quiet else self.BUSY_SHARE
         if expected_s <= share * (wall - self._collected_at):
             self._collect()

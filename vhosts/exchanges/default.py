@@ -7,7 +7,7 @@ Source: AMQP 0-9-1, section 3.1.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 from vhosts.exchanges.exchange import NOT_REPEATABLE, Binding, Exchange, Routable
 from vhosts.queues.handle import QueueHandle
@@ -30,11 +30,11 @@ class DefaultExchange(Exchange):
         self._queues = queues
         self._reply_queues = reply_queues
 
-    def route(self, message: Routable) -> Iterable[Binding | int]:
+    def route(self, message: Routable) -> Iterator[Binding | int]:
         """See ``Exchange``. The bindings exist only in the answer."""
-        found = [self._queues.get(key) or self._reply_queues.get(key) for key in message.keys]
-        return [
-            Binding(self, queue, queue.name, {})
-            for queue in found
-            if queue is not None and not queue.internal
-        ]
+        for key in message.keys:
+            queue = self._queues.get(key) or self._reply_queues.get(key)
+            if queue is not None and not queue.internal:
+                yield Binding(self, queue, queue.name, {})
+            else:
+                yield 1  # a visit, too: CC may have 20,000 of them

@@ -5,8 +5,7 @@ Source: AMQP 0-9-1, section 3.1.3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Unpack
 
 from vhosts.exchanges.exchange import BY_KEY, Binding, Exchange, ExchangeOptions, Routable
@@ -44,4 +43,13 @@ class DirectExchange(Exchange):
         """See ``Exchange``."""
         if len(message.keys) == 1:
             return steady_keys(self._by_key.get(message.keys[0], _NONE))
-        return chain.from_iterable([steady_keys(self._by_key.get(key, _NONE)) for key in message.keys])
+        return self._route_keys(message.keys)
+
+    def _route_keys(self, keys: list[str]) -> Iterator[Binding | int]:
+        """The bindings of each; one that nobody is bound by is a visit, too: CC may have 20,000 of them."""
+        for key in keys:
+            found = self._by_key.get(key)
+            if found is None:
+                yield 1
+            else:
+                yield from steady_keys(found)
