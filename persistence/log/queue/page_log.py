@@ -31,6 +31,8 @@ from .page_files import PageFile, PageFiles, PageWrite
 APPEND_UNITS, BATCH_UNITS, FILE_UNITS = 4, 60, 200
 #: Octets, to the power of 2, whose copy costs as much as an enqueue.
 OCTETS_SHIFT = 9
+#: Batches that are forgotten together when they are not needed any more, some 28 µs each.
+FORGOTTEN = 64
 _U32_MAX = 0xFFFFFFFF
 
 
@@ -342,7 +344,7 @@ class PageLog:
         """Drop the messages below ``offset``, which are settled or back in memory."""
         self._dropped_below = max(self._dropped_below, offset)
         self._first = first = self._find(offset)
-        if first > 64 and first * 2 > len(self._batches):
+        if first > FORGOTTEN:
             del self._batches[:first]
             self._first = 0
         if self._failed:
