@@ -83,6 +83,7 @@ COMPILED = [
     "vhosts.queues.ready.order",
     "vhosts.queues.ready.fifo",
     "vhosts.queues.ready.priority",
+    "vhosts.queues.ready.quorum",
     "vhosts.queues.limits",
     "vhosts.queues.standing",
     "vhosts.queues.death",

@@ -24,6 +24,7 @@ from amqp_router.channel.listener import ChannelListener
 from amqp_router.channel.ports import Connection
 from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.replies import HeldReplies, HeldReply
+from amqp_router.channel.returns import return_all
 from amqp_router.channel.states import ChannelState
 from amqp_router.channel.transactions import Transaction
 from amqp_router.channel.waking import Waking
@@ -366,7 +367,7 @@ class Channel(ChannelListener):
         if spent >= limit:
             return spent
         delivery = self.delivery
-        spent += delivery.requeue_some(delivery.next_tag - 1, limit - spent, True)
+        spent += return_all(delivery, limit - spent)
         if spent < limit:
             delivery.listener = self.publishing.listener = None  # breaks reference cycles
             self.publishing.publisher.listener = None

@@ -1,4 +1,5 @@
-"""Messages that one method returns, as they come back: consumer by consumer, as in RabbitMQ.
+"""Messages that one method or a closed channel returns, as they come back: consumer by consumer, as in
+RabbitMQ.
 
 Each queue gets back what one of the channel's consumers had of it, in the order of their tags, and delivers
 before it gets back that of the next. What basic.get took comes first, one by one. More than ``RETURN_SLICE``
@@ -9,6 +10,7 @@ Source: RabbitMQ 3.10.8, observed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -18,7 +20,7 @@ from amqp_router.protocol.message import Message
 from vhosts.queues.handle import QueueHandle
 
 #: How messages return, see ``Delivery.requeue_taken``.
-ALONE, BY_CONSUMER, GATHERED = 0, 1, 3
+ALONE, BY_CONSUMER, TOGETHER, GATHERED = 0, 1, 2, 3
 #: Units that a queue may deliver between two consumers' returns, and that all may together. What they return
 #: comes to less; a queue may have more only if others have kept it waiting.
 DELIVER_UNITS = 1024
@@ -49,16 +51,9 @@ def return_tag(delivery: Delivery, tag: int, multiple: bool) -> int:
 
 def return_gathered(delivery: Delivery) -> None:
     """Return what ``delivery`` has gathered."""
-    gathered = cast(list[tuple[ChannelConsumer, Message]], delivery.aside.gathered)
-    if not gathered:
-        return
-    delivery.aside.gathered = []
-    first = gathered[0][0]
-    if any(owner is not first for owner, _ in gathered):
-        gathered.sort(key=lambda taken: (*_place(taken[0]), taken[1].offset))
     last: ChannelConsumer | None = None
     left = ALL_DELIVER_UNITS
-    for owner, message in gathered:
+    for owner, message in _take_gathered(delivery):
         if owner is not last or not owner.is_consumer:
             _end(delivery)
             left -= _deliver(owner.queue, min(left, DELIVER_UNITS))
@@ -74,6 +69,58 @@ def return_slice(delivery: Delivery, last: int) -> bool:
     delivery.requeue_up_to(last, RETURN_SLICE, GATHERED)
     return_gathered(delivery)
     return True
+
+
+def return_all(delivery: Delivery, limit: int) -> int:
+    """Return what a channel has that is gone: each queue gets back all of it before it delivers any.
+
+    Returns how many; if that is ``limit`` or more, this must be called again. A queue gets back what one
+    consumer had after the other, as above, if there are no more than ``RETURN_SLICE`` messages in all. What
+    basic.get took stands among them as if the delivery tag were the tag of a consumer, 10 before 9.
+    """
+    last = delivery.next_tag - 1
+    if delivery.returning or delivery.outstanding > RETURN_SLICE:
+        return delivery.requeue_some(last, limit, True)
+    tags = _outstanding(delivery) if delivery.get_total > 0 else []
+    done = delivery.requeue_up_to(last, RETURN_SLICE, GATHERED)
+    taken = _take_gathered(delivery, tags)
+    for owner, message in taken:
+        delivery.requeue_taken(message, owner, TOGETHER)
+    _end(delivery)
+    return done
+
+
+def _outstanding(delivery: Delivery) -> list[int]:
+    """The tags that are out, lowest first."""
+    tags = [
+        block.tag_at(place)
+        for block in delivery.older.blocks
+        for place, message in enumerate(block.messages)
+        if message is not None
+    ]
+    mask = len(delivery.messages) - 1
+    ring = range(delivery.base, delivery.next_tag)
+    return tags + [tag for tag in ring if delivery.messages[tag & mask] is not None]
+
+
+def _take_gathered(delivery: Delivery, tags: Sequence[int] = ()) -> list[tuple[ChannelConsumer, Message]]:
+    """What is gathered, in the order in which it returns; ``tags``: the channel is gone, and had these."""
+    gathered = cast(list[tuple[ChannelConsumer, Message]], delivery.aside.gathered)
+    if not gathered:
+        return gathered
+    delivery.aside.gathered = []
+    first = gathered[0][0]
+    if tags:
+        places = [_text_place(owner, tag) for (owner, _), tag in zip(gathered, tags, strict=True)]
+        return [gathered[index] for index in sorted(range(len(places)), key=places.__getitem__)]
+    if any(owner is not first for owner, _ in gathered):
+        gathered.sort(key=lambda taken: _place(taken[0]))  # those of one stay in the order of their tags
+    return gathered
+
+
+def _text_place(owner: ChannelConsumer, tag: int) -> tuple[bytes, bytes]:
+    name, is_consumer, text = _place(owner)
+    return name, text if is_consumer else b"%d" % tag
 
 
 def _place(owner: ChannelConsumer) -> tuple[bytes, int, bytes]:

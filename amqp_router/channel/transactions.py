@@ -216,6 +216,7 @@ class Commit(Listener):
         "_publisher",
         "_publishes",
         "_reply",
+        "_returned",
         "_settles",
         "_waits",
     )
@@ -233,6 +234,8 @@ class Commit(Listener):
         self._waits = 0
         #: Whether all is published, and settled.
         self._is_given = self._is_settled = False
+        #: Single tags that return with others.
+        self._returned: list[int] = []
         #: Whether tx.commit is answered, or will not be.
         self._is_answered = False
         self._has_failed = False
@@ -266,7 +269,7 @@ class Commit(Listener):
             if done:
                 settles.popleft()
                 self._intake.release(SETTLE_BYTES)
-        return_gathered(self._channel.delivery)
+        self._return_gathered()
         self._channel.connection.charge(spent)
         if publishes or settles:
             return False
@@ -309,8 +312,9 @@ class Commit(Listener):
             # As in RabbitMQ, what acknowledgements beside each other return comes back together.
             if up_to:
                 return True, RETURN_UNITS * delivery.requeue_up_to(tag, 2 * RETURN_SLICE, GATHERED)
-            return True, RETURN_UNITS * delivery.requeue(tag, GATHERED)
-        return_gathered(delivery)
+            self._returned.append(tag)
+            return True, RETURN_UNITS
+        self._return_gathered()
         if kind == RETURN:
             return delivery.requeue_slice(tag), RETURN_UNITS * COMMIT_SLICE
         if up_to:
@@ -318,6 +322,15 @@ class Commit(Listener):
         if kind == ACK:
             return True, delivery.ack(tag, False)
         return True, REJECT_UNITS * delivery.reject(tag, False)
+
+    def _return_gathered(self) -> None:
+        """Return what was gathered, and the single tags, in the order of the tags."""
+        delivery = self._channel.delivery
+        for tag in sorted(self._returned):
+            if delivery.holds(tag):  # else it was among others
+                delivery.requeue(tag, GATHERED)
+        self._returned.clear()
+        return_gathered(delivery)
 
     # -- what the publisher tells ---------------------------------------------------------------------
 

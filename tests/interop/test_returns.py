@@ -86,6 +86,139 @@ def test_nacks_of_a_transaction_return_together(wire: Wire, name: str, prefetch:
     assert again(wire, 4) == order
 
 
+def limited(wire: Wire, name: str, count: int, **more: Any) -> None:
+    """A quorum queue with a delivery limit and ``count`` messages; channels 2 to 4 are open."""
+    wire.open_channel(2, confirm=True)
+    wire.open_channel(3)
+    wire.open_channel(4)
+    arguments = {**QUORUM, "x-delivery-limit": 9, **more}
+    wire.ok(1, "queue.declare", queue=name, durable=True, arguments=arguments)
+    for number in range(count):
+        wire.publish(2, "", name, b"%d" % number)
+    wire.confirmed(count)
+
+
+def take(wire: Wire, name: str, channel: int = 1, *, no_ack: bool = False) -> Received:
+    """The next message. RabbitMQ's quorum queues take a moment to have what returned."""
+    until = time.monotonic() + 30
+    while (found := wire.get(name, channel, no_ack=no_ack)) is None:
+        assert time.monotonic() < until, f"no message in {name}"
+        time.sleep(0.02)
+    return found
+
+
+def left(wire: Wire, name: str, count: int) -> str:
+    """The bodies of ``count`` ready messages, once all of them are ready."""
+    until = time.monotonic() + 30
+    while (found := wire.ready(name, 3)) != count:
+        assert time.monotonic() < until, f"{found} messages are ready, and not {count}"
+        time.sleep(0.02)
+    return " ".join(take(wire, name, 3, no_ack=True).body.decode() for _ in range(count))
+
+
+def taken(wire: Wire, name: str, how: str, count: int) -> None:
+    """Channel 1 gets ``count`` messages, by basic.get or a consumer that it cancels then."""
+    if how == "get":
+        for _ in range(count):
+            wire.ok(1, "basic.get", queue=name)
+    else:
+        wire.ok(1, "basic.qos", count=count)
+        wire.ok(1, "basic.consume", queue=name, tag="a")
+        wire.receive_named("basic.deliver", count)
+        wire.ok(1, "basic.cancel", tag="a")
+
+
+@pytest.mark.parametrize("how", ["get", "consume"])
+def test_what_returns_to_a_quorum_queue_stands_before_all_else(wire: Wire, name: str, how: str) -> None:
+    """In the order of the nacks. RabbitMQ does so if the queue has a delivery limit."""
+    limited(wire, name, 8)
+    taken(wire, name, how, 6)
+    at_once(wire, *[nack(tag) for tag in (4, 2, 3, 1, 6, 5)])
+    assert left(wire, name, 8) == "3 1 2 0 5 4 6 7"
+
+
+@pytest.mark.parametrize("how", ["get", "consume"])
+def test_what_returns_to_a_quorum_queue_again_comes_last_of_that(wire: Wire, name: str, how: str) -> None:
+    limited(wire, name, 4)
+    taken(wire, name, how, 4)
+    at_once(wire, nack(3), nack(1))
+    wire.publish(2, "", name, b"new")
+    assert wire.receive().name == "basic.ack"
+    again = take(wire, name)
+    assert again.body == b"2"
+    at_once(wire, nack(again.delivery_tag), nack(2))
+    assert left(wire, name, 4) == "0 2 1 new"
+
+
+@pytest.mark.parametrize("how", ["nack", "recover", "commit", "close"])
+def test_consumers_return_theirs_to_a_quorum_queue_one_after_the_other(
+    wire: Wire, name: str, how: str
+) -> None:
+    limited(wire, name, 0)
+    wire.ok(1, "basic.qos", count=3)
+    for tag in "ba":
+        wire.ok(1, "basic.consume", queue=name, tag=tag)
+    for number in range(8):
+        wire.publish(4, "", name, b"%d" % number)
+    got = wire.receive_named("basic.deliver", 6)
+    for tag in "ab":
+        wire.ok(1, "basic.cancel", tag=tag)
+    if how == "nack":
+        at_once(wire, nack(0, multiple=True))
+    elif how == "commit":
+        wire.ok(1, "tx.select")
+        at_once(wire, *[nack(tag) for tag in (5, 2, 1, 6, 3, 4)], ("tx.commit", {}))
+        assert wire.receive().name == "tx.commit-ok"
+    else:
+        fields = {"requeue": True} if how == "recover" else {"code": 200}
+        wire.ok(1, "basic.recover" if how == "recover" else "channel.close", **fields)
+    order = [each.body.decode() for tag in "ab" for each in got if each.tag == tag]
+    assert left(wire, name, 8) == " ".join([*order, "6", "7"])
+
+
+def test_the_channel_that_closes_first_returns_first(wire: Wire, name: str) -> None:
+    limited(wire, name, 8)
+    for channel, tag in ((1, "a"), (4, "b")):
+        wire.ok(channel, "basic.qos", count=3)
+        wire.ok(channel, "basic.consume", queue=name, tag=tag)
+        wire.receive_named("basic.deliver", 3)
+    for channel, tag in ((1, "a"), (4, "b")):
+        wire.ok(channel, "basic.cancel", tag=tag)
+    wire.ok(4, "channel.close", code=200)
+    until = time.monotonic() + 30
+    while wire.ready(name, 3) < 5:
+        assert time.monotonic() < until
+    wire.ok(1, "channel.close", code=200)
+    assert left(wire, name, 8) == "3 4 5 0 1 2 6 7"
+
+
+def test_a_waiting_consumer_gets_what_returns_to_a_quorum_queue_first(wire: Wire, name: str) -> None:
+    limited(wire, name, 6)
+    taken(wire, name, "consume", 4)
+    wire.ok(4, "basic.qos", count=1)
+    wire.ok(4, "basic.consume", queue=name, tag="w")
+    got = [wire.receive()]
+    at_once(wire, *[nack(tag) for tag in (3, 1, 4, 2)])
+    until = time.monotonic() + 30
+    while wire.ready(name, 3) < 5:
+        assert time.monotonic() < until
+    while len(got) < 6:
+        wire.send(4, "basic.ack", delivery_tag=got[-1].delivery_tag)
+        got.append(wire.receive())
+    assert " ".join(each.body.decode() for each in got) == "4 2 0 3 1 5"
+
+
+def test_a_full_quorum_queue_drops_what_returned_first(wire: Wire, name: str) -> None:
+    limited(wire, name, 4, **{"x-max-length": 4})
+    taken(wire, name, "get", 4)
+    for body in (b"n", b"m"):
+        wire.publish(2, "", name, body)
+        assert wire.receive().name == "basic.ack"
+    at_once(wire, *[nack(tag) for tag in (4, 2, 3, 1)])
+    assert wire.until_quiet() == []
+    assert left(wire, name, 4) == "2 0 n m"
+
+
 def test_who_counts_as_a_consumer_of_a_quorum_queue(wire: Wire, name: str) -> None:
     """An unsettled message of basic.get does, and a cancelled consumer that has some."""
 

@@ -13,6 +13,8 @@ QUEUE = "vhosts/queues/queue.py"
 STANDING = "vhosts/queues/standing.py"
 MORTAL = "vhosts/queues/mortal.py"
 ORDER = "vhosts/queues/ready/fifo.py"
+QUORUM = "vhosts/queues/ready/quorum.py"
+READY_QUORUM = "tests/vhosts/queues/ready/test_quorum.py"
 DELIVERY = "amqp_router/channel/delivery.py"
 PUBLISHING = "amqp_router/channel/publishing.py"
 DURABLE = "tests/test_durable_queues.py"
@@ -65,6 +67,34 @@ PLANTED = [
         "        heappush(self.requeued, (message.offset, message))",
         "        self.requeued.append((message.offset, message))",
         first=23,
+    ),
+    Planted(
+        "what returns to a quorum queue goes to its place",
+        QUORUM,
+        "        self.line.append(message)\n        self.count += 1\n",
+        "        FifoOrder.put_back(self, message)\n        self.body_bytes -= message.body_size\n",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "what returned to a quorum queue is read again in the order of the log",
+        QUORUM,
+        "        return self.reread.pop(offset)\n",
+        "        return self.reread.pop(min(self.reread))\n",
+        READY_QUORUM,
+    ),
+    Planted(
+        "what nobody has seen goes to the end of what returned to a quorum queue",
+        QUORUM,
+        "        FifoOrder.put_back(self, message)\n",
+        "        self.put_back(message)\n",
+        READY_QUORUM,
+    ),
+    Planted(
+        "a purge leaves what has returned to a quorum queue in the log",
+        QUORUM,
+        "        return DroppedLine(line, requeued) if line else requeued\n",
+        "        return requeued\n",
+        READY_QUORUM,
     ),
     Planted(
         "a returned message is not marked",

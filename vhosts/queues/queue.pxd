@@ -47,5 +47,5 @@ cdef class Queue(MortalQueue):
     cpdef void settle(self, Message message, int kind)
     cpdef void return_unsent(self, Message message)
     cpdef void requeue(self, Message message)
-    cdef _put_back(self, Message message)
+    cdef _came_back(self, Message message)
     cpdef put_aside(self, Message message)

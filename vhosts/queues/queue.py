@@ -395,7 +395,8 @@ class Queue(MortalQueue):
             if not message.flags & flags.LOGGED:
                 self.contents.release(message)
             return
-        self._put_back(message)
+        self.ready.put_unsent(message)
+        self._came_back(message)
 
     def requeue(self, message: Message) -> None:
         """Return a delivered message to its place and mark it as redelivered."""
@@ -417,10 +418,10 @@ class Queue(MortalQueue):
             log = self.log
             assert log is not None
             log.settle(message.offset, message.gap, flags.RETURN)
-        self._put_back(message)
-
-    def _put_back(self, message: Message) -> None:
         self.ready.put_back(message)
+        self._came_back(message)
+
+    def _came_back(self, message: Message) -> None:
         if message.deadline_us != 0:
             self.expiry.is_timed = True
         is_too_long = self.limits.is_set and self.limits.is_exceeded(self.ready)

@@ -29,9 +29,8 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
 - several bindings of a hash exchange: the hash is another one;
 - if-unused and if-empty for a quorum queue, which RabbitMQ refuses, and its ``reject-publish``, which lets
   some messages more in;
-- what returns to a quorum queue by nack, reject or recover: in RabbitMQ it goes to the end, or to the
-  beginning in the order of the nacks if the queue has a delivery limit. The walks do it with a limit only,
-  and count where the order differs;
+- what returns to a quorum queue without a delivery limit by nack, reject or recover: in RabbitMQ it goes to
+  the end. With a limit the walks do it;
 - the expiry of a quorum queue, at which RabbitMQ looks every five seconds;
 - a consumer with a tag of an earlier one that still has unsettled messages of its queue: RabbitMQ answers 541
   if that is a quorum queue;

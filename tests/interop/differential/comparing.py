@@ -19,8 +19,6 @@ PATIENCE_S = 1.5
 
 #: A delivery of a message that had been delivered before.
 LAST_DELIVERY = re.compile(r"basic\.deliver .*?'redelivered': True")
-#: A message that has returned to a quorum queue.
-HAS_RETURNED = re.compile(r"'x-delivery-count': [1-9]")
 
 #: The messages that each queue gave in a step and those that are left in it, in order.
 Contents = dict[str, list[str]]
@@ -34,8 +32,6 @@ class Walk(NamedTuple):
     steps: int
     lines: list[str]
     restarts: list[int]
-    #: At which of them what had returned to a quorum queue came in another order.
-    returns: list[int]
     #: What its steps used, see `counting.uses`.
     uses: dict[str, int]
 
@@ -51,20 +47,17 @@ def compare(
     """Run one seed to its first difference. At ``restarts`` it goes on with fresh queues in any case."""
     walk = _Walk(places, seed, shown_steps)
     done: list[int] = []
-    returns: list[int] = []
     try:
         while walk.number < steps:
             lines = walk.step()
             if walk.number in restarts or (lines and walk.differs_by_order()):
                 done.append(walk.number)
-                if walk.has_returned:
-                    returns.append(walk.number)
                 walk.start_anew()
             elif lines:
-                return Walk(seed, walk.number, lines, done, returns, walk.uses)
+                return Walk(seed, walk.number, lines, done, walk.uses)
     finally:
         walk.end()
-    return Walk(seed, steps, [], done, returns, walk.uses)
+    return Walk(seed, steps, [], done, walk.uses)
 
 
 class _Walk:
@@ -72,8 +65,6 @@ class _Walk:
         self.seed = seed
         self.number = 0
         self.uses: Counter[str] = Counter()
-        #: Whether a message that has returned to a quorum queue is among what differs.
-        self.has_returned = False
         self._places = places
         self._shown_steps = shown_steps
         self._begin()
@@ -125,14 +116,10 @@ class _Walk:
         told = [f"  {each}" for each in self._history[-self._shown_steps :]]
         return [f"seed {self.seed}, step {self.number}:", *told, *_difference(self._places, self._shown)]
 
-    def _lines(self) -> list[str]:
-        return [line for shown in self._shown for lines in shown.values() for line in lines]
-
     def differs_by_order(self) -> bool:
-        """Whether nothing differs but the order of dead letters of several queues, or of what has returned to
-        a quorum queue. Takes all messages of all queues.
+        """Whether nothing differs but the order of dead letters of several queues. Takes all messages of all
+        queues.
         """
-        self.has_returned = any(HAS_RETURNED.search(line) for line in self._lines())
         if differ_by_letters(*self._shown):
             return True
         if any(_without_messages(self._shown[0]) != _without_messages(shown) for shown in self._shown):
@@ -206,16 +193,12 @@ def same_but_letters(ours: Contents, theirs: Contents) -> bool:
 
 
 def _by_source(lines: list[str]) -> dict[str, list[str]]:
-    """Lines without delivery tags, in order, by the queue that they died in last; "" for other lines.
-
-    What has returned to a quorum queue may stand anywhere.
-    """
+    """Lines without delivery tags, in order, by the queue that they died in last; "" for other lines."""
     found: dict[str, list[str]] = {}
     for line in lines:
         source = re.search(r"'x-death': \[\{[^{}]*?'queue': '(\w+)'", line)
         rest = re.sub(r"'delivery_tag': \d+, ", "", line) if line.startswith("basic.deliver") else line
-        place = rest if HAS_RETURNED.search(line) else source[1] if source else ""
-        found.setdefault(place, []).append(rest)
+        found.setdefault(source[1] if source else "", []).append(rest)
     return found
 
 

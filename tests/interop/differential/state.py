@@ -117,13 +117,9 @@ class State:
     def has_one_order(self, key: Channel, tags: Iterable[int]) -> bool:
         """Whether deliveries come again in the same order as in RabbitMQ when they return together.
 
-        In a quorum queue without a delivery limit they go to its end; in one with a limit they come to its
-        beginning, those of each consumer by themselves.
+        In a quorum queue without a delivery limit they go to its end there.
         """
-        sources = {self.sources[key, tag] for tag in tags}
-        queues = {queue for queue, _ in sources}
-        is_alone = len(sources) == 1 or "g1" not in queues
-        return is_alone and not queues & {*QUORUM_QUEUES} - {"g1"}
+        return not {self.sources[key, tag][0] for tag in tags} & {*QUORUM_QUEUES} - {"g1"}
 
     def begin_consumer(self, key: Channel, tag: str, step: Step) -> None:
         self.consumers[key, tag] = step.fields.get("queue", "")

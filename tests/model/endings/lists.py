@@ -126,6 +126,8 @@ class ModelQueue:
         #: All messages that a crash may bring back.
         self.entries: dict[tuple[int, tuple[Death, ...]], Entry] = {}
         self.number = 0
+        #: How many have ever come back.
+        self.line = 0
         self.used_us = now_us
         self.deleted = False
         #: To the exchange that sends to all queues.
@@ -376,6 +378,9 @@ class Lists:
                 die = self._die_among if is_slice else self._die
                 die(queue, entry, "delivery_limit")
                 return
+        if queue.kind.quorum:
+            queue.line += 1
+            entry.place = (-1, queue.line)  # before all others, in the order of their return
         insort(queue.ready, entry)
         queue.returned += 1
         if not is_slice and not queue.serves_first():

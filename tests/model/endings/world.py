@@ -68,9 +68,9 @@ class Out:
         #: Since when its timeout is watched: a policy may set one later, and a loop that is late looks late.
         self.since_us = at_us
 
-    def place(self) -> tuple[str, str, int]:
+    def place(self) -> tuple[str, str]:
         """Where it comes among others that return with it."""
-        return self.queue.name, self.consumer.tag if self.consumer is not None else "", self.entry.place[1]
+        return self.queue.name, self.consumer.tag if self.consumer is not None else ""
 
     def timeout_us(self) -> int:
         """0: none."""
@@ -245,7 +245,7 @@ class World:
             if getattr(ready, "pager", None) is None:
                 continue
             # Behind what is in memory.
-            behind = queue.ready[len(ready.requeued) + ready.in_memory() :]
+            behind = queue.ready[len(ready.requeued) + ready.in_memory() :]  # no quorum queue has one
             for entry in behind:
                 if not entry.logged:
                     self.lists.note(queue, entry, "paging")
@@ -367,7 +367,11 @@ class World:
         for consumer in channel.consumers.values():
             consumer.queue.consumers.remove(consumer)
             consumer.queue.used_us = self.lists.now_us
-        for tag in sorted(channel.out):
+        tags = sorted(channel.out)
+        if len(tags) <= returns.RETURN_SLICE:
+            # What a get took stands among consumers as if its number were the tag of one.
+            tags.sort(key=lambda tag: (channel.out[tag].queue.name, channel.out[tag].place()[1] or str(tag)))
+        for tag in tags:
             out = channel.out[tag]
             self.lists.put_back(out.queue, out.entry, by_timeout=by_timeout, is_slice=True)
         for queue in {out.queue.name: out.queue for out in channel.out.values()}.values():
@@ -821,7 +825,7 @@ class World:
         owners = {channel.out[tag].consumer for tag in tags}
         is_apart = len(owners) > 1 or (None in owners and len(tags) > 1)
         if how == "requeue" and is_apart and len(channel.out) <= returns.RETURN_SLICE:
-            self._return_apart([channel.out.pop(tag) for tag in tags])
+            self._return_apart([channel.out.pop(tag) for tag in sorted(tags)])
             return
         together: list[ModelQueue] = []
         for tag in tags:
@@ -899,7 +903,7 @@ class World:
         peer.client.drop()
         peer.client.machine.state = ConnectionState.CLOSED
         self.look()
-        for channel in peer.channels.values():
+        for channel in reversed(peer.channels.values()):  # in any order in RabbitMQ
             self.give_back(channel)
         self.compare()
         peer.connect(self.node)

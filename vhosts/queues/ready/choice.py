@@ -6,6 +6,7 @@ from vhosts.queues.ready.due import DueOrder
 from vhosts.queues.ready.fifo import FifoOrder
 from vhosts.queues.ready.order import ReadyOrder
 from vhosts.queues.ready.priority import PriorityOrder
+from vhosts.queues.ready.quorum import QuorumOrder
 from vhosts.queues.settings import QueueSettings
 
 
@@ -15,4 +16,6 @@ def new_order(settings: QueueSettings) -> ReadyOrder:
         return DueOrder()
     if settings.max_priority:
         return PriorityOrder(settings.max_priority)
+    if settings.is_quorum:
+        return QuorumOrder()
     return FifoOrder()

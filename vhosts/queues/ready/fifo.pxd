@@ -42,8 +42,10 @@ cdef class FifoOrder(ReadyOrder):
     cpdef Message pop(self)
     @cython.locals(message=Message, log=QueueLog)
     cpdef Message peek(self, bint eager)
-    @cython.locals(message=Message, found=Message, log=QueueLog)
+    @cython.locals(message=Message)
     cdef Message _pop_requeued(self)
+    @cython.locals(found=Message, log=QueueLog)
+    cdef bint _restore(self, Message message) except -1
     cdef Message _reread(self, unsigned long long offset)
     @cython.locals(budget=MemoryBudget, message=Message)
     cdef _load(self, Py_ssize_t room)

@@ -241,28 +241,36 @@ class FifoOrder(ReadyOrder):
 
     def _pop_requeued(self) -> Message | None:
         message = self.requeued[0][1]
-        log = self.log
-        if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
-            return None  # it was delivered before the log had copies
-        if message.content is None:
-            found = self.reread.pop(message.offset, None)
-            if found is None:
-                found = self._reread(message.offset)
-                if found is None:
-                    return None
-            message.take_content(found)
-        elif message.flags & flags.SPILLED:
-            try:
-                self.contents.take_back(message)
-            except (OSError, PersistenceError) as error:
-                self.trouble = Trouble(f"a message that was put aside cannot be read: {error}", error)
-                return None
+        if not self._restore(message):
+            return None
         heappop(self.requeued)
         self.count -= 1
         self.body_bytes -= message.body_size
         if not self.requeued:
             self.reread.clear()
         return message
+
+    def _restore(self, message: Message) -> bool:
+        """See that a returned message, the head, has its content; False if it is held back, or in
+        ``trouble``.
+        """
+        log = self.log
+        if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
+            return False  # it was delivered before the log had copies
+        if message.content is None:
+            found = self.reread.pop(message.offset, None)
+            if found is None:
+                found = self._reread(message.offset)
+                if found is None:
+                    return False
+            message.take_content(found)
+        elif message.flags & flags.SPILLED:
+            try:
+                self.contents.take_back(message)
+            except (OSError, PersistenceError) as error:
+                self.trouble = Trouble(f"a message that was put aside cannot be read: {error}", error)
+                return False
+        return True
 
     def _reread(self, offset: int) -> Message | None:
         """Read the content of a returned message again, and of those after it, which will be delivered

@@ -36,6 +36,7 @@ cdef class ReadyOrder:
     cpdef Message peek_swept(self)
     cpdef Message pop_swept(self)
     cpdef put_back(self, Message message)
+    cpdef put_unsent(self, Message message)
     cpdef void begin_return(self, long long unacked)
     cpdef bint end_return(self)
     cpdef bint is_returning(self)

@@ -144,6 +144,10 @@ class ReadyOrder:
         """Take back a message that was taken, to its place. One of the log may come without its content."""
         raise NotImplementedError
 
+    def put_unsent(self, message: Message) -> None:
+        """As ``put_back``, of one that nobody has seen: it has its turn as if it had never been taken."""
+        self.put_back(message)
+
     def drop_all(self, settle: bool) -> list[Dropped] | Iterator[Message]:
         """Forget all messages; returns those that the caller settles or releases one by one, some in each
         turn of the loop.

@@ -1,0 +1,34 @@
+cimport cython
+
+from amqp_router.protocol cimport flags
+from amqp_router.protocol.message cimport Message
+from persistence.log.queue.queue_log cimport QueueLog
+from vhosts.queues.ready.fifo cimport FifoOrder
+
+cdef Py_ssize_t _SPENT_MAX
+cdef Py_ssize_t _READ_MESSAGES
+cdef long long _READ_BYTES
+cdef Py_ssize_t _READ_PIECES
+cdef int _PIECE_BITS
+
+
+cdef class DroppedLine:
+    cdef list _line
+    cdef list _requeued
+
+
+cdef class QuorumOrder(FifoOrder):
+    cdef public list line
+    cdef public Py_ssize_t spent
+    cpdef put_back(self, Message message)
+    cpdef put_unsent(self, Message message)
+    @cython.locals(message=Message)
+    cpdef Message pop(self)
+    @cython.locals(line=list)
+    cdef void _take(self)
+    @cython.locals(message=Message, log=QueueLog)
+    cpdef Message peek(self, bint eager)
+    @cython.locals(log=QueueLog, each="unsigned long long")
+    cdef Message _reread(self, unsigned long long offset)
+    @cython.locals(message=Message, offsets=list, size="long long")
+    cdef list _next_offsets(self)
