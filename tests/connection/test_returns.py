@@ -219,3 +219,50 @@ def test_a_queue_is_let_go_when_its_messages_are_back() -> None:
     assert not any(queue.ready.returning for queue in queues)
     assert not client.machine.channels[1].delivery.returning
     assert client.machine.channels[1].delivery.outstanding == 3 * len(queues)
+
+
+@pytest.mark.parametrize("how", ["close", "end", "nack", "commit"])
+def test_a_quorum_queue_gets_back_what_one_consumer_had_after_the_other(how: str) -> None:
+    """In the order of their tags. What returns stands before what is new, as it returns."""
+    node = SimNode()
+    client, other = Client(node).open(1, 2), Client(node).open(1)
+    client.declare("q", durable=True, arguments=typed(queue_type="quorum"))
+    if how == "commit":
+        client.send(m.TxSelect())
+    client.send(m.BasicQos(0, 3, False), m.BasicConsume("q", "b"), m.BasicConsume("q", "a"))
+    publish(client, 8, durable=True)
+    node.settle()
+    got = [(each.method.consumer_tag, int(each.body)) for each in client.take() if each.body]
+    client.send(m.BasicCancel("a"), m.BasicCancel("b"))
+    node.settle()
+    if how == "close":
+        client.send(m.ChannelClose(200, "", 0, 0))
+    elif how == "end":
+        client.drop()
+    elif how == "nack":
+        client.send(m.BasicNack(0, True, True))
+    else:
+        client.send(*[m.BasicNack(tag, False, True) for tag in (5, 2, 1, 6, 3, 4)], m.TxCommit())
+    node.settle()
+    for _ in range(8):
+        other.send(m.BasicGet("q", True))
+    node.settle()
+    assert len(got) == 6
+    assert bodies(other) == [number for tag in "ab" for each, number in got if each == tag] + [6, 7]
+
+
+def test_what_basic_get_took_returns_by_the_text_of_its_tags() -> None:
+    """When its channel closes."""
+    node = SimNode()
+    client, other = Client(node).open(1, 2), Client(node).open(1)
+    client.declare("q", durable=True, arguments=typed(queue_type="quorum"))
+    publish(client, 12, durable=True)
+    node.settle()
+    client.send(*[m.BasicGet("q") for _ in range(11)])
+    node.settle()
+    assert bodies(client) == [*range(11)]
+    client.send(m.ChannelClose(200, "", 0, 0))
+    node.settle()
+    other.send(*[m.BasicGet("q", True) for _ in range(12)])
+    node.settle()
+    assert bodies(other) == [0, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 11], "the tags are 1 to 11"

@@ -15,6 +15,7 @@ MORTAL = "vhosts/queues/mortal.py"
 ORDER = "vhosts/queues/ready/fifo.py"
 QUORUM = "vhosts/queues/ready/quorum.py"
 READY_QUORUM = "tests/vhosts/queues/ready/test_quorum.py"
+RETURNS = "tests/connection/test_returns.py"
 DELIVERY = "amqp_router/channel/delivery.py"
 PUBLISHING = "amqp_router/channel/publishing.py"
 DURABLE = "tests/test_durable_queues.py"
@@ -95,6 +96,20 @@ PLANTED = [
         "        return DroppedLine(line, requeued) if line else requeued\n",
         "        return requeued\n",
         READY_QUORUM,
+    ),
+    Planted(
+        "a closed channel returns in the order of its deliveries",
+        "amqp_router/channel/returns.py",
+        "    taken = _take_gathered(delivery, tags)\n",
+        "    taken, delivery.aside.gathered = delivery.aside.gathered, []  # type: ignore[assignment]\n",
+        RETURNS,
+    ),
+    Planted(
+        "single tags of a transaction return in the order of their nacks",
+        "amqp_router/channel/transactions.py",
+        "        for tag in sorted(self._returned):\n",
+        "        for tag in self._returned:\n",
+        RETURNS,
     ),
     Planted(
         "a returned message is not marked",
