@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 #: Failures that cost nothing: of one user from one address, and of one address with any user.
@@ -129,8 +130,12 @@ def _shorten(entries: dict[Any, Any]) -> None:
         del entries[next(iter(entries))]
 
 
+@lru_cache(maxsize=1024)
 def network(address: str) -> str:
-    """The addresses of one client: an IPv4 address, or an IPv6 network of 64 bits."""
+    """The addresses of one client: an IPv4 address, or an IPv6 network of 64 bits.
+
+    Remembered, because 500 handshakes of a client may begin or end at once, and each asks several times.
+    """
     try:
         parsed = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:

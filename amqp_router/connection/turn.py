@@ -163,13 +163,14 @@ class Gate:
 
 
 def gate(turn: Turn, socket: asyncio.BaseTransport) -> None:
-    """Let ``socket`` read within the turns of ``turn``.
+    """Let ``socket`` read within the turns of ``turn``; no error if it already does.
 
     asyncio has no public name for what it calls when there is something to read. A socket without it reads
-    whenever it can.
+    whenever it can, and so does one whose turns no node serves.
     """
     read = getattr(socket, "_read_ready_cb", None)
-    if read is not None:
+    is_served = getattr(turn, "call_soon", None) is not None
+    if read is not None and is_served and not isinstance(read, Gate):
         setattr(socket, "_read_ready_cb", Gate(turn, socket, read))  # noqa: B010  no public name
 
 

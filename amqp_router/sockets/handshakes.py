@@ -18,6 +18,7 @@ from typing import Protocol
 
 from amqp_router import logs
 from amqp_router.auth.throttle import network
+from amqp_router.connection.turn import turn_of
 
 #: Seconds that handshakes may take in one turn of the event loop; one that has begun is finished.
 TURN_S = 0.002
@@ -55,6 +56,8 @@ class Handshakes:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._loop = loop
+        #: The turns in which those who shake hands read.
+        self.turns = turn_of(loop)
         self._event = event
         self._timeout_s = timeout_s
         self._what = what

@@ -16,6 +16,8 @@ import ipaddress
 from collections.abc import Callable
 
 from amqp_router.connection.ports import Origin
+from amqp_router.connection.turn import gate
+from amqp_router.cycles import break_cycle
 from amqp_router.sockets.handshakes import Handshakes
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -129,6 +131,7 @@ class ProxyHeader(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
         self.host = str((transport.get_extra_info("peername") or ("?",))[0])
+        gate(self._handshakes.turns, transport)
         self._account(HEADER_BYTES_MAX)
         self._handshakes.came(self)
 
@@ -179,6 +182,7 @@ class ProxyHeader(asyncio.BufferedProtocol):
             self._handshakes.failed(
                 self.host, str(exc or "the connection was closed within the PROXY header")
             )
+        break_cycle(self._socket)
 
 
 def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:

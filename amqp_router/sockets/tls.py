@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from amqp_router.connection.ports import Origin
+from amqp_router.connection.turn import gate
+from amqp_router.cycles import break_cycle
 from amqp_router.sockets.certificates import Certificates
 from amqp_router.sockets.handshakes import Handshakes
 from amqp_router.sockets.records import Records
@@ -113,6 +115,7 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername") if self._origin is None else self._origin.peer
         self.host = str((peer or ("?",))[0])
         self._facts["accepted_at"] = self._now()
+        gate(self._handshakes.turns, transport)
         self._account(HELD_BYTES)
         self._handshakes.came(self)
 
@@ -162,8 +165,7 @@ class TlsSocket(asyncio.Transport, asyncio.BufferedProtocol):
             self._handshakes.failed(
                 self.host, str(exc or "the client closed the connection in its TLS handshake")
             )
-        if hasattr(self._socket, "_read_ready_cb"):  # a cycle of asyncio's own
-            setattr(self._socket, "_read_ready_cb", None)  # noqa: B010  no public name
+        break_cycle(self._socket)
 
     # -- the handshake, and what is decrypted later -----------------------------------------------------
 

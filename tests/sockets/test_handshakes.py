@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from amqp_router.connection import turn as turn_module
+from amqp_router.sockets.certificates import Certificates, TlsOptions
 from amqp_router.sockets.handshakes import TURN_S, Handshakes
+from amqp_router.sockets.proxy_protocol import ProxyHeader
+from amqp_router.sockets.tls import TlsSocket
+from tests.sockets.authority import server_authority
 
 
 class Client:
@@ -92,3 +101,62 @@ async def test_an_address_is_told_once_a_minute(hosts: list[str], lines: int) ->
         world.handshakes.failed(host, "wrong version number")
     assert len(world.events) == lines
     assert world.handshakes.failed_total == len(hosts)
+
+
+def _no_account(change: int) -> None:
+    """Count nothing."""
+
+
+def _header(handshakes: Handshakes, directory: Path) -> asyncio.BaseProtocol:
+    return ProxyHeader(handshakes, lambda origin: asyncio.Protocol(), _no_account)
+
+
+def _tls(handshakes: Handshakes, directory: Path) -> asyncio.BaseProtocol:
+    options = TlsOptions("amqps", directory / "server.pem", directory / "server.key")
+    certificates = Certificates(options, lambda *_, **__: None)
+    return TlsSocket(certificates, handshakes, asyncio.Protocol, _no_account, lambda: 0.0)
+
+
+@pytest.mark.parametrize("make", [_header, _tls])
+def test_those_who_begin_read_within_the_turns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: Callable[[Handshakes, Path], asyncio.BaseProtocol]
+) -> None:
+    """Of twenty that end at once, each turn hears of some."""
+    server_authority(tmp_path)
+    now = 0.0
+    monkeypatch.setattr(turn_module, "monotonic", lambda: now)
+    loop = turn_module.make_loop()
+    turn = turn_module.turn_of(loop)
+    turn.serve(loop.call_soon, lambda call: call(), lambda where, error: None)
+    ended: list[int] = []
+
+    async def live() -> None:
+        nonlocal now
+        handshakes = Handshakes(loop, lambda *_, **__: None, timeout_s=600)
+        pairs = [socket.socketpair() for _ in range(20)]
+        for ours, _ in pairs:
+            ours.setblocking(False)
+            protocol: Any = make(handshakes, tmp_path)
+            plain = protocol.eof_received
+
+            def heard(plain: Callable[[], Any] = plain) -> None:
+                nonlocal now
+                now += turn_module.TURN_S / 4
+                ended[-1] += 1
+                plain()
+
+            protocol.eof_received = heard
+            await loop.create_connection(lambda protocol=protocol: protocol, sock=ours)
+        for _, theirs in pairs:
+            theirs.close()
+        while sum(ended) < 20:
+            ended.append(0)
+            await asyncio.sleep(0)
+        while handshakes.count:
+            await asyncio.sleep(0)
+
+    try:
+        loop.run_until_complete(live())
+    finally:
+        loop.close()
+    assert max(ended) <= 5
