@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from amqp_router.protocol.errors import InternalError
+from amqp_router.protocol.kept_table import KeptTable
 from persistence.definitions.records import Change, Delete, DeleteBindings, ExchangeRow
 from vhosts.bindings import Bindings, Pair
 from vhosts.exchanges.exchange import Binding, End, Exchange, type_of
@@ -25,6 +26,8 @@ from vhosts.spread_map import Entries
 #: Units of one turn, some 1 ms. Each binding, pair, row, exchange and queue that is removed is one unit; a
 #: binding of a headers exchange takes 4 µs or more.
 SLICE = 200
+#: Each 128 octets of a binding's arguments are one more: a headers exchange forgets each argument.
+ARGUMENTS_SHIFT = 7
 #: What one of them costs its client, in enqueues.
 REMOVAL_UNITS = 8
 #: If an exchange or queue has more stored bindings, one change deletes them all, and exchanges that must go
@@ -170,8 +173,9 @@ class Removals:
         while pair.by_key:
             if self.spent >= SLICE:
                 return False
-            self.spent += 1
-            source.unbind(self._bindings.pop_from(pair))
+            binding = self._bindings.pop_from(pair)
+            self.spent += 1 + _argument_units(binding)
+            source.unbind(binding)
         return True
 
     def _take_out_if_lonely(self, exchange: Exchange) -> None:
@@ -273,3 +277,8 @@ class Removals:
             sources = [pair.source.name for pair in here if pair.is_stored()]
             changes += [DeleteBindings(vhost, source, name, type_of(end)) for source in sources]
         return list(changes)
+
+
+def _argument_units(binding: Binding) -> int:
+    arguments = binding.arguments
+    return len(arguments.octets) >> ARGUMENTS_SHIFT if isinstance(arguments, KeptTable) else 0

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from amqp_router.protocol.errors import InternalError
+from amqp_router.protocol.fields import encode_table
+from amqp_router.protocol.kept_table import KeptTable
 from persistence.definitions.records import DeleteBindings
 from persistence.errors import PersistenceError
 from tests.vhosts.fakes import FakeDefinitions, new_vhost, publish_args
@@ -107,6 +109,26 @@ def test_a_queue_goes_at_once_and_its_bindings_in_slices(house: House, kind: str
     assert len(vhost.bindings) == 1
     assert house.queues("x") == {"other"}
     assert len(house.definitions.submitted) == rev
+
+
+def test_bindings_with_many_arguments_go_a_few_at_a_time(house: House) -> None:
+    """A headers exchange forgets each argument: 200 bindings with 150 took 22 ms of a turn."""
+    vhost = house.vhost
+    vhost.declare_exchange("x", "headers")
+    vhost.declare_queue("q")
+    left = counted(house, "x")
+    for number in range(100):
+        names = {f"{number}-{index}": ("I", index) for index in range(150)}
+        arguments = KeptTable(encode_table(names), None)
+        vhost.bind_queue("q", "x", f"k{number}", arguments, None)
+    octets = len(arguments.octets)
+    vhost.delete_queue("q")
+    turns = [left()]
+    while house.steps:
+        house.turn()
+        turns.append(left())
+    assert sum(turns) == 100
+    assert max(turns) * (octets >> 8) < SLICE
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -7,6 +7,8 @@ from vhosts.spread_map cimport SpreadMap
 
 
 cdef Py_ssize_t _CRITERIA_MAX
+cdef Py_ssize_t _NESTED_SHIFT
+cdef Py_ssize_t _PLAIN_SHIFT
 
 
 cdef class Entry:
@@ -34,6 +36,9 @@ cdef class HeadersIndex:
     cdef void _take_out(self, Entry entry)
     cdef bint _meets(self, str name, dict wide, dict headers, dict values) except -1
     @cython.locals(compared=Py_ssize_t, name=str)
-    cdef Py_ssize_t _compare(self, Entry entry, dict values) except? -1
+    cdef Py_ssize_t _compare(self, Entry entry, dict values, dict heavy) except? -1
     @cython.locals(column=Column, name=str, same_value=SpreadMap)
     cpdef Py_ssize_t _others(self, tuple place) except -1
+
+
+cdef Py_ssize_t _looks(tuple field) except -1

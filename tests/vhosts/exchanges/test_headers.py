@@ -254,3 +254,18 @@ def test_two_matches_at_a_time_do_not_disturb_each_other():
     found = [[each for each in side if not isinstance(each, int)] for side in zip(*both, strict=True)]
     assert found[0] == expected[0][: len(found[0])]
     assert found[1] == expected[1][: len(found[1])]
+
+
+@pytest.mark.parametrize(("mode", "count"), [("all", 1), ("all", 299), ("any", 299)])
+def test_large_values_are_more_work(mode, count):
+    """A table is compared item by item: some thousand bindings held the loop for 40 ms."""
+    deep = {"deep": ("F", {"d": ("A", [("I", number) for number in range(200)])})}
+    few, many = table({"a": 1}), table({f"n{number}": number for number in range(count)})
+    headers = {**few, **deep, **many} if mode == "all" else {**deep, **few, **many}
+    exchange = HeadersExchange("x", "headers")
+    for _ in range(100):
+        exchange.bind(Binding(exchange, FakeQueue(), "", table({"x-match": mode, **headers})))
+    each = len(encode_table(deep)) >> 5
+    if mode == "all":
+        each += count
+    assert work(exchange, carrying(headers)) > 100 * each
