@@ -1,7 +1,8 @@
-"""JSON as clients send it: UTF-8, and no text or number that an answer could not repeat.
+"""JSON as clients send it: UTF-8, and no text, number or nesting that an answer could not repeat.
 
-Python's decoder takes more: half of a surrogate pair (``"\\ud800"``), ``NaN``, ``Infinity``, and ``1e999`` as
-the latter. Stored, each of them would spoil every list that has it.
+Python's decoder takes more: half of a surrogate pair (``"\\ud800"``), ``NaN``, ``Infinity``, ``1e999`` as the
+latter, integers of any size, and values nested deeper than answers are written. Stored, each of them would
+spoil every list that has it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,17 @@ import json
 import math
 from typing import Any
 
+#: Objects and arrays within each other. Answers are written with up to 254, some of them around such a value.
+NESTED_MAX = 200
+#: Characters of the longest integer of 64 bits, and of those that an error shows.
+DIGITS_MAX, SHOWN_MAX = 20, 40
 
-class HalfOfAPairError(ValueError):
+
+class UnrepeatableError(ValueError):
+    """It is JSON, but no answer could repeat it; the text says why."""
+
+
+class HalfOfAPairError(UnrepeatableError):
     """A string has half of a surrogate pair, so it has no form in UTF-8."""
 
     def __init__(self) -> None:
@@ -29,15 +39,23 @@ def _finite(text: str) -> float:
     return found
 
 
-DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+def _of_64_bits(text: str) -> int:
+    found = int(text) if len(text) <= DIGITS_MAX else 1 << 64
+    if not -(1 << 63) <= found < 1 << 64:
+        shown = text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "..."
+        raise UnrepeatableError(f"{shown} does not fit into 64 bits")
+    return found
+
+
+DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, parse_int=_of_64_bits)
 
 
 def loads(data: bytes) -> Any:
     """The value that ``data`` has.
 
     Raises:
-        ValueError: it is not JSON in UTF-8; HalfOfAPairError if that is so because of a string in it.
-        RecursionError: it is nested too deep.
+        ValueError: it is not JSON in UTF-8; UnrepeatableError if it is, and no answer could repeat it.
+        RecursionError: it is nested too deep to be read.
     """
     text = data.decode("utf-8-sig")
     return checked(text, DECODER.decode(text))
@@ -47,8 +65,10 @@ def checked(text: str, found: Any) -> Any:
     """``found``, which ``text`` was decoded to.
 
     Raises:
-        HalfOfAPairError: a string in it has half of a surrogate pair.
+        UnrepeatableError: a string in it has half of a surrogate pair, or it is nested too deep.
     """
+    if text.count("[") + text.count("{") > NESTED_MAX and _is_deep(found):
+        raise UnrepeatableError(f"values nested more than {NESTED_MAX} deep")
     # UTF-8 has no surrogates, so that only escapes make them.
     if "\\ud" in text or "\\uD" in text:
         try:
@@ -56,3 +76,18 @@ def checked(text: str, found: Any) -> Any:
         except UnicodeEncodeError:
             raise HalfOfAPairError from None
     return found
+
+
+def _is_deep(found: Any) -> bool:
+    """Whether more than ``NESTED_MAX`` objects and arrays are within each other."""
+    level = [found] if isinstance(found, (dict, list)) else []
+    for _ in range(NESTED_MAX):
+        level = [
+            each
+            for outer in level
+            for each in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(each, (dict, list))
+        ]
+        if not level:
+            return False
+    return True

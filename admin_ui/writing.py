@@ -116,7 +116,7 @@ async def read_object(call: Call, bytes_max: int = BODY_BYTES_MAX) -> dict[str, 
         return {}
     try:
         found = json_text.loads(data)
-    except json_text.HalfOfAPairError as error:
+    except json_text.UnrepeatableError as error:
         raise bad_request(str(error)) from None
     except (ValueError, RecursionError):
         raise bad_request("not_json") from None

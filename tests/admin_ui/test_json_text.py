@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admin_ui.json_text import loads
+from admin_ui.json_text import NESTED_MAX, UnrepeatableError, loads
 from tests.admin_ui.world import World
 
 HALF = "a\ud800b"
@@ -100,3 +100,44 @@ def test_whole_pairs_and_all_else_that_utf_8_has() -> None:
 def test_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"surrogate|utf-8|is not JSON|too large"):
         loads(data)
+
+
+HUGE = "1" + "0" * 400
+DEEP = "[" * 900 + "]" * 900
+POISON: list[tuple[str, str, str]] = [
+    ("PUT", "/policies/shop/x", f'{{"pattern": "", "definition": {{"max-length": 1}}, "priority": {HUGE}}}'),
+    ("PUT", "/global-parameters/x", f'{{"value": {HUGE}}}'),
+    ("PUT", "/global-parameters/x", f'{{"value": {1 << 64}}}'),
+    ("PUT", "/global-parameters/x", f'{{"value": {DEEP}}}'),
+    ("PUT", "/queues/shop/x", f'{{"arguments": {{"x": {DEEP}}}}}'),
+    ("POST", "/exchanges/shop/orders/publish", f'{{"properties": {{"headers": {{"a": {DEEP}}}}}}}'),
+    ("POST", "/definitions", f'{{"global_parameters": [{{"name": "x", "value": {DEEP}}}]}}'),
+    ("POST", "/definitions", f'{{"global_parameters": [{{"name": "x", "value": {HUGE}}}]}}'),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), POISON)
+async def test_what_is_too_large_or_too_deep_to_be_shown_is_refused(
+    shop: World, method: str, path: str, body: str
+) -> None:
+    """A policy with such a priority was stored, and lists of policies failed from then on."""
+    before = {each: (await shop.call("GET", f"/api{each}")).json for each in LISTS}
+    reply = await shop.call(method, f"/api{path}", body=body)
+    assert (reply.status, reply.json["error"]) == (400, "bad_request")
+    assert {each: (await shop.call("GET", f"/api{each}")).json for each in LISTS} == before
+
+
+def test_the_deepest_and_the_largest_values() -> None:
+    nested = b"[" * NESTED_MAX + b"]" * NESTED_MAX
+    assert json.dumps(loads(nested)).encode() == nested
+    for wrong in (b"[" + nested + b"]", b'{"a":' + nested + b"}"):
+        with pytest.raises(UnrepeatableError, match="nested more than 200 deep"):
+            loads(wrong)
+    assert loads(b'"' + b"[" * 300 + b'"') == "[" * 300
+    wide = b"[" + b"[]," * 300 + b"{}]"
+    assert len(loads(wide)) == 301
+    for number in (-(1 << 63), (1 << 64) - 1):
+        assert loads(str(number).encode()) == number
+    for number in (-(1 << 63) - 1, 1 << 64, int(HUGE)):
+        with pytest.raises(UnrepeatableError, match="does not fit into 64 bits"):
+            loads(str(number).encode())
