@@ -97,8 +97,7 @@ export function ListPage({ topic = null, rows: given, everywhere, noun, nouns = 
         ? html`<${Empty} title=${`No ${noun} matches`}>
             <p>${plural(here.length, noun, nouns)} in all. ${" "}<button type="button" class="link" onClick=${() => search("")}>Clear the filter</button></p>
           <//>`
-        : html`${chosen.length > 0 && html`<div class="bulk" role="region" aria-label="Selected">${selection.bar(chosen)}</div>`}
-          <div class="table-box" ref=${table}>
+        : html`<div class="table-box" ref=${table}>
             <table class="table">
               <thead><tr>${selection && html`<th scope="col" class="check-column"><input type="checkbox" aria-label=${`Select all ${nouns} that match`}
                 checked=${chosen.length > 0 && chosen.length === selectable.length} disabled=${!selectable.length}
@@ -116,6 +115,8 @@ export function ListPage({ topic = null, rows: given, everywhere, noun, nouns = 
               </tr></tfoot>`}
             </table>
           </div>
+          ${/* Behind the table and at the foot of the window, so that no row moves while one selects. */ ""}
+          ${chosen.length > 0 && html`<div class="bulk" role="region" aria-label="Selected">${selection.bar(chosen)}</div>`}
           <${Pager} page=${page} pages=${pages} start=${start} shown=${rows.length} all=${sorted.length} />`}
   </div>`;
 }

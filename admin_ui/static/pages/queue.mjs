@@ -138,7 +138,7 @@ function Settings({ queue }) {
       queue.operator_policy && ["Operator policy", queue.operator_policy],
       ["Messages", `${count(queue.messages)}, of them ${count(queue.messages_ready)} ready`],
       ["Their bodies", `${bytes(queue.message_bytes)}, of them ${bytes(queue.message_bytes_ready)} ready`],
-      queue.consumers > 0 && ["Consumer capacity", `${Math.round(100 * queue.consumer_capacity)} %: so much of the last seconds its consumers took what was ready`],
+      queue.consumers > 0 && ["Consumer capacity", `${Math.round(100 * queue.consumer_capacity)} % of the last seconds`],
       ["Held in memory", `${plural(queue.messages_ram, "message")}, ${bytes(queue.memory)}`],
       queue.messages_paged_out > 0 && ["Transient, put aside on disk", `${plural(queue.messages_paged_out, "message")}, ${bytes(queue.message_bytes_paged_out)}`],
       ["Kept in its log", queue.durable ? plural(queue.messages_persistent, "message") : "no: the queue is transient"],

@@ -298,7 +298,14 @@ def test_many_queues_at_once_and_the_columns_that_one_wants(calm: Site, visit: V
         one.page.click("dialog button[type=submit]")
         one.page.wait_for_selector(".said:has-text('60 queues purged.')")
         one.page.wait_for_selector("tfoot td:text-is('0 B')")
-        one.page.check("[aria-label='Select many-0']")
+        first = one.page.locator("[aria-label='Select many-0']")
+        before = first.bounding_box()
+        first.check()
+        one.page.wait_for_selector(".bulk:has-text('1 queue selected')")
+        assert first.bounding_box() == before, "the next one is where it was"
+        bar = one.page.locator(".bulk").bounding_box()
+        assert bar is not None
+        assert bar["y"] + bar["height"] <= one.page.viewport_size["height"], "in sight above 60 rows"
         one.page.check("[aria-label='Select many-1']")
         channel.basic_publish("", "many-1", b"x")
         connection.process_data_events(0)

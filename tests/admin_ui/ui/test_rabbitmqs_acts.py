@@ -152,7 +152,7 @@ def test_what_a_queue_weighs_and_its_consumers_can_take(calm: Site, visit: Visit
         one = visit(calm)
         one.open("/ui/queues/%2F/slow")
         one.page.wait_for_selector("section:has(#settings) dd:has-text('30 B, of them 20 B ready')")
-        one.page.wait_for_selector("section:has(#settings) dd:has-text('%: so much of the last seconds')")
+        one.page.wait_for_selector("section:has(#settings) dd:has-text('% of the last seconds')")
         one.open("/ui/queues")
         one.page.wait_for_selector("td:has(a:text-is('slow')) >> text=at most 7,000")
         channel.queue_delete("slow")
