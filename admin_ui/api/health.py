@@ -62,10 +62,14 @@ def local_alarms(call: Call) -> dict[str, Any]:
     return _no_alarm(call, "on the node")
 
 
+#: RabbitMQ's words for what an alarm is about, where ours are others.
+_RESOURCES = {"disk": "disk space"}
+
+
 def _no_alarm(call: Call, place: str) -> dict[str, Any]:
     names = call.state.broker.alarms.names
     if names:
-        entries = [{"node": call.state.node, "resource": name} for name in names]
+        entries = [{"node": call.state.node, "resource": _RESOURCES.get(name, name)} for name in names]
         raise failed(f"There are alarms in effect {place}", alarms=entries)
     return ok(call)
 

@@ -166,7 +166,7 @@ async def test_health_check_of_alarms(node: World, path: str, place: str) -> Non
     assert (await node.call("GET", path)).json == {"status": "ok"}
     node.broker.alarms.set("disk")
     reply = await node.call("GET", path)
-    alarms = [{"node": node.broker.settings.node, "resource": "disk"}]
+    alarms = [{"node": node.broker.settings.node, "resource": "disk space"}]
     assert reply.status == 503
     assert reply.json == {
         "status": "failed",
