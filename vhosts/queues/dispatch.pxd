@@ -17,13 +17,13 @@ cdef class Dispatch:
     cdef public bint exclusive
     cdef public dict leaving
     cdef public bint is_blocked
-    cdef long long _since_us
-    cdef long long _taking_us
+    cdef long long _blocked_from_us
+    cdef long long _folded_us
     cdef long long _blocked_us
     cdef double _mean
     cpdef void block(self, long long now_us)
     cpdef void unblock(self, long long now_us)
-    cdef void _passed(self, long long now_us)
+    cdef void _fold(self, long long now_us)
     cpdef void add(self, Consumer consumer)
     cpdef void remove(self, Consumer consumer, dict others)
     @cython.locals(first=Consumer)

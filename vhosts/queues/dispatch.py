@@ -39,11 +39,11 @@ class Dispatch:
     """Consumers that take turns."""
 
     __slots__ = (
+        "_blocked_from_us",
         "_blocked_us",
+        "_folded_us",
         "_mean",
         "_order",
-        "_since_us",
-        "_taking_us",
         "active",
         "exclusive",
         "is_blocked",
@@ -71,11 +71,11 @@ class Dispatch:
         self.exclusive = False
         #: Consumers that were cancelled and have not heard of it.
         self.leaving: dict[Consumer, None] = {}
-        #: Whether a message is ready, or was, that none of them could take; and since when it is so, or not.
+        #: Whether a message is ready, or was, that none of them could take; and since when.
         self.is_blocked = False
-        self._since_us = 0
-        #: How long they took what was ready, and how long not, since the mean was made.
-        self._taking_us = 0
+        self._blocked_from_us = 0
+        #: When the mean was made, and how long it was so since then, without the present time.
+        self._folded_us = 0
         self._blocked_us = 0
         self._mean = 1.0
 
@@ -83,27 +83,28 @@ class Dispatch:
         """A message is ready, and it is nobody's turn."""
         if not self.is_blocked:
             self.is_blocked = True
-            self._taking_us += max(now_us - self._since_us, 0)  # the clock may have been set back
-            self._passed(now_us)
+            self._blocked_from_us = now_us
+            if not 0 <= now_us - self._folded_us <= _FOLD_US:  # the clock may have been set back
+                self._fold(now_us)
 
     def unblock(self, now_us: int) -> None:
         """It is somebody's turn again."""
         self.is_blocked = False
-        self._blocked_us += max(now_us - self._since_us, 0)
-        self._passed(now_us)
+        self._blocked_us += now_us - self._blocked_from_us
+        if now_us - self._folded_us > _FOLD_US:
+            self._fold(now_us)
 
-    def _passed(self, now_us: int) -> None:
-        self._since_us = now_us
-        if self._taking_us + self._blocked_us > _FOLD_US:
-            self._mean = _moved(self._mean, self._taking_us, self._blocked_us)
-            self._taking_us = self._blocked_us = 0
+    def _fold(self, now_us: int) -> None:
+        self._mean = _moved(self._mean, now_us - self._folded_us, self._blocked_us)
+        self._folded_us = now_us
+        self._blocked_us = 0
 
     def capacity(self, now_us: int) -> float:
         """The part of the time, of the last seconds most, in which somebody took what was ready."""
-        passed_us = max(now_us - self._since_us, 0)
+        blocked_us = self._blocked_us
         if self.is_blocked:
-            return _moved(self._mean, self._taking_us, self._blocked_us + passed_us)
-        return _moved(self._mean, self._taking_us + passed_us, self._blocked_us)
+            blocked_us += now_us - self._blocked_from_us
+        return _moved(self._mean, now_us - self._folded_us, blocked_us)
 
     def add(self, consumer: Consumer) -> None:
         """``consumer`` has come to the queue."""
@@ -228,10 +229,9 @@ def _join(consumer: Consumer, first: Consumer) -> None:
     first.previous = consumer
 
 
-def _moved(mean: float, taking_us: int, blocked_us: int) -> float:
-    """The moving ``mean`` after these times."""
-    all_us = taking_us + blocked_us
-    if all_us == 0:
+def _moved(mean: float, passed_us: int, blocked_us: int) -> float:
+    """The moving ``mean`` after so much time; none has passed if the clock was set back."""
+    if passed_us <= 0:
         return mean
-    weight: float = 0.5 ** (all_us / HALF_US)
-    return taking_us / all_us * (1 - weight) + mean * weight
+    weight: float = 0.5 ** (passed_us / HALF_US)
+    return (1 - min(max(blocked_us / passed_us, 0), 1)) * (1 - weight) + mean * weight
