@@ -25,7 +25,10 @@ _ONES = bytes(bin(value).count("1") for value in range(256))
 
 
 class Chunk:
-    """65,536 bits, and return counts (u16 each) if a message in it was returned."""
+    """65,536 bits, and return counts (u16 each) if a message in it was returned.
+
+    The counts reach as far as a message was returned: what is not there is 0.
+    """
 
     __slots__ = ("bits", "counts", "number", "ones")
 
@@ -176,6 +179,8 @@ class SettleState:
         if chunk is None or chunk.counts is None:
             return 0
         place = (offset & 65535) << 1
+        if place >= len(chunk.counts):
+            return 0
         return chunk.counts[place] | chunk.counts[place + 1] << 8
 
     def has_returns(self, offset: int) -> bool:
@@ -188,11 +193,11 @@ class SettleState:
         chunk = self._chunk(offset >> 16)
         if chunk is FULL or offset < self.settled_below:
             return
-        counts = chunk.counts
-        if counts is None:
-            counts = bytearray(2 * CHUNK_OFFSETS)
-            chunk.counts = counts
         place = (offset & 65535) << 1
+        counts = chunk.counts
+        if counts is None or place >= len(counts):
+            counts = _grown(counts, place)
+            chunk.counts = counts
         counts[place] = count & 255
         counts[place + 1] = count >> 8
 
@@ -224,7 +229,7 @@ class SettleState:
                 continue
             bits = chunk.bits
             offset = number << 16
-            for low in range(65536):
+            for low in range(len(counts) >> 1):
                 found = counts[low << 1] | counts[(low << 1) + 1] << 8
                 if found > 0 and offset >= self.settled_below and not bits[low >> 3] >> (low & 7) & 1:
                     if found != returns or offset != end:
@@ -311,6 +316,21 @@ class SettleState:
         if chunk.ones == 65536:
             self._full(chunk)
         return changed
+
+
+def _grown(counts: bytearray | None, place: int) -> bytearray:
+    """A chunk's return counts with room for the one at ``place``, and at least twice as many as before.
+
+    Most logs have few returned messages among the first of a chunk. Room for all would take 128 KiB of each
+    such log, and each of its checkpoints would look through it.
+    """
+    size = 64 if counts is None else 2 * len(counts)
+    while size <= place:
+        size *= 2
+    grown = bytearray(size)
+    if counts is not None:
+        grown[: len(counts)] = counts
+    return grown
 
 
 class SettleRun:

@@ -62,6 +62,31 @@ def test_settling_in_any_order(moves: list[int | list[int]], returned: list[int]
     assert all(offset in done for offset in range(state.settled_below))
 
 
+@given(st.lists(OFFSETS, max_size=8))
+def test_returns_are_counted_wherever_they_come(returned: list[int]) -> None:
+    state = SettleState()
+    counts: dict[int, int] = {}
+    for times, offset in enumerate(returned, 1):
+        state.set_returned(offset, times)
+        counts[offset] = times
+        others = [offset - 1, offset + 1, offset ^ 64, END - 1]
+        for each in [each for each in [*counts, *others] if 0 <= each < END]:
+            assert state.returned(each) == counts.get(each, 0)
+
+
+def test_few_returns_take_little_room() -> None:
+    """A log with some returned messages does not have room for 65,536 of them."""
+    state = SettleState()
+    for offset in range(10):
+        state.set_returned(offset, 1)
+    chunk = state.chunks[0]
+    assert chunk.counts is not None
+    assert len(chunk.counts) <= 64
+    state.set_returned(CHUNK_OFFSETS - 1, 1)
+    assert len(chunk.counts) == 2 * CHUNK_OFFSETS
+    assert state.pack_returns()[0] == 2
+
+
 def test_consumed_in_order_keeps_one_chunk() -> None:
     state = SettleState()
     for offset in range(2 * CHUNK_OFFSETS):
