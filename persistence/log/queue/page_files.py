@@ -150,14 +150,19 @@ class PageFiles:
             opened = self._readers.get(file.path)
         return opened.read(count, position)
 
-    def remove(self, files: Sequence[PageFile]) -> None:
-        """Remove files that nobody needs, in the thread: the kernel takes long to free a large one."""
+    def remove(self, files: Sequence[PageFile], forget: Callable[[], None] | None = None) -> None:
+        """Remove files that nobody needs, in the thread: the kernel takes long to free a large one.
+
+        ``forget`` is called there, too; not if there are no files.
+        """
         if files:
             for file in files:
                 self._readers.drop(file.path)
-            self._worker.submit(partial(self._remove, files))
+            self._worker.submit(partial(self._remove, files, forget))
 
-    def _remove(self, files: Sequence[PageFile]) -> None:
+    def _remove(self, files: Sequence[PageFile], forget: Callable[[], None] | None) -> None:
+        if forget is not None:
+            forget()
         for file in files:
             self._writers.drop(file.path)
             try:

@@ -14,6 +14,7 @@ with it and continues in later turns of the loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from amqp_router.protocol.flags import LOGGED, PERSISTENT, RECORDED
 from amqp_router.protocol.message import Message
@@ -363,13 +364,19 @@ class PageLog:
         self._under_way = set()
         self._failed = []
         self._repeated = 0
-        self._batches = []
+        batches, self._batches = self._batches, []
         self._first = 0
         self._builder = MessagesBuilder()
         self._close_view()
         self._room.hold(self, 0)
-        self._page_files.remove(self._files)
+        self._page_files.remove(self._files, partial(_forget, batches))
         self._files = []
+
+
+def _forget(batches: list[tuple[Batch, BatchFile]]) -> None:
+    """Let go of them one by one: a thread that does so lets the event loop's run between any two of them."""
+    while batches:
+        batches.pop()
 
 
 def _as_read(message: Message) -> Message:
