@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from admin_ui import large_json
 from admin_ui.large_json import read_object
 
+INTEGERS = st.integers(-(1 << 63), (1 << 64) - 1)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )
