@@ -236,7 +236,10 @@ class SimNode:
         self.disk.sync_directory("")
         # Few logs, each synced by itself and made at once, so that a test says which of them fails when.
         log_options = log_options or LogOptions(journal_logs_min=4, new_logs_per_round=1000)
-        self.core.start(Threads(self.flusher, self.worker, InlineWorker()), log_options, None)
+        janitor = InlineWorker()
+        # What is left of an ended process is freed at any time, and would remove files of this one.
+        self.disk.begin_process(janitor.end)
+        self.core.start(Threads(self.flusher, self.worker, janitor), log_options, None)
         self.sync = self.core.storage.sync
         self.catalog = self.core.storage.catalog
         self.flusher.on_done = self.sync.flushed

@@ -912,14 +912,22 @@ class World:
     def close_all_but_one(self, *peers: Peer) -> None:
         """Close channels one by one until at most one has messages of a queue that drops some.
 
-        Several that come to an end together give back in an order that is not foretold.
+        Several that come to an end together give back in an order that is not foretold. What is over goes
+        if it comes back before what stands in front of it.
         """
+        outs = [
+            out
+            for peer in self.consumers
+            for channel in peer.channels.values()
+            for out in channel.out.values()
+        ]
+        timed = {out.queue for out in outs if out.entry.deadline_us is not None}
         is_seen = False
         for who, peer in enumerate(self.consumers):
             for number, channel in peer.channels.items():
                 if peer in peers:
                     self.keep_letters_apart(who, number)
-                drops = any(_drops(out.queue) for out in channel.out.values())
+                drops = any(_drops(out.queue) or out.queue in timed for out in channel.out.values())
                 if peer in peers and drops and is_seen:
                     self.close_channel(who, number)
                 is_seen |= drops

@@ -269,6 +269,12 @@ class SimDisk:
         self.steps_left = -1
         #: What happened to which kind of file.
         self.events: Counter[str] = Counter()
+        self._end_process: Callable[[], None] = lambda: None
+
+    def begin_process(self, end: Callable[[], None]) -> None:
+        """Another process works on this disk: the last one is ended, and this one by calling ``end``."""
+        self._end_process()
+        self._end_process = end
 
     def fail(
         self, operation: str, part: str = "", *, error: int = errno.EIO, after: int = 0, once: bool = False

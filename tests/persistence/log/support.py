@@ -21,12 +21,17 @@ SMALL = LogOptions(segment_bytes_max=4000, batch_bytes_max=1000, index_interval_
 
 
 class InlineWorker:
-    """Does a job when it is submitted."""
+    """Does a job when it is submitted, unless its process has ended."""
 
     is_idle = True
+    has_ended = False
 
     def submit(self, job: Callable[[], None]) -> None:
-        job()
+        if not self.has_ended:
+            job()
+
+    def end(self) -> None:
+        self.has_ended = True
 
     def wait_idle(self) -> None: ...
 
