@@ -966,8 +966,9 @@ class World:
                 if not any(out.timeout_us() for tag, out in channel.out.items() if tag not in settled):
                     continue
                 self.keep_letters_apart(who, number)
-                drops = {out.queue for out in channel.out.values() if _drops(out.queue)}
-                shows = {queue for queue in drops if _shows_order(queue)}
+                queues = {out.queue for out in channel.out.values()}
+                drops = {queue for queue in queues if _drops(queue)}
+                shows = {queue for queue in queues if _shows_order(queue)}
                 names = {name for queue in drops for name in self._letters_go_to(queue.name)}
                 feeds = {queue for name, queue in self.lists.queues.items() if name in names}
                 if shows & shown or drops & fed or feeds & returned:
@@ -1220,8 +1221,9 @@ def _shows_order(queue: ModelQueue) -> bool:
     """Whether it shows which of two returns was first.
 
     Of many octets that come back at once more is dropped than of the same ones after each other. Otherwise
-    the same messages are dropped, but their letters come in another order.
+    the same messages are dropped, but their letters come in another order. A quorum queue gives again in the
+    order of the returns.
     """
     found = queue.rules
     drops_octets = found.octets is not None and found.overflow == "drop-head"
-    return drops_octets or (found.exchange is not None and _drops(queue))
+    return queue.kind.quorum or drops_octets or (found.exchange is not None and _drops(queue))
