@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
-from admin_ui.api.messages import names_of, properties_document
+from admin_ui.api.messages import names_of
+from admin_ui.documents.properties import properties_document
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, Done, bad_request, not_authorised, not_found
 from admin_ui.writing import caller
@@ -37,6 +38,7 @@ async def show(call: Call) -> dict[str, Any]:
     for number, delayed in enumerate(list(queue.order.first(int(wanted))), 1):
         document = _document(queue, delayed)
         if document is not None:
+            document["properties"] = await properties_document(document["properties"], call.turns)
             first.append(document)
         if number % SLICE == 0:
             await asyncio.sleep(0)
@@ -44,7 +46,7 @@ async def show(call: Call) -> dict[str, Any]:
 
 
 def _document(queue: DelayQueue, delayed: Delayed) -> dict[str, Any] | None:
-    """None if it has become due meanwhile."""
+    """Its properties are octets. None if it has become due meanwhile."""
     message = queue.order.read(delayed.offset)
     if message is None or message.extras is None or message.extras.due_us != delayed.due_us:
         return None
@@ -55,7 +57,7 @@ def _document(queue: DelayQueue, delayed: Delayed) -> dict[str, Any] | None:
         "exchange": exchange,
         "routing_key": routing_key,
         "payload_bytes": message.body_size,
-        "properties": properties_document(message.properties()),
+        "properties": message.properties(),
     }
 
 

@@ -61,13 +61,13 @@ def loads(data: bytes) -> Any:
     return checked(text, DECODER.decode(text))
 
 
-def checked(text: str, found: Any) -> Any:
+def checked(text: str, found: Any, nested_max: int = NESTED_MAX) -> Any:
     """``found``, which ``text`` was decoded to.
 
     Raises:
         UnrepeatableError: a string in it has half of a surrogate pair, or it is nested too deep.
     """
-    if text.count("[") + text.count("{") > NESTED_MAX and _is_deep(found):
+    if text.count("[") + text.count("{") > nested_max and _is_deep(found, nested_max):
         raise UnrepeatableError(f"values nested more than {NESTED_MAX} deep")
     # UTF-8 has no surrogates, so that only escapes make them.
     if "\\ud" in text or "\\uD" in text:
@@ -78,10 +78,10 @@ def checked(text: str, found: Any) -> Any:
     return found
 
 
-def _is_deep(found: Any) -> bool:
-    """Whether more than ``NESTED_MAX`` objects and arrays are within each other."""
+def _is_deep(found: Any, nested_max: int) -> bool:
+    """Whether more than ``nested_max`` objects and arrays are within each other."""
     level = [found] if isinstance(found, (dict, list)) else []
-    for _ in range(NESTED_MAX):
+    for _ in range(nested_max):
         level = [
             each
             for outer in level

@@ -173,7 +173,7 @@ class Body:
         some: list[Any] = []
         for row in rows:
             some.append(row)
-            if len(some) == TURN_ROWS:
+            if len(some) == TURN_ROWS or turns.is_over():  # a row may have arguments of 128 KiB
                 self.add(before + dumps(some)[1:-1])
                 before = b","
                 some.clear()

@@ -84,13 +84,17 @@ class Turns:
     def __init__(self) -> None:
         self._end = 0.0
 
+    def is_over(self) -> bool:
+        """Whether this turn has lasted long enough."""
+        return time.perf_counter() > self._end
+
     async def next(self) -> None:
         """Stand in line if this turn has lasted long enough.
 
         What the turn made is looked at by the garbage collector before others make more: a file of 50,000
         objects that is read and imported would otherwise have it look at thousands at once.
         """
-        if time.perf_counter() > self._end:
+        if self.is_over():
             look_at_new_objects()
             await line().turn()
             self._end = time.perf_counter() + TURN_S

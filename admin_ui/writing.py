@@ -9,11 +9,11 @@ Source: RabbitMQ's HTTP API, 3.10, as measured.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from admin_ui import body, json_text
+from admin_ui import body, json_text, large_json
 from admin_ui.endpoints import Call
 from admin_ui.replies import ApiError, Done, bad_request, not_authorised
 from amqp_router.channel.due import Due
@@ -40,6 +40,8 @@ BODY_BYTES_MAX = 1 << 20
 #: Larger bodies (octets) are read only a few at a time, because an arriving body is held in memory as a
 #: whole.
 SMALL_BODY_BYTES = 16 << 10
+#: Values in a body, as many as a table in a frame of 128 KiB has at most: to free very many takes long, too.
+VALUES_MAX = 1 << 16
 #: Seconds between two checks whether the definition store still works.
 LOOK_S = 0.2
 #: Characters of a line that Erlang prints.
@@ -100,22 +102,31 @@ def new_name(call: Call, part: str) -> str:
 # -- bodies ------------------------------------------------------------------------------------------
 
 
-async def read_object(call: Call, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
+async def read_object(
+    call: Call, bytes_max: int = BODY_BYTES_MAX, *, in_pieces: Collection[str] = ()
+) -> dict[str, Any]:
     """The body, which is a JSON object; a missing body counts as an empty one. The content type is ignored.
+
+    Members with names ``in_pieces`` may be `large_json.Pieces`.
 
     Raises:
         ApiError: it is not an object (400), too large, or does not arrive in time (408).
     """
     length = call.request.content_length
     if length is not None and length <= SMALL_BODY_BYTES:
-        data = await body.read(call.request, bytes_max)
+        pieces = await body.read_pieces(call.request, bytes_max)
     else:
         async with call.state.large_bodies:
-            data = await body.read(call.request, bytes_max)
-    if not data.strip():
+            pieces = await body.read_pieces(call.request, bytes_max)
+    if await is_blank(call, pieces):
         return {}
     try:
-        found = json_text.loads(data)
+        if sum(map(len, pieces)) <= SMALL_BODY_BYTES:
+            found = json_text.loads(b"".join(pieces))
+        else:
+            found = {}
+            for _ in large_json.read_object(pieces, found, values_max=VALUES_MAX, in_pieces=in_pieces):
+                await call.turns.next()
     except json_text.UnrepeatableError as error:
         raise bad_request(str(error)) from None
     except (ValueError, RecursionError):
@@ -123,6 +134,15 @@ async def read_object(call: Call, bytes_max: int = BODY_BYTES_MAX) -> dict[str, 
     if not isinstance(found, dict):
         raise bad_request("not_json")
     return found
+
+
+async def is_blank(call: Call, pieces: list[bytes]) -> bool:
+    """Whether a body has nothing but white space."""
+    for piece in pieces:
+        if not piece.isspace():
+            return False
+        await call.turns.next()
+    return True
 
 
 def required(content: dict[str, Any], *names: str) -> None:
@@ -248,7 +268,7 @@ def table(found: dict[str, Any]) -> Table:
     Raises:
         ApiError: it has a value that such tables cannot have (400).
     """
-    return {_name(name): _field(value) for name, value in found.items()}
+    return {_name(name): argument(value) for name, value in found.items()}
 
 
 def _name(name: str) -> str:
@@ -256,7 +276,12 @@ def _name(name: str) -> str:
     return name
 
 
-def _field(value: Any) -> Field:
+def argument(value: Any) -> Field:
+    """A JSON value as a value of an AMQP table.
+
+    Raises:
+        ApiError: such tables cannot have it (400).
+    """
     if isinstance(value, bool):
         return "t", value
     if isinstance(value, int):
@@ -270,7 +295,7 @@ def _field(value: Any) -> Field:
     if isinstance(value, dict):
         return "F", table(value)
     if isinstance(value, list):
-        return "A", [_field(each) for each in value]
+        return "A", [argument(each) for each in value]
     raise bad_request("null_not_allowed")
 
 

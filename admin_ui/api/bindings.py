@@ -10,7 +10,8 @@ from admin_ui.api.exchanges import real_name
 from admin_ui.documents import exchanges
 from admin_ui.endpoints import Call, Endpoint, Rows
 from admin_ui.replies import Done, bad_request, not_found
-from admin_ui.writing import DELETED, Caller, arguments, caller, change, read_object, text
+from admin_ui.table_octets import arguments_of
+from admin_ui.writing import DELETED, Caller, caller, change, read_object, text
 from amqp_router.protocol.kept_table import Arguments, encoded_by_name
 from vhosts import declarations
 from vhosts.queues.handle import QueueHandle
@@ -128,7 +129,7 @@ async def _by_key(call: Call) -> Any:
 async def bind(call: Call) -> Done:
     """Bind the two: ``routing_key``, ``arguments``. The reply's Location ends with the properties key."""
     content = await read_object(call)
-    routing_key, table = text(content, "routing_key"), arguments(content)
+    routing_key, table = text(content, "routing_key"), await arguments_of(call, content)
     who, source, kind, destination = caller(call), *_ends(call)
 
     def act() -> tuple[None, int]:

@@ -12,13 +12,16 @@ from admin_ui import body, sessions
 from admin_ui.documents import definitions
 from admin_ui.endpoints import Call, administered
 from admin_ui.importing import Import
+from admin_ui.json_text import NESTED_MAX
 from admin_ui.large_json import read_object
 from admin_ui.replies import Body, Done, bad_request, dumps
 from admin_ui.turns import TURN_S, Turns
-from admin_ui.writing import change, entered_vhost, flag, stored
+from admin_ui.writing import change, entered_vhost, flag, is_blank, stored
 
 #: Octets of a file of definitions.
 FILE_BYTES_MAX = 50 << 20
+#: Levels around an object in a file: the file and the section.
+AROUND = 2
 #: Objects of a file that are freed between two readings of the clock.
 FREED = 64
 #: Characters that the name of a downloaded file may not have.
@@ -105,11 +108,11 @@ async def read_file(call: Call) -> dict[str, Any]:
         else:
             pieces = await body.read_pieces(call.request, FILE_BYTES_MAX)
     found: dict[str, Any] = {}
-    if all(map(bytes.isspace, pieces)):
+    if await is_blank(call, pieces):
         return found
     await call.turns.next()
     try:
-        for _ in read_object(pieces, found):
+        for _ in read_object(pieces, found, nested_max=NESTED_MAX + AROUND):
             await call.turns.next()
     except (ValueError, RecursionError):
         await let_go(found, call.turns)

@@ -8,9 +8,9 @@ from admin_ui.documents import exchanges
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
 from admin_ui.replies import Done, not_found
+from admin_ui.table_octets import arguments_of
 from admin_ui.writing import (
     DELETED,
-    arguments,
     boolean,
     caller,
     change,
@@ -76,7 +76,7 @@ async def declare(call: Call) -> Done:
     content = await read_object(call)
     type_name = text(content, "type", "direct")
     durable, auto_delete = boolean(content, "durable"), boolean(content, "auto_delete")
-    internal, table = boolean(content, "internal"), arguments(content)
+    internal, table = boolean(content, "internal"), await arguments_of(call, content)
     who, name = caller(call), real_name(new_name(call, "exchange"))
 
     def act() -> tuple[bool, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 from collections.abc import Iterator
 from math import isfinite
@@ -19,8 +18,8 @@ from typing import Any
 from admin_ui.api.exchanges import real_name
 from admin_ui.api.message_list import add_messages
 from admin_ui.api.publish_listener import Publish
+from admin_ui.api.published import message_of, payload_of, properties_of
 from admin_ui.api.taken import Taken
-from admin_ui.documents.tables import table as table_document
 from admin_ui.endpoints import Call, Endpoint
 from admin_ui.replies import ApiError, Body, bad_request, not_authorised
 from admin_ui.writing import (
@@ -31,20 +30,17 @@ from admin_ui.writing import (
     read_object,
     required,
     shown_value,
-    table,
     text,
 )
 from amqp_router.protocol.errors import (
     AccessRefused,
     AMQPError,
-    FieldError,
     NotFound,
     PreconditionFailed,
     too_large_message,
 )
 from amqp_router.protocol.flags import REDELIVERED
-from amqp_router.protocol.message import Message, body_start, build_message
-from amqp_router.protocol.properties import PROPERTIES, decode_properties, encode_properties
+from amqp_router.protocol.message import Message, body_start
 from amqp_router.protocol.shown import shown as seen_by_clients
 from persistence.errors import PersistenceError
 from vhosts.exchanges.router import RouteCache, publish_args
@@ -58,7 +54,7 @@ from vhosts.queues.handle import QueueHandle
 PUBLISH_BYTES_MAX = 16 << 20
 #: A body in memory: as octets, as text and as a message.
 COPIES = 3
-#: Octets of payload in one answer.
+#: Octets of payload in one answer, and of properties.
 GET_BYTES_MAX = 16 << 20
 #: Messages taken, or returned, in one turn of the event loop; and octets of payload.
 SLICE = 100
@@ -83,14 +79,16 @@ async def publish(call: Call) -> dict[str, Any]:
     if broker.alarms.on:
         raise ApiError(503, "blocked", f"the node blocks publishers: {broker.alarms.reason}")
     with _admitted(call):
-        content = await read_object(call, PUBLISH_BYTES_MAX)
+        content = await read_object(call, PUBLISH_BYTES_MAX, in_pieces=("payload",))
         required(content, "routing_key", "properties", "payload", "payload_encoding")
         exchange, routing_key = real_name(new_name(call, "exchange")), text(content, "routing_key")
-        properties = _properties(content["properties"])
-        body = _payload(content)
+        properties = await properties_of(call, content["properties"])
+        body = await payload_of(call, content)
         if len(body) > broker.options.message_bytes_max:
             raise amqp_fault(too_large_message(len(body), broker.options.message_bytes_max))
-        message = _message(properties, body)
+        await call.turns.next()
+        message = message_of(call, properties, body)
+        await call.turns.next()
         who = caller(call)
         listener = Publish(broker)
         try:
@@ -172,70 +170,13 @@ def _admitted(call: Call) -> Iterator[None]:
         account.release(size)
 
 
-def _properties(found: Any) -> dict[str, Any]:
-    """The properties as AMQP has them. Names that AMQP does not have are ignored.
-
-    Raises:
-        ApiError: a value has another type (400).
-    """
-    if found == []:  # what some clients make of an empty object
-        return {}
-    if not isinstance(found, dict):
-        raise bad_request("properties is not an object")
-    return {
-        name: _property(name, kind, found[name]) for name, (_, kind) in PROPERTIES.items() if name in found
-    }
-
-
-def _property(name: str, kind: str, value: Any) -> Any:
-    if kind == "t":
-        if value == []:  # what some clients make of an empty table
-            return {}
-        if not isinstance(value, dict):
-            raise bad_request(f"{name} is not an object")
-        return table(value)
-    if kind == "s":
-        if not isinstance(value, str):
-            raise bad_request(["not_string", name])
-        return text({name: value}, name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise bad_request(["not_int", name])
-    return value
-
-
-def _payload(content: dict[str, Any]) -> bytes:
-    """The octets of the payload.
-
-    Raises:
-        ApiError: it is not in its encoding, or there is no such encoding (400).
-    """
-    payload, encoding = content["payload"], content["payload_encoding"]
-    if not isinstance(payload, str):
-        raise bad_request("payload_not_string")
-    if encoding == "string":
-        return payload.encode()
-    if encoding != "base64":
-        raise bad_request(["unsupported_encoding", shown_value(encoding)])
-    try:
-        return base64.b64decode("".join(payload.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise bad_request(["not_base64", payload[:1000]]) from None
-
-
-def _message(properties: dict[str, Any], body: bytes) -> Message:
-    try:
-        return build_message(b"", encode_properties(properties), body)
-    except (FieldError, RecursionError) as error:
-        raise bad_request(f"properties: {error}") from None
-
-
 # -- get ---------------------------------------------------------------------------------------------
 
 
 async def get(call: Call) -> Body:
     """Take messages and show them: ``count``, ``ackmode``, ``encoding``, ``truncate``.
 
-    Fewer than ``count`` come if the payloads are larger than ``GET_BYTES_MAX`` together.
+    Fewer than ``count`` come if their payloads or their properties have more than ``GET_BYTES_MAX``.
     """
     call.check_vhost()
     content = await read_object(call)
@@ -308,7 +249,7 @@ class Reading:
 
     def __init__(self, taken: Taken, count: int, truncate: int | None, *, is_text: bool) -> None:
         self.documents: list[dict[str, Any]] = []
-        #: Octets of payload read so far.
+        #: Octets of payload and properties read so far.
         self.size = 0
         self.is_done = count == 0
         #: Those who hear of every delivery, and to whom these go.
@@ -318,6 +259,7 @@ class Reading:
         self._count = count
         self._truncate = truncate
         self._is_text = is_text
+        self._properties_size = 0
 
     def go_on(self) -> None:
         """Read some messages, or as many as the queue answers at once.
@@ -340,7 +282,9 @@ class Reading:
                 tap.on_delivery(self._taken.queue.name, message, self.actor)
             self._show(message, answer.count)
             self._taken.let_go(message)
-            if len(self.documents) == self._count or self.size >= GET_BYTES_MAX:
+            payload_size = self.size - self._properties_size
+            is_much = max(payload_size, self._properties_size) >= GET_BYTES_MAX
+            if len(self.documents) == self._count or is_much:
                 self.is_done = True
 
     def _show(self, message: Message, left: int) -> None:
@@ -358,7 +302,9 @@ class Reading:
                 shown = payload.decode()
                 encoding = "string"
         exchange, routing_key = names_of(message.route)
-        seen = seen_by_clients(message, self._taken.queue.counts_returns)
+        properties = seen_by_clients(message, self._taken.queue.counts_returns).properties()
+        self.size += len(properties)
+        self._properties_size += len(properties)
         self.documents.append(
             {
                 "payload_bytes": message.body_size,
@@ -366,19 +312,11 @@ class Reading:
                 "exchange": exchange,
                 "routing_key": routing_key,
                 "message_count": left,
-                "properties": properties_document(seen.properties()),
+                "properties": properties,
                 "payload": base64.b64encode(payload).decode() if shown is None else shown,
                 "payload_encoding": encoding,
             }
         )
-
-
-def properties_document(properties: bytes) -> Any:
-    """Decoded properties; an empty list if there are none, as in RabbitMQ."""
-    found = decode_properties(properties)
-    if "headers" in found:
-        found["headers"] = table_document(found["headers"])
-    return found or []
 
 
 def names_of(route: bytes) -> tuple[str, str]:

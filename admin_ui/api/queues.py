@@ -11,9 +11,9 @@ from admin_ui.documents import queues
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
 from admin_ui.replies import Done, bad_request, not_found
+from admin_ui.table_octets import arguments_of
 from admin_ui.writing import (
     DELETED,
-    arguments,
     boolean,
     caller,
     change,
@@ -104,7 +104,7 @@ async def declare(call: Call) -> Done:
     node = text(content, "node")
     if node not in ("", call.state.node):
         raise bad_request(f"Node {node} could not be contacted")
-    table = arguments(content)
+    table = await arguments_of(call, content)
     who, name = caller(call), new_name(call, "queue")
 
     def act() -> tuple[bool, int]:
