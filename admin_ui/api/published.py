@@ -121,6 +121,6 @@ def message_of(call: Call, properties: dict[str, Any], body: bytes) -> Message:
         octets = encode_properties(properties)
         if len(octets) > octets_max(call):
             raise FieldError(f"{len(octets)} octets, {octets_max(call)} fit into a frame")
-        return build_message(b"", octets, body)
+        return build_message(b"", octets, memoryview(body))  # copied once
     except (FieldError, RecursionError) as error:
         raise bad_request(f"properties: {error}") from None

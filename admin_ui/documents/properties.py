@@ -24,8 +24,8 @@ async def properties_document(properties: bytes, turns: Turns) -> Any:
     found = decode_properties(properties, as_octets=is_large)
     if "headers" in found:
         if is_large:
-            octets, made = found["headers"], {}
-            for _ in table_steps(octets, made):
+            made: dict[str, Any] = {}
+            for _ in table_steps(found["headers"], made):
                 await turns.next()
             found["headers"] = made
         else:

@@ -1,4 +1,4 @@
-"""Large bodies, headers and arguments: no step makes more than a few thousand values, however many there are."""
+"""Large bodies, headers and arguments: no step makes more than some of the values, however many there are."""
 
 from __future__ import annotations
 
