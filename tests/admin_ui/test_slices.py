@@ -130,3 +130,25 @@ async def test_arguments_that_fit_into_no_frame_are_refused(shop: World) -> None
         reply = await shop.call(method, f"/api/{path}", body=body)
         assert reply.status == 400
         assert "frame" in reply.json["reason"]
+
+
+async def test_the_headers_of_a_taken_message_are_shown_in_slices(
+    shop: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"names": {str(number): True for number in range(5000)}, "values": [True] * 20_000}
+    content = {"routing_key": "emails", "payload": "x", "payload_encoding": "string"}
+    body = json.dumps({**content, "properties": {"headers": headers}})
+    path = "/api/exchanges/shop/amq.default/publish"
+    assert (await shop.call("POST", path, body=body)).status == 200
+    sizes: list[int] = []
+
+    def noted(data: bytes, position: int) -> Any:
+        sizes.append(len(data))
+        return decode_table(data, position)
+
+    monkeypatch.setattr(properties, "decode_table", noted)
+    wanted = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    reply = await shop.call("POST", "/api/queues/shop/emails/get", body=json.dumps(wanted))
+    assert reply.json[-1]["properties"]["headers"] == headers
+    assert len(sizes) > 10
+    assert max(sizes) < properties.AT_ONCE + 1000
