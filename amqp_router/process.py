@@ -92,8 +92,10 @@ class Collector:
     IDLE_SHARE = 0.05
     #: Less than this: nobody waits. Otherwise some do, if few.
     ASLEEP_SHARE = 0.005
-    #: Share of time that full collections of a busy broker may take: 10 ms in six minutes, 100 ms in an hour.
+    #: Share of time that full collections of a busy broker may take, 100 ms in an hour, and the seconds that
+    #: one waits that may take longer than ``SHORT_S``.
     BUSY_SHARE = 1 / 36_000
+    LONG_WAIT_S = 3600.0
     #: The same of an idle one, as long as one takes no longer than ``SHORT_S``, and of one that sleeps: 0.1 s
     #: in a minute, 1 s in eight.
     QUIET_SHARE = 1 / 500
@@ -152,9 +154,10 @@ class Collector:
         used, passed = self._cpu_s() - self._cpu, wall - self._wall
         is_idle, sleeps = used < self.IDLE_SHARE * passed, used < self.ASLEEP_SHARE * passed
         expected_s = self._expected_s()
-        is_quiet = sleeps or (is_idle and self.MARGIN * expected_s <= self.SHORT_S)
-        share = self.QUIET_SHARE if is_quiet else self.BUSY_SHARE
-        if expected_s <= share * (wall - self._collected_at):
+        is_short = self.MARGIN * expected_s <= self.SHORT_S
+        share = self.QUIET_SHARE if sleeps or (is_idle and is_short) else self.BUSY_SHARE
+        waited_s = wall - self._collected_at
+        if expected_s <= share * waited_s and (sleeps or is_short or waited_s >= self.LONG_WAIT_S):
             self._collect()
         # A broker that always has a little to do gives memory back as well.
         self._heap.give_back(all_of_it=is_idle)

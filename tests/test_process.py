@@ -131,7 +131,7 @@ def test_full_collections_wait_for_an_idle_minute(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("_collector_put_back")
-@pytest.mark.parametrize(("pause_s", "collections"), [(0.003, 15), (0.008, 3), (0.03, 1)])
+@pytest.mark.parametrize(("pause_s", "collections"), [(0.003, 15), (0.008, 1), (0.03, 1)])
 def test_few_clients_do_not_wait_for_a_long_collection(
     monkeypatch: pytest.MonkeyPatch, pause_s: float, collections: int
 ) -> None:
@@ -181,10 +181,11 @@ def test_a_collection_that_saw_next_to_nothing_says_little(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("_collector_put_back")
-@pytest.mark.parametrize(("pause_s", "apart_s"), [(0.001, 60), (0.01, 360), (0.1, 3600)])
+@pytest.mark.parametrize(("pause_s", "apart_s"), [(0.001, 60), (0.003, 108), (0.01, 3600), (0.1, 3600)])
 def test_a_broker_that_is_never_idle_collects_seldom(
     monkeypatch: pytest.MonkeyPatch, pause_s: float, apart_s: int
 ) -> None:
+    """One that was expected to take less than 10 ms took 15 six minutes after the last."""
     minutes = Minutes(monkeypatch, pause_s)
     minutes.pass_time(300, busy_s=50)
     times = minutes.collected
