@@ -1,9 +1,10 @@
 """Plays many schedules of a simulation, each made from its seed, and says how many in a second.
 
-``play`` does so in this process, ``play_apart`` in processes of its own: each plays ``PER_PROCESS`` schedules
-and ends, and several may do so at a time. The nodes of a schedule hold each other in cycles, and finding the
-dead ones took the garbage collector an eighth of the CPU. A process that ends gives back its memory as a
-whole, so there nothing is collected. The dead nodes of ``PER_PROCESS`` schedules take some 40 MB until then.
+``play`` does so in this process, ``play_apart`` in processes of its own: each plays up to ``PER_PROCESS``
+schedules and ends, and several do so at a time. The nodes of a schedule hold each other in cycles, and
+finding the dead ones took the garbage collector an eighth of the CPU. A process that ends gives back its
+memory as a whole, so there nothing is collected. The dead nodes of ``PER_PROCESS`` schedules take some 40 MB
+until then.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import gc
 import json
 import logging
+import math
 import os
 import select
 import time
@@ -60,13 +62,16 @@ def play(run: Run, seeds: Sequence[int]) -> Played:
 
 
 def play_apart(run: Run, seeds: Sequence[int], jobs: int = 1) -> Played:
-    """Play ``seeds`` in processes that end after ``PER_PROCESS`` of them, ``jobs`` at a time.
+    """Play ``seeds`` in processes that end after at most ``PER_PROCESS`` of them, ``jobs`` at a time.
 
     Raises:
         ScheduleFailed: some have failed. Each process ends at its first; the others play on.
     """
     cpu_s, wall_s = _cpu_s(), time.perf_counter()
-    parts = [seeds[start : start + PER_PROCESS] for start in range(0, len(seeds), PER_PROCESS)]
+    # ``jobs`` parts or a multiple, alike in size, so that none is left to play alone at the end.
+    rounds = math.ceil(len(seeds) / (PER_PROCESS * jobs))
+    size = math.ceil(len(seeds) / (rounds * jobs)) if seeds else 1
+    parts = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     parts.reverse()
     #: By the pipe on which it tells what it has done: the id of each process.
     playing: dict[int, int] = {}
@@ -94,7 +99,12 @@ def main(run: Run, what: str, arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("first", type=int, help="the first seed")
     parser.add_argument("last", type=int, help="the seed behind the last one")
-    parser.add_argument("--jobs", type=int, default=1, help="how many processes play at a time (default: 1)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="how many processes play at a time (default: one for each processor)",
+    )
     chosen = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     try:
