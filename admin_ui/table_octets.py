@@ -11,7 +11,7 @@ from typing import Any
 
 from admin_ui.endpoints import Call
 from admin_ui.replies import bad_request
-from admin_ui.writing import argument, octets
+from admin_ui.writing import argument, arguments_object, octets
 from amqp_router.protocol.errors import FieldError
 from amqp_router.protocol.fields import Table, decode_table, encode_table
 from amqp_router.protocol.nested import DECODED_DEPTH
@@ -60,11 +60,7 @@ async def arguments_of(call: Call, content: dict[str, Any]) -> Table:
         ApiError: they are not an object, have a value that AMQP tables cannot have, or do not fit into a
             frame, so that no client could declare the same (400).
     """
-    found = content.get("arguments", {})
-    if found == []:  # what some clients make of an empty table
-        return {}
-    if not isinstance(found, dict):
-        raise bad_request("arguments is not an object")
+    found = arguments_object(content)
     try:
         octets = await made_table(call, found, frame_payload_max(call))
     except FieldError as error:

@@ -249,17 +249,26 @@ def arguments(content: dict[str, Any]) -> Table:
     Raises:
         ApiError: they are not an object, or have a value that AMQP tables cannot have (400).
     """
+    try:
+        made = table(arguments_object(content))
+        encode_table(made)
+    except (FieldError, RecursionError) as error:
+        raise bad_request(f"arguments: {error}") from None
+    return made
+
+
+def arguments_object(content: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as they are in the body.
+
+    Raises:
+        ApiError: they are not an object (400).
+    """
     found = content.get("arguments", {})
     if found == []:  # what some clients make of an empty table
         return {}
     if not isinstance(found, dict):
         raise bad_request("arguments is not an object")
-    try:
-        made = table(found)
-        encode_table(made)
-    except (FieldError, RecursionError) as error:
-        raise bad_request(f"arguments: {error}") from None
-    return made
+    return found
 
 
 def table(found: dict[str, Any]) -> Table:
