@@ -186,7 +186,7 @@ PLANTED = [
         "amqp_router/channel/tags.py",
         "        if tag < self.base:\n            return self.older.count > 0 and self.older.holds(tag)\n",
         "",
-        "tests/channel/test_delivery.py",
+        "tests/channel/test_tags_model.py",
     ),
     Planted(
         "multiple passes over what is old",
