@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from tests.patience import Patience
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -136,9 +137,10 @@ class RouterProcess:
 
     def wait_until_ready(self) -> None:
         """Wait until it serves, as `start` does."""
-        end = time.monotonic() + self.start_seconds
+        assert self.process is not None, "it was not launched"
+        patience = Patience(self.process.pid)
         while not self.ready_file.exists():
-            if self.process is None or self.process.poll() is not None or time.monotonic() > end:
+            if self.process.poll() is not None or patience.look() > self.start_seconds:
                 self.kill9()
                 raise BrokerDied(f"the broker did not serve:\n{self.log()[-4000:]}")
             time.sleep(0.01)
@@ -255,9 +257,9 @@ class RabbitProcess:
                 stderr=log,
                 start_new_session=True,
             )
-        end = time.monotonic() + self.start_seconds
+        patience = Patience(self.process.pid)
         while self.log().count("Starting broker... completed") == seen:
-            if self.process.poll() is not None or time.monotonic() > end:
+            if self.process.poll() is not None or patience.look() > self.start_seconds:
                 raise BrokerDied(f"RabbitMQ did not serve:\n{self.log()[-4000:]}")
             time.sleep(0.1)
         self.pid = int(self.pid_file.read_text())

@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from tests.interop.wire import Wire
 
@@ -20,9 +21,13 @@ PATIENCE_S = 30.0
 class Honest(threading.Thread):
     """Publishes with confirms to a durable queue of its own, half of it transient, and consumes it."""
 
-    def __init__(self, port: int, patience_s: float = NEVER_S) -> None:
+    def __init__(
+        self, port: int, patience_s: float = NEVER_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(daemon=True)
         self.patience_s = patience_s
+        #: What tells how long something has taken, in seconds.
+        self.clock = clock
         #: The longest that a confirm or a delivery took.
         self.longest_s = 0.0
         self.wire = Wire(port, heartbeat=60)
@@ -41,11 +46,10 @@ class Honest(threading.Thread):
         try:
             begun = time.monotonic()
             while not self.problem and not (self.ending.is_set() and not self._waiting()):
-                now = time.monotonic()
-                if not self.ending.is_set() and self.sent < (now - begun) * RATE:
-                    self._publish(now)
+                if not self.ending.is_set() and self.sent < (time.monotonic() - begun) * RATE:
+                    self._publish(self.clock())
                 self._receive(self.wire.receive_within(0.005))
-                self._look(time.monotonic())
+                self._look(self.clock())
         except (OSError, AssertionError, ConnectionResetError) as error:
             self.problem = f"the honest client got {error!r}"
 

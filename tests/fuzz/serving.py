@@ -12,13 +12,15 @@ import json
 import multiprocessing
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: Seconds until a fork that does not come to an end is a finding. Other people use the machine, too.
+from tests.patience import Patience
+
+#: Seconds until a fork that does not come to an end is a finding, without those in which it waits for a
+#: processor.
 HANG_S = 120.0
 PRELOAD = [
     "tests.fuzz.serving",
@@ -51,7 +53,9 @@ class Fork:
 
     def wait(self, seconds: float = HANG_S) -> bool:
         """Wait for the end; False if it did not come, and then the fork is killed."""
-        self.process.join(seconds)
+        patience = Patience(self.process.pid)
+        while self.process.exitcode is None and patience.look() < seconds:
+            self.process.join(1.0)
         if self.process.exitcode is None:
             # SIGABRT: it writes where it stands
             os.kill(self.process.pid, 6)
@@ -128,8 +132,8 @@ def look(data_dir: str, answer: str) -> int:
 
 def ready(path: Path, fork: Fork, seconds: float = HANG_S) -> dict[str, Any] | None:
     """What the ready file says; None if the fork ended, or did not serve in time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and fork.exitcode is None:
+    patience = Patience(fork.process.pid)
+    while fork.exitcode is None and patience.look() < seconds:
         if path.exists():
             found: dict[str, Any] = json.loads(path.read_text())
             return found

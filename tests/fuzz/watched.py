@@ -12,6 +12,7 @@ from tests.brokers import BrokerDied, RouterProcess
 from tests.faults.holds import TIMED_ENTRY, Holds
 from tests.faults.honest import Honest
 from tests.faults.soak import resident
+from tests.patience import Patience
 
 #: A callback may hold the loop for so many milliseconds of CPU time; uncompiled, everything takes longer.
 HOLD_MS, HOLD_UNCOMPILED_MS = 100.0, 1000.0
@@ -52,7 +53,7 @@ class Watched:
     def _start(self) -> None:
         assert self.broker is not None
         self.broker.start()
-        self.honest = Honest(self.broker.port)
+        self.honest = Honest(self.broker.port, clock=Patience(self.broker.pid).look)
         # Nobody is served while it starts. The end of the start is behind it when it has served a client: a
         # callback is written down after it ended, and this one writes the ready file before.
         self.holds.new()
