@@ -2,7 +2,9 @@
 
 A turn is one iteration of the loop: all callbacks that were ready. A client that is not read yet waits for
 the end of it, so many short callbacks in one turn are as bad as a long one. Both are measured inside the
-broker, and so are collections of garbage, each a part of some callback.
+broker, and so are collections of garbage, each a part of some callback. Beside each stands how many pages
+the kernel had to find for it: memory that is new, or was given back. In a virtual machine one takes 2 to 12
+microseconds.
 
 The broker is started by `TIMED_ENTRY` instead of its console script, which works with any version of it. CPU
 time does not depend on what else the machine does; wall time also has waiting for disk, locks and kernel.
@@ -22,8 +24,11 @@ VARIABLE = "LOOP_HOLDS"
 #: In place of a callback: the line is about a whole turn.
 TURN = "(turn)"
 TIMED_ENTRY = f"""
-import asyncio.base_events, asyncio.events, gc, os, time
+import asyncio.base_events, asyncio.events, gc, os, resource, time
 plain, cpu, wall = asyncio.events.Handle._run, time.thread_time, time.perf_counter
+usage, thread = resource.getrusage, resource.RUSAGE_THREAD
+def faults():
+    return usage(thread).ru_minflt
 out = open(os.environ["{VARIABLE}"], "a", buffering=1)
 def told(what):
     # A step of a task shows only an address; the names of what it waits for say where it went.
@@ -36,11 +41,12 @@ def told(what):
             return " < ".join(names)
     return repr(what)
 def timed(self):
-    what, cpu_before, before = self._callback, cpu(), wall()
+    what, faults_before, cpu_before, before = self._callback, faults(), cpu(), wall()
     plain(self)
     took = wall() - before
     if took > {LONG_S}:
-        out.write(f"{{(cpu() - cpu_before) * 1000:.2f}} {{took * 1000:.2f}} {{told(what):.600}}\\n")
+        ran, pages = cpu() - cpu_before, faults() - faults_before
+        out.write(f"{{ran * 1000:.2f}} {{took * 1000:.2f}} {{pages}} {{told(what):.600}}\\n")
 asyncio.events.Handle._run = timed
 def collected(phase, about):
     global collect_began
@@ -48,27 +54,28 @@ def collected(phase, about):
         collect_began = cpu()
     elif (took := cpu() - collect_began) > {LONG_S}:
         name = f"garbage collection of generation {{about['generation']}}"
-        out.write(f"{{took * 1000:.2f}} 0 {{name}}\\n")
+        out.write(f"{{took * 1000:.2f}} 0 0 {{name}}\\n")
 gc.callbacks.append(collected)
 once = asyncio.base_events.BaseEventLoop._run_once
 def turn(self):
     cpu_before = cpu()
     once(self)
     if (took := cpu() - cpu_before) > {LONG_S}:
-        out.write(f"{{took * 1000:.2f}} 0 {TURN}\\n")
+        out.write(f"{{took * 1000:.2f}} 0 0 {TURN}\\n")
 asyncio.base_events.BaseEventLoop._run_once = turn
 """ + ENTRY.replace("; ", "\n")
 
 
 @dataclass
 class Hold:
-    """One callback: milliseconds of CPU time and of wall time, and which it was.
+    """One callback: milliseconds of CPU time and of wall time, page faults, and which it was.
 
     `Holds.longest` adds the CPU time of the longest turn.
     """
 
     cpu_ms: float = 0.0
     wall_ms: float = 0.0
+    faults: int = 0
     callback: str = ""
     turn_ms: float = 0.0
 
@@ -96,8 +103,8 @@ class Holds:
         self.position += len(whole)
         found = []
         for line in whole.decode(errors="replace").splitlines():
-            cpu, wall, callback = line.split(" ", 2)
-            found.append(Hold(float(cpu), float(wall), callback))
+            cpu, wall, faults, callback = line.split(" ", 3)
+            found.append(Hold(float(cpu), float(wall), int(faults), callback))
         return found
 
     def longest(self) -> Hold:
@@ -108,4 +115,5 @@ class Holds:
         if not held:
             return Hold(turn_ms=turn)
         worst = max(held, key=lambda hold: hold.cpu_ms)
-        return Hold(worst.cpu_ms, max(hold.wall_ms for hold in held), worst.callback, turn)
+        wall = max(hold.wall_ms for hold in held)
+        return Hold(worst.cpu_ms, wall, worst.faults, worst.callback, turn)

@@ -5,8 +5,8 @@ the table has
 
 - the resident set before and at most, in MiB;
 - the longest hold: what a single callback kept the event loop, in milliseconds of CPU time and of wall time,
-  and the longest turn of the loop in CPU time, measured inside the broker. CPU time does not depend on what
-  else the machine does;
+  the page faults of that callback, and the longest turn of the loop in CPU time, measured inside the broker.
+  CPU time does not depend on what else the machine does;
 - the probe: 200 transient messages a second on a connection of its own, from when each was due until it was
   delivered, in milliseconds, and how far its 99.9th percentile is above its idle value.
 
@@ -176,7 +176,7 @@ class Soak:
             "load",
             "sent",
             "RSS MiB",
-            "hold CPU / wall, turn CPU ms",
+            "hold CPU / wall ms, faults; turn CPU ms",
             "probe p50 / p99.9 ms",
             "above idle",
             "outcome",
@@ -243,7 +243,7 @@ class Soak:
             "load",
             "sent",
             "RSS peak MiB",
-            "hold CPU / wall, turn CPU ms",
+            "hold CPU / wall ms, faults; turn CPU ms",
             "probe p50 / p99.9 ms",
             "outcome",
         )
@@ -310,8 +310,8 @@ def shown(latency: Latency) -> str:
 def shown_hold(hold: Hold, unknown: bool) -> str:
     if unknown:
         return "?"
-    held = f"{hold.cpu_ms:.1f} / {hold.wall_ms:.1f}" if hold.wall_ms else f"< {LONG_S * 1000:.0f}"
-    return f"{held}, {hold.turn_ms:.1f}"
+    held = f"{hold.cpu_ms:.1f} / {hold.wall_ms:.1f}, {hold.faults}"
+    return f"{held if hold.wall_ms else f'< {LONG_S * 1000:.0f}'}; {hold.turn_ms:.1f}"
 
 
 def main() -> int:
