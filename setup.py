@@ -81,6 +81,8 @@ COMPILED = [
     "vhosts.queues.expiry",
     "vhosts.queues.receipts",
     "vhosts.queues.ready.order",
+    "vhosts.queues.ready.returned",
+    "vhosts.queues.ready.ring",
     "vhosts.queues.ready.fifo",
     "vhosts.queues.ready.priority",
     "vhosts.queues.ready.quorum",

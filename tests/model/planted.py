@@ -13,6 +13,7 @@ QUEUE = "vhosts/queues/queue.py"
 STANDING = "vhosts/queues/standing.py"
 MORTAL = "vhosts/queues/mortal.py"
 ORDER = "vhosts/queues/ready/fifo.py"
+RETURNED = "vhosts/queues/ready/returned.py"
 QUORUM = "vhosts/queues/ready/quorum.py"
 READY_QUORUM = "tests/vhosts/queues/ready/test_quorum.py"
 RETURNS = "tests/connection/test_returns.py"
@@ -30,8 +31,8 @@ PLANTED = [
     Planted(
         "a message is delivered above the high watermark of its copies",
         "vhosts/queues/ready/fifo.py",
-        "            return None\n        ring[head] = None\n",
-        "            pass\n        ring[head] = None\n",
+        "            return None\n        ring.take()\n",
+        "            pass\n        ring.take()\n",
         MIRRORED,
     ),
     Planted(
@@ -64,15 +65,15 @@ PLANTED = [
     ),
     Planted(
         "returned messages come in the order of their return",
-        ORDER,
-        "        heappush(self.requeued, (message.offset, message))",
-        "        self.requeued.append((message.offset, message))",
+        RETURNED,
+        "        heappush(self.first if key == self._key else self._bucket(key), (message.offset, message))",
+        "        (self.first if key == self._key else self._bucket(key)).append((message.offset, message))",
         first=23,
     ),
     Planted(
         "what returns to a quorum queue goes to its place",
         QUORUM,
-        "        self.line.append(message)\n        self.count += 1\n",
+        "        self.line.push(message)\n        self.count += 1\n",
         "        FifoOrder.put_back(self, message)\n        self.body_bytes -= message.body_size\n",
         walk=ENDINGS,
     ),
@@ -93,7 +94,7 @@ PLANTED = [
     Planted(
         "a purge leaves what has returned to a quorum queue in the log",
         QUORUM,
-        "        return DroppedLine(line, requeued) if line else requeued\n",
+        "        return DroppedLine(line, requeued)\n",
         "        return requeued\n",
         READY_QUORUM,
     ),

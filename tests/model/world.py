@@ -275,7 +275,8 @@ class World:
 
     def _put_aside_bytes(self) -> int:
         """Contents that are on disk for as long as their messages are not settled."""
-        messages = [entry[1] for name in self.queues for entry in order(self.node.queue(name)).requeued]
+        orders = [order(self.node.queue(name)) for name in self.queues]
+        messages = [each for one in orders if one.requeued is not None for each in one.requeued.messages()]
         for peer in self.peers:
             for channel in peer.client.machine.channels.values():
                 delivery = channel.delivery

@@ -310,7 +310,7 @@ class MortalQueue(StandingQueue):
         if self.drops is not None and not settle:
             self.drops.forget()
         dropped = self.ready.drop_all(settle)
-        if dropped:
+        if dropped is not None:
             self.services.settle_in_slices(dropped, self._dropped)
 
     def _dropped(self, message: Message) -> None:

@@ -15,16 +15,15 @@ from amqp_router.protocol.tick import Tick
 from persistence.log.queue.page_log import PageLog
 from vhosts.queues.contents import Contents
 from vhosts.queues.local import LocalQueue, NamedQueue
-from vhosts.queues.ready.order import Dropped, NodePort
+from vhosts.queues.ready.order import NodePort
 from vhosts.queues.timers import QueueTimers
 
 #: Hears of something that happened to a queue.
 Hearer: TypeAlias = Callable[[NamedQueue], None]
 
-#: Returned messages dropped by one call when a queue is purged or deleted; about a millisecond.
-DROP_SLICE = 4096
-#: Ready messages dropped by one call: some 4 µs each where a million lie in memory.
-READY_SLICE = 1000
+#: Messages dropped by one call when a queue is purged or deleted, some 4 µs each where a million lie in
+#: memory.
+DROP_SLICE = 1000
 
 
 class QueueServices(NodePort):
@@ -76,14 +75,9 @@ class QueueServices(NodePort):
         if self.discard is not None:
             self.discard(messages)
 
-    def settle_in_slices(
-        self, dropped: list[Dropped] | Iterator[Message], settle: Callable[[Message], None]
-    ) -> None:
+    def settle_in_slices(self, dropped: Iterator[Message], settle: Callable[[Message], None]) -> None:
         """Call ``settle`` for each message in ``dropped``, some in each turn of the loop."""
-        if isinstance(dropped, list):
-            step = partial(_settle_some, dropped, [0], settle)
-        else:
-            step = partial(_settle_next, dropped, settle)
+        step = partial(_settle_some, dropped, settle)
         if not step():
             self.in_slices(step)
 
@@ -94,27 +88,13 @@ def at_once(step: Callable[[], bool]) -> None:
         pass
 
 
-def _settle_some(dropped: list[Dropped], position: list[int], settle: Callable[[Message], None]) -> bool:
+def _settle_some(dropped: Iterator[Message], settle: Callable[[Message], None]) -> bool:
     """Settle a slice of the messages, which nobody gets any more; True if none is left."""
-    index = position[0]
-    end = min(index + DROP_SLICE, len(dropped))
-    while index < end:
-        pair = dropped[index]
-        dropped[index] = None
-        if pair is not None:
-            settle(pair[1])
-        index += 1
-    position[0] = end
-    return end == len(dropped)
-
-
-def _settle_next(dropped: Iterator[Message], settle: Callable[[Message], None]) -> bool:
-    """As ``_settle_some``, of messages that are made when they are asked for."""
     settled = 0
-    for message in islice(dropped, READY_SLICE):
+    for message in islice(dropped, DROP_SLICE):
         settle(message)
         settled += 1
-    return settled < READY_SLICE
+    return settled < DROP_SLICE
 
 
 def _no_pager(incarnation: str) -> PageLog:

@@ -245,7 +245,7 @@ class World:
             if getattr(ready, "pager", None) is None:
                 continue
             # Behind what is in memory.
-            behind = queue.ready[len(ready.requeued) + ready.in_memory() :]  # no quorum queue has one
+            behind = queue.ready[len(ready.requeued or ()) + ready.in_memory() :]  # no quorum queue has one
             for entry in behind:
                 if not entry.logged:
                     self.lists.note(queue, entry, "paging")

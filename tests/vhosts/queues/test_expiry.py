@@ -144,7 +144,7 @@ def test_deadlines_stay_over_a_restart(node: SimNode, how: str) -> None:
     node.quiet()
     queue, plain = node.queue("q"), node.queue("plain")
     assert (queue.message_count(), plain.message_count()) == (1, 2)
-    assert order(plain).ring_count == 1, "no more is read than the head"
+    assert order(plain).ring.count == 1, "no more is read than the head"
     node.sleep(2)
     assert (queue.message_count(), plain.message_count()) == (1, 1)
     node.sleep(1.9)

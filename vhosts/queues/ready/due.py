@@ -15,7 +15,7 @@ from amqp_router.protocol.message import Message
 from persistence.errors import LogFailed, PersistenceError
 from persistence.memory import MemoryBudget
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble, logged_message, stored_messages
+from vhosts.queues.ready.order import ReadyOrder, Trouble, logged_message, stored_messages
 from vhosts.spread_map import SpreadMap
 
 #: Memory of a message apart from its content.
@@ -203,7 +203,7 @@ class DueOrder(ReadyOrder):
 
     # -- dropping -------------------------------------------------------------------------------------
 
-    def drop_all(self, settle: bool) -> list[Dropped]:
+    def drop_all(self, settle: bool) -> Iterator[Message] | None:
         raise AssertionError("very many go in slices, see take_all")
 
     def take_all(self) -> Taken:

@@ -5,6 +5,8 @@ from amqp_router.protocol.message cimport Message
 from persistence.memory cimport MemoryBudget
 from persistence.log.queue.queue_log cimport QueueLog
 from vhosts.queues.ready.order cimport ReadyOrder
+from vhosts.queues.ready.returned cimport Returned
+from vhosts.queues.ready.ring cimport Ring
 
 cdef long long _WINDOW_BYTES
 cdef long long _UNWANTED_MESSAGES
@@ -16,15 +18,13 @@ cdef int _GROW_SHIFT
 cdef class FifoOrder(ReadyOrder):
     cdef public object pager  # a PageLog; not compiled, and used while memory is short
     cdef public unsigned long long paged_end
-    cdef public list ring
-    cdef public Py_ssize_t ring_head
-    cdef public Py_ssize_t ring_count
+    cdef public Ring ring
     cdef public long long ring_bytes
     cdef public long long ring_bodies
     cdef public long long unlogged_bytes
     cdef public long long paged
     cdef public long long paged_bodies
-    cdef public list requeued
+    cdef public Returned requeued
     cdef public dict reread
     cdef public long long backlog
     cdef public unsigned long long cursor
@@ -32,17 +32,15 @@ cdef class FifoOrder(ReadyOrder):
     cdef public unsigned long long uncounted_to
     @cython.locals(budget=MemoryBudget, size="long long")
     cpdef bint push(self, Message message, bint logged) except -1
-    @cython.locals(ring=list)
-    cdef void _push(self, Message message, long long size)
-    @cython.locals(ring=list, size=Py_ssize_t, head=Py_ssize_t)
-    cdef void _grow(self)
+    @cython.locals(budget=MemoryBudget, grown=Py_ssize_t)
+    cdef _push(self, Message message, long long size)
     cdef bint _page(self, Message message) except -1
     cpdef put_back(self, Message message)
-    @cython.locals(ring=list, head=Py_ssize_t, message=Message, size="long long", log=QueueLog)
+    @cython.locals(ring=Ring, message=Message, size="long long", log=QueueLog)
     cpdef Message pop(self)
     @cython.locals(message=Message, log=QueueLog)
     cpdef Message peek(self, bint eager)
-    @cython.locals(message=Message)
+    @cython.locals(message=Message, requeued=Returned)
     cdef Message _pop_requeued(self)
     @cython.locals(found=Message, log=QueueLog)
     cdef bint _restore(self, Message message) except -1

@@ -2,7 +2,7 @@
 
 The messages, in order of offset, are always the concatenation of
 
-1. ``requeued``: returned messages, a heap by offset; those of the log keep no content;
+1. ``requeued``: returned messages, by offset; those of the log keep no content;
 2. the ``ring``: the window of messages in memory that consumers will get next;
 3. the backlog: ``backlog`` messages at offsets from ``cursor`` to the end. They are in the log or, if they
    are transient and the node's memory budget is used up, in the page log.
@@ -20,15 +20,15 @@ If other nodes have copies of the log, a message is held back until its offset l
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-
 from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError, is_passing
 from persistence.log.queue.page_log import PageLog
 from persistence.memory import MemoryBudget
 from vhosts.queues.contents import OVERHEAD
-from vhosts.queues.ready.order import Dropped, ReadyOrder, Trouble
+from vhosts.queues.ready.order import ReadyOrder, Trouble
+from vhosts.queues.ready.returned import Returned
+from vhosts.queues.ready.ring import Ring
 
 #: Limit of the part of a logged queue that is in memory, in content bytes.
 WINDOW_BYTES = 8 << 20
@@ -57,8 +57,6 @@ class FifoOrder(ReadyOrder):
         "ring",
         "ring_bodies",
         "ring_bytes",
-        "ring_count",
-        "ring_head",
         "uncounted_from",
         "uncounted_to",
         "unlogged_bytes",
@@ -72,16 +70,14 @@ class FifoOrder(ReadyOrder):
         self.paged_end = 0
         self.paged = 0
         self.paged_bodies = 0
-        #: Messages in ring order; None where there is no message.
-        self.ring: list[Message | None] = [None] * 16
-        self.ring_head = 0
-        self.ring_count = 0
+        self.ring = Ring()
         self.ring_bytes = 0
         #: Octets of the bodies of those in the ring; and in ring and backlog of those that the log does not
         #: have.
         self.ring_bodies = 0
         self.unlogged_bytes = 0
-        self.requeued: list[tuple[int, Message]] = []
+        #: Made for the first one; stays when it is empty.
+        self.requeued: Returned | None = None
         self.reread: dict[int, Message] = {}
         self.backlog = 0
         self.cursor = 0
@@ -98,7 +94,7 @@ class FifoOrder(ReadyOrder):
             if logged:
                 if (
                     self.wanted
-                    and self.ring_count < self.window
+                    and self.ring.count < self.window
                     and self.ring_bytes < _WINDOW_BYTES
                     and budget.used < budget.limit
                 ):
@@ -124,25 +120,13 @@ class FifoOrder(ReadyOrder):
         return True
 
     def _push(self, message: Message, size: int) -> None:
-        ring = self.ring
-        if self.ring_count == len(ring):
-            self._grow()
-            ring = self.ring
-        ring[(self.ring_head + self.ring_count) & (len(ring) - 1)] = message
-        self.ring_count += 1
+        budget: MemoryBudget = self.contents.budget
+        grown = self.ring.push(message)
+        if grown > 0:
+            budget.work += grown >> _GROW_SHIFT
         self.ring_bytes += size
         self.ring_bodies += message.body_size
-        self.contents.budget.used += size
-
-    def _grow(self) -> None:
-        # In place: the garbage collector would look through a thousand new rings at once, for 10 ms.
-        ring = self.ring
-        size = len(ring)
-        head = self.ring_head
-        ring.extend([None] * size)
-        ring[size : size + head] = ring[:head]
-        ring[:head] = [None] * head
-        self.contents.budget.work += size >> _GROW_SHIFT
+        budget.used += size
 
     def _page(self, message: Message) -> bool:
         """Write a transient message beyond the memory budget to the page file, which lasts as long as the
@@ -166,7 +150,9 @@ class FifoOrder(ReadyOrder):
         return True
 
     def put_back(self, message: Message) -> None:
-        heappush(self.requeued, (message.offset, message))
+        if self.requeued is None:
+            self.requeued = Returned()
+        self.requeued.add(message)
         self.count += 1
         self.body_bytes += message.body_size
 
@@ -183,24 +169,20 @@ class FifoOrder(ReadyOrder):
         """The message with the lowest offset."""
         if self.returning > 0 and self.return_left > 0:
             return None
-        if len(self.requeued) > 0:
+        if self.requeued is not None and self.requeued.count > 0:
             return self._pop_requeued()
-        if self.ring_count == 0:
+        ring = self.ring
+        if ring.count == 0:
             if self.backlog == 0:
                 return None
             self._load(self.window if self.wanted else min(self.window, _UNWANTED_MESSAGES))
-            if self.ring_count == 0:
+            if ring.count == 0:
                 return None
-        ring = self.ring
-        head = self.ring_head
-        message = ring[head]
-        assert message is not None
+        message = ring.head()
         log = self.log
         if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
             return None
-        ring[head] = None
-        self.ring_head = (head + 1) & (len(ring) - 1)
-        self.ring_count -= 1
+        ring.take()
         self.count -= 1
         if message.offset < self.uncounted_from or message.offset >= self.uncounted_to:
             self.body_bytes -= message.body_size
@@ -216,8 +198,8 @@ class FifoOrder(ReadyOrder):
     def peek(self, eager: bool) -> Message | None:
         if self.returning > 0 and self.return_left > 0:
             return None
-        if len(self.requeued) > 0:
-            returned = self.requeued[0][1]
+        if self.requeued is not None and self.requeued.count > 0:
+            returned = self.requeued.lowest()
             log = self.log
             if (
                 log is not None
@@ -226,27 +208,28 @@ class FifoOrder(ReadyOrder):
             ):
                 return None
             return returned
-        if self.ring_count == 0:
+        if self.ring.count == 0:
             if self.backlog == 0:
                 return None
             self._load(min(self.window, _PEEKED_MESSAGES) if eager else 1)
-            if self.ring_count == 0:
+            if self.ring.count == 0:
                 return None
-        message = self.ring[self.ring_head]
-        assert message is not None
+        message = self.ring.head()
         log = self.log
         if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
             return None
         return message
 
     def _pop_requeued(self) -> Message | None:
-        message = self.requeued[0][1]
+        requeued = self.requeued
+        assert requeued is not None
+        message = requeued.lowest()
         if not self._restore(message):
             return None
-        heappop(self.requeued)
+        requeued.take()
         self.count -= 1
         self.body_bytes -= message.body_size
-        if not self.requeued:
+        if requeued.count == 0:
             self.reread.clear()
         return message
 
@@ -278,8 +261,9 @@ class FifoOrder(ReadyOrder):
         """
         log = self.log
         assert log is not None  # nobody else drops contents
+        assert self.requeued is not None
         try:
-            messages, _ = log.read(offset, log.end, min(256, len(self.requeued)), 1 << 18)
+            messages, _ = log.read(offset, log.end, min(256, self.requeued.count), 1 << 18)
         except (OSError, PersistenceError) as error:
             self.trouble = Trouble(f"its log failed: {error}", error)
             return None
@@ -340,28 +324,26 @@ class FifoOrder(ReadyOrder):
 
     def rest(self) -> None:
         """Drop the window from memory if the log has all of it."""
-        if self.log is None:
-            return
         ring = self.ring
-        mask = len(ring) - 1
-        for index in range(self.ring_count):
-            message = ring[(self.ring_head + index) & mask]
-            if message is not None and not message.flags & flags.LOGGED:
-                return
-        if self.ring_count > 0:
+        if self.log is None or ring.count == 0 or ring.behind is not None:
+            return
+        if all(message.flags & flags.LOGGED for message in ring.first(ring.count)):
             self.cursor = self._window_start()
-            self.backlog += self.ring_count
+            self.backlog += ring.count
             self._clear_ring()
 
-    def drop_all(self, settle: bool) -> list[Dropped]:
+    def drop_all(self, settle: bool) -> Returned | None:
         """All at once, but for the returned messages: those have their places among the unacknowledged."""
-        if settle and self.log is not None and self.ring_count + self.backlog > 0:
+        if settle and self.log is not None and self.ring.count + self.backlog > 0:
             # All that is unacknowledged is below the lowest offset that is ready and was not returned.
             self.log.purge(self._window_start(), self.log.end)
         # Empty containers stay: the garbage collector would get new ones of very many queues all at once.
-        returned: list[Dropped] = self.requeued  # type: ignore[assignment]  # let go one by one
-        if returned:
-            self.requeued = []
+        returned = self.requeued
+        if returned is not None:
+            if returned.count > 0:
+                self.requeued = None
+            else:
+                returned = None
         if self.reread:
             self.reread = {}
         self._clear_ring()
@@ -375,8 +357,7 @@ class FifoOrder(ReadyOrder):
         return returned
 
     def _window_start(self) -> int:
-        first = self.ring[self.ring_head]
-        return first.offset if first is not None else self.cursor
+        return self.ring.head().offset if self.ring.count > 0 else self.cursor
 
     def _drop_pager(self) -> None:
         assert self.pager is not None
@@ -386,12 +367,12 @@ class FifoOrder(ReadyOrder):
 
     def _clear_ring(self) -> None:
         self.contents.budget.used -= self.ring_bytes
-        if self.ring_count > self.window:
+        if self.ring.count > self.window:
             # To free half a million objects takes a tenth of a second.
-            self.node.free(self.ring)
-        self.ring = [None] * 16
-        self.ring_head = 0
-        self.ring_count = 0
+            for messages in self.ring.lists():
+                self.node.free(messages)
+        if self.ring.count > 0:
+            self.ring = Ring()
         self.ring_bytes = self.ring_bodies = 0
 
     # -- counting -------------------------------------------------------------------------------------
@@ -420,7 +401,7 @@ class FifoOrder(ReadyOrder):
     # -- looking --------------------------------------------------------------------------------------
 
     def in_memory(self) -> int:
-        return self.ring_count
+        return self.ring.count
 
     def memory_bytes(self) -> int:
         return self.ring_bytes

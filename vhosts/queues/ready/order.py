@@ -11,7 +11,6 @@ which the queue looks at only then: the way of a message has no handler of excep
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
@@ -24,8 +23,6 @@ from vhosts.queues.contents import Contents
 RECOVERED_TOGETHER = 1024
 #: How many messages of a logged queue with consumers are in memory at most.
 WINDOW_MESSAGES = 4096
-#: A message and its offset, or None in its place when it is settled.
-Dropped: TypeAlias = tuple[int, Message] | None
 
 
 class Trouble:
@@ -148,9 +145,9 @@ class ReadyOrder:
         """As ``put_back``, of one that nobody has seen: it has its turn as if it had never been taken."""
         self.put_back(message)
 
-    def drop_all(self, settle: bool) -> list[Dropped] | Iterator[Message]:
+    def drop_all(self, settle: bool) -> Iterator[Message] | None:
         """Forget all messages; returns those that the caller settles or releases one by one, some in each
-        turn of the loop.
+        turn of the loop; None if there are none of these.
 
         The others are settled in the log if ``settle``; otherwise the log is removed as a whole.
         """

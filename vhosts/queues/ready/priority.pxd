@@ -6,10 +6,11 @@ from amqp_router.protocol.message cimport Message
 from persistence.log.queue.queue_log cimport QueueLog
 from persistence.memory cimport MemoryBudget
 from vhosts.queues.ready.order cimport ReadyOrder
+from vhosts.queues.ready.returned cimport Returned
 
 cdef long long _OVERHEAD
 cdef long long _WINDOW_BYTES
-cdef Py_ssize_t _SPENT_MAX
+cdef Py_ssize_t _PLACES
 cdef long long _ENTRY_BYTES
 cdef long long _LEVEL_BYTES
 cdef int _BLOCK_BITS
@@ -18,12 +19,20 @@ cdef int _BLOCK_BITS
 cdef class Level:
     cdef public array offsets
     cdef public Py_ssize_t spent
-    cdef public list returned
-    cdef bint is_empty(self)
+    cdef public Returned returned
+    cdef array _last
+    cdef list _middle
+    @cython.locals(block=array)
+    cdef append(self, unsigned long long offset)
+    cpdef Py_ssize_t places(self) except -1
+    cdef put_back(self, Message message)
+    @cython.locals(returned=Returned)
     cdef bint has_returned(self)
+    cdef bint is_empty(self)
+    @cython.locals(returned=Returned)
     cdef bint has_before(self, unsigned long long end)
     @cython.locals(freed=Py_ssize_t)
-    cdef Py_ssize_t take(self) except -1
+    cpdef Py_ssize_t take(self) except -1
 
 
 cdef class DroppedLevels:
@@ -61,7 +70,7 @@ cdef class PriorityOrder(ReadyOrder):
     @cython.locals(offset="unsigned long long", block=dict)
     cdef _let_go(self, Message message)
     cpdef Message pop(self)
-    @cython.locals(message=Message)
+    @cython.locals(message=Message, returned=Returned)
     cdef Message _take(self, Level level)
     @cython.locals(level=Level)
     cpdef Message peek(self, bint eager)
@@ -69,7 +78,7 @@ cdef class PriorityOrder(ReadyOrder):
     @cython.locals(level=Level)
     cpdef Message peek_swept(self)
     cpdef Message pop_swept(self)
-    @cython.locals(message=Message, found=Message, log=QueueLog)
+    @cython.locals(message=Message, found=Message, log=QueueLog, returned=Returned)
     cdef Message _head_of(self, Level level)
     @cython.locals(log=QueueLog)
     cdef bint _recall(self, Message message) except -1

@@ -1,6 +1,7 @@
 """The highest priority first, and first in, first out among equals.
 
-Each level has the offsets of its messages, 8 bytes a message. Contents are in the log or, for transient
+Each level has the offsets of its messages, 8 bytes a message, in blocks: an array of a million would hold the
+loop when it moves to a larger place. Contents are in the log or, for transient
 messages and for a window of those that consumers will get next, in memory. A returned message has its place
 by its offset among those of its level. A level is made for its first message.
 
@@ -14,13 +15,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from heapq import heappop, heappush
 
 from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.queues.contents import OVERHEAD
 from vhosts.queues.ready.order import ReadyOrder, Trouble, logged_message, stored_messages
+from vhosts.queues.ready.returned import Returned
 
 #: Limit of the part of a logged queue that is in memory, in octets.
 WINDOW_BYTES = 8 << 20
@@ -28,14 +29,14 @@ WINDOW_BYTES = 8 << 20
 ENTRY_BYTES = 8
 #: And for a level; measured.
 LEVEL_BYTES = 250
-#: Places at the front of a level that are given back together.
-SPENT_MAX = 4096
+#: Places of one block of a level's offsets, which are given back together.
+PLACES = 4096
 #: Offsets of one block of transient messages, a power of 2.
 BLOCK_BITS = 12
 
 _OVERHEAD = OVERHEAD
 _WINDOW_BYTES = WINDOW_BYTES
-_SPENT_MAX = SPENT_MAX
+_PLACES = PLACES
 _ENTRY_BYTES = ENTRY_BYTES
 _LEVEL_BYTES = LEVEL_BYTES
 _BLOCK_BITS = BLOCK_BITS
@@ -44,42 +45,76 @@ _BLOCK_BITS = BLOCK_BITS
 class Level:
     """The messages of one priority."""
 
-    __slots__ = ("offsets", "returned", "spent")
+    __slots__ = ("_last", "_middle", "offsets", "returned", "spent")
 
     def __init__(self) -> None:
+        #: The block with the next offsets, and how many of them were taken: not all, if there are others.
         self.offsets = array("Q")
-        #: How many of ``offsets`` were taken.
         self.spent = 0
-        #: A heap of returned messages, with their offsets.
-        self.returned: list[tuple[int, Message]] = []
+        #: The block that gets what is published, and full ones between the two. None for the first block.
+        self._last: array[int] | None = None
+        self._middle: list[array[int]] | None = None
+        #: Made for the first one; stays when it is empty.
+        self.returned: Returned | None = None
+
+    def append(self, offset: int) -> None:
+        """A message is published; its offset is above all others."""
+        block = self.offsets if self._last is None else self._last
+        if len(block) == _PLACES:
+            if self._last is not None:
+                if self._middle is None:
+                    self._middle = []
+                self._middle.append(self._last)
+            block = self._last = array("Q")
+        block.append(offset)
+
+    def places(self) -> int:
+        """How many offsets its blocks have, taken or not."""
+        count = len(self.offsets)
+        if self._last is not None:
+            count += len(self._last)
+        if self._middle is not None:
+            count += _PLACES * len(self._middle)
+        return count
+
+    def put_back(self, message: Message) -> None:
+        """A message returns to its place."""
+        if self.returned is None:
+            self.returned = Returned()
+        self.returned.add(message)
 
     def is_empty(self) -> bool:
         """Whether it has no message."""
-        return len(self.returned) == 0 and self.spent == len(self.offsets)
+        return self.spent == len(self.offsets) and (self.returned is None or self.returned.count == 0)
 
     def has_returned(self) -> bool:
         """Whether the next message is one that was returned."""
-        if len(self.returned) == 0:
+        returned = self.returned
+        if returned is None or returned.count == 0:
             return False
-        return self.spent == len(self.offsets) or self.returned[0][0] < self.offsets[self.spent]
+        return self.spent == len(self.offsets) or returned.lowest().offset < self.offsets[self.spent]
 
     def has_before(self, end: int) -> bool:
         """Whether the next message has an offset below ``end``."""
         if self.spent < len(self.offsets) and self.offsets[self.spent] < end:
             return True
-        return len(self.returned) > 0 and self.returned[0][0] < end
+        returned = self.returned
+        return returned is not None and returned.count > 0 and returned.lowest().offset < end
 
     def take(self) -> int:
         """The next of ``offsets`` is taken; returns how many places are given back."""
         self.spent += 1
         freed = self.spent
-        if freed == len(self.offsets):
-            self.offsets = array("Q")
-        elif freed >= _SPENT_MAX and freed * 2 > len(self.offsets):
-            del self.offsets[:freed]
-        else:
+        if freed < len(self.offsets):
             return 0
         self.spent = 0
+        if self._middle:
+            self.offsets = self._middle.pop(0)
+        elif self._last is not None:
+            self.offsets = self._last
+            self._last = None
+        else:
+            self.offsets = array("Q")
         return freed
 
 
@@ -105,12 +140,12 @@ class DroppedLevels:
         levels = self._levels
         while levels:
             level = levels[len(levels) - 1]
-            if level is not None and len(level.returned) > 0:
-                message: Message = level.returned.pop()[1]
+            if level is not None and level.returned is not None and level.returned.count > 0:
+                message: Message = next(level.returned)
                 return message
             if level is not None and self._settle and level.spent < len(level.offsets):
                 offset = level.offsets[level.spent]
-                level.spent += 1
+                level.take()
                 return self._held(offset) or logged_message(offset)
             levels.pop()
         if self._blocks:
@@ -171,7 +206,7 @@ class PriorityOrder(ReadyOrder):
     def push(self, message: Message, logged: bool) -> bool:
         budget = self.contents.budget
         level = self._level(message)
-        level.offsets.append(message.offset)
+        level.append(message.offset)
         self._end = message.offset + 1
         budget.kept += _ENTRY_BYTES
         self.count += 1
@@ -191,14 +226,14 @@ class PriorityOrder(ReadyOrder):
         return True
 
     def put_back(self, message: Message) -> None:
-        heappush(self._level(message).returned, (message.offset, message))
+        self._level(message).put_back(message)
         self.count += 1
         self.body_bytes += message.body_size
 
     def recovered(self) -> None:
         for messages in stored_messages(self.log):
             for message in messages:
-                self._level(message).offsets.append(message.offset)
+                self._level(message).append(message.offset)
                 self._end = message.offset + 1
                 self.body_bytes += message.body_size
             self.count += len(messages)
@@ -273,10 +308,11 @@ class PriorityOrder(ReadyOrder):
     def _take(self, level: Level) -> Message | None:
         """Take the next message of ``level``, which ``_head_of`` has given."""
         if level.has_returned():
-            message: Message = level.returned[0][1]
+            returned: Returned = level.returned  # type: ignore[assignment]  # it is there
+            message: Message = returned.lowest()
             if not self._recall(message):
                 return None
-            heappop(level.returned)
+            returned.take()
         else:
             message = self._find(level.offsets[level.spent])  # type: ignore[assignment]  # as before
             if message.flags & flags.LOGGED:
@@ -323,7 +359,8 @@ class PriorityOrder(ReadyOrder):
     def _head_of(self, level: Level) -> Message | None:
         """The next message of ``level``, which has one; as ``peek``."""
         if level.has_returned():
-            message: Message = level.returned[0][1]
+            returned: Returned = level.returned  # type: ignore[assignment]  # it is there
+            message: Message = returned.lowest()
             log = self.log
             if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
                 return None  # it was delivered before the log had copies
@@ -370,7 +407,7 @@ class PriorityOrder(ReadyOrder):
         self._blocks = {}
         for level in levels:
             if level is not None:
-                budget.kept -= _LEVEL_BYTES + _ENTRY_BYTES * len(level.offsets)
+                budget.kept -= _LEVEL_BYTES + _ENTRY_BYTES * level.places()
         self._held_count = self._held_bytes = self._held_bodies = 0
         self._aside = self._aside_bodies = 0
         self._top = self.swept_us = 0

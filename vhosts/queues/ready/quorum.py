@@ -20,17 +20,16 @@ from amqp_router.protocol import flags
 from amqp_router.protocol.message import Message
 from persistence.errors import PersistenceError
 from vhosts.queues.ready.fifo import FifoOrder
-from vhosts.queues.ready.order import Dropped, Trouble
+from vhosts.queues.ready.order import Trouble
+from vhosts.queues.ready.returned import Returned
+from vhosts.queues.ready.ring import Ring
 
-#: Places at the front of the line that are given back together.
-SPENT_MAX = 4096
 #: Contents read again together: so many messages, of so many bytes, and from so many pieces of the log,
 #: of 256 offsets each. Every piece may be in another batch.
 READ_MESSAGES = 256
 READ_BYTES = 1 << 18
 READ_PIECES = 16
 
-_SPENT_MAX = SPENT_MAX
 _READ_MESSAGES = READ_MESSAGES
 _READ_BYTES = READ_BYTES
 _READ_PIECES = READ_PIECES
@@ -42,7 +41,7 @@ class DroppedLine:
 
     __slots__ = ("_line", "_requeued")
 
-    def __init__(self, line: list[Message | None], requeued: list[Dropped]) -> None:
+    def __init__(self, line: Ring, requeued: Returned | None) -> None:
         self._line = line
         self._requeued = requeued
 
@@ -50,29 +49,29 @@ class DroppedLine:
         return self
 
     def __next__(self) -> Message:
-        while self._requeued:
-            pair = self._requeued.pop()
-            if pair is not None:
-                return pair[1]
-        message = self._line.pop() if self._line else None
-        if message is None:  # all before it were taken
+        if self._requeued is not None and self._requeued.count > 0:
+            return next(self._requeued)
+        if self._line.count == 0:
             raise StopIteration
+        message = self._line.head()
+        self._line.take()
         return message
 
 
 class QuorumOrder(FifoOrder):
     """Oldest first, behind what has returned."""
 
-    __slots__ = ("line", "spent")
+    __slots__ = ("line",)
 
     def __init__(self) -> None:
         super().__init__()
-        #: What has returned; None where it was taken: in the first ``spent`` places.
-        self.line: list[Message | None] = []
-        self.spent = 0
+        #: What has returned; None if nothing has.
+        self.line: Ring | None = None
 
     def put_back(self, message: Message) -> None:
-        self.line.append(message)
+        if self.line is None:
+            self.line = Ring()
+        self.line.push(message)
         self.count += 1
         self.body_bytes += message.body_size
 
@@ -80,39 +79,32 @@ class QuorumOrder(FifoOrder):
         FifoOrder.put_back(self, message)
 
     def pop(self) -> Message | None:
-        if self.spent == len(self.line) or len(self.requeued) > 0:
+        line = self.line
+        if line is None or self._has_requeued():
             return FifoOrder.pop(self)
         if self.returning > 0 and self.return_left > 0:
             return None
-        message = self.line[self.spent]
-        assert message is not None
+        message = line.head()
         if not self._restore(message):
             return None
-        self._take()
+        line.take()
+        if line.count == 0:
+            self.line = None
+            self.reread.clear()
         self.count -= 1
         self.body_bytes -= message.body_size
         return message
 
-    def _take(self) -> None:
-        """The first of the line leaves it."""
-        line = self.line
-        line[self.spent] = None
-        self.spent += 1
-        if self.spent == len(line):
-            line.clear()
-            self.reread.clear()
-            self.spent = 0
-        elif self.spent >= _SPENT_MAX and self.spent * 2 > len(line):
-            del line[: self.spent]
-            self.spent = 0
+    def _has_requeued(self) -> bool:
+        return self.requeued is not None and self.requeued.count > 0
 
     def peek(self, eager: bool) -> Message | None:
-        if self.spent == len(self.line) or len(self.requeued) > 0:
+        line = self.line
+        if line is None or self._has_requeued():
             return FifoOrder.peek(self, eager)
         if self.returning > 0 and self.return_left > 0:
             return None
-        message = self.line[self.spent]
-        assert message is not None
+        message = line.head()
         log = self.log
         if log is not None and message.offset >= log.copies.visible_end and message.flags & flags.LOGGED:
             return None
@@ -120,7 +112,7 @@ class QuorumOrder(FifoOrder):
 
     def _reread(self, offset: int) -> Message | None:
         """As ``FifoOrder._reread``; those after it may have any offsets, so each batch is read once."""
-        if len(self.requeued) > 0:
+        if self._has_requeued():
             return FifoOrder._reread(self, offset)
         log = self.log
         assert log is not None  # nobody else drops contents
@@ -138,8 +130,8 @@ class QuorumOrder(FifoOrder):
         offsets: list[int] = []
         pieces: set[int] = set()
         size = 0
-        for message in self.line[self.spent : self.spent + _READ_MESSAGES]:
-            assert message is not None
+        assert self.line is not None
+        for message in self.line.first(_READ_MESSAGES):
             pieces.add(message.offset >> _PIECE_BITS)
             size += message.body_size
             if offsets and (len(pieces) > _READ_PIECES or size > _READ_BYTES):
@@ -149,9 +141,10 @@ class QuorumOrder(FifoOrder):
         offsets.sort()
         return offsets
 
-    def drop_all(self, settle: bool) -> list[Dropped] | Iterator[Message]:  # type: ignore[override]  # more of them
+    def drop_all(self, settle: bool) -> Iterator[Message] | None:  # type: ignore[override]
         requeued = FifoOrder.drop_all(self, settle)
         line = self.line
-        self.line = []
-        self.spent = 0
-        return DroppedLine(line, requeued) if line else requeued
+        if line is None:
+            return requeued
+        self.line = None
+        return DroppedLine(line, requeued)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amqp_router.protocol.message import Message
 from tests.vhosts.queues.local import Sink, drained, message, numbers, transient_queue
 from vhosts.queues.contents import OVERHEAD
@@ -30,9 +32,9 @@ class LastInFirstOut(ReadyOrder):
         self.stack.sort(key=lambda pair: pair[0])
         self.count += 1
 
-    def drop_all(self, settle: bool) -> list[tuple[int, Message]]:
+    def drop_all(self, settle: bool) -> Iterator[Message]:
         dropped, self.stack, self.count = self.stack, [], 0
-        return dropped
+        return (message for _, message in dropped)
 
 
 def test_the_newest_comes_first() -> None:

@@ -234,7 +234,7 @@ def test_a_window_in_memory_for_consumers() -> None:
 def test_places_that_are_taken_are_given_back() -> None:
     node = node_with()
     queue = declared(node, max_priority=1)
-    count = 3 * priority.SPENT_MAX
+    count = 3 * priority.PLACES
     for number in range(count):
         queue.publish(made(number, 0))
     node.settle()
@@ -362,3 +362,28 @@ def test_a_level_that_never_had_a_message_takes_no_memory() -> None:
     before, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert before / len(queues) < 12_000
+
+
+@pytest.mark.parametrize("kind", ["published", "returned"])
+def test_no_container_of_a_level_grows_with_its_messages(kind: str) -> None:
+    """An array or list of a million moves to a larger place whenever it is full, 8 MB at once."""
+    node = node_with()
+    queue = declared(node, durable=False, max_priority=1)
+    growths: list[int] = []
+    count = 150_000 if kind == "published" else 30_000
+    publish(node, queue, *[(number, 0) for number in range(count)], persistent=False)
+    if kind == "published":
+        for number in range(20_000):
+            tracemalloc.start()
+            node.enter(queue.publish, made(number, 0, persistent=False))
+            growths.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    else:
+        out = [queue.take(False) for _ in range(count)]
+        for message in reversed(out):
+            assert message is not None
+            tracemalloc.start()
+            queue.requeue(message)
+            growths.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert max(growths) < 400_000
