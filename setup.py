@@ -46,6 +46,7 @@ COMPILED = [
     "persistence.log.format.sections",
     "persistence.log.format.messages",
     "persistence.log.format.settles",
+    "persistence.log.format.returns",
     "persistence.log.routing.names",
     "persistence.log.routing.open_batch",
     "persistence.log.routing.recorder",

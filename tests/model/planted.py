@@ -78,6 +78,27 @@ PLANTED = [
         walk=ENDINGS,
     ),
     Planted(
+        "a start brings what has returned to a quorum queue back by its offsets",
+        QUORUM,
+        "            for offset in offsets:\n",
+        "            for offset in rising:\n",
+        walk=ENDINGS,
+    ),
+    Planted(
+        "a purge after a start settles what is out of a quorum queue",
+        "persistence/log/queue/batches.py",
+        "        kept += also_kept\n",
+        "",
+        READY_QUORUM,
+    ),
+    Planted(
+        "what has returned to a quorum queue before a start comes twice",
+        QUORUM,
+        "        self.skips_returned = True\n",
+        "",
+        READY_QUORUM,
+    ),
+    Planted(
         "what returned to a quorum queue is read again in the order of the log",
         QUORUM,
         "        return self.reread.pop(offset)\n",
@@ -158,7 +179,7 @@ PLANTED = [
     Planted(
         "a purge takes what is unacknowledged",
         ORDER,
-        "self.log.purge(self._window_start(), self.log.end)",
+        "self.log.purge(start, self.log.end, self._also_kept(start))",
         "self.log.purge(0, self.log.end)",
         first=24,
     ),

@@ -73,11 +73,11 @@ class Queue(MortalQueue):
         if log is not None:
             log.listener = self
             self.count_remembered()
+            log.batches.returned.keep(settings.is_quorum)
             if recovered:
                 self.ready.recovered()
                 if self.ready.count > 0:
-                    # Whether the messages have deadlines stands in the log.
-                    self.expiry.is_timed = True
+                    self.expiry.is_timed = True  # whether the messages have deadlines stands in the log
                     self.touch()
         self.apply_settings(settings)
 

@@ -12,6 +12,7 @@ from ...files import Disk, join, read_file, replace_file
 from .identity import key_of
 from .producers import Producers, pack_producers, unpack_producers
 from .record import SETTLE
+from .returns import ReturnRuns
 from .settles import SettleState
 from .sources import Runs, pack_sources, unpack_old_sources, unpack_sources
 
@@ -68,6 +69,8 @@ class LogState:
     last_us: int = 0
     segments: list[SegmentState] = field(default_factory=list)
     settles: SettleState = field(default_factory=SettleState)
+    #: The order in which messages returned (``returns``).
+    returned: ReturnRuns = field(default_factory=ReturnRuns)
     #: How often it was truncated, and whether what lies behind the recovery point is still to be cut.
     generation: int = 0
     is_cut: bool = False
@@ -109,7 +112,7 @@ def pack_log(state: LogState) -> bytes:
         bits = bytes(chunk.bits) if chunk.number >= 0 else b""
         parts.append(_CHUNK.pack(number, len(bits)))
         parts.append(bits)
-    count, returns = settles.pack_returns()
+    count, returns = state.returned.pack(settles)
     parts += [_U32.pack(count), returns]
     flags = (_IS_CUT if state.is_cut else 0) | (_AWAITS_SNAPSHOT if state.awaits_snapshot else 0)
     fields = [
@@ -218,6 +221,7 @@ def _unpack_log(reader: _Reader, version: int) -> LogState:
         first, number, _, _, returned, _, _ = reader.take(SETTLE)
         for offset in range(first, first + number):
             settles.set_returned(offset, returned)
+        state.returned.note(first, number, returned, settles)
     settles.live = settles.unsettled_in(settles.settled_below, state.recovery_offset)
     if version == 0:
         state.history_start = state.recovery_offset  # it did not say what was cleaned away

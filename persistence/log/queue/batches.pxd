@@ -3,6 +3,7 @@ cimport cython
 from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.format.messages cimport MessagesBuilder
+from persistence.log.format.returns cimport ReturnRuns
 from persistence.log.format.settles cimport SettleRuns, SettleState
 from persistence.log.queue.closed cimport Closed
 from persistence.log.queue.epochs cimport LogEpochs
@@ -19,6 +20,7 @@ cdef class Batches:
     cdef public LogEpochs epochs
     cdef public Taken taken
     cdef public SettleState state
+    cdef public ReturnRuns returned
     cdef public unsigned long long end
     cdef public long long last_us
     cdef public unsigned long generation

@@ -28,6 +28,7 @@ from ..format.record import (
     purge,
     settles_batch,
 )
+from ..format.returns import ReturnRuns
 from ..format.settles import SettleRuns, SettleState
 from ..sync.checkpoints import Checkpoints
 from .closed import Closed
@@ -50,6 +51,7 @@ class Batches:
         self.epochs = LogEpochs(boot_id)
         self.taken = Taken()
         self.state = SettleState()
+        self.returned = ReturnRuns()
         self.end = 0
         #: The time of the last batch in µs.
         self.last_us = 0
@@ -196,6 +198,7 @@ class Batches:
             if returns > 65535:
                 returns = 65535
             self.state.set_returned(offset, returns)
+            self.returned.note(offset, 1, returns, self.state)
         else:
             if offset >= self.end:
                 return False
@@ -219,11 +222,12 @@ class Batches:
             base, epoch = self.closed.end, self.epochs.current
             self.closed.place(settles_batch(part, base, self._take_offset(), self.last_us, epoch))
 
-    def purge(self, first: int, end: int) -> None:
+    def purge(self, first: int, end: int, also_kept: list[tuple[int, int]]) -> None:
         """As ``QueueLog.purge``."""
         self.close_all()
         end = min(end, self.end)
         kept = [(at, min(first - at, _U32_MAX)) for at in range(self.state.settled_below, first, _U32_MAX)]
+        kept += also_kept
         self.state.purge(end, kept)
         if self.closed.partition.recount(self.state):
             self._checkpoints.is_due = True
@@ -253,7 +257,7 @@ class Batches:
 
     def begin(self, state: LogState) -> None:
         """As ``QueueLog.begin``."""
-        self.state = state.settles
+        self.take_settles(state)
         self.end = self.closed.end = state.recovery_offset
         self.epochs.begin(state)
         self.taken.begin(state)
@@ -262,3 +266,10 @@ class Batches:
         self._gap = 0
         self.state.advance(self.end)
         self.closed.partition.recount(self.state)
+
+    def take_settles(self, state: LogState) -> None:
+        """Continue from what ``state`` says of settles and returns."""
+        is_kept = self.returned.is_kept
+        self.state = state.settles
+        self.returned = state.returned
+        self.returned.keep(is_kept)

@@ -69,6 +69,8 @@ def fold(state: LogState, header: BatchHeader, payload: bytes) -> None:
             while at < run_end:
                 settles.set_returned(at, run.returns)
                 at = settles.next_unsettled(at + 1, run_end)
+            if run.first < run_end:
+                state.returned.note(run.first, run_end - run.first, run.returns, settles)
     elif header.kind == CONTROL:
         control = parse_control(payload)
         if control.type == EPOCH_START:

@@ -4,6 +4,7 @@ from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
 from persistence.log.format.messages cimport BatchView
 from persistence.log.format.record cimport Batch
+from persistence.log.format.returns cimport next_fresh
 from persistence.log.format.settles cimport SettleState
 from persistence.log.queue.partition cimport Cursor
 
@@ -35,6 +36,6 @@ cdef class LogReader:
     @cython.locals(cursor=Cursor, view=BatchView, size=cython.ulonglong, offset=cython.ulonglong, message=Message, found=Message,
                    messages=list)
     cdef read(self, SettleState state, unsigned long long redelivered_floor, unsigned long long from_offset,
-              unsigned long long limit, long long max_messages, unsigned long long max_bytes)
+              unsigned long long limit, long long max_messages, unsigned long long max_bytes, bint skips_returned)
     @cython.locals(offset=cython.ulonglong, returns=cython.uint)
     cdef _recall(self, Message message, SettleState state, unsigned long long redelivered_floor)

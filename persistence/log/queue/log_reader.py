@@ -10,6 +10,7 @@ from amqp_router.protocol.message import Message
 
 from ...errors import CorruptLog, LogFailed, is_passing
 from ..format.record import Batch, parse_header
+from ..format.returns import next_fresh
 from ..format.settles import SettleState
 from .partition import Cursor, Partition
 
@@ -110,6 +111,7 @@ class LogReader:
         limit: int,
         max_messages: int,
         max_bytes: int,
+        skips_returned: bool,
     ) -> tuple[list[Message], int]:
         """``QueueLog.read`` below ``limit``, which is not above the log's end."""
         messages: list[Message] = []
@@ -117,6 +119,8 @@ class LogReader:
         view = cursor.view
         size = 0
         offset = state.next_unsettled(from_offset, limit)
+        if skips_returned:
+            offset = next_fresh(state, offset, limit)
         while offset < limit and len(messages) < max_messages:
             if offset < view.base or offset > view.last:
                 self._seek(cursor, offset)
@@ -132,6 +136,8 @@ class LogReader:
             messages.append(message)
             size += message.header_size + message.body_size
             offset = state.next_unsettled(offset + 1, limit)
+            if skips_returned:
+                offset = next_fresh(state, offset, limit)
             if size >= max_bytes:
                 break
         return messages, offset

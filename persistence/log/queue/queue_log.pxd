@@ -41,4 +41,4 @@ cdef class QueueLog(ReadLog):
     cpdef settle(self, unsigned long long offset, unsigned int gap, unsigned int kind)
     @cython.locals(limit=cython.ulonglong)
     cpdef read(self, unsigned long long from_offset, unsigned long long limit_offset, long long max_messages,
-               unsigned long long max_bytes)
+               unsigned long long max_bytes, bint skips_returned=*)

@@ -157,17 +157,18 @@ class QueueLog(ReadLog):
             self.due.settles = True
             self.due.sync.commit_settles(self)
 
-    def purge(self, first: int, end: int) -> None:
-        """Settle every message at an offset in ``[first, end)``.
+    def purge(self, first: int, end: int, also_kept: list[tuple[int, int]] | None = None) -> None:
+        """Settle every message at an offset in ``[first, end)``, but for the runs (offset, number of offsets)
+        in ``also_kept``, which rise and are in that range.
 
-        The record names what it keeps, which is all below ``first``, so its size does not depend on that.
+        The record names what it keeps. All below ``first`` is one run, whatever it is.
 
         Raises:
             LogFailed: the log is fenced.
         """
         if self.failed is not None:
             raise LogFailed(str(self.failed))
-        self.batches.purge(first, end)
+        self.batches.purge(first, end, also_kept or [])
         self.end = self.batches.end
         self.mark_dirty()
 
@@ -316,19 +317,31 @@ class QueueLog(ReadLog):
     # -- reading --------------------------------------------------------------------------------------
 
     def read(
-        self, from_offset: int, limit_offset: int, max_messages: int, max_bytes: int
+        self,
+        from_offset: int,
+        limit_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        skips_returned: bool = False,
     ) -> tuple[list[Message], int]:
         """Unsettled messages in ``[from_offset, limit_offset)``, in order, and where to go on.
 
         Stops after ``max_messages``, or once ``max_bytes`` of content are reached (so at least one message
-        comes if there is one). Content is framed anew on channel 0.
+        comes if there is one). Content is framed anew on channel 0. ``skips_returned``: only those that have
+        never returned.
 
         Raises:
             LogFailed: the segment cannot be read, or is corrupt (``__cause__`` says which and where).
         """
         limit = min(limit_offset, self.end)
         return self.reader.read(
-            self.batches.state, self.redelivered_floor, from_offset, limit, max_messages, max_bytes
+            self.batches.state,
+            self.redelivered_floor,
+            from_offset,
+            limit,
+            max_messages,
+            max_bytes,
+            skips_returned,
         )
 
     def read_one(self, offset: int) -> Message:

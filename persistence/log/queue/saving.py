@@ -110,6 +110,7 @@ def pack_state(log: SavedLog, *, is_cut: bool = False, is_held: bool = False) ->
     state.last_us = batches.last_us
     state.segments = [SegmentState(s.base, s.end, s.size, s.records, s.live) for s in log.partition.segments]
     state.settles = batches.state
+    state.returned = batches.returned
     state.sources = batches.taken.sources
     state.producers = batches.taken.producers
     return pack_log(state)

@@ -82,6 +82,7 @@ class Follower:
         batches = self.log.batches
         state = LogState(self.log.incarnation, self.log.number)
         state.settles = batches.state
+        state.returned = batches.returned
         state.recovery_offset = header.base
         state.last_us = batches.last_us
         state.epochs = batches.epochs.starts
@@ -183,7 +184,7 @@ class Follower:
             raise NotCopied(f"batches from offset {log.batches.end} on are missing")
         self._fill_hole(state.recovery_offset)
         batches = log.batches
-        batches.state = state.settles
+        batches.take_settles(state)
         batches.taken.begin(state)
         batches.epochs.starts = state.epochs
         batches.last_us = state.last_us

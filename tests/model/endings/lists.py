@@ -56,8 +56,9 @@ class Entry:
         self.turn = 0
         self.deadline_us: int | None = None
         self.redelivered = False
-        #: How often it came back.
+        #: How often it came back; and its place after each return to a quorum queue, as the log has it.
         self.returns = 0
+        self.places: dict[int, tuple[int, int]] = {}
         self.logged = False
         #: The publisher was told, or everything was synced since: it must survive.
         self.safe = False
@@ -169,6 +170,13 @@ class ModelQueue:
         self.ready.append(entry)
         if highest is not None:
             self.ready.sort()
+
+    def recover(self, entry: Entry) -> None:
+        """Add ``entry``, which the log gave back: what had returned keeps its order, before all others."""
+        self.insert(entry)
+        entry.place = entry.places.get(entry.returns, entry.place)
+        self.line = max(self.line, *[number for _, number in entry.places.values()], 0)
+        self.ready.sort()
 
     def serves_first(self) -> bool:
         """Whether its consumers get what comes back before it drops any, as those of a quorum queue do."""
@@ -381,6 +389,7 @@ class Lists:
         if queue.kind.quorum:
             queue.line += 1
             entry.place = (-1, queue.line)  # before all others, in the order of their return
+            entry.places[entry.returns] = entry.place
         insort(queue.ready, entry)
         queue.returned += 1
         if not is_slice and not queue.serves_first():

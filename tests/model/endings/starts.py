@@ -225,12 +225,13 @@ class Walker(World):
             kept = Entry(entry.serial, entry.body, entry.says, entry.marks)
             kept.deadline_us = entry.deadline_us
             kept.redelivered, kept.returns = is_redelivered, message.delivery_count
+            kept.places = {count: place for count, place in entry.places.items() if count <= kept.returns}
             kept.origin = entry.origin
             kept.logged = kept.safe = True
             kept.is_old = True
             kept.offset, kept.epoch = message.offset, log.batches.epochs.at(message.offset)
             fresh.entries[kept.key] = kept
-            fresh.insert(kept)
+            fresh.recover(kept)
 
     def _find_letters(self, before: ModelQueue, fresh: ModelQueue, all_fresh: dict[str, ModelQueue]) -> None:
         """Which letters of messages that are back the log has, or has had."""

@@ -314,8 +314,33 @@ PLANTED = [
     Planted(
         "returns are not in the checkpoint",
         LOG + "format/checkpoint.py",
-        "    count, returns = settles.pack_returns()",
-        "    count, returns = 0, b''",
+        "    count, returns = state.returned.pack(settles)\n",
+        "    count, returns = 0, b''\n",
+    ),
+    Planted(
+        "a checkpoint has returned messages by their offsets",
+        LOG + "format/returns.py",
+        "        if self.is_kept and not self.is_lost:\n",
+        "        if False:\n",
+    ),
+    Planted(
+        "a start does not know in which order messages returned since the checkpoint",
+        LOG + "queue/fold.py",
+        "                state.returned.note(run.first, run_end - run.first, run.returns, settles)\n",
+        "                pass\n",
+    ),
+    Planted(
+        "a message that returns again keeps its place among those that returned",
+        LOG + "format/returns.py",
+        "            if found == returns and not",
+        "            if found > 0 and not",
+        test="tests/persistence/log/format/test_returns.py",
+    ),
+    Planted(
+        "what is settled stays among what has returned",
+        LOG + "format/returns.py",
+        "            if found == returns and not bits[low >> 3] >> (low & 7) & 1:\n",
+        "            if found == returns:\n",
     ),
     Planted(
         "a sync from before a truncation counts",

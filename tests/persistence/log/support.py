@@ -205,6 +205,12 @@ def raw_batches(disk: Disk, log: QueueLog, first: int = 0) -> list[bytes]:
         found += batches
 
 
+def returned(log: QueueLog) -> list[int]:
+    """Offsets of the unsettled messages that have returned, in the order in which they did the last time."""
+    runs = log.batches.returned.runs(log.batches.state)
+    return [offset for run in runs for offset in range(run.first, run.first + run.count)]
+
+
 def unsettled(log: QueueLog) -> list[int]:
     """Offsets of the unsettled messages, in order."""
     found = []

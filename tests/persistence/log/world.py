@@ -36,7 +36,7 @@ from persistence.log.sync.log_sync import LogSync
 from persistence.memory import MemoryBudget
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
-from tests.persistence.log.support import ManualClock, ManualWorker, unsettled
+from tests.persistence.log.support import ManualClock, ManualWorker, returned, unsettled
 from tests.planting import walk_seeds
 
 OPTIONS = LogOptions(
@@ -77,6 +77,8 @@ class Entry:
         self.settle_durable = False
         self.returns = 0
         self.returns_durable = 0
+        #: Its place among all that returned, after each return.
+        self.places = [0]
         self.redelivered = False
 
 
@@ -89,6 +91,8 @@ class Shadow:
         self.entries: dict[int, Entry] = {}
         self.confirmed_below = 0
         self.gaps: dict[int, int] = {}
+        #: How many have ever returned.
+        self.line = 0
         #: Settles not yet sealed; and sealed ones with the watermark that makes them durable.
         self.unsealed: list[tuple[int, int]] = []
         self.sealed: list[tuple[int, int, int]] = []
@@ -159,6 +163,11 @@ class Shadow:
 
     def unsettled(self) -> list[int]:
         return [offset for offset, entry in self.entries.items() if not entry.settled]
+
+    def returned(self) -> list[int]:
+        """Those that have returned, in the order in which they did the last time."""
+        found = [offset for offset in self.unsettled() if self.entries[offset].returns]
+        return sorted(found, key=lambda offset: self.entries[offset].places[self.entries[offset].returns])
 
 
 class World:
@@ -272,8 +281,10 @@ class World:
         for offset, message in found.items():
             entry = fresh[offset] = Entry(shadow.entries[offset].body)
             entry.returns = entry.returns_durable = message.delivery_count
+            entry.places = shadow.entries[offset].places[: entry.returns + 1]
             entry.redelivered = bool(message.flags & 2) and (not clean or shadow.entries[offset].redelivered)
         shadow.entries = fresh
+        assert returned(log) == shadow.returned()
         shadow.confirmed_below = log.high_watermark
         shadow.unsealed = []
         shadow.sealed = []
@@ -340,6 +351,8 @@ class World:
             entry = shadow.entries[offset]
             if kind == RETURN:
                 entry.returns += 1
+                shadow.line += 1
+                entry.places.append(shadow.line)
                 shadow.unsealed.append((offset, entry.returns))
             else:
                 entry.settled = True
@@ -427,6 +440,7 @@ class World:
             assert bool(message.flags & 2) == (entry.returns > 0 or entry.redelivered)
         assert log.batches.state.live == len(expected)
         assert unsettled(log) == expected
+        assert returned(log) == shadow.returned()
         if expected:
             one = log.read_one(expected[len(expected) // 2])
             assert one.body() == shadow.entries[one.offset].body
@@ -475,10 +489,12 @@ class World:
                 entry.settled = found is None
                 if found is not None:
                     entry.returns = found.delivery_count
+                    del entry.places[entry.returns + 1 :]
                     assert entry.returns >= entry.returns_durable
                 fresh[offset] = entry
         assert not messages
         shadow.entries = fresh
+        assert returned(log) == shadow.returned()
         shadow.unsealed = []
         shadow.sealed = [
             (offset, returns, log.end) for offset, returns, need in shadow.sealed if need <= log.end

@@ -28,6 +28,7 @@ cdef class FifoOrder(ReadyOrder):
     cdef public dict reread
     cdef public long long backlog
     cdef public unsigned long long cursor
+    cdef public bint skips_returned
     cdef public unsigned long long uncounted_from
     cdef public unsigned long long uncounted_to
     @cython.locals(budget=MemoryBudget, size="long long")

@@ -57,6 +57,7 @@ class FifoOrder(ReadyOrder):
         "ring",
         "ring_bodies",
         "ring_bytes",
+        "skips_returned",
         "uncounted_from",
         "uncounted_to",
         "unlogged_bytes",
@@ -81,6 +82,8 @@ class FifoOrder(ReadyOrder):
         self.reread: dict[int, Message] = {}
         self.backlog = 0
         self.cursor = 0
+        #: What has returned before a start is not in the backlog.
+        self.skips_returned = False
         #: Recovered messages at offsets from here to there are not counted in ``body_bytes``.
         self.uncounted_from = 0
         self.uncounted_to = 0
@@ -284,7 +287,7 @@ class FifoOrder(ReadyOrder):
         if log is not None:
             end = log.end
             try:
-                messages, reached = log.read(self.cursor, end, room, size)
+                messages, reached = log.read(self.cursor, end, room, size, self.skips_returned)
             except (OSError, PersistenceError) as error:
                 self.trouble = Trouble(f"its log failed: {error}", error)
                 return
@@ -336,7 +339,8 @@ class FifoOrder(ReadyOrder):
         """All at once, but for the returned messages: those have their places among the unacknowledged."""
         if settle and self.log is not None and self.ring.count + self.backlog > 0:
             # All that is unacknowledged is below the lowest offset that is ready and was not returned.
-            self.log.purge(self._window_start(), self.log.end)
+            start = self._window_start()
+            self.log.purge(start, self.log.end, self._also_kept(start))
         # Empty containers stay: the garbage collector would get new ones of very many queues all at once.
         returned = self.requeued
         if returned is not None:
@@ -355,6 +359,10 @@ class FifoOrder(ReadyOrder):
         if self.pager is not None:
             self._drop_pager()
         return returned
+
+    def _also_kept(self, start: int) -> list[tuple[int, int]]:
+        """Runs (offset, number of offsets) at ``start`` and above that a purge leaves to who has them."""
+        return []
 
     def _window_start(self) -> int:
         return self.ring.head().offset if self.ring.count > 0 else self.cursor
@@ -386,7 +394,9 @@ class FifoOrder(ReadyOrder):
         log = self.log
         if start < self.uncounted_to and log is not None:
             try:
-                messages, reached = log.read(start, self.uncounted_to, _COUNTED_MESSAGES, 1 << 18)
+                messages, reached = log.read(
+                    start, self.uncounted_to, _COUNTED_MESSAGES, 1 << 18, self.skips_returned
+                )
             except (OSError, PersistenceError):
                 return True  # whoever takes the messages hears of it
             self.body_bytes += sum([message.body_size for message in messages])

@@ -19,6 +19,7 @@ cdef class DroppedLine:
 
 
 cdef class QuorumOrder(FifoOrder):
+    cdef public object from_all_over  # an array of offsets
     cdef public Ring line
     cpdef put_back(self, Message message)
     cpdef put_unsent(self, Message message)

@@ -5,7 +5,9 @@ taken and nobody has seen comes before that line (``requeued``, by offset). All 
 also that a message of the log keeps no content while it waits in the line: that costs 8 bytes beside what it
 had while it was out.
 
-The line is not in the log. A start brings back all messages in the order of their offsets.
+A start finds the line in the log (``persistence.log.format.returns``), unless the order was lost. It then has
+messages from all over the log. The backlog leaves out those at offsets above its cursor: messages that have
+returned (``skips_returned``). A purge leaves them out, too.
 
 Compiled: see ``quorum.pxd``.
 
@@ -14,6 +16,8 @@ Source: RabbitMQ 3.10.8 with a delivery limit, observed; since 4.0 that is the d
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from amqp_router.protocol import flags
@@ -61,10 +65,12 @@ class DroppedLine:
 class QuorumOrder(FifoOrder):
     """Oldest first, behind what has returned."""
 
-    __slots__ = ("line",)
+    __slots__ = ("from_all_over", "line")
 
     def __init__(self) -> None:
         super().__init__()
+        #: Offsets, rising, of what a start found in the line.
+        self.from_all_over = array("Q")
         #: What has returned; None if nothing has.
         self.line: Ring | None = None
 
@@ -94,6 +100,52 @@ class QuorumOrder(FifoOrder):
         self.count -= 1
         self.body_bytes -= message.body_size
         return message
+
+    def recovered(self) -> None:
+        FifoOrder.recovered(self)
+        log = self.log
+        assert log is not None
+        returned = log.batches.returned
+        if returned.is_lost:
+            return
+        offsets = array("Q")
+        for run in returned.runs(log.batches.state):
+            offsets.extend(range(run.first, run.first + run.count))
+        found: dict[int, Message] = {}
+        rising = sorted(offsets)
+        try:
+            for offset in rising:
+                found[offset] = message = log.read_one(offset)
+                message.content = None
+        except (OSError, PersistenceError):
+            # All come in the order of their offsets. Whoever takes the ones that cannot be read hears of it.
+            returned.lose()
+            return
+        self.skips_returned = True
+        if len(offsets) > 0:
+            self.from_all_over = array("Q", rising)
+            self.line = line = Ring()
+            for offset in offsets:
+                line.push(found[offset])
+        self.backlog -= len(offsets)
+        self.body_bytes += sum([message.body_size for message in found.values()])
+
+    def _also_kept(self, start: int) -> list[tuple[int, int]]:
+        """Those that a start found in the line: they are there still, or out, or are settled."""
+        kept: list[tuple[int, int]] = []
+        offsets = self.from_all_over
+        first = end = 0
+        for place in range(bisect_left(offsets, start), len(offsets)):
+            offset = offsets[place]
+            if offset == end:
+                end += 1
+                continue
+            if end > 0:
+                kept.append((first, end - first))
+            first, end = offset, offset + 1
+        if end > 0:
+            kept.append((first, end - first))
+        return kept
 
     def _has_requeued(self) -> bool:
         return self.requeued is not None and self.requeued.count > 0

@@ -12,6 +12,7 @@ from persistence.options import LogOptions
 from tests.nodes import SimNode
 from tests.persistence.log.support import unsettled
 from tests.vhosts.queues.local import Sink, declared, drained, message, numbers, text_of
+from vhosts.queues import state as states
 from vhosts.queues.destination import UNHEARD
 from vhosts.queues.queue import Queue
 from vhosts.queues.ready.quorum import QuorumOrder
@@ -42,6 +43,16 @@ def taken(queue: Queue, count: int) -> list[Message]:
     assert len(sink.messages) == count
     queue.cancel(sink, UNHEARD)
     return sink.messages
+
+
+def started_again(node: SimNode, how: str = "") -> tuple[SimNode, Queue]:
+    """The node after its end, which what has happened to the queue is written before."""
+    node.sleep(1)
+    node.settle()
+    if how == "stop":
+        node.stop()
+    again = SimNode(node.disk, node.definitions, boot=node.boot + 1, log_options=OPTIONS)
+    return again, again.queue("q")
 
 
 def test_what_returns_comes_first_in_the_order_of_its_return() -> None:
@@ -115,20 +126,72 @@ def test_a_purge_and_a_removal_take_the_line_too(removed: bool) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_a_start_brings_all_back_by_their_offsets(how: str) -> None:
+def test_a_start_keeps_the_order_of_return(how: str) -> None:
+    """What was out comes behind it: it was never counted as returned."""
+    node, queue = quorum_queue(6)
+    out = taken(queue, 4)
+    for number in (2, 0, 1):
+        queue.requeue(out[number])
+    _, queue = started_again(node, how)
+    assert line_of(queue).count == 6
+    got = [queue.take(True) for _ in range(6)]
+    assert [text_of(each) for each in got if each is not None] == numbers(2, 0, 1, 3, 4, 5)
+    assert [each.delivery_count for each in got if each is not None] == [1, 1, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_returned_at_the_end_of_the_log_is_given_once(how: str) -> None:
+    """Its places among the others, which are read later, are passed over; and all are counted."""
+    node, queue = quorum_queue(40, size=30)
+    size = queue.ready.body_bytes
+    out = taken(queue, 40)
+    for number in (35, 20, 39, 21, 22):
+        queue.requeue(out[number])
+    node, queue = started_again(node, how)
+    order = line_of(queue)
+    assert order.line is not None
+    assert (order.count, order.line.count, order.backlog) == (40, 5, 35)
+    while not order.count_bytes():
+        pass
+    assert order.body_bytes == size
+    rest = [number for number in range(40) if number not in (35, 20, 39, 21, 22)]
+    assert drained(queue) == numbers(35, 20, 39, 21, 22, *rest)
+    assert (order.count, order.body_bytes, queue.budget.used) == (0, 0, 0)
+    node.settle()
+    assert unsettled(queue.log) == []
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_purge_after_a_start_leaves_what_is_out(how: str) -> None:
+    """It may have any offsets then."""
+    node, queue = quorum_queue(40, size=30)
+    out = taken(queue, 40)
+    for number in (35, 20, 39, 21, 22):
+        queue.requeue(out[number])
+    node, queue = started_again(node, how)
+    first = taken(queue, 2)
+    assert queue.empty() == 38
+    queue.requeue(first[1])
+    queue.requeue(first[0])
+    node.enter(queue.publish, message(40))
+    _, queue = started_again(node, how)
+    assert drained(queue) == numbers(20, 35, 40)
+
+
+def test_a_line_that_cannot_be_read_at_a_start_fails_its_queue_alone() -> None:
     node, queue = quorum_queue(6)
     out = taken(queue, 4)
     for number in (2, 0, 1):
         queue.requeue(out[number])
     node.sleep(1)
     node.settle()
-    if how == "stop":
-        node.stop()
-    queue = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS).queue("q")
-    assert line_of(queue).count == 6
-    got = [queue.take(True) for _ in range(6)]
-    assert [text_of(each) for each in got if each is not None] == numbers(0, 1, 2, 3, 4, 5)
-    assert [each.delivery_count for each in got if each is not None][:3] == [1, 1, 1]
+    node.stop()
+    file = node.disk.open(f"data/queues/{queue.incarnation}/0/{0:020d}.log", write=True)
+    file.write([b"?" * 100], 80)
+    file.close()
+    node, queue = started_again(node)
+    assert queue.state == states.FAILED
+    assert "no good batch" in queue.reason
 
 
 @pytest.mark.parametrize("seed", range(8))
