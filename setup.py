@@ -52,6 +52,7 @@ COMPILED = [
     "persistence.log.routing.recorder",
     "persistence.plan",
     "persistence._flush",
+    "amqp_router.arenas",
     "persistence.log.queue.gone",
     "persistence.log.queue.partition",
     "persistence.log.queue.log_reader",

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from amqp_router import logs
+from amqp_router import arenas, logs
 from amqp_router.heap import FreeHeap, glibc
 
 #: glibc's mallopt(3) parameters.
@@ -42,6 +42,7 @@ def prepare(open_files: int, *, group_reads: bool = False) -> int:
     os.umask(0o027 if group_reads else 0o077)  # logs and definitions hold other people's data
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     tune_allocator()
+    arenas.install()
     return raise_open_files(open_files)
 
 
