@@ -13,7 +13,8 @@ from admin_ui.endpoints import Call
 from admin_ui.replies import bad_request
 from admin_ui.writing import argument, arguments_object, octets
 from amqp_router.protocol.errors import FieldError
-from amqp_router.protocol.fields import Table, decode_table, encode_table
+from amqp_router.protocol.fields import encode_table
+from amqp_router.protocol.kept_table import Arguments, read_arguments
 from amqp_router.protocol.nested import DECODED_DEPTH
 
 #: Octets of a frame around its payload.
@@ -53,8 +54,10 @@ def frame_payload_max(call: Call) -> int:
     return call.state.broker.options.frame_max - ENVELOPE
 
 
-async def arguments_of(call: Call, content: dict[str, Any]) -> Table:
+async def arguments_of(call: Call, content: dict[str, Any]) -> Arguments:
     """The arguments of a declaration as ``admin_ui.writing.arguments`` gives them, made in turns.
+
+    Large ones stay encoded, as those of a client do: a declaration encodes what is decoded several times.
 
     Raises:
         ApiError: they are not an object, have a value that AMQP tables cannot have, or do not fit into a
@@ -66,7 +69,7 @@ async def arguments_of(call: Call, content: dict[str, Any]) -> Table:
     except FieldError as error:
         raise bad_request(f"arguments: {error}") from None
     await call.turns.next()
-    return decode_table(octets, 0)[0]
+    return read_arguments(octets, 0)[0]
 
 
 class _Octets:
