@@ -17,14 +17,15 @@ from typing import TypeAlias
 
 from vhosts.exchanges.route import Route
 from vhosts.queues.handle import QueueHandle
+from vhosts.spread_map import SpreadMap
 
 #: Routes emptied in one turn of the event loop, some 0.5 ms; as many queues count as one route.
 SLICE = 1000
 QUEUES_PER_ROUTE = 64
-#: Longer lists of queues, and dicts, are emptied in slices of this length.
+#: Longer lists of queues, and maps, are emptied in slices of this length.
 WIDE = 2048
 #: Queues that a search has found, or that a route leads to.
-Found: TypeAlias = list[QueueHandle] | dict[QueueHandle, None]
+Found: TypeAlias = "list[QueueHandle] | SpreadMap[QueueHandle, None]"
 
 
 class StaleRoutes:
@@ -36,7 +37,7 @@ class StaleRoutes:
         #: See ``vhosts.ports.InSlices``; None empties everything at once.
         self.in_slices: Callable[[Callable[[], bool]], None] | None = None
         self._left: list[dict[bytes, Route]] = []
-        #: Lists, and dicts by queue, that are emptied when nobody else holds them.
+        #: Lists, and maps by queue, that are emptied when nobody else holds them.
         self._wide: list[Found] = []
         self._is_going_on = False
 

@@ -5,6 +5,7 @@ cimport cython
 from vhosts.declared cimport Declared
 from vhosts.exchanges.exchange cimport Binding, Exchange, Routable
 from vhosts.queues.handle cimport QueueHandle
+from vhosts.spread_map cimport SpreadMap
 from vhosts.unstored cimport Unstored
 
 cdef int _BY_HEADERS
@@ -36,7 +37,7 @@ cdef class Walk:
     cdef public Py_ssize_t checked
     cdef public list queues
     cdef public list durable_queues
-    cdef dict _found
+    cdef SpreadMap _found
     cdef public dict matched
     cdef public list inner
     cdef public list keepers
@@ -55,7 +56,7 @@ cdef class Walk:
     cpdef list next_keys(self)
     @cython.locals(source=Exchange)
     cpdef bint go_on(self) except -1
-    @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, found=dict, queues=list, queue=QueueHandle, binding=Binding, destination=Declared)
+    @cython.locals(is_named=bint, looks=Py_ssize_t, matched=dict, found=SpreadMap, queues=list, queue=QueueHandle, binding=Binding, destination=Declared)
     cdef bint _follow(self) except -1
     @cython.locals(source=Exchange, alternate=Exchange)
     cdef void _leave(self)

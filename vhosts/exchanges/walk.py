@@ -20,6 +20,7 @@ from vhosts.exchanges.exchange import BY_HEADERS, BY_KEY, Binding, Exchange, Rou
 from vhosts.exchanges.route_names import NAMED_MAX
 from vhosts.long_lists import unwatched
 from vhosts.queues.handle import QueueHandle
+from vhosts.spread_map import SpreadMap
 from vhosts.unstored import Unstored
 
 if TYPE_CHECKING:
@@ -110,7 +111,9 @@ class Walk:
         #: durable.
         self.queues: list[QueueHandle] = []
         self.durable_queues: list[QueueHandle] = []
-        self._found: dict[QueueHandle, None] = {}
+        #: The same to look up. A dict of 100,000 would hold the loop for 6 to 12 ms when it grows, as the
+        #: kernel has to find 1,300 pages for it. This map grows by small steps.
+        self._found: SpreadMap[QueueHandle, None] = SpreadMap()
         #: The bindings that led there, the first ``NAMED_MAX``.
         self.matched: dict[Binding, None] = {}
         #: The counters of the other exchanges on the way, each with the number of its bindings that match.
@@ -229,16 +232,16 @@ class Walk:
             self.looks = _LOOKS_MAX
         return False
 
-    def abandon(self) -> list[list[QueueHandle] | dict[QueueHandle, None]]:
+    def abandon(self) -> list[list[QueueHandle] | SpreadMap[QueueHandle, None]]:
         """End the walk; returns what it has found, which its caller lets go of."""
-        found: list[list[QueueHandle] | dict[QueueHandle, None]] = [
+        found: list[list[QueueHandle] | SpreadMap[QueueHandle, None]] = [
             self.queues,
             self.durable_queues,
             self._found,
         ]
         self.queues = []
         self.durable_queues = []
-        self._found = {}
+        self._found = SpreadMap()
         return found
 
     def waits_for(self) -> int:
