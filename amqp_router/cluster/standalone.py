@@ -187,14 +187,20 @@ class StandaloneQueues:
         self._registry = registry
         self._node = node
         self._boot = boot
+        #: The last state, as that of all queues is the same after most starts, and its octets.
+        self._state: QueueState | None = None
+        self._encoded = b""
         made = registry.apply([Create(QUEUES, b"")])
         assert isinstance(made, Done), "one node is alone with its registry"
 
     def lead(self, incarnation: str, lowest_epoch: int = 1) -> QueueState:
         """Begin to lead a queue; the state has the epoch, not below the ``lowest_epoch`` its log asks for."""
         epoch = max(self._boot, lowest_epoch)
-        state = QueueState(self._node.name, self._node.boot_id, epoch, (self._node.name,))
-        led = self._registry.apply([Create(_path(incarnation), state.encode())])
+        state = self._state
+        if state is None or state.epoch != epoch:
+            state = QueueState(self._node.name, self._node.boot_id, epoch, (self._node.name,))
+            self._state, self._encoded = state, state.encode()
+        led = self._registry.apply([Create(_path(incarnation), self._encoded)])
         assert isinstance(led, Done), "a queue is led once in a boot"
         return state
 

@@ -22,8 +22,8 @@ _EMPTY = bytes(4)
 
 #: Appends what it reads at the position to the list; returns the position after it.
 Read = Callable[[bytes, int, list[Any]], int]
-#: Appends the octets of as many values as it is wide.
-Write = Callable[[bytearray, Sequence[Any]], None]
+#: Appends the octets of as many values as it is wide, from that index on.
+Write = Callable[[bytearray, Sequence[Any], int], None]
 
 
 class _Part(NamedTuple):
@@ -67,7 +67,7 @@ class Layout:
         start = 0
         try:
             for _, write, width in self._parts:
-                write(out, values[start : start + width])
+                write(out, values, start)
                 start += width
         except (struct.error, UnicodeEncodeError) as error:
             raise FieldError(str(error)) from error
@@ -100,8 +100,8 @@ def _number(layout: struct.Struct) -> _Part:
         values += layout.unpack_from(data, pos)
         return pos + layout.size
 
-    def write(out: bytearray, values: Sequence[Any]) -> None:
-        out += layout.pack(values[0])
+    def write(out: bytearray, values: Sequence[Any], at: int) -> None:
+        out += layout.pack(values[at])
 
     return _Part(read, write, 1)
 
@@ -114,8 +114,13 @@ def _bits(count: int) -> _Part:
         values += [octet & mask != 0 for mask in masks]
         return pos + 1
 
-    def write(out: bytearray, values: Sequence[Any]) -> None:
-        out.append(sum(mask for mask, value in zip(masks, values, strict=True) if value))
+    def write(out: bytearray, values: Sequence[Any], at: int) -> None:
+        octet = 0
+        for mask in masks:
+            if values[at]:
+                octet |= mask
+            at += 1
+        out.append(octet)
 
     return _Part(read, write, count)
 
@@ -127,8 +132,8 @@ def _read_short_string(data: bytes, pos: int, values: list[Any]) -> int:
     return end
 
 
-def _write_short_string(out: bytearray, values: Sequence[Any]) -> None:
-    octets = values[0].encode("utf-8", "surrogateescape")
+def _write_short_string(out: bytearray, values: Sequence[Any], at: int) -> None:
+    octets = values[at].encode("utf-8", "surrogateescape")
     if len(octets) > SHORT_STRING_MAX:
         raise FieldError(f"short string of {len(octets)} octets, at most {SHORT_STRING_MAX} are possible")
     out.append(len(octets))
@@ -142,9 +147,10 @@ def _read_long_string(data: bytes, pos: int, values: list[Any]) -> int:
     return end
 
 
-def _write_long_string(out: bytearray, values: Sequence[Any]) -> None:
-    out += _NUMBERS["long"].pack(len(values[0]))
-    out += values[0]
+def _write_long_string(out: bytearray, values: Sequence[Any], at: int) -> None:
+    octets = values[at]
+    out += _NUMBERS["long"].pack(len(octets))
+    out += octets
 
 
 def _read_table(data: bytes, pos: int, values: list[Any]) -> int:
@@ -156,15 +162,15 @@ def _read_table(data: bytes, pos: int, values: list[Any]) -> int:
     return end
 
 
-def _write_table(out: bytearray, values: Sequence[Any]) -> None:
-    out += encoded(values[0])
+def _write_table(out: bytearray, values: Sequence[Any], at: int) -> None:
+    out += encoded(values[at])
 
 
 def _reserved(part: _Part, octets: bytes) -> _Part:
     def read(data: bytes, pos: int, values: list[Any]) -> int:
         return part.read(data, pos, [])
 
-    def write(out: bytearray, values: Sequence[Any]) -> None:
+    def write(out: bytearray, values: Sequence[Any], at: int) -> None:
         out += octets
 
     return _Part(read, write, 0)

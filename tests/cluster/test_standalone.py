@@ -196,8 +196,22 @@ def test_a_log_that_is_ahead_of_the_count_sets_the_epoch(tmp_path: Path, loop: L
     queues = StandaloneQueues(registry, NodeIdentity("n@h", "s", "b"), count_boot(RealDisk(), str(tmp_path)))
     assert queues.lead("copied", 41).epoch == 41
     assert queues.lead("new").epoch == 1
+    for incarnation, epoch in (("copied", 41), ("new", 1)):
+        state = QueueState.decode(read(loop, registry, f"/queues/{incarnation}").data)
+        assert state == QueueState("n@h", "b", epoch, ("n@h",))
     queues.forget("new")
     assert children(loop, registry, "/queues") == ["copied"]
+
+
+def test_the_state_of_many_queues_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[QueueState] = []
+    encode = QueueState.encode
+    monkeypatch.setattr(QueueState, "encode", lambda state: [encoded.append(state), encode(state)][1])
+    registry = StandaloneRegistry("session", list[Any]().append)
+    queues = StandaloneQueues(registry, NodeIdentity("n@h", "s", "b"), 7)
+    states = [queues.lead(f"queue {number}", number // 100) for number in range(799)]
+    assert states == [QueueState("n@h", "b", 7, ("n@h",))] * 799
+    assert len(encoded) == 1
 
 
 @pytest.mark.parametrize(

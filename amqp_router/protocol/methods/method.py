@@ -38,6 +38,8 @@ class Method:
 
     CLASS_ID: ClassVar[int]
     METHOD_ID: ClassVar[int]
+    #: The octets of both.
+    IDS: ClassVar[bytes]
     #: As error texts name it: ``"queue.declare"``.
     NAME: ClassVar[str]
     #: Whether a content header and body follow it.
@@ -130,7 +132,7 @@ def frame(channel: int, method: Method) -> bytes:
 
 
 def _append(out: bytearray, method: Method) -> None:
-    out += _IDS.pack(method.CLASS_ID, method.METHOD_ID)
+    out += method.IDS
     method.LAYOUT.encode(out, [getattr(method, name) for name in method.ARGUMENTS])
 
 
@@ -151,6 +153,7 @@ def method(
         cls = dataclasses.dataclass(repr=False, eq=False, slots=True)(plain_cls)
         cls.CLASS_ID = class_id
         cls.METHOD_ID = method_id
+        cls.IDS = _IDS.pack(class_id, method_id)
         cls.NAME = name
         cls.HAS_CONTENT = content
         cls.LAYOUT = Layout(layout)

@@ -162,6 +162,7 @@ def parse_header(data: bytes, position: int, salt: int) -> BatchHeader | None:
         return None
     at = position + STAMP_SIZE
     own = data[at : at + 4]
+    (own_crc,) = _U32.unpack_from(data, at + 4)
     if version > 1:
         first, last = data[position : position + STAMP_CRC_AT], data[position + STAMP_CRC_AT + 4 : at]
         if crc32(last, crc32(first, salt)) != stamp_crc:
@@ -169,7 +170,7 @@ def parse_header(data: bytes, position: int, salt: int) -> BatchHeader | None:
         crc = crc32(own, stamp_crc)
     else:
         crc = crc32(data[position : at + 4], salt if version else 0)
-    if crc != int.from_bytes(data[at + 4 : at + 8], "little"):
+    if crc != own_crc:
         return None
     if length < HEADER_SIZE + record_size * count:
         return None

@@ -4,6 +4,7 @@ from persistence.log.format.index cimport SparseIndex
 cdef class Segment:
     cdef public str directory
     cdef public unsigned long long base
+    cdef str _path
     cdef public unsigned long long end
     cdef public unsigned long long size
     cdef public unsigned long long written

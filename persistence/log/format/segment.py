@@ -30,6 +30,7 @@ class Segment:
     """Offsets ``[base, end)`` in ``size`` bytes. ``live`` counts its unsettled messages."""
 
     __slots__ = (
+        "_path",
         "base",
         "directory",
         "end",
@@ -45,6 +46,8 @@ class Segment:
     def __init__(self, directory: str, base: int) -> None:
         self.directory = directory
         self.base = base
+        #: As ``path`` gave it; most segments of queues without messages are never asked.
+        self._path = ""
         self.end = base
         #: Bytes, including batches that are not yet written ...
         self.size = 0
@@ -61,7 +64,9 @@ class Segment:
 
     @property
     def path(self) -> str:
-        return join(self.directory, segment_name(self.base))
+        if not self._path:
+            self._path = join(self.directory, segment_name(self.base))
+        return self._path
 
     @property
     def index_path(self) -> str:

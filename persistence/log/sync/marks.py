@@ -105,7 +105,7 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
         return {}
     found: dict[tuple[bytes, int], Mark] = {}
     promises: dict[tuple[bytes, int], Mark] = {}
-    used = len(data.rstrip(b"\0"))  # the rest are slots that no log ever had, most of a new file
+    used = _used(data)
     for at in range(HEADER_SIZE, min(used, len(data) - SLOT_SIZE + 1), SLOT_SIZE):
         body = data[at : at + SLOT_SIZE - 4]
         if crc32(body).to_bytes(4, "little") != data[at + SLOT_SIZE - 4 : at + SLOT_SIZE]:
@@ -119,6 +119,14 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
     for key, promise in promises.items():
         found[key] = found.get(key, Mark(0, 0, 0, 0, 0)).with_promise(promise)
     return found
+
+
+def _used(data: bytes) -> int:
+    """Where the slots end that a log ever had; most of a new file is behind that."""
+    used = len(data)
+    while used >= SLOT_SIZE and data[used - SLOT_SIZE : used] == _FREE:
+        used -= SLOT_SIZE
+    return used
 
 
 class Placed(Protocol):

@@ -336,6 +336,32 @@ def test_layout_on_a_real_disk_bit_by_bit(tmp_path: Path) -> None:
     assert (tmp_path / "synced").read_bytes() == data
 
 
+def test_marks_are_found_wherever_the_last_one_is(tmp_path: Path) -> None:
+    """A slot between others is free; the file may end behind the last mark or within a slot."""
+    names = [f"{number:032x}" for number in range(1, 10)]
+    marks = Marks(RealDisk(), str(tmp_path))
+    marks.begin(bytes(16))
+    for number, name in enumerate(names, 1):
+        marks.put(name, name, 0, 1, number, 0, 0, 0)
+    marks.clear(names[3])
+    marks.publish()
+    marks.close()
+    wanted = {(log_id(name), 0): end for end, name in enumerate(names, 1) if end != 4}
+    whole = (tmp_path / "synced").read_bytes()
+    for size in (len(whole), len(whole) - 1, 64 * 11, 64 * 10 + 1, 64 * 10):
+        (tmp_path / "synced").write_bytes(whole[:size])
+        faults: list[str] = []
+        found = read_marks(RealDisk(), str(tmp_path), faults)
+        assert {key: mark.end for key, mark in found.items()} == wanted, size
+        assert faults == [], size
+    (tmp_path / "synced").write_bytes(whole[: 64 * 10 - 1])
+    wanted.popitem()
+    assert {key: mark.end for key, mark in read_marks(RealDisk(), str(tmp_path)).items()} == wanted
+    for empty in (b"", whole[:64], bytes(4096)):
+        (tmp_path / "synced").write_bytes(empty)
+        assert read_marks(RealDisk(), str(tmp_path)) == {}
+
+
 def test_the_file_grows_by_whole_slots_with_their_space(tmp_path: Path) -> None:
     marks = Marks(RealDisk(), str(tmp_path))
     marks.begin(bytes(16))
