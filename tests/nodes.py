@@ -53,7 +53,11 @@ from vhosts.vhost import VirtualHost
 M = TypeVar("M", bound=m.Method)
 
 FRAME_HEAD = struct.Struct(">BHI").unpack_from
+FRAME_HEAD_OF = struct.Struct(">BHI").pack
 CONTENT_HEAD = struct.Struct(">HHQ").unpack_from
+HEADER_FRAME_HEAD = struct.Struct(">BHIHHQ").unpack_from
+#: Of a content header and a body frame: two frames' heads and ends, class, weight and body size.
+WHOLE_SIZE = 8 + 8 + 12
 
 #: Properties of a plain message: flags word and values.
 TRANSIENT = b"\x00\x00"
@@ -508,14 +512,20 @@ class Client:
         """What came since the last look, decoded. Every frame must be whole and fit frame_max."""
         if self.decoded == len(self.wire):
             return []
-        received, used = decode(bytes(self.wire[self.decoded :]), self.frame_max)
+        with memoryview(self.wire) as wire:  # a slice of a bytearray would be copied once more
+            news = bytes(wire[self.decoded :])
+        received, used = decode(news, self.frame_max)
         self.decoded += used
         assert self.decoded == len(self.wire), "bytes that are no whole frames and contents"
         return received
 
     def call(self, method: m.Method, answer: type[M], *, channel: int = 1) -> M:
         """Send ``method``; its answer must be all that comes, once the node is quiet."""
-        self.send(method, channel=channel)
+        return self.answer(m.frame(channel, method), answer, channel=channel)
+
+    def answer(self, sent: bytes, answer: type[M], *, channel: int = 1) -> M:
+        """As ``call``, of a method that is encoded already."""
+        self.feed(sent)
         self.node.quiet()
         (received,) = self.take()
         assert received.channel == channel
@@ -546,8 +556,16 @@ class Client:
         self.node.enter(self.machine.socket_gone)
 
 
+@lru_cache(maxsize=256)
+def before_body(method: bytes, channel: int, properties: bytes, body_size: int) -> bytes:
+    """What comes before a body that one frame holds: the frame ``method``, the content header, and the head
+    of the body frame. Its end octet comes after the body.
+    """
+    return method + content_header(channel, body_size, properties) + FRAME_HEAD_OF(3, channel, body_size)
+
+
 def raw_frame(kind: int, channel: int, payload: bytes) -> bytes:
-    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+    return FRAME_HEAD_OF(kind, channel, len(payload)) + payload + b"\xce"
 
 
 @lru_cache(maxsize=256)
@@ -583,7 +601,7 @@ def split_frames(data: bytes) -> list[bytes]:
     return frames
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def decode_method(payload: bytes) -> m.Method:
     """As the product's. Many answers of a broker are the same; nobody changes a method that was received."""
     return m.decode_method(payload)
@@ -610,6 +628,22 @@ def opening(frame_max: int, capabilities: bool, channels: tuple[int, ...]) -> tu
     )
 
 
+def whole_content(data: bytes, at: int, channel: int, method: m.Method, frame_max: int) -> Received | None:
+    """What ``decode`` makes of a content header and one body frame at ``at``; None if other frames are there,
+    or are not right. ``WHOLE_SIZE`` octets of them are neither properties nor body.
+    """
+    kind, number, size, class_id, weight, body_size = HEADER_FRAME_HEAD(data, at)
+    body_at = at + size + 8
+    if (kind, number, class_id, weight) != (2, channel, 60, 0) or body_at + 8 > len(data):
+        return None
+    if FRAME_HEAD(data, body_at) != (3, channel, body_size) or not 0 < body_size <= frame_max - 8:
+        return None
+    end = body_at + body_size + 7
+    if size + 8 > frame_max or end >= len(data) or not data[end] == data[body_at - 1] == 0xCE:
+        return None
+    return Received(channel, method, data[at + 19 : body_at - 1], data[body_at + 7 : end])
+
+
 def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
     """Methods with their contents, and how many octets of ``data`` they took.
 
@@ -619,7 +653,8 @@ def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
     received: list[Received] = []
     partial: dict[int, tuple[m.Method, bytes, int, list[bytes]]] = {}
     at = 0
-    while at < len(data):
+    size_of_all = len(data)
+    while at < size_of_all:
         kind, channel, size = FRAME_HEAD(data, at)
         end = at + size + 8
         assert data[end - 1] == 0xCE, f"frame without end octet at {at}"
@@ -631,10 +666,15 @@ def decode(data: bytes, frame_max: int = 1 << 31) -> tuple[list[Received], int]:
         if kind == 1:
             assert channel not in partial, "a method inside of a content"
             method = decode_method(payload)
-            if method.HAS_CONTENT:
-                partial[channel] = (method, b"", -1, [])
-            else:
+            if not method.HAS_CONTENT:
                 received.append(Received(channel, method))
+            elif at + WHOLE_SIZE < size_of_all and (
+                whole := whole_content(data, at, channel, method, frame_max)
+            ):
+                received.append(whole)
+                at += WHOLE_SIZE + len(whole.properties) + len(whole.body)
+            else:
+                partial[channel] = (method, b"", -1, [])
             continue
         method, properties, missing, parts = partial[channel]
         if kind == 2:

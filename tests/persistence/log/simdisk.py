@@ -80,7 +80,8 @@ class SimFile:
         self._inode = inode
         self._write = write
         self._open = True
-        self._number = disk.give_descriptor(self)
+        self._number = number = disk.descriptors_given = disk.descriptors_given + 1
+        disk.descriptors[number] = self
 
     def fileno(self) -> int:
         assert self._open
@@ -94,10 +95,13 @@ class SimFile:
         assert self._open
         disk = self._disk
         if disk.hook is None and disk.steps_left < 0:  # no step can fail
-            for piece in pieces:
-                data = bytes(piece)
-                self._put(data, position)
+            # Many pieces are a batch's: their places in the file are found together.
+            pending, start = self._inode.pending, position
+            copies = [bytes(piece) for piece in pieces]
+            for data in copies:
+                pending.append((position, data))
                 position += len(data)
+            self._show(copies[0] if len(copies) == 1 else b"".join(copies), start)
             return
         for piece in pieces:
             data = bytes(piece)
@@ -111,16 +115,24 @@ class SimFile:
             position += len(data)
 
     def _put(self, data: bytes, position: int) -> None:
-        inode = self._inode
-        inode.pending.append((position, data))
-        if position <= len(inode.now):
-            inode.now[position : position + len(data)] = data
+        self._inode.pending.append((position, data))
+        self._show(data, position)
+
+    def _show(self, data: bytes, position: int) -> None:
+        """Who reads sees ``data``."""
+        now = self._inode.now
+        if position == len(now):
+            now += data
+        elif position < len(now):
+            now[position : position + len(data)] = data
         else:
-            _apply(inode.now, position, data)
+            _apply(now, position, data)
 
     def read(self, count: int, position: int) -> bytes:
         assert self._open
-        self._disk.step("read", self._path)
+        disk = self._disk
+        if disk.hook is not None:  # no power fails while something is read
+            disk.step("read", self._path)
         return bytes(self._inode.now[position : position + count])
 
     def sync(self) -> None:
@@ -262,7 +274,7 @@ class SimDisk:
         self.pending: defaultdict[str, list[list[tuple[str, Inode | str | None]]]] = defaultdict(list)
         #: Open files by descriptor.
         self.descriptors: dict[int, SimFile] = {}
-        self._descriptors_given = 0
+        self.descriptors_given = 0
         #: Called before every operation with (operation, path); raises what should happen.
         self.hook: Callable[[str, str], None] | None = None
         #: Operations left until the power fails; -1 = never.
@@ -307,16 +319,12 @@ class SimDisk:
     def _naming_step(self, operation: str, path: str) -> None:
         """The step of an operation that is counted."""
         self.events[_event(operation, path)] += 1
-        self.step(operation, path)
+        if self.hook is not None or self.steps_left >= 0:
+            self.step(operation, path)
 
     @property
     def open_files(self) -> int:
         return len(self.descriptors)
-
-    def give_descriptor(self, file: SimFile) -> int:
-        self._descriptors_given += 1
-        self.descriptors[self._descriptors_given] = file
-        return self._descriptors_given
 
     def forget_files(self) -> None:
         """The process is gone, and its descriptors with it."""
