@@ -4,6 +4,10 @@ What must hold: every persistent message that was confirmed comes out of every q
 again and again until it is acknowledged; what was acknowledged durably does not come back; whatever comes out
 a second time says so (redelivered); a connection sees each publisher's messages in order.
 
+``--everything`` does so while all features that decide about messages are in use: times to live, priorities,
+delivery limits, full queues, dead letters in chains and cycles, quorum queues, single active consumers,
+delayed messages, transactions, alternate exchanges, hashes (`tests/faults/everything.py`).
+
 The page cache outlives a killed process, so this proves the logic of log and recovery; that a confirm waits
 for the disk is proven by ``test_sync_order.py``.
 """
@@ -20,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.brokers import Broker, RabbitProcess, RouterProcess
+from tests.faults.everything import Everything
 from tests.faults.load import Account, Consumer, Publisher, Worker
 from tests.interop.wire import Wire
 
@@ -159,11 +164,20 @@ class Chaos:
         return not (self.lost or self.returned or self.unflagged or self.disordered)
 
 
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--politely", action="store_true", help="SIGTERM instead of kill -9")
+    parser.add_argument(
+        "--everything",
+        action="store_true",
+        help="all features that decide about messages in use at once, each message accounted for",
+    )
     parser.add_argument("--rabbitmq", action="store_true", help="kill Debian's RabbitMQ instead, to compare")
     parser.add_argument("--uncompiled", action="store_true", help="run the broker from source")
     args = parser.parse_args()
@@ -174,7 +188,11 @@ def main() -> int:
             if args.rabbitmq
             else RouterProcess(Path(directory), uncompiled=args.uncompiled)
         )
-        chaos = Chaos(broker, args.seed, lambda line: print(line, flush=True), politely=args.politely)
+        chaos = (
+            Everything(broker, args.seed, say)
+            if args.everything
+            else Chaos(broker, args.seed, say, politely=args.politely)
+        )
         try:
             ok = chaos.run(args.rounds)
         except BaseException:

@@ -110,7 +110,10 @@ def next_of(wire: Wire, timeout: float) -> Received | None:
 
 
 class Publisher:
-    """Publishes with confirms to ``exchange``, whose messages reach all of ``accounts``."""
+    """Publishes with confirms to ``exchange``, whose messages reach all of ``accounts``.
+
+    It rests for ``pace_s`` seconds after each batch of at most ``window`` messages.
+    """
 
     def __init__(
         self,
@@ -122,6 +125,7 @@ class Publisher:
         *,
         window: int = 500,
         size_max: int = 2000,
+        pace_s: float = 0.0,
     ) -> None:
         self.number = number
         self.exchange = exchange
@@ -130,6 +134,7 @@ class Publisher:
         self.random = random.Random(seed)
         self.window = window
         self.size_max = size_max
+        self.pace_s = pace_s
         self.published = 0
         self.confirmed = 0
         self.nacked = 0
@@ -153,6 +158,7 @@ class Publisher:
                 while answer is not None:
                     self.settle(answer, outstanding)
                     answer = next_of(wire, 0.0001) if wire.buffer else None
+                worker.ending.wait(self.pace_s)
         finally:
             self.unknown += len(outstanding)
 
@@ -176,12 +182,20 @@ class Publisher:
                 continue
             message, persistent = outstanding.pop(tag)
             if answer.name == "basic.nack":
-                self.nacked += 1
+                self.refused(message)
                 continue
             self.confirmed += 1
             if persistent:
-                for account in self.accounts:
-                    account.must.add(message)
+                self.kept(message)
+
+    def refused(self, message: Id) -> None:
+        """The broker did not take it."""
+        self.nacked += 1
+
+    def kept(self, message: Id) -> None:
+        """It was persistent, and is confirmed."""
+        for account in self.accounts:
+            account.must.add(message)
 
 
 class Consumer:

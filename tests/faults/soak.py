@@ -38,6 +38,7 @@ from tests.faults.holds import LONG_S, TIMED_ENTRY, Hold, Holds
 from tests.faults.honest import PATIENCE_S, Honest
 from tests.faults.hungry import HUNGRY
 from tests.faults.loads import LOADS, Load, Outcome
+from tests.faults.odd import ODD
 from tests.faults.operators import OPERATORS
 from tests.faults.place import CaseLoad, Place
 from tests.faults.probe import Latency, Probe, prompt
@@ -66,6 +67,7 @@ ALL: dict[str, CaseLoad] = {
     **FEATURES,
     **GRAPHS,
     **OPERATORS,
+    **ODD,
     **TOGETHER,
 }
 

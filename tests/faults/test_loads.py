@@ -15,6 +15,7 @@ from tests.faults.graphs import GRAPHS
 from tests.faults.honest import Honest
 from tests.faults.hungry import HUNGRY
 from tests.faults.loads import MIB, Outcome
+from tests.faults.odd import ODD
 from tests.faults.operators import OPERATORS
 from tests.faults.place import Place
 from tests.faults.soak import Memory, flatness, resident
@@ -81,11 +82,11 @@ def honest(broker: RouterProcess) -> Iterator[Honest]:
     assert client.delivered == client.sent > 0
 
 
-@pytest.mark.parametrize("name", [*HUNGRY, *COSTLY, *CROWDS, *FEATURES, *GRAPHS, *OPERATORS])
+@pytest.mark.parametrize("name", [*HUNGRY, *COSTLY, *CROWDS, *FEATURES, *GRAPHS, *OPERATORS, *ODD])
 def test_load_of_one_client_made_small(broker: RouterProcess, honest: Honest, name: str) -> None:
     """What it does at full size is for ``make soak``; here each runs through and leaves nothing behind."""
     place = Place(broker.port, broker.admin_port, scale=0.01)
-    outcome = (HUNGRY | COSTLY | CROWDS | FEATURES | GRAPHS | OPERATORS)[name](place, 0.3)
+    outcome = (HUNGRY | COSTLY | CROWDS | FEATURES | GRAPHS | OPERATORS | ODD)[name](place, 0.3)
     assert outcome.problem == "", outcome
     assert outcome.published > 0
     assert honest.problem == ""
