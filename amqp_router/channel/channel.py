@@ -316,11 +316,12 @@ class Channel(ChannelListener):
 
     # -- the end ------------------------------------------------------------------------------------
 
-    def stop(self) -> None:
+    def stop(self) -> Transaction | None:
         """Stop deliveries, and forget the publishes that are not synced yet.
 
         Confirms that are due are written before the method that closes the channel. The caller must then call
-        ``release``, which gives back what the channel holds.
+        ``release``, which gives back what the channel holds, and free the transaction that is returned
+        (``free_some``).
         """
         self.delivery.aside.let_go()
         self.shared.stop()
@@ -347,11 +348,12 @@ class Channel(ChannelListener):
             self.vhost.table.stale.release(*walk.abandon())
             self.vhost.table.stale.look_later()
         self.confirms = None
-        if self.transaction is not None:
-            self.transaction.drop()
+        self.content.reset()
+        transaction = self.transaction
+        if transaction is not None:
             self.transaction = self.publishing.transaction = None
             self.vhost.table.stale.look_later()
-        self.content.reset()
+        return transaction
 
     def release(self, limit: int) -> int:
         """Remove consumers from their queues, then return unsettled messages, up to ``limit`` units of work.

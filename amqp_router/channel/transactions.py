@@ -185,6 +185,15 @@ class Transaction(TransactionPort):
         tags = self._begin()
         self._channel.connection.in_slices(partial(_drop_some, publishes, settles, tags))
 
+    def free(self, left: int) -> int:
+        """Free ``left`` messages and acknowledgements, or all, of a transaction that is over for good.
+
+        Returns what is left of ``left``: above 0 if all are free.
+        """
+        self._channel.connection.intake.release(self._size)
+        self._size = 0
+        return _free(self.publishes, self.settles, self._tags, left)
+
     def _begin(self) -> SpreadMap[int, None]:
         """Be empty; returns the tags that were settled, which the caller drops in slices."""
         tags = self._tags
@@ -200,6 +209,19 @@ class Transaction(TransactionPort):
     def _admit(self, size: int) -> None:
         self._channel.connection.intake.admit(size)
         self._size += size
+
+
+def free_some(over: list[Transaction]) -> bool:
+    """A step of ``in_slices``: free a slice of what these hold, which are over; True at the end.
+
+    One whose contents are free leaves the list.
+    """
+    left = DROP_SLICE
+    while over and left > 0:
+        left = over[-1].free(left) - 1
+        if left >= 0:
+            over.pop()
+    return not over
 
 
 class Commit(Listener):
@@ -403,7 +425,10 @@ def _leave_out_deleted(route: Route, publisher: Publisher) -> None:
 
 
 def _drop_some(publishes: deque[Publish], settles: deque[Settle], tags: SpreadMap[int, None]) -> bool:
-    left = DROP_SLICE
+    return _free(publishes, settles, tags, DROP_SLICE) > 0
+
+
+def _free(publishes: deque[Publish], settles: deque[Settle], tags: SpreadMap[int, None], left: int) -> int:
     while publishes and left > 0:
         left -= 1 + (publishes.pop().message.size() >> DROP_SHIFT)
     while settles and left > 0:
@@ -412,4 +437,4 @@ def _drop_some(publishes: deque[Publish], settles: deque[Settle], tags: SpreadMa
     while len(tags) > 0 and left > 0:
         tags.popitem()
         left -= 1
-    return not publishes and not settles and not len(tags)
+    return left

@@ -24,6 +24,7 @@ from amqp_router.channel.delivery import RETURN_UNITS, Delivery
 from amqp_router.channel.due import FIRST_GIVES, HOLDS_BACK, Due, due_before
 from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.states import ChannelState
+from amqp_router.channel.transactions import free_some
 from amqp_router.connection.ports import Admission
 from amqp_router.connection.shared import Shared
 from amqp_router.connection.slices import Slices
@@ -409,7 +410,9 @@ class Dispatch:
         self.hot_number = -1
         if channel.content.args is not None:
             self.assembling -= 1
-        channel.stop()
+        transaction = channel.stop()
+        if transaction is not None:
+            self.work.add(partial(free_some, [transaction]))
         if len(self.parked) > 0:  # what the client sent may be the end of the channel
             self.shared.answered(channel.number, None)
         self.work.add(partial(self._release, channel))
@@ -429,9 +432,15 @@ class Dispatch:
         self.parking.clear()
         self.stuck = False
         channels = [channel for channel in self.channels.values() if channel.state is ChannelState.OPEN]
+        # What each of 2,047 channels holds is a small step, and all of them together half a second.
+        over = []
         for channel in channels:
-            channel.stop()
+            transaction = channel.stop()
+            if transaction is not None:
+                over.append(transaction)
         self.channels.clear()
         self.assembling = 0
         if channels:
             self.work.add(partial(release_some, channels))
+        if over:
+            self.work.add(partial(free_some, over))

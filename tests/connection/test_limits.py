@@ -9,8 +9,9 @@ import pytest
 
 from amqp_router.channel.channel import RELEASE_SLICE
 from amqp_router.channel.delivery import REJECT_SLICE, SETTLE_SLICE
+from amqp_router.channel.transactions import DROP_SLICE
 from amqp_router.connection import ticker
-from amqp_router.connection.machine import CHUNK_UNITS
+from amqp_router.connection.machine import CHUNK_UNITS, FRAME_UNITS
 from amqp_router.connection.shared import EXCLUSIVE_SLICE
 from amqp_router.connection.states import ConnectionState
 from amqp_router.protocol import methods as m
@@ -86,7 +87,7 @@ def test_declarations_cost_what_they_take() -> None:
     take = node.vhost.topology.on_entered
 
     def takes_long(end: End) -> None:
-        node.cpu += CHUNK_UNITS // 3
+        node.cpu += CHUNK_UNITS // 3 - FRAME_UNITS
         take(end)
 
     node.vhost.topology.on_entered = takes_long
@@ -233,6 +234,32 @@ def test_many_acks_in_one_chunk() -> None:
     assert left == 0
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        raw_frame(3, 1, b"x"),
+        raw_frame(8, 0, b""),
+        m.frame(0, m.ConnectionUpdateSecret(b"", "")),
+        m.frame(2, m.BasicGet("q")),
+    ],
+    ids=["body", "heartbeat", "update-secret", "method of a closing channel"],
+)
+def test_any_frame_costs_something(frame: bytes) -> None:
+    """A chunk of 256 KiB has 29,000 body frames of one octet, which took 95 ms."""
+    client = Client(SimNode()).open(1, 2)
+    client.send(m.BasicGet("none"), channel=2)  # closes the channel, and nobody says close-ok
+    client.node.quiet()
+    header = raw_frame(2, 1, b"\0\x3c\0\0" + (10_000).to_bytes(8, "big") + b"\0\0")
+    client.feed(m.frame(1, m.BasicPublish()) + header)
+    client.machine.receive_data(frame * 5000)
+    chunks = 1
+    while client.machine.work_left:
+        client.machine.receive_more()
+        chunks += 1
+    assert chunks >= 5000 * FRAME_UNITS // CHUNK_UNITS
+    assert client.machine.running
+
+
 def test_multiple_ack_counts_for_what_it_settles() -> None:
     node = SimNode()
     client = Client(node).open(1, 2)
@@ -341,6 +368,30 @@ def test_channels_of_a_lost_connection_go_in_slices() -> None:
         node.turn()
     steps = [before - after for before, after in itertools.pairwise(counts)]
     assert 0 < max(steps) <= RELEASE_SLICE // 5
+
+
+def test_transactions_of_a_lost_connection_go_in_slices() -> None:
+    """Each is a small step; 2,047 channels with 1,000 publishes each took half a second together."""
+    node = SimNode()
+    client = Client(node).open(*range(1, 201))
+    client.declare("q")
+    publish = publish_frames(1, m.BasicPublish("", "q"), TRANSIENT, b"x")
+    for number in range(1, 201):
+        client.send(m.TxSelect(), channel=number)
+        frames = [frame[:1] + number.to_bytes(2, "big") + frame[3:] for frame in publish]
+        client.feed(b"".join(frames) * 100)
+    node.settle()
+    waiting = [channel.transaction.publishes for channel in client.machine.channels.values()]
+    counts = [sum(map(len, waiting))]
+    assert counts == [200 * 100]
+    client.machine.socket_gone()
+    while any(waiting):
+        counts.append(sum(map(len, waiting)))
+        node.turn()
+    steps = [before - after for before, after in itertools.pairwise(counts)]
+    assert max(steps, default=len(waiting) * 100) <= DROP_SLICE
+    node.settle()
+    assert node.budget.arriving == 0
 
 
 def test_exclusive_queues_go_in_slices() -> None:
