@@ -379,7 +379,7 @@ def _is_free(letter: Letter, route: Route) -> bool:
         and death is not None
         and not letter.is_old
         and not letter.taken
-        and single.name not in death.cycles()
+        and not death.comes_round(single.name)
     )
 
 

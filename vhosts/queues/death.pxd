@@ -35,6 +35,8 @@ cdef class Death:
     @cython.locals(known_before=Py_ssize_t, is_first=bint)
     cpdef note(self, Message message, str queue, str reason, long long time_s, bint keeps_keys)
     cpdef set cycles(self)
+    @cython.locals(name=bytes, rejected=bytes)
+    cpdef bint comes_round(self, str queue) except -1
     cdef set _queues_without_rejection(self)
     @cython.locals(made=Message, header=bytes)
     cpdef Message message(self, Message original)
@@ -43,4 +45,6 @@ cdef class Death:
 
 
 cdef tuple _deaths(dict headers)
+cdef tuple _deaths_like(dict headers, dict entry)
+cdef list _tables(dict headers)
 cdef tuple _split(bytes route)

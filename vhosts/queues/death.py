@@ -30,6 +30,8 @@ DELIVERY_LIMIT = "delivery_limit"
 #: Octets of ``x-death`` up to which values are made of all its tables, and of how many of a longer one.
 SHORT_BYTES = 4096
 DEATHS_MAX = 512
+#: Deaths of a message up to which a set of its queues is made.
+FEW_DEATHS = 16
 
 _TABLE = ord("F")
 _NO_EXPIRY = NO_EXPIRY  # a C integer where compiled
@@ -172,7 +174,7 @@ class Death:
         expiration = self.properties.pop("expiration", None)
         if expiration is not None:
             entry["original-expiration"] = ("S", _octets(expiration))
-        deaths, rest = _deaths(headers)
+        deaths, rest, has_died = _deaths_like(headers, entry)
         for index, (_, octets) in enumerate(deaths):
             if entry["queue"][1] not in octets or entry["reason"][1] not in octets:
                 continue  # it is not this kind; very many are passed over undecoded
@@ -185,7 +187,7 @@ class Death:
             found = _find_beyond(rest, entry)
             if found is not None:
                 entry, rest = found
-            elif not deaths and not _has_first_death(headers):
+            elif not has_died and not _has_first_death(headers):
                 headers["x-first-death-exchange"] = entry["exchange"]
                 headers["x-first-death-queue"] = entry["queue"]
                 headers["x-first-death-reason"] = entry["reason"]
@@ -205,6 +207,24 @@ class Death:
         if self._cycles is None:
             self._cycles = self._queues_without_rejection()
         return self._cycles
+
+    def comes_round(self, queue: str) -> bool:
+        """Whether ``queue`` is one of them. Of very many deaths no set is made: 512 took 5 ms."""
+        tables = _tables(self.properties["headers"]) if self._cycles is None else []
+        if len(tables) <= FEW_DEATHS:
+            return queue in self.cycles()
+        if self.reason == REJECTED:
+            return False
+        name, rejected = _octets(queue), REJECTED.encode()
+        for table in tables:
+            if isinstance(table, bytes) and name not in table and rejected not in table:
+                continue
+            known = outer_table(table, 0) if isinstance(table, bytes) else table
+            if known.get("reason") == ("S", rejected):
+                return False
+            if known.get("queue") == ("S", name):
+                return True
+        return False
 
     def _queues_without_rejection(self) -> set[str]:
         queues: set[str] = set()
@@ -270,6 +290,30 @@ def _deaths(headers: Table) -> tuple[list[Field], bytes]:
         deaths.append(death)
         position += 1 + len(death[1])
     return deaths, octets[position:]
+
+
+def _deaths_like(headers: Table, entry: Table) -> tuple[list[Field], bytes, bool]:
+    """As ``_deaths``, and whether there is any; just octets of a long array without the kind of ``entry``."""
+    kind, octets = headers.get("x-death", ("", b""))
+    is_long = kind == "A" and isinstance(octets, bytes) and len(octets) > SHORT_BYTES and octets[4] == _TABLE
+    if is_long and (entry["queue"][1] not in octets or entry["reason"][1] not in octets):
+        return [], octets[4:], True
+    deaths, rest = _deaths(headers)
+    return deaths, rest, bool(deaths)
+
+
+def _tables(headers: Table) -> list[Table | bytes]:
+    """Those of ``_deaths``, without a value of each."""
+    found = headers["x-death"][1]
+    if not isinstance(found, bytes):
+        return [value for kind, value in found if kind == "F"]
+    tables: list[Table | bytes] = []
+    position = 4
+    while position < len(found) and len(tables) < DEATHS_MAX and found[position] == _TABLE:
+        end = position + 5 + int.from_bytes(found[position + 1 : position + 5], "big")
+        tables.append(found[position + 1 : end])
+        position = end
+    return tables
 
 
 def _find_beyond(further: bytes, entry: Table) -> tuple[Table, bytes] | None:

@@ -139,3 +139,28 @@ def test_of_very_many_deaths_only_the_first_become_values() -> None:
         assert rest == others
         assert first[1]["count"] == ("l", 1 if place is None else 7)
         assert death.cycles() == {"q", "other"}
+
+
+def table_of(queue: str, reason: str) -> Any:
+    return ("F", {"queue": ("S", queue.encode()), "reason": ("S", reason.encode()), "count": ("l", 1)})
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 60, 511, 512, 700])
+@pytest.mark.parametrize("queue", ["q", "q1", "q59", "q600"])
+@pytest.mark.parametrize("rejected", [-1, 0, 30])
+def test_of_very_many_deaths_the_same_is_said(count: int, queue: str, rejected: int) -> None:
+    """Neither a set of all queues is made, nor a value of each death: that took 7 ms for a letter."""
+    deaths = [
+        table_of(f"q{number}", REJECTED if number == rejected else EXPIRED) for number in range(1, count)
+    ]
+    message = message_with({"headers": {"x-death": ("A", deaths)}})
+    death = Death()
+    death.note(message, queue, EXPIRED, TIME_S, True)
+    said = decode_properties(death.encoded())["headers"]["x-death"][1]
+    assert said[0][1]["queue"] == ("S", queue.encode())
+    others = [each for each in deaths if each[1]["queue"] != ("S", queue.encode())]
+    assert said[1:] == others
+    asked = ["q", "q1", "q29", "q30", "q31", "q59", "q400", "q600", "none"]
+    found = [death.comes_round(each) for each in asked]
+    assert found == [each in death.cycles() for each in asked]
+    assert ("x-first-death-queue" in decode_properties(death.encoded())["headers"]) == (not deaths)
