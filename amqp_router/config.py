@@ -33,6 +33,7 @@ KUBERNETES_VARIABLE = re.compile(
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZE_UNITS = ("bytes", "bytes or %")
+SIZE_EXPECTED = "a number of bytes, or one with KiB, MiB or GiB"
 SIZES = {"": 1, "B": 1, "KIB": KIB, "MIB": MIB, "GIB": GIB}
 
 
@@ -46,7 +47,7 @@ def parse_bytes(value: object) -> object:
         match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip(), re.IGNORECASE)
         if match and match[2].upper() in SIZES:
             return int(match[1]) * SIZES[match[2].upper()]
-        raise ValueError("a number of bytes, or one with KiB, MiB or GiB")
+        raise ValueError(SIZE_EXPECTED)
     return value
 
 
@@ -69,7 +70,10 @@ def parse_share(value: object) -> str:
     """``40%`` as it is; a size in bytes as text, by ``parse_bytes``."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,2}(\.[0-9]+)?%", value.strip()):
         return value.strip()
-    number = parse_bytes(value)
+    try:
+        number = parse_bytes(value)
+    except ValueError:
+        raise ValueError(f"{SIZE_EXPECTED}, or a share of the memory like 40%") from None
     if not isinstance(number, int) or number < 16 * MIB:
         raise ValueError("at least 16MiB, or a share of the memory like 40%")
     return str(number)

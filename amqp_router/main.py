@@ -108,12 +108,22 @@ class _Parser(argparse.ArgumentParser):
         """Report unknown arguments here, because the parent parser would point to a help text without these
         options.
         """
+        self._look_at_order(args[0] if args else kwargs.get("args"))
         namespace, left = super().parse_known_args(*args, **kwargs)
         if left:
             options = (each.lstrip("-") for each in self._option_string_actions)
             hint = did_you_mean(left[0].partition("=")[0].lstrip("-"), options, "--{}".format)
             self.error(f"unknown argument: {left[0]}" + (f" ({hint})" if hint else ""))
         return namespace, left
+
+    def _look_at_order(self, given: Sequence[str] | None) -> None:
+        """An option before the command would be unknown, and its value be taken for the command."""
+        if self._subparsers is None or not given:
+            return
+        option = given[0].partition("=")[0]
+        is_ours = option in self._option_string_actions
+        if option.startswith("--") and not is_ours and any(not each.startswith("-") for each in given[1:]):
+            self.error(f"{option} stands before the command; options come behind it")
 
 
 def _parser(*, only_serve: bool = False) -> argparse.ArgumentParser:

@@ -90,6 +90,18 @@ def test_output_cut_short() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (
+            ["ctl", "--data-dir", "data", "list_queues"],
+            "--data-dir stands before the command; options come behind it; see `amqp-router ctl --help`",
+        ),
+        (
+            ["--amqp-port=1", "serve"],
+            "--amqp-port stands before the command; options come behind it; see `amqp-router --help`",
+        ),
+        (
+            ["serve", "--memory-limit", "5x"],
+            "a number of bytes, or one with KiB, MiB or GiB, or a share of the memory like 40%",
+        ),
         (["bogus"], "unknown command: bogus (there are serve, options, log, analytics, ctl); see"),
         (
             ["log", "inspct", "d"],
