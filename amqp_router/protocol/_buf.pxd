@@ -20,4 +20,5 @@ cdef class Buf:
     cpdef int set_u16(self, Py_ssize_t position, unsigned int value) except -1
     cpdef int set_u32(self, Py_ssize_t position, unsigned long value) except -1
     cpdef bytes take(self)
+    cpdef int rest(self) except -1
     cpdef int clear(self) except -1

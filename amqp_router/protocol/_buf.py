@@ -110,6 +110,9 @@ class Buf:
         self.size = 0
         return data
 
+    def rest(self) -> None:
+        """Give back the memory that is kept for the next content, if the buffer is empty."""
+
     def clear(self) -> None:
         """Drop the content."""
         self._data = bytearray()

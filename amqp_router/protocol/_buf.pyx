@@ -9,6 +9,8 @@ from amqp_router.protocol.constants cimport FRAME_END
 cdef enum:
     # What an emptied buffer may keep; a rare large burst must not pin its memory for ever.
     KEEP = 1 << 20
+    # What an empty one that is not used for now may keep: there may be 100,000 of them.
+    RESTING = 1 << 12
     # From this size on ``take`` hands over the buffer itself instead of a copy.
     HAND_OVER = 1 << 15
 
@@ -184,6 +186,14 @@ cdef class Buf:
         if size <= KEEP:
             self._grow(size)
         return data
+
+    cpdef int rest(self) except -1:
+        if self.size == 0 and self._capacity > RESTING:
+            _release(self._object)
+            self._object = NULL
+            self._data = NULL
+            self._capacity = 0
+        return 0
 
     cpdef int clear(self) except -1:
         self.size = 0

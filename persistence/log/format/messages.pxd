@@ -41,6 +41,7 @@ cdef class MessagesBuilder:
                      unsigned long long body_end) except -1
     cdef unsigned long long _long_time(self, unsigned long long expire_ms) except? 0
     cpdef unsigned long long capacity(self)
+    cpdef rest(self)
     cpdef Batch close(self, unsigned long long last, unsigned long epoch)
     cdef _close_extras(self, Batch batch)
 

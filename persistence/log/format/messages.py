@@ -183,6 +183,13 @@ class MessagesBuilder:
         self.size = 0
         return batch
 
+    def rest(self) -> None:
+        """The log has nothing to do: keep no memory for the next batch."""
+        self._records.rest()
+        self._routes.rest()
+        self._properties.rest()
+        self._bodies.rest()
+
     def _close_extras(self, batch: Batch) -> None:
         batch.attributes, sections = pack_sections(self._extras)
         if self._is_long:
@@ -365,6 +372,7 @@ class BatchView:
         self._routes.open(b"", 0)
         self._properties.open(b"", 0)
         self._bodies.open(b"", 0)
+        self._out.rest()
         self._extras = None
         self._start(1, 0, 0, 0, MESSAGE_SIZE)
 

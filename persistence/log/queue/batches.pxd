@@ -39,6 +39,7 @@ cdef class Batches:
     cdef bint reserve(self, Message message) except -1
     cdef unsigned long long _take_offset(self) except? 0
     cdef _close_messages(self)
+    cpdef rest(self)
     cpdef close_all(self)
     cpdef bint close(self, unsigned long long offset) except -1
     @cython.locals(returns=cython.uint, settled=cython.uint)

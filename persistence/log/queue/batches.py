@@ -73,6 +73,11 @@ class Batches:
         """Whether a settle is in a batch that is not closed yet."""
         return self._runs.count > 0
 
+    def rest(self) -> None:
+        """A round is done: unless there is something to do, keep no memory for it."""
+        if self._builder.count == 0:
+            self._builder.rest()
+
     # -- messages -------------------------------------------------------------------------------------
 
     def append(self, message: Message, now_us: int) -> None:

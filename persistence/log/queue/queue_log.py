@@ -256,6 +256,7 @@ class QueueLog(ReadLog):
                 if batch.last < end:
                     copies.shown.note(batch)
         self.batches.closed.tail.written(end)
+        self.batches.rest()
         self.durable = end
         if not copies.mirrored:
             self.advance_high_watermark(end)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from amqp_router.protocol.flags import ACK, LOGGED, PERSISTENT, REDELIVERED, RETURN
 from persistence.errors import LogFailed
+from persistence.files import RealDisk
 from persistence.log.queue.queue_log import QueueLog
 from persistence.options import LogOptions
 from tests.persistence.log.simdisk import SimDisk
@@ -226,3 +229,22 @@ def test_a_round_counts_if_the_truncation_that_waited_for_it_is_refused() -> Non
     world.catalog.truncate(log, log.end - 1)
     assert log.durable == log.end == below
     assert world.shadows[0].confirmed_below == below
+
+
+def test_a_log_at_rest_keeps_no_memory_for_its_next_batch(tmp_path: Path) -> None:
+    """Each kept as much as its last batch had, up to a mebibyte, and nobody counted that."""
+    node = Node(RealDisk(), LogOptions(), str(tmp_path))
+    logs = [node.catalog.create(f"log-{number}", "/", f"q{number}", {}) for number in range(20)]
+    for log in logs:
+        fill(log, 1)
+    node.settle()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for log in logs:
+            fill(log, 4, 100_000, first=1)
+        node.settle()
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < len(logs) * 20_000
