@@ -89,7 +89,9 @@ class Honest(threading.Thread):
     def finish(self) -> str:
         """Wait for what is under way and close; the problem, or an empty text."""
         self.ending.set()
-        self.join(self.patience_s + 10)
+        begun = self.clock()
+        while self.is_alive() and self.clock() < begun + self.patience_s + 10:
+            self.join(1.0)
         if self.is_alive():
             return "the honest client hangs"
         self.wire.close()
