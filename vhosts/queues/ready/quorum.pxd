@@ -1,4 +1,5 @@
 cimport cython
+from cpython.array cimport array
 
 from amqp_router.protocol cimport flags
 from amqp_router.protocol.message cimport Message
@@ -19,7 +20,7 @@ cdef class DroppedLine:
 
 
 cdef class QuorumOrder(FifoOrder):
-    cdef public object from_all_over  # an array of offsets
+    cdef public array from_all_over
     cdef public Ring line
     cpdef put_back(self, Message message)
     cpdef put_unsent(self, Message message)
