@@ -194,6 +194,7 @@ class Walk:
                     if isinstance(destination, QueueHandle):
                         found[destination] = None
                         if len(found) > len(queues):
+                            looks += 1  # to enter the map costs as much as the look
                             queue = destination
                             queues.append(queue)
                             if queue.durable:
