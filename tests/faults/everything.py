@@ -81,10 +81,9 @@ class Ledger:
                 self.problems.append(f"{lane.name} {each} came again from {queue} without its flag")
             self.delivered.add((queue, each))
 
-    def end(self, each: Id, what: str) -> None:
-        """An acknowledgement that is about to be sent."""
+    def end(self, each: Id, what: str, life: int) -> None:
+        """An acknowledgement that is about to be sent to the broker in its ``life``, which may be over."""
         with self.lock:
-            life = len(self.ends)
             for before in self.endings[each]:
                 self.second(each, before, what, life)
             self.endings[each].append(Ending(what, time.monotonic(), life))
@@ -174,6 +173,8 @@ class LaneConsumer:
         self.queue = queue
         self.ledger = ledger
         self.rest_s = 0.01 if slow else 0.0
+        #: The life of the broker that it belongs to: a kill may come between a delivery and its entry.
+        self.life = len(ledger.ends)
         self.last_delivery = 0.0
 
     def work(self, worker: Worker, wire: Wire) -> None:
@@ -207,7 +208,7 @@ class LaneConsumer:
         last[publisher] = number
         act = decide(self.queue, number, message)
         if act == ACK:
-            self.ledger.end(each, outcome(self.queue, message))
+            self.ledger.end(each, outcome(self.queue, message), self.life)
             wire.send(1, "basic.ack", delivery_tag=message.delivery_tag)
         else:
             wire.send(1, "basic.reject", delivery_tag=message.delivery_tag, requeue=act == RETURN)
@@ -300,7 +301,7 @@ class Everything:
         dropped_to = min(numbers, default=0)
         for number in confirmed:
             if number < dropped_to or number in numbers:
-                self.ledger.end((lane, number), "newest")
+                self.ledger.end((lane, number), "newest", len(self.ledger.ends))
 
     def summary(self) -> str:
         published = sum(publisher.published for publisher in self.publishers)

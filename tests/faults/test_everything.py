@@ -31,24 +31,24 @@ def test_what_was_confirmed_and_never_ended_is_lost() -> None:
 
 def test_an_ending_that_is_not_of_the_lane() -> None:
     ledger = Ledger(must={EACH})
-    ledger.end(EACH, "expired")
+    ledger.end(EACH, "expired", 0)
     assert ledger.misplaced() == [f"single {EACH} ended as expired"]
 
 
 @pytest.mark.parametrize(("passed", "problems"), [(0.0, 0), (everything.SETTLED_S + 1, 1)])
 def test_a_second_ending_after_a_crash(passed: float, problems: int) -> None:
     ledger = Ledger(must={EACH})
-    ledger.end(EACH, "single")
+    ledger.end(EACH, "single", 0)
     ledger.ends.append(ledger.endings[EACH][0].at + passed)
-    ledger.end(EACH, "single")
+    ledger.end(EACH, "single", 1)
     assert len(ledger.problems) == problems
     assert sum(ledger.repeated.values()) == 1 - problems
 
 
 def test_a_second_ending_without_a_crash() -> None:
     ledger = Ledger()
-    ledger.end(EACH, "single")
-    ledger.end(EACH, "single")
+    ledger.end(EACH, "single", 0)
+    ledger.end(EACH, "single", 0)
     assert ledger.problems == [f"single {EACH}: single after single, without a crash between"]
 
 
