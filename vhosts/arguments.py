@@ -16,7 +16,7 @@ from typing import TypedDict
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES, Field
 from amqp_router.protocol.frames import EXPIRY_MS_MAX
-from amqp_router.protocol.kept_table import Arguments
+from amqp_router.protocol.kept_table import Arguments, entries_in
 from vhosts.errors import described, erlang
 from vhosts.queues.settings import queue_type
 
@@ -235,11 +235,10 @@ def check_queue_arguments(
     kind = queue_type(arguments)
     known = _TYPE_ARGUMENTS[kind]
     _check_values((each for each in QUEUE_ARGUMENTS if each in known), queue, arguments)
-    for argument in arguments:  # in the order in which the client sent them
-        if argument in QUEUE_ARGUMENTS and argument not in known:
-            raise PreconditionFailed(
-                f"invalid arg '{argument}' for {queue} of queue type rabbit_{kind}_queue"
-            )
+    strange = {each for each in QUEUE_ARGUMENTS if each not in known and each in arguments}
+    if strange:
+        first = next(each for each in arguments if each in strange)  # in the order that the client sent
+        raise PreconditionFailed(f"invalid arg '{first}' for {queue} of queue type rabbit_{kind}_queue")
     if kind != "classic":
         for wrong, name_of_property in (
             (auto_delete, "auto-delete"),
@@ -349,7 +348,32 @@ def check_exchange_equivalence(
     _check_arguments(EXCHANGE_ARGUMENTS, exchange, current["arguments"], received["arguments"])
 
 
-# -- both ------------------------------------------------------------------------------------------
+# -- bindings --------------------------------------------------------------------------------------
+
+#: Most arguments of a binding. They are sorted, as two bindings are the same whatever the order of their
+#: arguments: with 25,000, which fit into a frame of 128 KiB, one took 38 ms, in which nobody else was served.
+BINDING_ARGUMENTS_MAX = 2048
+
+
+def are_too_many(arguments: Arguments) -> bool:
+    """Whether no binding has so many arguments."""
+    return entries_in(arguments) > BINDING_ARGUMENTS_MAX
+
+
+def check_binding_arguments(exchange: str, vhost: str, arguments: Arguments) -> None:
+    """Refuse a binding of ``exchange`` with more arguments than one may have.
+
+    Raises:
+        PreconditionFailed: 406, with both numbers.
+    """
+    if are_too_many(arguments):
+        raise PreconditionFailed(
+            f"a binding of {described('exchange', exchange, vhost)} with {entries_in(arguments)} arguments: "
+            f"at most {BINDING_ARGUMENTS_MAX} are allowed"
+        )
+
+
+# -- all -------------------------------------------------------------------------------------------
 
 
 def _exchange_argument(argument: str, subject: str, arguments: Arguments) -> str | None:

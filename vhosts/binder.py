@@ -5,6 +5,7 @@ from __future__ import annotations
 from amqp_router.protocol.errors import InternalError
 from amqp_router.protocol.kept_table import Arguments
 from persistence.definitions.records import Put
+from vhosts.arguments import check_binding_arguments
 from vhosts.errors import default_exchange_refused
 from vhosts.exchanges.exchange import Binding, Exchange
 from vhosts.queues.handle import QueueHandle
@@ -66,6 +67,7 @@ class Binder:
         self, source: Exchange, destination: QueueHandle | Exchange, routing_key: str, arguments: Arguments
     ) -> int:
         topology, submitter = self._topology, self._submitter
+        check_binding_arguments(source.name, topology.name, arguments)
         binding = Binding(source, destination, routing_key, arguments)
         if topology.bindings.find(binding) is not None:
             return submitter.last_rev if binding.is_durable() else 0

@@ -15,6 +15,7 @@ from amqp_router.protocol.errors import AMQPError
 from amqp_router.protocol.kept_table import Arguments, footprint
 from persistence.memory import MemoryBudget
 from vhosts import arguments as args
+from vhosts.arguments import are_too_many
 from vhosts.bindings import Bindings
 from vhosts.errors import default_exchange_refused, internal_queue, locked_queue, no_memory, not_found
 from vhosts.exchanges.default import DefaultExchange
@@ -196,7 +197,7 @@ class Topology:
         arguments: Arguments,
     ) -> Binding | None:
         """The binding between two ends, each of which may be missing."""
-        if source is None or destination is None:
+        if source is None or destination is None or are_too_many(arguments):
             return None
         return self.bindings.find(Binding(source, destination, routing_key, arguments))
 

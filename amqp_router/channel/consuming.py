@@ -158,11 +158,11 @@ def _check_arguments(arguments: Arguments, where: str, kind: str) -> None:
         if given is not None and given[0] != letter and (kind == "classic" or argument == "x-credit"):
             problem = f"{{unacceptable_type,{TYPE_NAMES[given[0]]}}}"
             raise PreconditionFailed(f"invalid arg '{argument}' for {where}: {problem}")
-    for argument in arguments:
-        if argument == "x-stream-offset" or (argument == "x-cancel-on-ha-failover" and kind == "quorum"):
-            raise PreconditionFailed(
-                f"invalid arg '{argument}' for {where} of queue type rabbit_{kind}_queue"
-            )
+    refused = ("x-stream-offset", "x-cancel-on-ha-failover") if kind == "quorum" else ("x-stream-offset",)
+    wrong = [each for each in refused if each in arguments]
+    if wrong:
+        first = next(each for each in arguments if each in wrong)  # in the order that the client sent
+        raise PreconditionFailed(f"invalid arg '{first}' for {where} of queue type rabbit_{kind}_queue")
 
 
 def ack(channel: ConsumingChannel, method: methods.BasicAck) -> None:

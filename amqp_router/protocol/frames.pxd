@@ -47,4 +47,12 @@ cpdef tuple table_entries(bytes data, Py_ssize_t position, Py_ssize_t most)
 
 
 @cython.locals(d="const unsigned char*", p=Py_ssize_t, tag=int)
-cdef Py_ssize_t _end_of_value(bytes data, Py_ssize_t position, Py_ssize_t limit) except? -1
+cdef Py_ssize_t _end_of_value(bytes data, Py_ssize_t position) except? -1
+
+
+@cython.locals(d="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
+cpdef bytes first_value(bytes data, bytes name)
+
+
+@cython.locals(d="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, start=Py_ssize_t)
+cpdef list entry_names(bytes data)

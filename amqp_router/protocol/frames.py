@@ -270,19 +270,48 @@ def table_entries(data: bytes, position: int, most: int) -> tuple[list[tuple[byt
             return entries, end, False
         start = p + 1 + d[p]
         name = data[p + 1 : start]
-        p = _end_of_value(data, start, end)
+        p = _end_of_value(data, start)
         entries.append((name, data[start:p]))
     return entries, end, True
 
 
-def _end_of_value(data: bytes, position: int, limit: int) -> int:
+def first_value(data: bytes, name: bytes) -> bytes:
+    """Octets of tag and value of the first entry ``name`` of the well-formed table ``data``; b"" if none.
+
+    Values are passed over. A table in a frame of 128 KiB may have 40,000 entries.
+    """
+    d = data
+    p = 4
+    end = len(data)
+    size = len(name)
+    while p < end:
+        start = p + 1 + d[p]
+        stop = _end_of_value(data, start)
+        if d[p] == size and data[p + 1 : start] == name:
+            return data[start:stop]
+        p = stop
+    return b""
+
+
+def entry_names(data: bytes) -> list[bytes]:
+    """The names of the entries of the well-formed table ``data``; a name may be there twice."""
+    d = data
+    names: list[bytes] = []
+    p = 4
+    end = len(data)
+    while p < end:
+        start = p + 1 + d[p]
+        names.append(data[p + 1 : start])
+        p = _end_of_value(data, start)
+    return names
+
+
+def _end_of_value(data: bytes, position: int) -> int:
     """Where the well-formed tag and value at ``position`` end."""
     d = data
     p = position + 1
     tag = d[position]
-    if tag in (70, 65):  # F A
-        return _end_of_table(data, p, limit, 1, tag == 70)
-    if tag in (83, 120):  # S x
+    if tag in (83, 120, 70, 65):  # S x F A
         return p + 4 + _be32(d, p)
     if tag in (116, 98, 66):  # t b B
         return p + 1

@@ -2,15 +2,16 @@
 
 A decoded table takes up to 40 times the memory of its octets. Declared objects live long, and their arguments
 are seldom used. So a large table is decoded each time all of it is needed. Small single values, which the
-broker looks up, stay decoded.
+broker looks up, stay decoded. A declaration looks up 40 names. In a table of very many each is searched for
+in the octets, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 
-from amqp_router.protocol.fields import Field, Table, decode_table, encode_table
-from amqp_router.protocol.frames import table_entries
+from amqp_router.protocol.fields import Field, Table, decode_table, encode_table, outer_table
+from amqp_router.protocol.frames import entry_names, first_value, table_entries
 
 #: A table with more octets than this stays encoded.
 OCTETS_MAX = 256
@@ -77,41 +78,74 @@ def footprint(arguments: Arguments) -> int:
     return DECODED_BYTES * len(encode_table(arguments)) if arguments else 0
 
 
+def entries_in(arguments: Arguments) -> int:
+    """How many entries a table has, without decoding one that is kept; a name may be there twice."""
+    return arguments.entries() if isinstance(arguments, KeptTable) else len(arguments)
+
+
 def unpacked(arguments: Arguments) -> Table:
     """A kept table decoded as a whole, for several look-ups."""
     return arguments.table() if isinstance(arguments, KeptTable) else dict(arguments)
 
 
+def outer(arguments: Arguments) -> Table:
+    """As ``unpacked``, but tables and arrays of a kept table stay octets."""
+    return outer_table(arguments.octets, 0) if isinstance(arguments, KeptTable) else dict(arguments)
+
+
 class KeptTable(Mapping[str, Field]):
     """A table as ``octets``, its u32 size first. Each access to all of it decodes it again."""
 
-    __slots__ = ("_few", "octets")
+    __slots__ = ("_few", "_found", "octets")
 
     def __init__(self, octets: bytes, few: dict[str, Field | None] | None) -> None:
         self.octets = octets
         #: All names with their values, None for a large one; None if there are many names.
         self._few = few
+        #: If there are many: what was looked up, None if it is not there.
+        self._found: dict[str, Field | None] = {}
 
     def table(self) -> Table:
         """All of it, decoded."""
         return decode_table(self.octets, 0)[0]
 
     def __getitem__(self, name: str) -> Field:
-        few = self._few
-        if few is not None:
-            field = few[name]
-            if field is not None:
-                return field
+        field = self._look_up(name) if self._few is None else self._few[name]
+        if field is not None:
+            return field
+        if self._few is None:
+            raise KeyError(name)
         return self.table()[name]
 
+    def _look_up(self, name: str) -> Field | None:
+        """The value of ``name`` among many."""
+        found = self._found
+        if name in found:
+            return found[name]
+        key = name.encode("utf-8", "surrogateescape")
+        octets = first_value(self.octets, key) if key in self.octets else b""
+        field = _decode(octets) if octets else None
+        if len(octets) <= _VALUE_MAX and len(found) < _DECODED_MAX:
+            found[name] = field
+        return field
+
     def __contains__(self, name: object) -> bool:
-        return name in (self.table() if self._few is None else self._few)
+        if self._few is not None:
+            return name in self._few
+        return isinstance(name, str) and self._look_up(name) is not None
+
+    def entries(self) -> int:
+        """Their number; that of the different names is ``len``."""
+        return len(entry_names(self.octets) if self._few is None else self._few)
+
+    def _names(self) -> dict[str, None]:
+        return dict.fromkeys([_text(name) for name in entry_names(self.octets)])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.table() if self._few is None else self._few)
+        return iter(self._names() if self._few is None else self._few)
 
     def __len__(self) -> int:
-        return len(self.table() if self._few is None else self._few)
+        return len(self._names() if self._few is None else self._few)
 
     def __bool__(self) -> bool:
         return True  # an empty one is not kept as octets
@@ -125,17 +159,20 @@ class KeptTable(Mapping[str, Field]):
         return self.table().values()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and self.table() == (
-            other.table() if isinstance(other, KeptTable) else other
-        )
+        if isinstance(other, KeptTable):
+            return self.octets == other.octets or self.table() == other.table()
+        return isinstance(other, Mapping) and self.table() == other
 
     __hash__ = None  # type: ignore[assignment]  # as a dict
 
 
 def _decode_small(field: bytes) -> Field | None:
     """A value from the octets of its tag and value; None if it is large."""
-    if field[:1] in b"AF" or len(field) > _VALUE_MAX:
-        return None
+    return None if field[:1] in b"AF" or len(field) > _VALUE_MAX else _decode(field)
+
+
+def _decode(field: bytes) -> Field:
+    """A value from the octets of its tag and value."""
     return decode_table((len(field) + 1).to_bytes(4, "big") + b"\0" + field, 0)[0][""]
 
 
@@ -146,8 +183,10 @@ __all__ = [
     "KeptTable",
     "encoded",
     "encoded_by_name",
+    "entries_in",
     "footprint",
     "keep",
+    "outer",
     "read_arguments",
     "unpacked",
 ]

@@ -71,6 +71,9 @@ HEADERS: list[tuple[dict[str, Any], dict[str, Any] | None, bool]] = [
     ({"a": [1, 2]}, {"a": [2, 1]}, False),
     ({"a": {"b": 1}}, {"a": {"b": 1}}, True),
     ({"a": {"b": 1}}, {"a": {"b": 2}}, False),
+    ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 2}}, True),
+    ({"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}}, False),
+    ({"a": [{"b": 1, "c": 2}]}, {"a": [{"c": 2, "b": 1}]}, False),
     ({"a": "x"}, {"a": "x", "b": 2}, True),
     ({"a": Typed("T", struct.pack(">Q", 5))}, {"a": Typed("T", struct.pack(">Q", 5))}, True),
 ]

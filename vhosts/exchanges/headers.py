@@ -16,7 +16,7 @@ from typing import Unpack
 
 from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.fields import TYPE_NAMES, Table
-from amqp_router.protocol.kept_table import Arguments, unpacked
+from amqp_router.protocol.kept_table import Arguments, outer
 from vhosts.errors import erlang
 from vhosts.exchanges.exchange import BY_HEADERS, Binding, Exchange, ExchangeOptions, Routable
 from vhosts.exchanges.headers_index import HeadersIndex
@@ -44,7 +44,7 @@ class HeadersExchange(Exchange):
         Raises:
             PreconditionFailed: ``x-match`` is none of ``MODES``.
         """
-        arguments = unpacked(binding.arguments)  # once, as a large table would be decoded for each look-up
+        arguments = outer(binding.arguments)  # once, as a large table would be decoded for each look-up
         mode = match_mode(arguments)
         self._index.insert(criteria(arguments, mode), mode.startswith("all"), binding)
 

@@ -9,8 +9,8 @@ An entry with very many criteria (one binding can have 20,000) is not stored und
 hold the event loop. Each match compares such wide entries with the message, whatever it hits.
 
 Values are equal as RabbitMQ compares them: numbers of any width and kind by value, text and binary by their
-octets, booleans only with booleans, arrays and tables deeply and then with the types of their items. What is
-nested too deeply to be decoded is compared by its octets.
+octets, booleans only with booleans. Arrays and tables are equal if their octets are, so types and the order
+of names count there.
 
 A match is a generator, like that of ``topic_trie``. Several can run at a time, and the index may change
 meanwhile.
@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TypeAlias
 
-from amqp_router.protocol.fields import Field, Table, unnested
+from amqp_router.protocol.fields import Field, Table, encode_table
 from vhosts.exchanges.exchange import Binding
 from vhosts.spread_map import SpreadMap
 
@@ -286,21 +286,9 @@ def _looks(field: Field) -> int:
 def comparable(field: Field) -> Comparable:
     """A hashable form of a typed value: equal forms are equal values."""
     tag = field[0]
-    if tag in ("A", "F"):
-        field = unnested(field)
     value: Comparable = field[1]
     if tag == "t":
         return "true" if value else "false"  # not a bool: True equals 1
-    if tag in ("A", "F", "D"):
-        return tag, _frozen(field)
-    return value
-
-
-def _frozen(field: Field) -> Comparable:
-    tag, value = field
-    if tag == "A" and not isinstance(value, bytes):  # those are nested too deeply to be decoded
-        return tuple([(item[0], _frozen(item)) for item in value])
-    if tag == "F" and not isinstance(value, bytes):
-        return frozenset([(name, item[0], _frozen(item)) for name, item in value.items()])
-    plain: Comparable = value
-    return plain
+    if tag in ("A", "F"):  # behind size, empty name and tag
+        return tag, value if isinstance(value, bytes) else encode_table({"": field})[6:]
+    return (tag, value) if tag == "D" else value
