@@ -14,7 +14,7 @@ from tests.nodes import PERSISTENT, TRANSIENT, Client, SimNode, publish_frames
 from vhosts.publishing.spread import SPREAD_SLICE
 from vhosts.queues.contents import SPILL_UNITS
 
-QUEUES = 2500
+QUEUES = 2000
 FANOUT = m.BasicPublish("amq.fanout")
 
 
@@ -67,7 +67,7 @@ def turns(client: Client, measure: Callable[[], int]) -> list[int]:
 def test_message_to_very_many_queues_goes_in_slices() -> None:
     node = node_with(QUEUES)
     client = Client(node).open(1)
-    client.machine.receive_data(publish() + m.frame(1, m.QueueDeclare("q2499", passive=True)))
+    client.machine.receive_data(publish() + m.frame(1, m.QueueDeclare("q1999", passive=True)))
     counts = turns(client, partial(reached, node))
     steps = [after - before for before, after in zip([0, *counts], counts, strict=False)]
     assert max(steps) <= CHUNK_UNITS + SPREAD_SLICE
@@ -75,7 +75,7 @@ def test_message_to_very_many_queues_goes_in_slices() -> None:
     assert {queue.message_count() for queue in node.vhost.queues.values()} == {1}
     node.quiet()
     # The next frame waited until the message was everywhere.
-    assert [each.method for each in client.take()] == [m.QueueDeclareOk("q2499", 1, 0)]
+    assert [each.method for each in client.take()] == [m.QueueDeclareOk("q1999", 1, 0)]
 
 
 def test_message_that_many_queues_page_is_written_in_slices() -> None:
@@ -141,8 +141,8 @@ def test_queue_deleted_meanwhile_gets_nothing() -> None:
     node = node_with(QUEUES)
     client, other = Client(node).open(1), Client(node).open(1)
     client.machine.receive_data(publish())
-    last = node.queue("q2499")
-    other.feed(m.frame(1, m.QueueDelete("q2499", nowait=True)))
+    last = node.queue("q1999")
+    other.feed(m.frame(1, m.QueueDelete("q1999", nowait=True)))
     turns(client, partial(reached, node))
     assert last.message_count() == 0
     assert reached(node) == QUEUES - 1
