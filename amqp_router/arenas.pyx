@@ -21,7 +21,10 @@ cdef Kept* _first = NULL
 cdef size_t _octets = 0
 
 
-# Python calls both with the interpreter's lock, as its allocator needs that.
+# Python calls both with the interpreter's lock, as its allocator needs that. They run inside that allocator, so
+# they make no Python object and cannot fail.
+#
+# A kept arena need not be zeros: Python writes into each part of it before it reads there.
 cdef void* _alloc(void* context, size_t size) noexcept:
     global _first, _octets
     cdef Kept* arena = _first
@@ -32,6 +35,7 @@ cdef void* _alloc(void* context, size_t size) noexcept:
     return arena
 
 
+# What is free holds the link to the next one itself, as there is no memory to be asked for here.
 cdef void _free(void* context, void* start, size_t size) noexcept:
     global _first, _octets
     cdef Kept* arena = <Kept*>start

@@ -83,13 +83,8 @@ def entries_in(arguments: Arguments) -> int:
     return arguments.entries() if isinstance(arguments, KeptTable) else len(arguments)
 
 
-def unpacked(arguments: Arguments) -> Table:
-    """A kept table decoded as a whole, for several look-ups."""
-    return arguments.table() if isinstance(arguments, KeptTable) else dict(arguments)
-
-
 def outer(arguments: Arguments) -> Table:
-    """As ``unpacked``, but tables and arrays of a kept table stay octets."""
+    """Decoded as a whole, for several look-ups, but that tables and arrays of a kept table stay octets."""
     return outer_table(arguments.octets, 0) if isinstance(arguments, KeptTable) else dict(arguments)
 
 
@@ -188,5 +183,4 @@ __all__ = [
     "keep",
     "outer",
     "read_arguments",
-    "unpacked",
 ]

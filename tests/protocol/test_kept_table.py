@@ -16,8 +16,8 @@ from amqp_router.protocol.kept_table import (
     encoded_by_name,
     footprint,
     keep,
+    outer,
     read_arguments,
-    unpacked,
 )
 from tests.protocol.strategies import tables
 
@@ -38,7 +38,7 @@ def test_kept_table_is_equal_to_the_table(table: Table) -> None:
     assert (kept.octets, end) == (octets, 6 + len(octets))
     table = decode_table(octets, 0)[0]
     assert kept == table
-    assert dict(kept.items()) == unpacked(kept) == table
+    assert dict(kept.items()) == kept.table() == table
     assert (list(kept), len(kept), list(kept.values())) == (list(table), len(table), list(table.values()))
     assert all(kept[name] == field and name in kept for name, field in table.items())
     assert kept.get("no such name") is None
@@ -50,7 +50,7 @@ def test_small_tables_stay_as_they_are() -> None:
     small: Table = {"x-message-ttl": ("I", 5)}
     assert keep(small) is small
     assert keep({}) == {}
-    assert unpacked(small) == small
+    assert outer(small) == small
     assert footprint({}) == 0
 
 

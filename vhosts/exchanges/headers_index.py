@@ -5,7 +5,7 @@ under each of them; one hit is enough. An entry that requires all of them is sto
 with the fewest entries at that time. When it is hit, its other criteria are compared with the message.
 Therefore the cost of a match depends on what it hits, not on the size of the index.
 
-An entry with very many criteria (one binding can have 20,000) is not stored under them, because that would
+An entry with very many criteria (a binding can have 2,048) is not stored under them, because that would
 hold the event loop. Each match compares such wide entries with the message, whatever it hits.
 
 Values are equal as RabbitMQ compares them: numbers of any width and kind by value, text and binary by their
