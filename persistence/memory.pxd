@@ -8,3 +8,5 @@ cdef class MemoryBudget:
     cdef public long long work
     cpdef long long take_work(self)
     cpdef long long total(self)
+    cpdef bint admit(self, long long size, long long mine)
+    cpdef void release(self, long long size)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from amqp_router.channel.intake import Intake
 from amqp_router.protocol import errors
 from amqp_router.protocol.constants import FRAME_BODY, FRAME_HEADER
 from amqp_router.protocol.frames import IRREGULAR, ContentScan
 from amqp_router.protocol.message import JOINED_BYTES_MAX, make_frame
-from persistence.memory import MemoryBudget
 
 #: Behind that many frames of a content, body frames with less than ``SMALL_BYTES`` are put together, up to
 #: ``TOGETHER_BYTES`` or a little more. A client that sends its body an octet at a time would make us hold
@@ -26,39 +26,6 @@ TOGETHER_BYTES = 32 << 10
 
 #: Arguments, frames, scanned header and number of body frames of a complete content.
 Whole: TypeAlias = tuple[bytes, bytes | tuple[bytes, ...], ContentScan, int]
-
-
-class Intake:
-    """Room in the node's memory for the incomplete contents of one connection."""
-
-    __slots__ = ("account", "announced")
-
-    def __init__(self, account: MemoryBudget) -> None:
-        #: The node's ``MemoryBudget``.
-        self.account = account
-        #: Bytes of the incomplete contents, as announced by their headers.
-        self.announced = 0
-
-    def admit(self, size: int) -> None:
-        """Reserve room for a content of ``size`` bytes. It is refused now or will not be refused at all.
-
-        Raises:
-            PreconditionFailed: there is no room (406).
-        """
-        if not self.account.admit(size, self.announced):
-            raise errors.PreconditionFailed(
-                f"message size {size} is larger than the memory left for messages under way "
-                f"({self.announced} bytes of this connection are); publish it again later, "
-                "or raise the broker's memory_limit",
-                class_id=60,
-                method_id=40,
-            )
-        self.announced += size
-
-    def release(self, size: int) -> None:
-        """Give back the room of a content of ``size`` bytes that is complete, or never will be."""
-        self.announced -= size
-        self.account.release(size)
 
 
 class ContentAssembler:

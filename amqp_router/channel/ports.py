@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from amqp_router.channel.consumer import ChannelConsumer
-from amqp_router.channel.content import Intake
 from amqp_router.channel.declaring import DeclaringChannel
 from amqp_router.channel.delivery import Delivery
+from amqp_router.channel.intake import Intake
 from amqp_router.channel.publishing import Inflow, Publishing
 from amqp_router.channel.states import ChannelState
 from amqp_router.channel.waking import Waking

@@ -36,7 +36,7 @@ cdef class Inflow(Flow):
 
 
 cdef class TransactionPort:
-    pass
+    cpdef Py_ssize_t publish(self, Route route, Message message, unsigned int flags) except -1
 
 
 @cython.final

@@ -20,12 +20,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol, TypeAlias
 
-from amqp_router.channel.content import Intake
+from amqp_router.channel.committing import Committing, Gathering, Waiting
 from amqp_router.channel.delivery import REJECT_UNITS, RETURN_SLICE, RETURN_UNITS, SETTLE_SLICE, Delivery
+from amqp_router.channel.intake import Intake
 from amqp_router.channel.ports import Connection
-from amqp_router.channel.publishing import Publishing, TransactionPort
+from amqp_router.channel.publishing import Publishing
 from amqp_router.channel.replies import HeldReply
 from amqp_router.channel.returns import BY_CONSUMER, GATHERED, return_gathered
 from amqp_router.channel.states import ChannelState
@@ -33,32 +34,18 @@ from amqp_router.protocol.errors import PreconditionFailed
 from amqp_router.protocol.flags import ACK, RETURN
 from amqp_router.protocol.message import Message
 from amqp_router.protocol.methods import Method, TxCommit, TxCommitOk
-from vhosts.exchanges.route import Route, lasting
-from vhosts.publishing.outcome import Outcome
-from vhosts.publishing.ports import Listener, Run
-from vhosts.publishing.publisher import Publisher
-from vhosts.publishing.spread import SPREAD_SLICE
-from vhosts.queues.handle import QueueHandle
+from vhosts.publishing.ports import Run
 from vhosts.spread_map import SpreadMap
 
-# As plain integers, which are quicker.
-_UNROUTABLE = int(Outcome.UNROUTABLE)
-_REFUSED = int(Outcome.REFUSED)
-_WAITS = int(Outcome.WAITS)
-_LATER = int(Outcome.LATER)
 #: Publishes and settles of a commit per turn of the event loop, in enqueues.
 COMMIT_SLICE = 1024
-#: Octets of a message, to the power of 2, that cost as much as an enqueue: they are read and copied. A chunk
-#: of the socket has few of them, a transaction as many as there is memory.
-OCTETS_SHIFT = 11
 #: Messages and acknowledgements of a transaction that is over, freed per turn; so many octets of them, to the
 #: power of 2, take as long as one more.
 DROP_SLICE = 3000
 DROP_SHIFT = 13
 #: Deliveries looked at per turn by a basic.recover inside of a transaction.
 LOOK_SLICE = 4096
-#: Memory of a waiting message apart from its content, and of a waiting acknowledgement.
-MESSAGE_BYTES = 400
+#: Memory of a waiting acknowledgement.
 SETTLE_BYTES = 200
 
 
@@ -83,53 +70,23 @@ class TransactedChannel(Protocol):
         """Send the replies that wait for nothing any more."""
 
 
-class Publish(NamedTuple):
-    """A message that waits, and where it goes."""
-
-    route: Route
-    message: Message
-    flags: int
+#: An acknowledgement that waits: a tag, whether it is of all that are outstanding up to it, and its kind.
+Settle: TypeAlias = tuple[int, bool, int]
 
 
-class Settle(NamedTuple):
-    """An acknowledgement that waits: of one tag, or (``up_to``) of all that are outstanding up to it."""
-
-    tag: int
-    up_to: bool
-    kind: int
-
-
-class Transaction(TransactionPort):
+class Transaction(Gathering):
     """The open transaction of one channel; after a commit or rollback the next one."""
 
-    __slots__ = ("_channel", "_last", "_lasting", "_size", "_tags", "_up_to", "publishes", "settles")
+    __slots__ = ("_channel", "_tags", "_up_to", "settles")
 
     def __init__(self, channel: TransactedChannel) -> None:
+        super().__init__(channel.connection.intake)
         self._channel = channel
-        self.publishes: deque[Publish] = deque()
         self.settles: deque[Settle] = deque()
-        #: Bytes admitted for both.
-        self._size = 0
-        #: The last message's route, and its copy.
-        self._last: Route | None = None
-        self._lasting = Route()
         #: Tags that are settled: those up to ``_up_to``, and these. A set of a million would hold the loop
         #: each time that it grows.
         self._up_to = 0
         self._tags: SpreadMap[int, None] = SpreadMap()
-
-    def publish(self, route: Route, message: Message, flags: int) -> int:
-        """Let ``message`` wait for the commit; returns the cost in enqueues.
-
-        Raises:
-            PreconditionFailed: there is no memory for it (406).
-        """
-        self._admit(message.size() + MESSAGE_BYTES)
-        if route is not self._last:
-            self._last = route
-            self._lasting = lasting(route)
-        self.publishes.append(Publish(self._lasting, message, flags))
-        return 1
 
     def settle(self, tag: int, multiple: bool, kind: int) -> None:
         """Let an acknowledgement wait for the commit; ``kind`` is ACK, REJECT, or RETURN for a requeue.
@@ -144,8 +101,8 @@ class Transaction(TransactionPort):
         last = delivery.next_tag - 1 if tag == 0 else tag
         if last <= self._up_to:
             return  # tag 0, and nothing new
-        self._admit(SETTLE_BYTES)
-        self.settles.append(Settle(last, multiple, kind))
+        self.admit(SETTLE_BYTES)
+        self.settles.append((last, multiple, kind))
         if multiple:
             self._up_to = last
         else:
@@ -176,12 +133,12 @@ class Transaction(TransactionPort):
         tags = self._begin()
         channel.connection.in_slices(commit.go_on)
         if len(tags) > DROP_SLICE:
-            channel.connection.in_slices(partial(_drop_some, deque(), deque(), tags))
+            channel.connection.in_slices(partial(_drop_some, Waiting(), deque(), tags))
 
     def drop(self) -> None:
         """Forget what waits."""
         publishes, settles = self.publishes, self.settles
-        self._channel.connection.intake.release(self._size)
+        self.intake.release(self.size)
         tags = self._begin()
         self._channel.connection.in_slices(partial(_drop_some, publishes, settles, tags))
 
@@ -190,25 +147,18 @@ class Transaction(TransactionPort):
 
         Returns what is left of ``left``: above 0 if all are free.
         """
-        self._channel.connection.intake.release(self._size)
-        self._size = 0
+        self.intake.release(self.size)
+        self.size = 0
         return _free(self.publishes, self.settles, self._tags, left)
 
     def _begin(self) -> SpreadMap[int, None]:
         """Be empty; returns the tags that were settled, which the caller drops in slices."""
         tags = self._tags
-        self.publishes = deque()
+        self.gather_anew()
         self.settles = deque()
-        self._size = 0
-        self._last = None
-        self._lasting = Route()
         self._up_to = 0
         self._tags = SpreadMap()
         return tags
-
-    def _admit(self, size: int) -> None:
-        self._channel.connection.intake.admit(size)
-        self._size += size
 
 
 def free_some(over: list[Transaction]) -> bool:
@@ -224,65 +174,47 @@ def free_some(over: list[Transaction]) -> bool:
     return not over
 
 
-class Commit(Listener):
-    """A commit under way: the listener of its own publisher."""
+class Commit(Committing):
+    """A commit under way."""
 
     __slots__ = (
         "_channel",
-        "_has_failed",
         "_intake",
         "_is_answered",
         "_is_given",
         "_is_settled",
-        "_next",
-        "_publisher",
         "_publishes",
         "_reply",
         "_returned",
         "_settles",
-        "_waits",
     )
 
-    def __init__(self, channel: TransactedChannel, publishes: deque[Publish], settles: deque[Settle]) -> None:
+    def __init__(self, channel: TransactedChannel, publishes: Waiting, settles: deque[Settle]) -> None:
+        super().__init__(channel.publishing, channel.connection.inflow)
         self._channel = channel
         self._publishes = publishes
         self._settles = settles
         self._intake: Intake = channel.connection.intake
-        mine = channel.publishing.publisher
-        self._publisher = Publisher(mine.table, mine.cache, mine.account, self, channel.connection.inflow)
-        #: Number of the next publish.
-        self._next = 1
-        #: Publishes that are not safe, or have not reached all their queues.
-        self._waits = 0
         #: Whether all is published, and settled.
         self._is_given = self._is_settled = False
         #: Single tags that return with others.
         self._returned: list[int] = []
         #: Whether tx.commit is answered, or will not be.
         self._is_answered = False
-        self._has_failed = False
         self._reply: HeldReply | None = None
 
     def go_on(self) -> bool:
         """A step of ``in_slices``: publish and settle some; True at the end."""
-        spent = 0
         publishes, settles = self._publishes, self._settles
-        publisher = self._publisher
-        while publishes and spent < COMMIT_SLICE:
-            publish = publishes.popleft()
-            size = publish.message.size()
-            self._intake.release(size + MESSAGE_BYTES)
-            outcome = self._publish(publish)
-            spent += publisher.units + (size >> OCTETS_SHIFT)
-            if outcome & _LATER:
-                # The next one must not overtake it on the way to its queues.
-                self._channel.connection.in_slices(self.go_on)
-                return True
-        publisher.close_run()
-        publisher.open_runs.clear()
+        spent = self.publish_some(publishes, COMMIT_SLICE, self._intake, self._channel.connection.stopped)
+        if spent < 0:
+            self._channel.connection.in_slices(self.go_on)
+            return True
+        self.publisher.close_run()
+        self.publisher.open_runs.clear()
         if not publishes and not self._is_given:
             self._is_given = True
-            if self._waits > 0:
+            if self.waits > 0:
                 self._reply = self._channel.hold(TxCommitOk())
             self._end_if_done()
         while settles and spent < COMMIT_SLICE:
@@ -298,32 +230,6 @@ class Commit(Listener):
         self._is_settled = True
         self._end_if_done()
         return True
-
-    def _publish(self, publish: Publish) -> int:
-        publishing, publisher = self._channel.publishing, self._publisher
-        route, message, flags = publish
-        single = route.single
-        if single.deleted if single is not None else _has_deleted(route.queues):
-            _leave_out_deleted(route, publisher)
-        publishing.publish_total += 1
-        number = self._next
-        self._next += 1
-        outcome = publisher.publish(route, message, number, flags)
-        is_returned = outcome & _UNROUTABLE or (flags and route.is_reply)
-        if is_returned and not self._channel.connection.stopped:
-            publisher.units += publishing.unroutable(route, message, flags)
-        if outcome & _LATER:
-            self._waits += 1
-        else:
-            self._note(outcome, message.body_size)
-        return outcome
-
-    def _note(self, outcome: int, size: int) -> None:
-        if outcome & _REFUSED:
-            self._has_failed = True
-        if outcome & _WAITS:
-            self._waits += 1
-            self._channel.connection.inflow.add(size)
 
     def _settle(self, settle: Settle) -> tuple[bool, int]:
         """Settle some; returns whether all is done, and the cost."""
@@ -358,16 +264,16 @@ class Commit(Listener):
 
     def published(self, number: int, outcome: int, message: Message) -> None:
         """See ``vhosts.publishing.ports.Listener``."""
-        self._waits -= 1
-        self._note(outcome, message.body_size)
+        self.waits -= 1
+        self.note(outcome, message.body_size)
         self._end_if_done()
 
     def run_done(self, run: Run) -> None:
         """See ``vhosts.publishing.ports.Listener``."""
-        self._channel.connection.inflow.remove(run.bytes)
+        self.inflow.remove(run.bytes)
         if run.failed:
-            self._has_failed = True
-        self._waits -= run.last - run.first + 1
+            self.has_failed = True
+        self.waits -= run.last - run.first + 1
         self._end_if_done()
 
     def in_slices(self, step: Callable[[], bool]) -> None:
@@ -377,7 +283,7 @@ class Commit(Listener):
     # -- the end --------------------------------------------------------------------------------------
 
     def _end_if_done(self) -> None:
-        if not self._is_given or self._waits > 0:
+        if not self._is_given or self.waits > 0:
             return
         if not self._is_answered:
             self._is_answered = True
@@ -389,20 +295,20 @@ class Commit(Listener):
         """All messages are safe, or some never will be. What settling delivers comes behind the answer."""
         channel, reply = self._channel, self._reply
         if reply is None:
-            if not self._has_failed and not channel.connection.stopped:
+            if not self.has_failed and not channel.connection.stopped:
                 channel.reply(TxCommitOk(), 0)
         else:
             reply.waits = False
-            if self._has_failed:
+            if self.has_failed:
                 reply.data = b""
             channel.release_replies()
 
     def _end(self) -> None:
         """All is settled, too."""
         channel = self._channel
-        self._publisher.listener = None  # breaks a reference cycle
-        self._publisher.table.stale.look_later()
-        if self._has_failed and channel.state is ChannelState.OPEN and not channel.connection.stopped:
+        self.publisher.listener = None  # breaks a reference cycle
+        self.publisher.table.stale.look_later()
+        if self.has_failed and channel.state is ChannelState.OPEN and not channel.connection.stopped:
             channel.connection.close_channel(
                 channel,
                 PreconditionFailed(
@@ -411,26 +317,13 @@ class Commit(Listener):
             )
 
 
-def _has_deleted(queues: list[QueueHandle]) -> bool:
-    """Whether one of ``queues`` is deleted; of very many each is asked when it has its turn."""
-    return len(queues) <= SPREAD_SLICE and any(queue.deleted for queue in queues)
-
-
-def _leave_out_deleted(route: Route, publisher: Publisher) -> None:
-    """Let ``route`` lead to those of its queues that still exist."""
-    queues = [queue for queue in route.queues if not queue.deleted]
-    route.lead_to(queues, [queue for queue in queues if queue.durable])
-    # Until the removal is stored, a crash brings the queue back, without the message.
-    route.waits_for = publisher.table.unstored.rev
-
-
-def _drop_some(publishes: deque[Publish], settles: deque[Settle], tags: SpreadMap[int, None]) -> bool:
+def _drop_some(publishes: Waiting, settles: deque[Settle], tags: SpreadMap[int, None]) -> bool:
     return _free(publishes, settles, tags, DROP_SLICE) > 0
 
 
-def _free(publishes: deque[Publish], settles: deque[Settle], tags: SpreadMap[int, None], left: int) -> int:
+def _free(publishes: Waiting, settles: deque[Settle], tags: SpreadMap[int, None], left: int) -> int:
     while publishes and left > 0:
-        left -= 1 + (publishes.pop().message.size() >> DROP_SHIFT)
+        left -= 1 + (publishes.take()[1].size() >> DROP_SHIFT)
     while settles and left > 0:
         settles.pop()
         left -= 1

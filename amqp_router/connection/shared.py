@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from amqp_router.channel.content import Intake
+from amqp_router.channel.intake import Intake
 from amqp_router.channel.ports import CancelledChannel
 from amqp_router.channel.publishing import Inflow
 from amqp_router.connection.parking import Parking

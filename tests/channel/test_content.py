@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_router.channel import content
-from amqp_router.channel.content import ContentAssembler, Intake
+from amqp_router.channel.content import ContentAssembler
+from amqp_router.channel.intake import Intake
 from persistence.memory import MemoryBudget
 from tests.nodes import content_header, raw_frame, split_frames
 

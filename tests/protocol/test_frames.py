@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_router.channel.content import ContentAssembler, Intake
+from amqp_router.channel.content import ContentAssembler
+from amqp_router.channel.intake import Intake
 from amqp_router.protocol.errors import AMQPError, FieldError
 from amqp_router.protocol.frames import COMPLETE, IRREGULAR, MORE, ODD_MODE, ContentScan
 from amqp_router.protocol.nested import DECODED_DEPTH
