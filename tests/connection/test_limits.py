@@ -11,6 +11,7 @@ from amqp_router.channel.channel import RELEASE_SLICE
 from amqp_router.channel.delivery import REJECT_SLICE, SETTLE_SLICE
 from amqp_router.channel.transactions import DROP_SLICE
 from amqp_router.connection import ticker
+from amqp_router.connection.dispatch import DECLARING_UNITS
 from amqp_router.connection.machine import CHUNK_UNITS, FRAME_UNITS
 from amqp_router.connection.shared import EXCLUSIVE_SLICE
 from amqp_router.connection.states import ConnectionState
@@ -87,7 +88,7 @@ def test_declarations_cost_what_they_take() -> None:
     take = node.vhost.topology.on_entered
 
     def takes_long(end: End) -> None:
-        node.cpu += CHUNK_UNITS // 3 - FRAME_UNITS
+        node.cpu += CHUNK_UNITS // 3 // DECLARING_UNITS - FRAME_UNITS
         take(end)
 
     node.vhost.topology.on_entered = takes_long
