@@ -1,9 +1,10 @@
 """Plays many schedules of a simulation, each made from its seed, and says how many in a second.
 
 ``play`` does so in this process, ``play_apart`` in processes of its own: each plays up to ``PER_PROCESS``
-schedules and ends, and several do so at a time. The nodes of a schedule hold each other in cycles, and
-finding the dead ones took the garbage collector an eighth of the CPU. A process that ends gives back its
-memory as a whole, so there nothing is collected. The dead nodes of ``PER_PROCESS`` schedules take some 40 MB
+schedules and ends, and several do so at a time. Each takes the next seed when it has played one, so that none
+ends long before the others, however fast its processor is. The nodes of a schedule hold each other in cycles,
+and finding the dead ones took the garbage collector an eighth of the CPU. A process that ends gives back its
+memory as a whole, so there nothing is collected. The dead nodes of ``PER_PROCESS`` schedules take some 110 MB
 until then.
 """
 
@@ -14,21 +15,24 @@ import contextlib
 import gc
 import json
 import logging
-import math
 import os
 import select
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple, NoReturn, TypeAlias
 
 #: Plays one schedule from a seed; returns the histogram of its moves.
 Run: TypeAlias = Callable[[int], Counter[str]]
 
-#: Schedules that a process plays before it ends.
-PER_PROCESS = 20
+#: Schedules that a process plays before it ends. A new one first copies what it changes of its parent's
+#: memory, which takes as long as a schedule.
+PER_PROCESS = 100
 #: Schedules between two collections of garbage in a process that stays: some 20 MB of dead nodes.
 _COLLECT_EVERY = 10
+_SEED = Struct("<q")
 
 
 class ScheduleFailed(Exception):
@@ -65,22 +69,21 @@ def play_apart(run: Run, seeds: Sequence[int], jobs: int = 1) -> Played:
     """Play ``seeds`` in processes that end after at most ``PER_PROCESS`` of them, ``jobs`` at a time.
 
     Raises:
-        ScheduleFailed: some have failed. Each process ends at its first; the others play on.
+        ScheduleFailed: some have failed. A process ends at the first that does; others play on.
     """
     cpu_s, wall_s = _cpu_s(), time.perf_counter()
-    # ``jobs`` parts or a multiple, alike in size, so that none is left to play alone at the end.
-    rounds = math.ceil(len(seeds) / (PER_PROCESS * jobs))
-    size = math.ceil(len(seeds) / (rounds * jobs)) if seeds else 1
-    parts = [seeds[start : start + size] for start in range(0, len(seeds), size)]
-    parts.reverse()
     #: By the pipe on which it tells what it has done: the id of each process.
     playing: dict[int, int] = {}
     moves: Counter[str] = Counter()
     failures: list[str] = []
-    with _few_collections():
-        while parts or playing:
-            while parts and len(playing) < jobs:
-                pid, pipe = _begin(run, parts.pop())
+    with _few_collections(), tempfile.TemporaryFile() as file:
+        file.write(b"".join([_SEED.pack(seed) for seed in seeds]))
+        file.flush()
+        left = file.fileno()
+        os.lseek(left, 0, os.SEEK_SET)
+        while playing or _is_one_left(left):
+            while len(playing) < jobs and _is_one_left(left):
+                pid, pipe = _begin(run, left)
                 playing[pipe] = pid
             for pipe in select.select([*playing], [], [])[0]:
                 with open(pipe, "rb") as answer:
@@ -129,27 +132,43 @@ def _play_one(run: Run, seed: int) -> Counter[str]:
         raise ScheduleFailed(f"seed {seed}: {type(error).__name__}: {error}") from error
 
 
-def _begin(run: Run, seeds: Sequence[int]) -> tuple[int, int]:
-    """Start a process that plays ``seeds``; returns its id, and the pipe on which it tells ``moves`` or an
-    ``error``, as JSON.
+def _is_one_left(left: int) -> bool:
+    """Whether the file ``left`` has a seed that no process has taken."""
+    return os.lseek(left, 0, os.SEEK_CUR) < os.fstat(left).st_size
+
+
+def _taken(left: int) -> Iterator[int]:
+    """Up to ``PER_PROCESS`` seeds of the file ``left``, of which each process takes others: they share its
+    position.
+    """
+    for _ in range(PER_PROCESS):
+        octets = os.read(left, _SEED.size)
+        if not octets:
+            return
+        yield _SEED.unpack(octets)[0]
+
+
+def _begin(run: Run, left: int) -> tuple[int, int]:
+    """Start a process that plays seeds of the file ``left``; returns its id, and the pipe on which it tells
+    ``moves`` or an ``error``, as JSON.
 
     That is small enough for the pipe to take it at once, so the process ends whether or not somebody reads.
     """
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
-        _play_and_end(run, seeds, writing)
+        _play_and_end(run, left, writing)
     os.close(writing)
     return pid, reading
 
 
-def _play_and_end(run: Run, seeds: Sequence[int], pipe: int) -> NoReturn:
+def _play_and_end(run: Run, left: int, pipe: int) -> NoReturn:
     """The forked process. It must not go back to what its parent was doing, whatever happens."""
     status = 1
     try:
         moves: Counter[str] = Counter()
         try:
-            for seed in seeds:
+            for seed in _taken(left):
                 moves += _play_one(run, seed)
         except ScheduleFailed as error:
             os.write(pipe, json.dumps({"error": str(error)[:4096]}).encode())
