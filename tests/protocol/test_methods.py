@@ -236,3 +236,33 @@ def test_malformed_table_names_the_method() -> None:
 def test_arguments_that_no_octets_stand_for(method: Method) -> None:
     with pytest.raises(FieldError):
         encode(method)
+
+
+def test_repeated_method_is_decoded_once() -> None:
+    payload = encode(methods.BasicGet("q", no_ack=True))
+    assert decode_method(bytes(bytearray(payload))) is decode_method(payload)
+    long = encode(methods.BasicGet("q" * 200))
+    assert decode_method(bytes(bytearray(long))) == decode_method(long)
+    assert decode_method(bytes(bytearray(long))) is not decode_method(long)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        methods.ConnectionStartOk(response=b"\0guest\0secret"),
+        methods.ConnectionSecureOk(b"secret"),
+        methods.ConnectionUpdateSecret(b"secret", "because"),
+    ],
+)
+def test_secret_is_not_kept(method: Method) -> None:
+    payload = encode(method)
+    assert len(payload) < 64
+    assert decode_method(payload) is not decode_method(payload)
+
+
+def test_frame_without_arguments() -> None:
+    for cls in METHODS.values():
+        assert bool(cls.FIXED) is not bool(cls.ARGUMENTS)
+        if not cls.ARGUMENTS:
+            payload = encode(cls())
+            assert frame(300, cls()) == b"\x01\x01\x2c" + len(payload).to_bytes(4, "big") + payload + b"\xce"

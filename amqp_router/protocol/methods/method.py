@@ -11,9 +11,10 @@ import dataclasses
 import struct
 from collections.abc import Callable
 from dataclasses import field
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from amqp_router.protocol.constants import FRAME_END, FRAME_METHOD
+from amqp_router.protocol.constants import FRAME_END_OCTET, FRAME_METHOD
 from amqp_router.protocol.errors import (
     MALFORMED_TEXT,
     CommandInvalid,
@@ -26,6 +27,10 @@ from amqp_router.protocol.method_wire import Layout
 
 _IDS = struct.Struct(">HH")
 _FRAME_HEADER = struct.Struct(">BHI")
+#: Payloads of up to so many octets are decoded once, as clients repeat themselves. Those of class connection
+#: are not: they may have secrets, which nobody keeps.
+_REPEATED_OCTETS_MAX = 64
+_CONNECTION = b"\x00\x0a"
 
 
 class Method:
@@ -51,6 +56,8 @@ class Method:
     TEXTS: ClassVar[tuple[str, ...]]
     #: Those of them that show in the representation.
     SHOWN: ClassVar[tuple[str, ...]]
+    #: Its payload, if it has no arguments; otherwise empty.
+    FIXED: ClassVar[bytes]
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._values() == other._values()
@@ -70,12 +77,23 @@ METHODS: dict[tuple[int, int], type[Method]] = {}
 
 
 def decode_method(payload: bytes) -> Method:
-    """The method in the payload of a method frame.
+    """The method in the payload of a method frame. It may be the same object as of an equal payload before.
 
     Raises:
         CommandInvalid: there is no such method (503); RabbitMQ resets the socket in this case.
         FrameError: the arguments are malformed, or the payload is too short for the ids (501).
     """
+    if len(payload) <= _REPEATED_OCTETS_MAX and payload[:2] != _CONNECTION:
+        return _repeated(payload)
+    return _decode(payload)
+
+
+@lru_cache(maxsize=256)  # some 100 KB
+def _repeated(payload: bytes) -> Method:
+    return _decode(payload)
+
+
+def _decode(payload: bytes) -> Method:
     if len(payload) < _IDS.size:
         raise malformed_frame(FRAME_METHOD, payload)
     ids = _IDS.unpack_from(payload)
@@ -124,10 +142,13 @@ def frame(channel: int, method: Method) -> bytes:
     Raises:
         FieldError: an argument is out of its type's range.
     """
+    fixed = method.FIXED
+    if fixed:
+        return _FRAME_HEADER.pack(FRAME_METHOD, channel, len(fixed)) + fixed + FRAME_END_OCTET
     out = bytearray(_FRAME_HEADER.size)
     _append(out, method)
     _FRAME_HEADER.pack_into(out, 0, FRAME_METHOD, channel, len(out) - _FRAME_HEADER.size)
-    out.append(FRAME_END)
+    out += FRAME_END_OCTET
     return bytes(out)
 
 
@@ -161,6 +182,7 @@ def method(
         cls.ARGUMENTS = tuple(field.name for field in fields)
         cls.TEXTS = tuple(field.name for field in fields if field.type == "str")
         cls.SHOWN = tuple(field.name for field in fields if field.repr)
+        cls.FIXED = b"" if fields else encode(cls())
         METHODS[class_id, method_id] = cls
         return cls
 
