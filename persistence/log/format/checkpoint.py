@@ -9,6 +9,7 @@ from zlib import crc32
 
 from ...errors import CorruptLog
 from ...files import Disk, join, read_file, replace_file
+from .bitmaps import CHUNK_OFFSETS, packed
 from .identity import key_of
 from .producers import Producers, pack_producers, unpack_producers
 from .record import SETTLE
@@ -27,10 +28,11 @@ NODE_FILE_NAME = "logs.checkpoint"
 
 _U16 = Struct("<H")
 _U32 = Struct("<I")
-_POSITIONS = Struct("<QQQQQ")
-_EPOCHS = Struct("<II")
+#: Partition, five positions, epoch, number of epochs.
+_POSITIONS = Struct("<IQQQQQII")
 _EPOCH = Struct("<IQ")
-_FLOOR = Struct("<Qq")
+#: Floor, time, number of segments.
+_FLOOR = Struct("<QqI")
 _SEGMENT = Struct("<QQQII")
 _CHUNKS = Struct("<QI")
 _CHUNK = Struct("<QI")
@@ -90,18 +92,18 @@ def pack_log(state: LogState) -> bytes:
     parts = [
         _U16.pack(len(name)),
         name,
-        _U32.pack(state.partition),
         _POSITIONS.pack(
+            state.partition,
             state.start,
             state.recovery_offset,
             state.recovery_segment,
             state.recovery_position,
             state.high_watermark,
+            state.epoch,
+            len(state.epochs),
         ),
-        _EPOCHS.pack(state.epoch, len(state.epochs)),
         *[_EPOCH.pack(*entry) for entry in state.epochs],
-        _FLOOR.pack(state.redelivered_floor, state.last_us),
-        _U32.pack(len(state.segments)),
+        _FLOOR.pack(state.redelivered_floor, state.last_us, len(state.segments)),
         *[_SEGMENT.pack(s.base, s.end, s.size, s.records, s.live) for s in state.segments],
     ]
     settles = state.settles
@@ -109,7 +111,8 @@ def pack_log(state: LogState) -> bytes:
     parts.append(_CHUNKS.pack(settles.settled_below, len(chunks)))
     for number in sorted(chunks):
         chunk = chunks[number]
-        bits = bytes(chunk.bits) if chunk.number >= 0 else b""
+        count = state.recovery_offset - number * CHUNK_OFFSETS
+        bits = packed(chunk.bits, count) if chunk.number >= 0 else b""
         parts.append(_CHUNK.pack(number, len(bits)))
         parts.append(bits)
     count, returns = state.returned.pack(settles)
@@ -196,20 +199,13 @@ class _Reader:
 
 def _unpack_log(reader: _Reader, version: int) -> LogState:
     name = reader.bytes(reader.take(_U16)[0]).decode()
-    state = LogState(name, reader.take(_U32)[0])
-    (
-        state.start,
-        state.recovery_offset,
-        state.recovery_segment,
-        state.recovery_position,
-        state.high_watermark,
-    ) = reader.take(_POSITIONS)
-    state.epoch, count = reader.take(_EPOCHS)
+    partition, start, offset, segment, position, watermark, epoch, count = reader.take(_POSITIONS)
+    state = LogState(name, partition, start, offset, segment, position, watermark, epoch)
     for _ in range(count):
-        epoch, first = reader.take(_EPOCH)
-        state.epochs.append((epoch, first))
-    state.redelivered_floor, state.last_us = reader.take(_FLOOR)
-    for _ in range(reader.take(_U32)[0]):
+        number, first = reader.take(_EPOCH)
+        state.epochs.append((number, first))
+    state.redelivered_floor, state.last_us, count = reader.take(_FLOOR)
+    for _ in range(count):
         state.segments.append(SegmentState(*reader.take(_SEGMENT)))
     settles = state.settles
     settles.settled_below, count = reader.take(_CHUNKS)

@@ -24,5 +24,5 @@ cdef class ReturnRuns:
 cpdef unsigned long long next_fresh(SettleState state, unsigned long long offset, unsigned long long limit) except? 0
 @cython.locals(part=SettleRun, returns=cython.uint, found=cython.uint, offset=cython.ulonglong, end=cython.ulonglong,
                number=cython.ulonglong, stop=cython.ulonglong, chunk=Chunk, counts=bytearray, bits=bytearray,
-               low=Py_ssize_t)
+               low=Py_ssize_t, is_settled=bint)
 cdef list _left(SettleRun run, SettleState state, set seen)

@@ -144,7 +144,8 @@ def _left(run: SettleRun, state: SettleState, seen: set[int]) -> list[SettleRun]
                 offset = stop
                 break
             found = counts[low << 1] | counts[(low << 1) + 1] << 8
-            if found == returns and not bits[low >> 3] >> (low & 7) & 1:
+            is_settled = low < len(bits) << 3 and bits[low >> 3] >> (low & 7) & 1
+            if found == returns and not is_settled:
                 if returns == _RETURNS_MAX and offset in seen:
                     offset += 1
                     continue

@@ -23,9 +23,9 @@ cdef class SettleState:
     cpdef int settle(self, unsigned long long offset) except -1
     @cython.locals(number=cython.ulonglong, stop=cython.ulonglong, settled=cython.longlong)
     cpdef long long settle_range(self, unsigned long long first, unsigned long long end) except -1
-    @cython.locals(chunk=Chunk, number=cython.ulonglong)
+    @cython.locals(chunk=Chunk, number=cython.ulonglong, place=cython.uint, bits=bytearray)
     cpdef bint is_settled(self, unsigned long long offset) except -1
-    @cython.locals(chunk=Chunk, number=cython.ulonglong, place=cython.uint, value=cython.uint, bit=cython.uint, bits=bytearray)
+    @cython.locals(chunk=Chunk, number=cython.ulonglong, place=cython.uint, value=cython.uint, bit=cython.uint, bits=bytearray, size=cython.uint)
     cpdef unsigned long long next_unsettled(self, unsigned long long offset, unsigned long long limit) except? 0
     cpdef long long unsettled_in(self, unsigned long long first, unsigned long long end) except -1
     @cython.locals(chunk=Chunk, place=cython.uint)
@@ -37,7 +37,7 @@ cdef class SettleState:
     cpdef advance(self, unsigned long long end)
     @cython.locals(out=Buf, first=cython.ulonglong, end=cython.ulonglong, returns=cython.uint, found=cython.uint,
                    chunk=Chunk, counts=bytearray, bits=bytearray, number=cython.ulonglong, offset=cython.ulonglong,
-                   low=Py_ssize_t)
+                   low=Py_ssize_t, size=Py_ssize_t, is_settled=bint)
     cpdef tuple pack_returns(self)
     @cython.locals(chunk=Chunk)
     cdef Chunk _chunk(self, unsigned long long number)

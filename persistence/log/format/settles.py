@@ -4,7 +4,8 @@ There is one bit for each offset. It is one if there is nothing to deliver: the 
 offset belongs to a SETTLES or CONTROL batch or to a transient message. So a zero bit below the log's end is
 an unsettled message, and zeros are counted to count messages. Bits are in chunks of 65,536 offsets. A chunk
 of zeros has no entry; a chunk of ones is replaced by a shared object. A queue that is consumed in order has
-one chunk, however long it lives.
+one chunk, however long it lives. The bits of a chunk reach as far as one was set: most queues have few
+messages, and 8 KiB for each would be most of their memory and of their checkpoints.
 
 Invariants: every offset below ``settled_below`` is settled and has no chunk; ``live`` is the number of zero
 bits in [``settled_below``, end), where the end is the log's. Whoever moves it over messages adds them to
@@ -16,9 +17,7 @@ from __future__ import annotations
 from amqp_router.protocol import flags
 from amqp_router.protocol._buf import Buf
 
-#: Offsets per chunk, and the bytes of its bitmap.
-CHUNK_OFFSETS = 65536
-CHUNK_BYTES = 8192
+from .bitmaps import LEAST_BYTES, count_ones, grown
 
 #: Bits set in a byte value.
 _ONES = bytes(bin(value).count("1") for value in range(256))
@@ -27,14 +26,14 @@ _ONES = bytes(bin(value).count("1") for value in range(256))
 class Chunk:
     """65,536 bits, and return counts (u16 each) if a message in it was returned.
 
-    The counts reach as far as a message was returned: what is not there is 0.
+    Both reach as far as one was set: what is not there is 0.
     """
 
     __slots__ = ("bits", "counts", "number", "ones")
 
     def __init__(self) -> None:
         self.number = 0
-        self.bits = bytearray(CHUNK_BYTES)
+        self.bits = bytearray(LEAST_BYTES)
         self.ones = 0
         self.counts: bytearray | None = None
 
@@ -73,9 +72,15 @@ class SettleState:
             chunk = self._chunk(number)
         place = (offset & 65535) >> 3
         mask = 1 << (offset & 7)
-        if chunk is FULL or chunk.bits[place] & mask:
+        if chunk is FULL:
             return 0
-        chunk.bits[place] |= mask
+        bits = chunk.bits
+        if place >= len(bits):
+            bits = grown(bits, place)
+            chunk.bits = bits
+        elif bits[place] & mask:
+            return 0
+        bits[place] |= mask
         chunk.ones += 1
         self.live -= 1
         if chunk.ones == 65536:
@@ -118,7 +123,9 @@ class SettleState:
             self._last = chunk
         if chunk is FULL:
             return True
-        return (chunk.bits[(offset & 65535) >> 3] >> (offset & 7)) & 1 != 0
+        place = (offset & 65535) >> 3
+        bits = chunk.bits
+        return place < len(bits) and (bits[place] >> (offset & 7)) & 1 != 0
 
     def next_unsettled(self, offset: int, limit: int) -> int:
         """The first offset from ``offset`` on with a zero bit; ``limit`` if there is none before it."""
@@ -138,6 +145,9 @@ class SettleState:
                 self._last = chunk
             place = (offset & 65535) >> 3
             bits = chunk.bits
+            size = len(bits)
+            if place >= size:
+                return offset
             value = bits[place] >> (offset & 7)
             if not value & 1:
                 return offset
@@ -150,7 +160,7 @@ class SettleState:
                 offset = (number << 16) + (place << 3) + bit
                 continue
             place += 1
-            while place < 8192 and bits[place] == 255:
+            while place < size and bits[place] == 255:
                 place += 1
             offset = (number << 16) + (place << 3)
         return limit
@@ -169,7 +179,7 @@ class SettleState:
             if chunk is None:
                 total += stop - first
             elif chunk is not FULL:
-                total += (stop - first) - _count(chunk.bits, first & 65535, stop - (number << 16))
+                total += (stop - first) - count_ones(chunk.bits, first & 65535, stop - (number << 16))
             first = stop
         return total
 
@@ -196,7 +206,7 @@ class SettleState:
         place = (offset & 65535) << 1
         counts = chunk.counts
         if counts is None or place >= len(counts):
-            counts = _grown(counts, place)
+            counts = grown(counts, place)
             chunk.counts = counts
         counts[place] = count & 255
         counts[place + 1] = count >> 8
@@ -228,10 +238,12 @@ class SettleState:
             if chunk is FULL or counts is None:
                 continue
             bits = chunk.bits
+            size = len(bits) << 3
             offset = number << 16
             for low in range(len(counts) >> 1):
                 found = counts[low << 1] | counts[(low << 1) + 1] << 8
-                if found > 0 and offset >= self.settled_below and not bits[low >> 3] >> (low & 7) & 1:
+                is_settled = low < size and bits[low >> 3] >> (low & 7) & 1
+                if found > 0 and offset >= self.settled_below and not is_settled:
                     if found != returns or offset != end:
                         if returns > 0:
                             records += 1
@@ -248,11 +260,7 @@ class SettleState:
     def load_chunk(self, number: int, bits: bytes) -> None:
         """Set a chunk read from a checkpoint; no bytes mean all ones."""
         if bits:
-            chunk = Chunk()
-            chunk.number = number
-            chunk.bits = bytearray(bits)
-            chunk.ones = int.from_bytes(bits, "little").bit_count()
-            self.chunks[number] = chunk
+            self._load(number, bits)
         else:
             self.chunks[number] = FULL
 
@@ -264,15 +272,26 @@ class SettleState:
             old = self.chunks.pop(number)
             if end <= first:
                 continue
-            ones = (1 << CHUNK_OFFSETS) - 1 if old is FULL else int.from_bytes(old.bits, "little")
-            ones &= (1 << (end - first)) - 1
-            chunk = Chunk()
-            chunk.number = number
-            chunk.bits = bytearray(ones.to_bytes(CHUNK_BYTES, "little"))
-            chunk.ones = ones.bit_count()
-            chunk.counts = old.counts
-            self.chunks[number] = chunk
+            kept = end - first
+            size = (kept + 7) >> 3
+            bits = bytearray(b"\xff") * size if old is FULL else old.bits[:size]
+            if len(bits) == size and kept & 7:
+                bits[size - 1] &= (1 << (kept & 7)) - 1
+            self._load(number, bits).counts = old.counts
         self._last = FULL
+
+    def _load(self, number: int, bits: bytes | bytearray) -> Chunk:
+        """Make a chunk with these ``bits``."""
+        chunk = Chunk()
+        chunk.number = number
+        bits = bits.rstrip(b"\0")
+        size = len(bits)
+        if size > LEAST_BYTES:
+            chunk.bits = grown(None, size - 1)
+        chunk.bits[:size] = bits
+        chunk.ones = int.from_bytes(bits, "little").bit_count()
+        self.chunks[number] = chunk
+        return chunk
 
     def _chunk(self, number: int) -> Chunk:
         chunk = self.chunks.get(number)
@@ -297,6 +316,9 @@ class SettleState:
             self._full(chunk)
             return changed
         bits = chunk.bits
+        if low < high and (high - 1) >> 3 >= len(bits):
+            bits = grown(bits, (high - 1) >> 3)
+            chunk.bits = bits
         changed = 0
         while low < high and low & 7:
             if not bits[low >> 3] >> (low & 7) & 1:
@@ -316,21 +338,6 @@ class SettleState:
         if chunk.ones == 65536:
             self._full(chunk)
         return changed
-
-
-def _grown(counts: bytearray | None, place: int) -> bytearray:
-    """A chunk's return counts with room for the one at ``place``, and at least twice as many as before.
-
-    Most logs have few returned messages among the first of a chunk. Room for all would take 128 KiB of each
-    such log, and each of its checkpoints would look through it.
-    """
-    size = 64 if counts is None else 2 * len(counts)
-    while size <= place:
-        size *= 2
-    grown = bytearray(size)
-    if counts is not None:
-        grown[: len(counts)] = counts
-    return grown
 
 
 class SettleRun:
@@ -431,11 +438,3 @@ def _put_run(out: Buf, first: int, count: int, kind: int, returns: int) -> None:
     out.le16(kind)
     out.le16(returns)
     out.le64(0)
-
-
-def _count(bits: bytearray, low: int, high: int) -> int:
-    """Ones in bits ``[low, high)``."""
-    if low >= high:
-        return 0
-    value = int.from_bytes(bits[low >> 3 : (high + 7) >> 3], "little") >> (low & 7)
-    return (value & ((1 << (high - low)) - 1)).bit_count()

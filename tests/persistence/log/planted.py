@@ -339,7 +339,7 @@ PLANTED = [
     Planted(
         "what is settled stays among what has returned",
         LOG + "format/returns.py",
-        "            if found == returns and not bits[low >> 3] >> (low & 7) & 1:\n",
+        "            if found == returns and not is_settled:\n",
         "            if found == returns:\n",
     ),
     Planted(

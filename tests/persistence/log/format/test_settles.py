@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_router.protocol.flags import RETURN
+from persistence.log.format.bitmaps import CHUNK_BYTES, CHUNK_OFFSETS, packed
+from persistence.log.format.checkpoint import LogState, pack_log, unpack_log
 from persistence.log.format.record import SETTLE_SIZE, iterate_settles
-from persistence.log.format.settles import CHUNK_OFFSETS, SettleState
+from persistence.log.format.settles import SettleState
 
 END = 3 * CHUNK_OFFSETS
 #: Around borders of bytes and chunks.
@@ -85,6 +87,56 @@ def test_few_returns_take_little_room() -> None:
     state.set_returned(CHUNK_OFFSETS - 1, 1)
     assert len(chunk.counts) == 2 * CHUNK_OFFSETS
     assert state.pack_returns()[0] == 2
+
+
+def test_few_messages_take_little_room() -> None:
+    """A log has no room for 65,536 settles before it had so many messages; nor has its checkpoint."""
+    state = LogState("a" * 32, 0)
+    settles = state.settles
+    settles.live = state.recovery_offset = 1000
+    for offset in range(1, 900):
+        settles.settle(offset)
+    assert len(settles.chunks[0].bits) <= 128
+    stored = pack_log(state)
+    assert len(stored) < 350
+    found = unpack_log(stored).settles
+    assert len(found.chunks[0].bits) <= 128
+    for each in (settles, found):
+        assert [offset for offset in range(1000) if not each.is_settled(offset)] == [0, *range(900, 1000)]
+        assert each.next_unsettled(1, 1000) == 900
+        assert each.next_unsettled(999, CHUNK_OFFSETS + 5) == 999
+        assert each.unsettled_in(0, 1000) == each.live == 101
+    assert found.settle(CHUNK_OFFSETS - 1) == 1
+    assert found.is_settled(CHUNK_OFFSETS - 1)
+    assert len(found.chunks[0].bits) == CHUNK_BYTES
+
+
+@given(st.lists(RUNS, max_size=5), OFFSETS)
+def test_checkpoint_keeps_what_is_settled(runs: list[list[int]], end: int) -> None:
+    """Whatever the end is."""
+    state = LogState("a" * 32, 0)
+    state.recovery_offset = END
+    for first, stop in runs:
+        state.settles.settle_range(first, stop)
+    places = [*range(50), *range(CHUNK_OFFSETS - 25, CHUNK_OFFSETS + 25), end, max(end - 1, 0), END - 1]
+    whole = [state.settles.is_settled(place) for place in places]
+    found = unpack_log(pack_log(state)).settles
+    assert [found.is_settled(place) for place in places] == whole
+    state.recovery_offset = end
+    found = unpack_log(pack_log(state)).settles
+    for place, was_settled in zip(places, whole, strict=True):
+        assert found.is_settled(place) == (was_settled and place < end)
+    assert found.live == found.unsettled_in(0, end)
+
+
+def test_chunk_before_the_last_has_all_its_bits_in_a_checkpoint() -> None:
+    """Earlier releases read it as it is, and look beyond its end."""
+    state = SettleState()
+    state.settle(5)
+    state.settle(CHUNK_OFFSETS + 5)
+    first, second = (state.chunks[number] for number in (0, 1))
+    assert len(packed(first.bits, CHUNK_OFFSETS + 6)) == CHUNK_BYTES
+    assert packed(second.bits, 6) == b"\x20"
 
 
 def test_consumed_in_order_keeps_one_chunk() -> None:
