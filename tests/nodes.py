@@ -63,6 +63,10 @@ WHOLE_SIZE = 8 + 8 + 12
 TRANSIENT = b"\x00\x00"
 PERSISTENT = b"\x10\x00\x02"
 
+OPTIONS = ConnectionOptions()
+#: Few logs, each synced by itself and made at once, so that a test says which of them fails when.
+LOG_OPTIONS = LogOptions(journal_logs_min=4, new_logs_per_round=1000)
+
 
 class SimDefinitions:
     """Rows that are stored when the test says so. Outlives the node, as a database does."""
@@ -183,7 +187,7 @@ class SimNode:
     ) -> None:
         self.disk = disk or SimDisk()
         self.definitions = definitions or SimDefinitions()
-        self.options = options or ConnectionOptions()
+        self.options = options or OPTIONS
         self.boot = boot
         self.clock = clock or ManualClock(1000.0 * boot)
         #: The event loop's CPU time in microseconds.
@@ -231,19 +235,17 @@ class SimNode:
         self.definitions.on_submitted = self.feed.submitted
         self.budget = self.core.budget
         self.look_at_memory = self.core.look_at_memory
-        self.enter = self.core.enter
-        self.turns.serve(self.ready.append, self.enter, self.unexpected)
         self.in_slices = self.core.in_slices
         self.generate_name = self.core.generate_name
         self.vhosts = self.core.virtual_hosts.by_name
         self.disk.make_directory("data")
         self.disk.sync_directory("")
-        # Few logs, each synced by itself and made at once, so that a test says which of them fails when.
-        log_options = log_options or LogOptions(journal_logs_min=4, new_logs_per_round=1000)
         janitor = InlineWorker()
         # What is left of an ended process is freed at any time, and would remove files of this one.
         self.disk.begin_process(janitor.end)
-        self.core.start(Threads(self.flusher, self.worker, janitor), log_options, None)
+        self.core.start(Threads(self.flusher, self.worker, janitor), log_options or LOG_OPTIONS, None)
+        self.enter = self.core.ticker.enter
+        self.turns.serve(self.ready.append, self.enter, self.unexpected)
         self.sync = self.core.storage.sync
         self.catalog = self.core.storage.catalog
         self.flusher.on_done = self.sync.flushed

@@ -69,7 +69,7 @@ class Queue(MortalQueue):
         self.dispatch.is_single = settings.single_active_consumer
         self.logs_all = self.counts_returns = settings.is_quorum
         self.held_count = 0 if settings.is_quorum else -1
-        self.use_order(new_order(settings))
+        self.use_order(self.ready if settings is NO_SETTINGS else new_order(settings))
         if log is not None:
             log.listener = self
             self.count_remembered()

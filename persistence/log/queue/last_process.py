@@ -116,7 +116,7 @@ class LastProcess:
     def _read_marks(self) -> None:
         faults: list[str] = []
         self._promised = read_marks(self._disk, self._data_dir, faults)
-        if self._disk.list(self._queues_dir):
+        if faults and self._disk.list(self._queues_dir):
             for fault in faults[:3]:
                 logger.warning("%s; damage at the end of a log can be taken for a torn tail", fault)
 

@@ -63,9 +63,14 @@ def recover(
             segment.index = SparseIndex(partition.options.index_interval_bytes)
         partition.add(segment)
     trusted = clean and limit is None and _is_as_left(partition, disk, state, bases)
-    # Later batches are folded into this copy. It shares the settles with the checkpoint's state, which is not
-    # used again.
-    folded = replace(state, epochs=list(state.epochs)) if state else LogState(log.incarnation, log.number)
+    if state is None:
+        folded = LogState(log.incarnation, log.number)
+    elif trusted and not journal:
+        folded = state
+    else:
+        # Later batches are folded into this copy. It shares the settles with the checkpoint's state, which is
+        # not used again.
+        folded = replace(state, epochs=list(state.epochs))
     if not trusted:
         _scan(partition, disk, state, folded, bases, report, limit)
     if limit is None:

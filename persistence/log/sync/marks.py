@@ -123,10 +123,8 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
 
 def _used(data: bytes) -> int:
     """Where the slots end that a log ever had; most of a new file is behind that."""
-    used = len(data)
-    while used >= SLOT_SIZE and data[used - SLOT_SIZE : used] == _FREE:
-        used -= SLOT_SIZE
-    return used
+    used = len(data.rstrip(b"\0"))
+    return used + -used % SLOT_SIZE
 
 
 class Placed(Protocol):
