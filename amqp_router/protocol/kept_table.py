@@ -20,6 +20,8 @@ DECODED_BYTES = 40
 #: Largest number of small values of an encoded table that stay decoded.
 _DECODED_MAX = 64
 _VALUE_MAX = 255
+#: A table without entries.
+_EMPTY = bytes(4)
 #: A name's length as its octet.
 _LENGTHS = [bytes((length,)) for length in range(256)]
 
@@ -52,6 +54,8 @@ def keep(arguments: Arguments) -> Arguments:
 
 def encoded(arguments: Arguments) -> bytes:
     """As ``encode_table``, without decoding a table that is kept encoded."""
+    if not arguments:  # as most are
+        return _EMPTY
     return arguments.octets if isinstance(arguments, KeptTable) else encode_table(arguments)
 
 
@@ -73,9 +77,11 @@ def _text(name: bytes) -> str:
 
 def footprint(arguments: Arguments) -> int:
     """Largest memory of a kept table, in bytes."""
+    if not arguments:
+        return 0
     if isinstance(arguments, KeptTable):
         return len(arguments.octets) + _DECODED_MAX * _VALUE_MAX
-    return DECODED_BYTES * len(encode_table(arguments)) if arguments else 0
+    return DECODED_BYTES * len(encode_table(arguments))
 
 
 def entries_in(arguments: Arguments) -> int:

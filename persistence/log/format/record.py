@@ -25,6 +25,7 @@ HEADER_SIZE = 72
 #: magic, version, record_size, length, kind, attributes, payload crc, count, 0, crc of the stamp, last offset
 #: delta, max time delta, epoch, base offset, base time: the stamp; then unsynced_back, and a crc.
 HEADER = Struct("<4sHHIHHIIQIIIIQqI")
+_WHOLE_HEADER = Struct(HEADER.format + "I")
 MESSAGES, SETTLES, CONTROL = 1, 2, 3
 MESSAGE_SIZE, SETTLE_SIZE = 32, 24
 #: ``expire_ms`` of a record without a deadline, and the most ms that its 48 bits have room for.
@@ -111,7 +112,7 @@ class Batch:
             0,
         )
         last = _STAMP_LAST.pack(self.last - self.base, self.max_ts_delta, self.epoch, self.base, self.base_ts)
-        crc = crc32(last, crc32(first, salt))
+        crc = crc32(first + last, salt)
         own = _U32.pack(unsynced_back)
         return first + _U32.pack(crc) + last + own + _U32.pack(crc32(own, crc))
 
@@ -157,17 +158,16 @@ def parse_header(data: bytes, position: int, salt: int) -> BatchHeader | None:
         base,
         base_ts,
         unsynced_back,
-    ) = HEADER.unpack_from(data, position)
+        own_crc,
+    ) = _WHOLE_HEADER.unpack_from(data, position)
     if version > VERSION:
         return None
     at = position + STAMP_SIZE
-    own = data[at : at + 4]
-    (own_crc,) = _U32.unpack_from(data, at + 4)
     if version > 1:
         first, last = data[position : position + STAMP_CRC_AT], data[position + STAMP_CRC_AT + 4 : at]
-        if crc32(last, crc32(first, salt)) != stamp_crc:
+        if crc32(first + last, salt) != stamp_crc:
             return None
-        crc = crc32(own, stamp_crc)
+        crc = crc32(data[at : at + 4], stamp_crc)
     else:
         crc = crc32(data[position : at + 4], salt if version else 0)
     if crc != own_crc:

@@ -91,12 +91,13 @@ class LogReader:
         self._log: ReadLog | None = log
         self._tail = tail
         self._cursor = Cursor(log.partition)
-        self._random = Cursor(log.partition)
+        #: Made when it is first needed: most queues are read forward alone.
+        self._random: Cursor | None = None
 
     def forget(self) -> None:
         """Drop all buffers: segments were cut or replaced, or nobody reads any more."""
         self._cursor.forget()
-        self._random.forget()
+        self._random = None
 
     def close(self) -> None:
         """Break the reference cycle with the log, which is deleted."""
@@ -144,7 +145,7 @@ class LogReader:
 
     def read_one(self, state: SettleState, redelivered_floor: int, offset: int) -> Message:
         """The unsettled message at ``offset``."""
-        cursor = self._random
+        cursor = self._random_cursor()
         if offset < cursor.view.base or offset > cursor.view.last:
             self._seek(cursor, offset)
         message = cursor.large
@@ -164,10 +165,16 @@ class LogReader:
         Raises:
             CorruptLog, OSError: the segment cannot be read.
         """
-        segment, position, header = self._random.header_for(offset - 1)
+        segment, position, header = self._random_cursor().header_for(offset - 1)
         if header.last < offset:
             return header.last + 1, segment.base, position + header.length
         return min(header.base, offset), segment.base, position
+
+    def _random_cursor(self) -> Cursor:
+        cursor = self._random
+        if cursor is None:
+            cursor = self._random = Cursor(self._open_log().partition)
+        return cursor
 
     def closed(self, offset: int) -> Batch | None:
         """The closed batch that holds ``offset``, if it is not known to be written."""

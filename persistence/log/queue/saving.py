@@ -91,26 +91,30 @@ def pack_state(log: SavedLog, *, is_cut: bool = False, is_held: bool = False) ->
     """
     batches, active, end = log.batches, log.partition.active, log.batches.closed.end
     batches.state.advance(log.end)
-    state = LogState(log.incarnation, log.number)
-    state.start = max(log.start, log.partition.segments[0].base)
-    state.recovery_offset = end
-    state.recovery_segment = active.base
-    state.recovery_position = active.size
-    state.high_watermark = end if is_held else min(log.high_watermark, end)
-    state.generation = batches.generation
-    state.is_cut = is_cut
-    state.awaits_snapshot = log.copies.awaits_snapshot
-    state.history_start = log.copies.history_start
-    epochs = batches.epochs
-    # A copy goes on in the epoch of its last batch. A start would take further batches of that epoch for what
-    # a truncation has left if a later one, which nobody has begun, stood here.
-    state.epoch = epochs.last() if log.copies.mirrored and epochs.is_pending else epochs.current
-    state.epochs = epochs.starts
-    state.redelivered_floor = log.redelivered_floor
-    state.last_us = batches.last_us
-    state.segments = [SegmentState(s.base, s.end, s.size, s.records, s.live) for s in log.partition.segments]
-    state.settles = batches.state
-    state.returned = batches.returned
-    state.sources = batches.taken.sources
-    state.producers = batches.taken.producers
-    return pack_log(state)
+    copies, epochs, partition = log.copies, batches.epochs, log.partition
+    return pack_log(
+        LogState(
+            log.incarnation,
+            log.number,
+            start=max(log.start, partition.segments[0].base),
+            recovery_offset=end,
+            recovery_segment=active.base,
+            recovery_position=active.size,
+            high_watermark=end if is_held else min(log.high_watermark, end),
+            # A copy goes on in the epoch of its last batch. A start would take further batches of that epoch
+            # for what a truncation has left if a later one, which nobody has begun, stood here.
+            epoch=epochs.last() if copies.mirrored and epochs.is_pending else epochs.current,
+            epochs=epochs.starts,
+            redelivered_floor=log.redelivered_floor,
+            last_us=batches.last_us,
+            segments=[SegmentState(s.base, s.end, s.size, s.records, s.live) for s in partition.segments],
+            settles=batches.state,
+            returned=batches.returned,
+            generation=batches.generation,
+            is_cut=is_cut,
+            awaits_snapshot=copies.awaits_snapshot,
+            history_start=copies.history_start,
+            sources=batches.taken.sources,
+            producers=batches.taken.producers,
+        )
+    )

@@ -123,8 +123,17 @@ def read_marks(disk: Disk, data_dir: str, faults: list[str] | None = None) -> di
 
 def _used(data: bytes) -> int:
     """Where the slots end that a log ever had; most of a new file is behind that."""
-    used = len(data.rstrip(b"\0"))
-    return used + -used % SLOT_SIZE
+    used = len(data)
+    size = SLOT_SIZE
+    # Twice as many at a time as before while all are free, then half as many.
+    while used >= size and data[used - size : used] == bytes(size):
+        used -= size
+        size *= 2
+    while size > SLOT_SIZE:
+        size //= 2
+        if used >= size and data[used - size : used] == bytes(size):
+            used -= size
+    return used
 
 
 class Placed(Protocol):
