@@ -18,10 +18,10 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from amqp_router.cluster.ports import Create, Done, Entry, Outcome, QueueState, Replace, Unknown
 from amqp_router.connection.states import ConnectionState
@@ -31,6 +31,8 @@ from tests.nodes import PERSISTENT, Client, SimDefinitions, SimNode, before_body
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import ManualClock
 from tests.persistence.log.world import OPTIONS
+
+T = TypeVar("T")
 
 PUBLISHES = 150
 NAMES = ("a", "b", "c")
@@ -47,6 +49,16 @@ CONSUME = m.frame(1, m.BasicQos(prefetch_count=10)) + b"".join(
 def ack_up_to(tag: int) -> bytes:
     """The frame that acknowledges all deliveries up to this one."""
     return m.frame(1, m.BasicAck(tag, multiple=True))
+
+
+def choose(random: Random, options: Sequence[T]) -> T:
+    """As ``random.choice``, in one call."""
+    count = len(options)
+    bits = count.bit_length()
+    number = random.getrandbits(bits)
+    while number >= count:
+        number = random.getrandbits(bits)
+    return options[number]
 
 
 class Host:
@@ -105,7 +117,7 @@ class Host:
     def ack(self, random: Random) -> None:
         """Acknowledge some of what was delivered, from the oldest on."""
         if self.out:
-            tag = random.choice([*self.out])
+            tag = choose(random, [*self.out])
             for each in [each for each in self.out if each <= tag]:
                 queue, serial = self.out.pop(each)
                 self.acked[queue].add(serial)
@@ -193,7 +205,7 @@ class Host:
     def write_blindly(self, random: Random) -> None:
         """A write to the registry whose answer is lost: who reads knows whether it has happened."""
         registry = self.node.core.registry
-        path = f"/queues/{self.node.queue(random.choice(QUEUES)).incarnation}"
+        path = f"/queues/{self.node.queue(choose(random, QUEUES)).incarnation}"
         entry: Entry = self._ask(registry.read, path)
         applied = random.random() < 0.5
         registry.lose_answer(applied=applied)
@@ -260,15 +272,15 @@ class Hosts:
     def step(self, left: int) -> int:
         """One random move; returns how many messages of ``left`` it published."""
         random = self.random
-        host = random.choice(self.hosts)
+        host = choose(random, self.hosts)
         choice = random.random()
         if not host.is_up:
             self._count("start")
             host.start(self.now)
         elif choice < 0.40:
             self._count("publish")
-            count = min(random.choice((1, 2, 5, 9)), left)
-            host.publish(random.choice(QUEUES), count, random.choice((10, 60, 200)))
+            count = min(choose(random, (1, 2, 5, 9)), left)
+            host.publish(choose(random, QUEUES), count, choose(random, (10, 60, 200)))
             return count
         elif choice < 0.55:
             self._count("ack")
@@ -283,7 +295,7 @@ class Hosts:
                 host.absorb()
         elif choice < 0.94:
             self._count("time passes")
-            self.sleep(random.choice((0.05, 0.3, 1.5)))
+            self.sleep(choose(random, (0.05, 0.3, 1.5)))
         elif choice < 0.95:
             self._count("the registry's answer is lost")
             host.write_blindly(random)
@@ -314,7 +326,7 @@ class Hosts:
             assert not host.unanswered, f"no confirm for {host.unanswered}"
             for queue in QUEUES:
                 host.compare(queue)
-        host = self.random.choice(self.hosts)
+        host = choose(self.random, self.hosts)
         host.stop()
         host.start(self.now)
 

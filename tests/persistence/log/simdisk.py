@@ -137,8 +137,10 @@ class SimFile:
 
     def sync(self) -> None:
         assert self._open
+        disk = self._disk
         try:
-            self._disk.step("sync", self._path)
+            if disk.hook is not None or disk.steps_left >= 0:
+                disk.step("sync", self._path)
         except OSError:
             # The pages are marked clean although they never reached the disk.
             self._inode.pending.clear()
@@ -147,7 +149,9 @@ class SimFile:
         self._inode.make_durable()
 
     def truncate(self, size: int) -> None:
-        self._disk.step("write", self._path)
+        disk = self._disk
+        if disk.hook is not None or disk.steps_left >= 0:
+            disk.step("write", self._path)
         self._inode.pending.append((size, None))
         _apply(self._inode.now, size, None)
 
@@ -343,7 +347,12 @@ class SimDisk:
         self.descriptors[fd].sync()
 
     def _change(self, directory: str, changes: list[tuple[str, Inode | str | None]]) -> None:
-        _apply_names(self.names, changes)
+        names = self.names
+        for path, inode in changes:
+            if isinstance(inode, str):
+                names.pop(path, None)
+            else:
+                names[path] = inode
         self.pending[directory].append(changes)
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> SimFile:
@@ -400,13 +409,16 @@ class SimDisk:
             self._change(path.rpartition("/")[0], [(path, "gone")])
 
     def remove_tree(self, path: str) -> None:
+        if path not in self.names:
+            return
         gone = [n for n in self.names if n == path or n.startswith(path + "/")]
         for name in sorted(gone, key=len, reverse=True):
             self._naming_step("unlink", name)
             self._change(name.rpartition("/")[0], [(name, "gone")])
 
     def sync_directory(self, path: str) -> None:
-        self.step("sync_directory", path)
+        if self.hook is not None or self.steps_left >= 0:
+            self.step("sync_directory", path)
         for changes in self.pending.pop(path, []):
             _apply_names(self.durable_names, changes)
 
