@@ -21,7 +21,7 @@ from typing import Any
 from amqp_router.channel.channel import Channel
 from amqp_router.channel.states import ChannelState
 from amqp_router.channel.waking import WAKE_SLICE
-from amqp_router.connection import handshake
+from amqp_router.connection import failing, handshake
 from amqp_router.connection.alarms import Alarms
 from amqp_router.connection.dispatch import CUT, METHOD_UNITS, PUBLISHED, TAKEN, Dispatch
 from amqp_router.connection.ports import Services
@@ -165,7 +165,8 @@ class Machine:
             except ChannelException as error:
                 self._close_channel(error)
             except ConnectionException as error:
-                self.close(error, self.frames.class_id, self.frames.method_id)
+                channel = failing.failed_channel(self.dispatch, error)
+                self.close(error, self.frames.class_id, self.frames.method_id, channel)
             except Exception as error:  # a bug of ours: this connection ends, the others go on
                 self.node.unexpected(f"connection {self.peer}", error)
                 self.close(InternalError("an error of the server, see its log"))
@@ -256,20 +257,11 @@ class Machine:
 
     def _refuse_frame(self, found: int) -> None:
         """A frame without end octet, or a too large one."""
-        frames = self.frames
-        kind, size, payload = frames.kind, frames.size, b""
-        if found == TOO_LARGE:
-            # 8 octets more than agreed: some clients do not count the envelope.
-            frame_max = self.session.frame_max
-            if size <= frame_max:
-                self.refuse(f"a frame of {size} bytes before login", handshake.SILENT_DELAY_S)
-                return
-            reason = errors.frame_too_large(size, frame_max - 8)
-        else:
-            payload = frames.payload()
-            reason = errors.invalid_frame_end(frames.data[frames.end])
-        frames.drop()
-        raise errors.malformed_frame(kind, payload, reason)
+        frame_max = self.session.frame_max
+        if found == TOO_LARGE and self.frames.size <= frame_max:
+            self.refuse(f"a frame of {self.frames.size} bytes before login", handshake.SILENT_DELAY_S)
+            return
+        raise failing.wrong_frame(self.frames, found, frame_max)
 
     def _frame(self, kind: int, number: int, payload: bytes) -> None:
         """Handle any frame that ``Dispatch.take`` did not take."""
@@ -330,10 +322,13 @@ class Machine:
             return
         self.dispatch.close_channel(channel, error)
 
-    def close(self, error: ConnectionException, class_id: int = 0, method_id: int = 0) -> None:
+    def close(
+        self, error: ConnectionException, class_id: int = 0, method_id: int = 0, failed: Channel | None = None
+    ) -> None:
         """Send connection.close for ``error``; from now on everything except close-ok is dropped.
 
-        ``class_id`` and ``method_id`` are those of the method that caused it; 0 is none.
+        ``class_id`` and ``method_id`` are those of the method that caused it; 0 is none. The channel that
+        ``failed`` ends before the others.
         """
         if self.state in (ConnectionState.CLOSING, ConnectionState.CLOSED):
             return
@@ -344,21 +339,23 @@ class Machine:
         method_id = error.method_id or method_id
         if isinstance(error, errors.LoginRefused) or not error.text:
             class_id = method_id = 0
-        # For a forced close and a refused login the caller logs a line of its own.
-        is_told = isinstance(error, (errors.ConnectionForced, errors.LoginRefused))
-        self.node.event(
-            logging.DEBUG if is_told else logging.WARNING,
-            "connection error",
-            peer=self.peer,
-            code=error.reply_code,
-            reason=error.reply_text,
-        )
-        state = self.state
+        failing.tell(self.node.event, self.peer, error)
+        close = methods.ConnectionClose(error.reply_code, error.reply_text, class_id, method_id)
+        told = close if self.state is not ConnectionState.HEADER else None
         self.state = ConnectionState.CLOSING
-        self.stop()
-        if state is not ConnectionState.HEADER:
-            method = methods.ConnectionClose(error.reply_code, error.reply_text, class_id, method_id)
-            self.shared.send(0, method)
+
+        def end() -> bool:
+            if self.state is ConnectionState.CLOSING:  # else the socket is gone
+                self.stop()
+                if told is not None:
+                    self.shared.send(0, told)
+            return True
+
+        if failed is None:
+            end()
+        else:
+            self.running = False
+            failing.leave_first(self.dispatch, failed, end)
 
     def client_closed(self) -> None:
         """The client sent connection.close; close-ok follows when everything it held is given back."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from amqp_router.connection.failing import failed_channel
 from amqp_router.connection.machine import Machine
 from amqp_router.connection.ports import ConnectionOptions
 from amqp_router.protocol import methods as m
@@ -49,7 +50,8 @@ def take_slowly(machine: Machine, frame: bytes) -> None:
     except ChannelException as error:
         machine._close_channel(error)
     except ConnectionException as error:
-        machine.close(error, frames.class_id, frames.method_id)
+        failed = failed_channel(machine.dispatch, error)
+        machine.close(error, frames.class_id, frames.method_id, failed)
     for publisher in machine.open_runs:
         publisher.close_run()
     machine.open_runs.clear()

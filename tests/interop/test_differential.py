@@ -6,7 +6,7 @@ import pytest
 
 from tests.interop.differential.arguments import cases
 from tests.interop.differential.comparing import differ_by_letters, drop_last_deliveries
-from tests.interop.differential.state import Channel
+from tests.interop.differential.state import Channel, State, Step
 from tests.interop.wire import encode_value
 from vhosts.arguments import QUEUE_ARGUMENTS
 
@@ -45,10 +45,17 @@ def test_the_order_of_what_returned_to_a_quorum_queue_is_compared() -> None:
     assert not differ_by_letters({KEY: [returned, again]}, {KEY: [again, returned]})
 
 
-def test_last_deliveries_of_a_closed_connection_are_left_out() -> None:
+@pytest.mark.parametrize(("queue", "is_compared"), [("q1", True), ("q2", False), ("g1", False)])
+def test_last_deliveries_of_a_closed_connection_are_compared_if_the_failed_channel_consumed(
+    queue: str, is_compared: bool
+) -> None:
+    """As far as the queue is a classic one."""
+    state = State()
+    state.consumers = {((0, 2), "t1"): "q1", ((0, 2), "t2"): "g1", (KEY, "t"): queue}
     again = "basic.deliver {'tag': 't', 'delivery_tag': 1, 'redelivered': True} {} b'a'"
-    shown = {(0, 0): ["connection.close {'code': 540}"], (0, 1): [again], (1, 1): [again]}
-    drop_last_deliveries(shown)
+    shown = {(0, 0): ["connection.close {'code': 540}"], KEY: [again], (1, 1): [again]}
+    drop_last_deliveries(shown, state.returns_late(Step(0, 2, "basic.qos", {"size": 1})))
+    assert shown.pop(KEY, []) == ([again] if is_compared else [])
     assert shown == {(0, 0): ["connection.close {'code': 540}"], (1, 1): [again]}
 
 

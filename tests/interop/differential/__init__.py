@@ -24,8 +24,10 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
 
 - consumers of several queues on one channel: which delivery gets which tag is a race between RabbitMQ's
   processes;
-- a connection that ends while two of its channels consume from one queue: the channel that RabbitMQ ends
-  last may still get what the other had;
+- a connection that the client ends while two of its channels consume from one queue: the channel that
+  RabbitMQ ends last may still get what the other had. After a wrong frame that is a race, too;
+- what another channel sees before connection.close of what the failed channel had by basic.get or of a quorum
+  queue, see `comparing.drop_last_deliveries`;
 - several bindings of a hash exchange: the hash is another one;
 - if-unused and if-empty for a quorum queue, which RabbitMQ refuses, and its ``reject-publish``, which lets
   some messages more in;
@@ -43,8 +45,10 @@ Left out is what RabbitMQ itself leaves to chance or where we differ on purpose:
   deliver those of a turn by priority, RabbitMQ as they come;
 - the order of ``x-death`` behind its first entry: RabbitMQ reverses it with each death.
 
-What a rare seed still shows: a letter for a full queue that refuses is sent again later here. A message with
-a time to live before one without, in a queue with priorities, expires here and stays in RabbitMQ. When a
-channel ends that had messages of several queues, RabbitMQ returns those of its consumers' queues first, and
-the letters that this causes get into the other queues before what returns there.
+What a rare seed still shows: a letter for a full queue that refuses is sent again later here, also to a queue
+that was bound meanwhile. A message with a time to live before one without, in a queue with priorities,
+expires here and stays in RabbitMQ. When a channel ends that had messages of several queues, they return here
+in the order of the queues' names, and then the letters go out that this causes. RabbitMQ's classic queues
+that it consumes from return theirs one after the other, by the numbers of their processes, each with its
+letters, and all other queues later and by themselves.
 """

@@ -17,8 +17,8 @@ from tests.interop.wire import Received
 #: How long both may take to agree.
 PATIENCE_S = 1.5
 
-#: A delivery of a message that had been delivered before.
-LAST_DELIVERY = re.compile(r"basic\.deliver .*?'redelivered': True")
+#: A delivery of a message that had been delivered before; and its consumer's tag.
+LAST_DELIVERY = re.compile(r"basic\.deliver \{'tag': '(.*?)',.*?'redelivered': True")
 
 #: The messages that each queue gave in a step and those that are left in it, in order.
 Contents = dict[str, list[str]]
@@ -92,6 +92,7 @@ class _Walk:
         self.number += 1
         self._history.append(step)
         self.uses.update(uses(step, self._state))
+        is_late = self._state.returns_late(step)
         for side in self._sides:
             side.do(step)
         wait_for(step, self._sides)
@@ -107,7 +108,7 @@ class _Walk:
                 if number == len(self._sides) - 1:
                     self._state.learn(step, new)
             for shown in self._shown:
-                drop_last_deliveries(shown)
+                drop_last_deliveries(shown, is_late)
             is_same = self._shown[0] == self._shown[1]
             if time.monotonic() > end or (is_same and (self._shown[0] or not step.is_answered)):
                 break
@@ -132,14 +133,20 @@ class _Walk:
         return same_but_letters(ours, theirs)
 
 
-def drop_last_deliveries(shown: Shown) -> None:
-    """Leave out what a connection got redelivered while the broker closed it.
+def drop_last_deliveries(shown: Shown, is_late: Callable[[Channel, str], bool]) -> None:
+    """Leave out what a connection got redelivered from some queues while the broker closed it.
 
-    RabbitMQ returns what the consumers of the failed channel had while the other channels still consume.
+    What a failed channel had comes to the other one before connection.close. RabbitMQ's classic queues
+    without a consumer there return it while the connection ends, and its quorum queues later than that.
+    ``is_late`` says whether the consumer of that channel and tag is one of such a queue.
     """
     for connection in {key[0] for key, lines in shown.items() if any("connection.close" in x for x in lines)}:
         for key in [key for key in shown if key[0] == connection]:
-            shown[key] = [line for line in shown[key] if not LAST_DELIVERY.match(line)]
+            shown[key] = [
+                line
+                for line in shown[key]
+                if (found := LAST_DELIVERY.match(line)) is None or not is_late(key, found[1])
+            ]
             if not shown[key]:
                 del shown[key]
 

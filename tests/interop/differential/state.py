@@ -121,6 +121,16 @@ class State:
         """
         return not {self.sources[key, tag][0] for tag in tags} & {*QUORUM_QUEUES} - {"g1"}
 
+    def returns_late(self, step: Step) -> Callable[[Channel, str], bool]:
+        """Whether the queue of a consumer gets back later what the channel of ``step`` has, if that fails: it
+        is a quorum queue, or the channel has no consumer there. As it is before the step.
+        """
+        key = (step.connection, step.channel)
+        consumed = {queue for (other, _), queue in self.consumers.items() if other == key}
+        at_once = consumed.difference(QUORUM_QUEUES)
+        late = {each for each, queue in self.consumers.items() if queue not in at_once}
+        return lambda channel, tag: (channel, tag) in late
+
     def begin_consumer(self, key: Channel, tag: str, step: Step) -> None:
         self.consumers[key, tag] = step.fields.get("queue", "")
         if step.fields.get("no_ack"):
