@@ -476,9 +476,7 @@ class Client:
 
     def open(self, *channels: int) -> Client:
         """The whole handshake, then these channels."""
-        self.feed(PROTOCOL_HEADER)
-        for frames in opening(self.frame_max, self._capabilities, channels):
-            self.feed(frames)
+        self.feed(opening(self.frame_max, self._capabilities, channels))
         self.node.quiet()
         answers = [type(received.method) for received in self.take()]
         assert answers == [
@@ -621,13 +619,12 @@ def start_ok(capabilities: bool) -> m.ConnectionStartOk:
 
 
 @lru_cache(maxsize=64)
-def opening(frame_max: int, capabilities: bool, channels: tuple[int, ...]) -> tuple[bytes, bytes]:
-    """What a client sends to open a connection, and then its channels."""
+def opening(frame_max: int, capabilities: bool, channels: tuple[int, ...]) -> bytes:
+    """What a client sends to open a connection and its channels, if it waits for no answer."""
     tune = m.ConnectionTuneOk(2047, frame_max, 0)
-    return (
-        b"".join(m.frame(0, method) for method in (start_ok(capabilities), tune, m.ConnectionOpen("/"))),
-        b"".join(m.frame(number, m.ChannelOpen()) for number in channels),
-    )
+    frames = [m.frame(0, method) for method in (start_ok(capabilities), tune, m.ConnectionOpen("/"))]
+    frames += [m.frame(number, m.ChannelOpen()) for number in channels]
+    return PROTOCOL_HEADER + b"".join(frames)
 
 
 def whole_content(data: bytes, at: int, channel: int, method: m.Method, frame_max: int) -> Received | None:

@@ -232,6 +232,7 @@ class Host:
         self.node.stop()
         assert isinstance(self._ask(registry.children, "/"), Unknown), "its session has ended"
         assert registry.get(f"/{self.name}") is None
+        self.client.wire.clear()
         self.is_up = False
         for queue in QUEUES:
             self.gone[queue] |= self.acked[queue]
@@ -240,6 +241,7 @@ class Host:
         """The process dies; the disk does not notice."""
         self.definitions.lose()
         self.disk.forget_files()
+        self.client.wire.clear()
         self.is_up = False
 
     def crash(self, seed: int, steps: int) -> None:
@@ -249,6 +251,7 @@ class Host:
             self.node.settle()
         self.definitions.lose()
         self.disk.power_loss(Random(seed))
+        self.client.wire.clear()
         self.is_up = False
 
 
@@ -329,6 +332,9 @@ class Hosts:
         host = choose(self.random, self.hosts)
         host.stop()
         host.start(self.now)
+        for host in self.hosts:
+            host.client.wire.clear()
+            host.disk.scrap()
 
     def _count(self, move: str) -> None:
         self.moves[f"three nodes: {move}"] += 1

@@ -334,6 +334,14 @@ class SimDisk:
         """The process is gone, and its descriptors with it."""
         self.descriptors.clear()
 
+    def scrap(self) -> None:
+        """Nobody uses it any more: what is left of its processes, in cycles, keeps no contents."""
+        for inode in [*self.names.values(), *self.durable_names.values()]:
+            if inode is not None:
+                inode.now.clear()
+                inode.durable.clear()
+                inode.pending.clear()
+
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
         """As ``os.pwrite``."""
         assert fd in self.descriptors, "a write through a descriptor that is closed"
