@@ -147,6 +147,19 @@ def test_a_target_that_took_the_letter_does_not_get_it_again(node: SimNode) -> N
     assert unsettled(queue.log) == unsettled(free.log) == []
 
 
+def test_a_letter_that_is_sent_again_goes_to_what_was_bound_meanwhile(node: SimNode) -> None:
+    """As RabbitMQ's letters that are sent at least once. Those that the full queue took do not."""
+    node.vhost.declare_exchange("dlx", "fanout")
+    queue, dead, new = source(node, exchange="dlx"), declared(node, "dead", **FULL), declared(node, "new")
+    node.vhost.bind_queue("dead", "dlx", "", {}, None)
+    expire(node, queue, "1", "2")
+    node.vhost.bind_queue("new", "dlx", "", {}, None)
+    for _ in range(3):
+        wait(node, 2 * LONGEST_US / 1e6)
+    assert drained(new) == ["2"]
+    assert drained(dead) == ["1"]
+
+
 @pytest.mark.parametrize("operation", ["write", "sync"])
 def test_a_target_whose_disk_is_full_for_a_while(node: SimNode, operation: str) -> None:
     """Its log gets what it had, later; the letter must not come twice, nor be settled before."""
