@@ -107,4 +107,4 @@ bench: compile $(VENV)/installed-test ## broker CPU per message; beside RabbitMQ
 
 clean: ## remove what was built and .venv; data stays
 	rm -rf $(VENV) .venv-interop build dist *.egg-info amqp_router/compiled.json
-	find amqp_router vhosts persistence -name '*.so' -delete
+	find amqp_router vhosts persistence admin_ui -name '*.so' -delete

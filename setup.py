@@ -125,6 +125,7 @@ COMPILED = [
     "amqp_router.connection.slices",
     "amqp_router.connection.dispatch",
     "amqp_router.connection.machine",
+    "admin_ui.documents.table_text",
 ]
 
 ROOT = Path(__file__).resolve().parent

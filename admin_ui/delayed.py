@@ -38,7 +38,7 @@ async def show(call: Call) -> dict[str, Any]:
     for number, delayed in enumerate(list(queue.order.first(int(wanted))), 1):
         document = _document(queue, delayed)
         if document is not None:
-            document["properties"] = await properties_document(document["properties"], call.turns)
+            document["properties"] = properties_document(document["properties"])
             first.append(document)
         if number % SLICE == 0:
             await asyncio.sleep(0)

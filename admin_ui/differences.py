@@ -15,6 +15,7 @@ from typing import Any
 
 from admin_ui.api.definitions import let_go, read_file
 from admin_ui.documents import definitions
+from admin_ui.documents.arguments import LargeTable
 from admin_ui.endpoints import Call, administered
 from admin_ui.importing import CLUSTER_ID, SECTIONS, VHOST_SECTIONS, as_over_http, not_objects, refusal
 from admin_ui.replies import bad_request, dumps
@@ -200,6 +201,8 @@ def _listed(key: str, value: Any) -> Any:
 
 def _plain(value: Any) -> bytes:
     """A value as a text in which the order of keys does not matter."""
+    if isinstance(value, LargeTable):
+        value = value.table()
     if isinstance(value, dict):
         return b"{%b}" % b",".join(
             sorted(_plain(str(key)) + b":" + _plain(each) for key, each in value.items())

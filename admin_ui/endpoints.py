@@ -30,7 +30,16 @@ from admin_ui.auth import (
     check_origin,
 )
 from admin_ui.places import Place
-from admin_ui.replies import ApiError, Body, Done, dumps, method_not_allowed, not_authorised, not_found
+from admin_ui.replies import (
+    ApiError,
+    Body,
+    Done,
+    dump_in_turns,
+    dumps,
+    method_not_allowed,
+    not_authorised,
+    not_found,
+)
 from admin_ui.state import STATE, State
 from admin_ui.turns import Turns
 from vhosts.vhost import VirtualHost
@@ -223,7 +232,8 @@ async def reply(call: Call, result: Any) -> web.StreamResponse:
     if isinstance(result, Rows):
         await _list(call, result, body)
     else:
-        body.add(dumps(result if call.query.columns is None else _columns(result, call.query.columns)))
+        wanted = result if call.query.columns is None else _columns(result, call.query.columns)
+        await body.add_in_turns(await dump_in_turns(wanted, call.turns), call.turns)
     return await body.finish()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from admin_ui.documents.arguments import LargeTable
 from admin_ui.replies import bad_request
 from amqp_router.metrics import Span
 from vhosts.patterns import LIMIT_S, Pattern, TooSlow, compile_pattern
@@ -211,7 +212,7 @@ def sort_key(document: Any, path: list[str]) -> tuple[int, Any]:
     """The sort key of a document. A missing value counts as 0; numbers come before strings."""
     value: Any = document
     for name in path:
-        value = value.get(name, 0) if isinstance(value, dict) else 0
+        value = value.get(name, 0) if isinstance(value, (dict, LargeTable)) else 0
     return order(value)
 
 

@@ -12,7 +12,8 @@ import base64
 import decimal
 import re
 import zlib
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,12 +86,60 @@ def not_authorised(reason: str) -> ApiError:
     return ApiError(401, "not_authorised", reason)
 
 
+class Large(ABC):
+    """A part of a document whose JSON takes long to make, so that it is made in steps."""
+
+    @abstractmethod
+    def go_on(self) -> bool:
+        """Make some of it; True if all of it is made."""
+
+    @abstractmethod
+    def json(self) -> bytes:
+        """All of it, when it is made."""
+
+
 def dumps(document: Any) -> bytes:
-    """``document`` as JSON."""
+    """``document`` as JSON, all of it at once."""
+    return _dumped(document, _plain)
+
+
+def dump_steps(document: Any) -> Generator[None, None, bytes]:
+    """As ``dumps``, in steps if there is something `Large` in it."""
+    found: list[Large] = []
+
+    def found_or_plain(value: Any) -> Any:
+        if not isinstance(value, Large):
+            return _plain(value)
+        found.append(value)
+        return None
+
+    data = _dumped(document, found_or_plain)
+    if not found:
+        return data
+    for large in found:
+        while not large.go_on():
+            yield
+        yield
+    return _dumped(document, _plain)
+
+
+async def dump_in_turns(document: Any, turns: Turns) -> bytes:
+    """As ``dumps``, while others have their turn between the steps."""
+    steps = dump_steps(document)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            data: bytes = end.value
+            return data
+        await turns.next()
+
+
+def _dumped(document: Any, default: Callable[[Any], Any]) -> bytes:
     try:
-        return orjson.dumps(document, default=_plain)
+        return orjson.dumps(document, default=default)
     except TypeError:  # a name that is not UTF-8, or a number beyond 64 bits
-        return orjson.dumps(_presentable(document))
+        return orjson.dumps(_presentable(document), default=default)
 
 
 def _plain(value: Any) -> Any:
@@ -98,6 +147,10 @@ def _plain(value: Any) -> Any:
         return float(value)
     if isinstance(value, bytes):
         return text_of(value)
+    if isinstance(value, Large):
+        while not value.go_on():
+            pass
+        return orjson.Fragment(value.json())
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
@@ -173,14 +226,24 @@ class Body:
         some: list[Any] = []
         for row in rows:
             some.append(row)
-            if len(some) == TURN_ROWS or turns.is_over():  # a row may have arguments of 128 KiB
-                self.add(before + dumps(some)[1:-1])
+            if len(some) == TURN_ROWS or turns.is_over():
+                await self.add_in_turns(before + (await dump_in_turns(some, turns))[1:-1], turns)
                 before = b","
                 some.clear()
-                if self.size >= WRITE_BYTES:
-                    await self._send()
-                await turns.next()
-        self.add(before + dumps(some)[1:] if some else b"]" if before == b"," else b"[]")
+                await self.pass_on(turns)
+        if some:
+            await self.add_in_turns(before + (await dump_in_turns(some, turns))[1:], turns)
+        else:
+            self.add(b"]" if before == b"," else b"[]")
+
+    async def add_in_turns(self, data: bytes, turns: Turns) -> None:
+        """Append ``data``, which may be long: to compress 800 KiB takes some 10 ms."""
+        if len(data) <= WRITE_BYTES:
+            self.add(data)
+            return
+        for start in range(0, len(data), WRITE_BYTES):
+            self.add(data[start : start + WRITE_BYTES])
+            await self.pass_on(turns)
 
     async def pass_on(self, turns: Turns) -> None:
         """Send what is made if it is much, and give others their turn."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from admin_ui.documents.properties import properties_document
 from admin_ui.query import Columns, pick
-from admin_ui.replies import Body, dumps
+from admin_ui.replies import Body, dump_in_turns, dumps
 from admin_ui.turns import Turns
 
 #: Characters of payload, and messages, that become JSON in one turn of the event loop.
@@ -36,19 +36,20 @@ async def add_messages(
             octets = document["properties"]
             if columns is None or "properties" in columns:
                 size += PER_OCTET * len(octets)
-                document["properties"] = await properties_document(octets, turns)
+                document["properties"] = properties_document(octets)
             some.append(document if columns is None else pick(document, columns))
             text = some[-1].get("payload", "") if some[-1] else ""  # a list if it has none of the columns
             size += len(text)
             if len(text) > TEXT_SLICE:
                 payload = text
                 some[-1] = {name: value for name, value in some[-1].items() if name != "payload"}
-        made = before + dumps(some)[1:-1]
+        made = before + (await dump_in_turns(some, turns))[1:-1]
         before = b","
         if not payload:
-            body.add(made)
+            await body.add_in_turns(made, turns)
         else:
-            body.add(made[:-1] + (b',"payload":"' if some[-1] else b'"payload":"'))
+            made = made[:-1] + (b',"payload":"' if some[-1] else b'"payload":"')
+            await body.add_in_turns(made, turns)
             for start in range(0, len(payload), TEXT_SLICE):
                 body.add(dumps(payload[start : start + TEXT_SLICE])[1:-1])
                 await body.pass_on(turns)

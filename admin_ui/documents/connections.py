@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from admin_ui.documents.arguments import arguments
 from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
-from admin_ui.documents.tables import table
+from admin_ui.documents.tables import value
 from amqp_router.connection.states import ConnectionState
 from amqp_router.connection.transport import Transport
 from amqp_router.metrics import CHANNEL, CONNECTION
@@ -34,6 +35,8 @@ NO_TLS = dict.fromkeys(
         "ssl_protocol",
     )
 )
+#: The types of values that are texts in JSON: long strings, octets, and void.
+TEXTS = ("S", "x", "V")
 #: What a cipher that authenticates by itself has in the place of a hash.
 _AEAD = "aead"
 
@@ -125,14 +128,13 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
     """A connection."""
     machine = transport.machine
     (host, port), (peer_host, peer_port) = transport.host_address, transport.peer_address
-    properties = table(machine.session.client_properties)
     found: dict[str, Any] = {
         **tls_fields(transport.tls),
         **NO_PROCESS,
         "auth_mechanism": machine.session.mechanism,
         "channel_max": machine.session.channel_max,
         "channels": len(machine.channels),
-        "client_properties": properties,
+        "client_properties": arguments(machine.session.client_properties),
         "connected_at": transport.connected_at_ms,
         "frame_max": machine.session.frame_max,
         "host": host,
@@ -153,8 +155,9 @@ def document(transport: Any, node: str, stats: Stats) -> dict[str, Any]:
         "user_who_performed_action": machine.user.name,
         "vhost": machine.vhost.name,
     }
-    if isinstance(properties.get("connection_name"), str):
-        found["user_provided_name"] = properties["connection_name"]
+    given = machine.session.client_properties.get("connection_name")
+    if given is not None and given[0] in TEXTS:
+        found["user_provided_name"] = value(given)
     octets = {"recv_oct": transport.recv_oct, "send_oct": transport.send_oct}
     return stats.put(found, octets, stats.metrics.history(transport), CONNECTION, "data_rates")
 

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from admin_ui.documents import node, policies, vhosts
-from admin_ui.documents.tables import table
+from admin_ui.documents.arguments import arguments
 from admin_ui.state import State
 from amqp_router.parameters import COMPONENTS, GLOBAL, POLICY, Parameters
 from amqp_router.version import VERSION
@@ -83,7 +83,7 @@ def _queues(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any
                 **where,
                 "durable": bool(queue.durable),
                 "auto_delete": bool(queue.auto_delete),
-                "arguments": table(queue.arguments),
+                "arguments": arguments(queue.arguments),
             }
 
 
@@ -97,7 +97,7 @@ def _exchanges(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, 
                 "durable": exchange.durable,
                 "auto_delete": exchange.auto_delete,
                 "internal": exchange.internal,
-                "arguments": table(exchange.arguments),
+                "arguments": arguments(exchange.arguments),
             }
 
 
@@ -110,5 +110,5 @@ def _bindings(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, A
                 "destination": binding.destination.name,
                 "destination_type": binding.destination_type,
                 "routing_key": binding.routing_key,
-                "arguments": table(binding.arguments),
+                "arguments": arguments(binding.arguments),
             }

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote_plus
 
+from admin_ui.documents.arguments import arguments
 from admin_ui.documents.stats import Stats, happened
-from admin_ui.documents.tables import table
 from admin_ui.erlang_hash import Atom, Term, phash2
 from amqp_router.metrics import EXCHANGE
 from amqp_router.protocol.fields import TYPE_NAMES, Field, decode_table
@@ -22,7 +22,7 @@ HASHED_AS_THERE_MAX = 1024
 def document(exchange: Any, vhost: str, stats: Stats) -> dict[str, Any]:
     """An exchange as lists show it."""
     found = {
-        "arguments": table(exchange.arguments),
+        "arguments": arguments(exchange.arguments),
         "auto_delete": exchange.auto_delete,
         "durable": exchange.durable,
         "internal": exchange.internal,
@@ -74,7 +74,7 @@ def binding(binding: Binding, vhost: str) -> dict[str, Any]:
         "destination": binding.destination.name,
         "destination_type": binding.destination_type,
         "routing_key": binding.routing_key,
-        "arguments": table(binding.arguments),
+        "arguments": arguments(binding.arguments),
         "properties_key": properties_key(binding.routing_key, binding.encoded if binding.arguments else b""),
     }
 

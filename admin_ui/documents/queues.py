@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from admin_ui.documents import connections, policies
+from admin_ui.documents.arguments import arguments
 from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
-from admin_ui.documents.tables import table
 from amqp_router.metrics import QUEUE
 from vhosts.policies import NOTHING
 from vhosts.queues.handle import QueueView
@@ -49,7 +49,7 @@ def brief(queue: Any, node: str, *, totals: bool) -> dict[str, Any]:
     """A queue with ``disable_stats``; ``totals`` (``enable_queue_totals``) adds the message counts."""
     kind = queue.arguments.get("x-queue-type")
     document = {
-        "arguments": table(queue.arguments),
+        "arguments": arguments(queue.arguments),
         "auto_delete": bool(queue.auto_delete),
         "durable": bool(queue.durable),
         "exclusive": queue.exclusive_owner is not None,
@@ -166,7 +166,7 @@ def consumer(consumer: Any, node: str) -> dict[str, Any]:
     channel, queue = consumer.delivery.listener, consumer.queue
     connection = connections.details(channel.connection)
     return {
-        "arguments": table(consumer.arguments),
+        "arguments": arguments(consumer.arguments),
         "ack_required": not consumer.no_ack,
         **_activity(consumer, queue),
         "channel_details": {

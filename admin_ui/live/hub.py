@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 
 from aiohttp import web
 
@@ -13,7 +13,7 @@ from admin_ui.live import documents
 from admin_ui.live.attention import Attention
 from admin_ui.live.rows import LISTS, USER, Rows, Sees
 from admin_ui.live.work import Work
-from admin_ui.replies import dumps
+from admin_ui.replies import dump_steps
 from admin_ui.sessions import current
 from admin_ui.state import STATE, State
 from admin_ui.turns import line
@@ -140,10 +140,10 @@ class Hub:
         if topic in LISTS:
             return None  # not watched at the last reading; the next one tells
         key = topic, viewer.shares(topic)
-        if key not in self._events:
-            document = documents.build(viewer.request, viewer.identity, topic, self._attention)
-            self._events[key] = dumps(document)
-        return (self._events[key],)
+        if key in self._events:
+            return (self._events[key],)
+        document = documents.build(viewer.request, viewer.identity, topic, self._attention)
+        return _encoded(document, self._events, key)
 
     async def _run(self) -> None:
         try:
@@ -156,7 +156,7 @@ class Hub:
         finally:
             self._task = None
             self._lists.clear()
-            self._events.clear()
+            self._events = {}
 
     async def _is_time(self, began: float, busy: float) -> bool:
         """Wait; True when the next reading is due, False if a new viewer came long before.
@@ -198,7 +198,7 @@ class Hub:
         for gone in self._lists.keys() - watched.keys():
             del self._lists[gone]
         await self._search(watched, work)
-        self._events.clear()
+        self._events = {}
         for topic, viewers in watched.items():
             if topic in LISTS:
                 await self._read_list(topic, work)
@@ -230,3 +230,19 @@ class Hub:
             self._lists[topic] = rows
         else:
             await self._lists[topic].read(read(self._state), int(time.time() * 1000), work)
+
+
+def _encoded(
+    document: documents.Event, events: dict[tuple[str, Hashable], bytes], key: tuple[str, Hashable]
+) -> Iterator[bytes]:
+    """The event as JSON, which is put among ``events``. Empty pieces come before it if it takes long."""
+    steps = dump_steps(document)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            data: bytes = end.value
+            break
+        yield b""
+    events[key] = data
+    yield data

@@ -9,6 +9,10 @@ cdef bytes _PLAIN_SIZES
 cpdef Py_ssize_t end_of_nested(bytes data, Py_ssize_t position, Py_ssize_t limit, bint named) except? -1
 
 
+@cython.locals(d="const unsigned char*", sizes="const unsigned char*", end=Py_ssize_t, tag=int)
+cpdef Py_ssize_t value_end(bytes data, Py_ssize_t position, Py_ssize_t limit) except? -1
+
+
 @cython.locals(d="const unsigned char*", sizes="const unsigned char*", p=Py_ssize_t, end=Py_ssize_t, start=Py_ssize_t, begun=Py_ssize_t, tag=int, is_named=bint)
 cpdef bytes without_entry(bytes table, bytes name)
 

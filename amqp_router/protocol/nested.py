@@ -11,7 +11,15 @@ Source: AMQP 0-9-1, section 4.2.5.5; the sizes of values are listed in ``fields`
 
 from __future__ import annotations
 
-__all__ = ["DECODED_DEPTH", "end_of_nested", "entry_range", "long_strings", "nested_note", "without_entry"]
+__all__ = [
+    "DECODED_DEPTH",
+    "end_of_nested",
+    "entry_range",
+    "long_strings",
+    "nested_note",
+    "value_end",
+    "without_entry",
+]
 
 #: Levels of tables and arrays in the outermost table that are decoded. Deeper ones stay octets.
 DECODED_DEPTH = 64
@@ -65,6 +73,24 @@ def end_of_nested(data: bytes, position: int, limit: int, named: bool) -> int:
             named = tag == 70
         else:
             return -1
+    return -1
+
+
+def value_end(data: bytes, position: int, limit: int) -> int:
+    """The end of the value whose tag is at ``position``; what a table or an array holds is not looked at.
+
+    -1 if there is no such tag, or if the value reaches beyond ``limit``.
+    """
+    d = data
+    sizes = _PLAIN_SIZES
+    if position >= limit:
+        return -1
+    tag = d[position]
+    if sizes[tag]:
+        end = position + sizes[tag]
+        return end if end <= limit else -1
+    if tag in (83, 120, 70, 65):  # S x F A
+        return _sized_end(d, position + 1, limit)
     return -1
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from admin_ui.turns import Turns
 from tests.admin_ui.world import World, world
 
 
@@ -14,6 +15,20 @@ from tests.admin_ui.world import World, world
 async def node(tmp_path: Path) -> AsyncIterator[World]:
     async with world(tmp_path) as found:
         yield found
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Gets an entry whenever others could have their turn."""
+    plain = Turns.next
+    found: list[int] = []
+
+    async def counted(self: Turns) -> None:
+        found.append(1)
+        await plain(self)
+
+    monkeypatch.setattr(Turns, "next", counted)
+    return found
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin_ui.documents import properties
-from admin_ui.documents.tables import table
+from admin_ui.documents import table_text
 from admin_ui.json_text import HalfOfAPairError, UnrepeatableError
 from admin_ui.large_json import WINDOW, Pieces, read_object
 from admin_ui.replies import ApiError
@@ -19,7 +18,7 @@ from admin_ui.table_octets import STEP, table_octets
 from admin_ui.writing import VALUES_MAX
 from admin_ui.writing import table as table_of_json
 from amqp_router.protocol import kept_table
-from amqp_router.protocol.fields import decode_table, encode_table
+from amqp_router.protocol.fields import encode_table
 from tests.admin_ui.world import World
 
 VALUES = st.recursive(
@@ -92,18 +91,6 @@ def test_a_table_is_made_in_steps_and_refused_early() -> None:
         whole({"a": [True] * 10_000, "b": None}, 1000)
 
 
-@given(TABLES, st.sampled_from([1, 10, 100]))
-def test_a_table_is_shown_as_at_once(content: dict[str, Any], size: int) -> None:
-    octets = encode_table(table_of_json(content))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(properties, "AT_ONCE", size)
-        made: dict[str, Any] = {}
-        count = sum(1 for _ in properties.table_steps(octets, made))
-    assert made == table(decode_table(octets, 0)[0])
-    assert list(made) == list(content)
-    assert count >= (len(octets) - 4) // max(size + 400, 1000)
-
-
 async def test_headers_that_fit_into_no_frame_are_refused(shop: World) -> None:
     async def publish(headers: dict[str, Any]) -> Any:
         content = {"routing_key": "emails", "payload": "x", "payload_encoding": "string"}
@@ -133,26 +120,17 @@ async def test_arguments_that_fit_into_no_frame_are_refused(shop: World) -> None
         assert "frame" in reply.json["reason"]
 
 
-async def test_the_headers_of_a_taken_message_are_shown_in_slices(
-    shop: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_headers_of_a_taken_message_are_shown_in_slices(shop: World, turns: list[int]) -> None:
     headers = {"names": {str(number): True for number in range(5000)}, "values": [True] * 20_000}
     content = {"routing_key": "emails", "payload": "x", "payload_encoding": "string"}
     body = json.dumps({**content, "properties": {"headers": headers}})
     path = "/api/exchanges/shop/amq.default/publish"
     assert (await shop.call("POST", path, body=body)).status == 200
-    sizes: list[int] = []
-
-    def noted(data: bytes, position: int) -> Any:
-        sizes.append(len(data))
-        return decode_table(data, position)
-
-    monkeypatch.setattr(properties, "decode_table", noted)
+    turns.clear()
     wanted = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
     reply = await shop.call("POST", "/api/queues/shop/emails/get", body=json.dumps(wanted))
     assert reply.json[-1]["properties"]["headers"] == headers
-    assert len(sizes) > 10
-    assert max(sizes) < properties.AT_ONCE + 1000
+    assert len(turns) > 25_000 // table_text.STEP
 
 
 @pytest.mark.parametrize("what", ["queues", "exchanges", "bindings"])
