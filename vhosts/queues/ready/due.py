@@ -7,7 +7,7 @@ keep. Contents are in the log, or for transient messages in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from amqp_router.protocol.flags import SPILLED
@@ -15,6 +15,7 @@ from amqp_router.protocol.message import Message
 from persistence.errors import LogFailed, PersistenceError
 from persistence.memory import MemoryBudget
 from vhosts.queues.contents import OVERHEAD
+from vhosts.queues.ready.heaps import Heaps
 from vhosts.queues.ready.order import ReadyOrder, Trouble, logged_message, stored_messages
 from vhosts.spread_map import SpreadMap
 
@@ -44,7 +45,7 @@ class Taken:
     def __init__(
         self,
         budget: MemoryBudget,
-        heap: list[int],
+        heap: Heaps,
         removed: SpreadMap[int, None],
         held: SpreadMap[int, Message],
     ) -> None:
@@ -60,7 +61,7 @@ class Taken:
         """
         heap, removed = self._heap, self._removed
         for _ in range(min(count, len(heap))):
-            entry = heap.pop()
+            entry = heap.pop_any()
             self._budget.kept -= ENTRY_BYTES
             if entry in removed:
                 del removed[entry]
@@ -80,7 +81,7 @@ class DueOrder(ReadyOrder):
     def __init__(self) -> None:
         super().__init__()
         #: Due time and offset as one number each.
-        self._heap: list[int] = []
+        self._heap = Heaps()
         #: Entries of the heap whose message was removed. They leave the heap when their time comes.
         self._removed: SpreadMap[int, None] = SpreadMap()
         #: Nothing was given, because there were too many of these in front: another turn goes on with them.
@@ -118,7 +119,7 @@ class DueOrder(ReadyOrder):
 
     def _enter(self, message: Message) -> None:
         due_us = 0 if message.extras is None else message.extras.due_us
-        heappush(self._heap, due_us << _OFFSET_BITS | message.offset)
+        self._heap.push(due_us << _OFFSET_BITS | message.offset)
         self.count += 1
         self.body_bytes += message.body_size
         self.contents.budget.kept += ENTRY_BYTES
@@ -128,7 +129,7 @@ class DueOrder(ReadyOrder):
     def peek(self, eager: bool) -> Message | None:
         if not self._skip_removed() or not self._heap:
             return None
-        entry = self._heap[0]
+        entry = self._heap.lowest()
         message = logged_message(entry & _OFFSETS)
         message.deadline_us = entry >> _OFFSET_BITS
         return message
@@ -136,12 +137,12 @@ class DueOrder(ReadyOrder):
     def _skip_removed(self) -> bool:
         """Let removed ones leave the front of the heap; False (``is_skipping``) if there are very many."""
         left = SKIP_SLICE
-        while self._heap and self._heap[0] in self._removed:
+        while self._heap and self._heap.lowest() in self._removed:
             if left == 0:
                 self.is_skipping = True
                 return False
             left -= 1
-            del self._removed[heappop(self._heap)]
+            del self._removed[self._heap.pop()]
             self.contents.budget.kept -= ENTRY_BYTES + REMOVED_BYTES
         self.is_skipping = False
         return True
@@ -150,11 +151,11 @@ class DueOrder(ReadyOrder):
         if not self._skip_removed() or not self._heap:
             return None
         try:
-            message = self._content(self._heap[0] & _OFFSETS)
+            message = self._content(self._heap.lowest() & _OFFSETS)
         except (OSError, PersistenceError) as error:
             self.trouble = Trouble(f"its log failed: {error}", error)
             return None
-        self._last_taken = max(self._last_taken, heappop(self._heap))
+        self._last_taken = max(self._last_taken, self._heap.pop())
         self.contents.budget.kept -= ENTRY_BYTES
         self._left(message)
         return message
@@ -182,7 +183,7 @@ class DueOrder(ReadyOrder):
     def remove(self, delayed: Delayed) -> Message | None:
         """Take the message out; None if it is not here or cannot be read."""
         entry = delayed.due_us << _OFFSET_BITS | delayed.offset
-        if not self._heap or entry < self._heap[0] or entry in self._removed:
+        if not self._heap or entry < self._heap.lowest() or entry in self._removed:
             return None
         # Looking through the heap takes 20 ms with a million messages, so only where it has to be.
         if entry <= self._last_taken and entry not in self._heap:
@@ -209,7 +210,7 @@ class DueOrder(ReadyOrder):
     def take_all(self) -> Taken:
         """Forget all messages, which the caller drops some at a time."""
         taken = Taken(self.contents.budget, self._heap, self._removed, self._held)
-        self._heap, self._removed, self._held = [], SpreadMap(), SpreadMap()
+        self._heap, self._removed, self._held = Heaps(), SpreadMap(), SpreadMap()
         self._held_bytes = self.count = self.body_bytes = 0
         return taken
 
@@ -220,15 +221,9 @@ class DueOrder(ReadyOrder):
 
         There are fewer if more than ``LOOKS_MAX`` that were removed stand before them.
         """
-        heap = self._heap
-        left = LOOKS_MAX
-        # Entries of the heap that may be next, with their places: those of entries seen, at first the root.
-        near = [(heap[0], 0)] if heap else []
-        while near and count > 0 and left > 0:
-            left -= 1
-            entry, place = heappop(near)
-            for below in range(2 * place + 1, min(2 * place + 3, len(heap))):
-                heappush(near, (heap[below], below))
+        for entry in islice(self._heap.in_order(), LOOKS_MAX):
+            if count <= 0:
+                return
             if entry not in self._removed:
                 count -= 1
                 yield Delayed(entry >> _OFFSET_BITS, entry & _OFFSETS)

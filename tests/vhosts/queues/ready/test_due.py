@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,6 +15,8 @@ from amqp_router.protocol.properties import encode_properties
 from tests.nodes import Client, SimNode
 from vhosts.queues.delayed import PREFIX, DelayQueue
 from vhosts.queues.ready import due as due_order
+from vhosts.queues.ready.heaps import HEAP_NUMBERS, Heaps
+from vhosts.queues.ready.order import logged_message
 
 QUEUE = PREFIX + "x"
 TYPE = decode_table(encode_plain({"x-delayed-type": "fanout"}), 0)[0]
@@ -163,3 +167,22 @@ def test_a_look_past_removed_ones_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(order.first(5)) == both
     monkeypatch.setattr(due_order, "LOOKS_MAX", 10)
     assert list(order.first(5)) == both[:1]
+
+
+def test_no_list_grows_with_their_number() -> None:
+    """One heap of a million entries moves to a larger place whenever it is full: 8 MB at once."""
+    model = DelayedModel()
+    model.declare()
+    order = model.queue.order
+    for offset in range(30_000):
+        order.push(logged_message(offset), True)
+    sizes, left, seen = [0], [order._heap], set[int]()
+    while left:
+        inner = left.pop()
+        if isinstance(inner, (list, tuple, Heaps)) and id(inner) not in seen:
+            seen.add(id(inner))
+            left += gc.get_referents(inner)
+            if isinstance(inner, list):
+                sizes.append(len(inner))
+    assert sum(sizes) > 30_000
+    assert max(sizes) <= HEAP_NUMBERS
