@@ -12,7 +12,8 @@ may delete further exchanges. This happens in the same change, or later if the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from amqp_router.protocol.errors import InternalError
 from amqp_router.protocol.kept_table import KeptTable
@@ -22,6 +23,8 @@ from vhosts.exchanges.exchange import Binding, End, Exchange, type_of
 from vhosts.exchanges.router import RoutingTable
 from vhosts.ports import InSlices
 from vhosts.spread_map import Entries
+
+T = TypeVar("T")
 
 #: Units of one turn, some 1 ms. Each binding, pair, row, exchange and queue that is removed is one unit; a
 #: binding of a headers exchange takes 4 µs or more.
@@ -65,6 +68,8 @@ class Removals:
         #: The same for the removals that ``follow_removal`` has made.
         self._followed: list[Entries[End, Pair]] = []
         self._is_going_on = False
+        #: Names of those that ``next_of`` gives.
+        self._leaving: list[str] = []
 
     def remove_binding(self, binding: Binding) -> int:
         """Remove ``binding``, which must exist; returns the revision to wait for.
@@ -113,6 +118,16 @@ class Removals:
         self._bindings.account.work += REMOVAL_UNITS * self.spent
         self._go_on_in_slices()
         return rev
+
+    def next_of(self, things: Mapping[str, T]) -> T:
+        """One of ``things``, of which the caller removes one after the other until none is left."""
+        # By a list of names: to find its first or last entry, a dict passes all that are gone once more.
+        while True:
+            if not self._leaving:
+                self._leaving = list(things)
+            thing = things.get(self._leaving.pop())
+            if thing is not None:
+                return thing
 
     def definitions_recovered(self) -> None:
         """The definition store goes on: what it kept from going goes now."""

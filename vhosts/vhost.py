@@ -180,14 +180,13 @@ class VirtualHost(Host):
         """Remove some of the queues and exchanges; True if none are left. The deletion is stored."""
         spent = 0
         while spent < SLICE:
-            # From the end: at the front of a dict the entries that are gone would be passed again and again.
             if self.queues:
-                queue = self.queues[next(reversed(self.queues))]
+                queue = self._removals.next_of(self.queues)
                 spent += 1 + queue.consumer_count()
                 self.remove_queue(queue)
             elif self.exchanges:
                 spent += 1
-                self._removals.remove_end(self.exchanges[next(reversed(self.exchanges))])
+                self._removals.remove_end(self._removals.next_of(self.exchanges))
             else:
                 return True
             spent += self._removals.spent
