@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 from amqp_router.channel.aside import Aside
-from amqp_router.channel.channel import RELEASE_SLICE, Channel, release_some
+from amqp_router.channel.channel import RELEASE_SLICE, Channel, end_some, release_some
 from amqp_router.channel.content import Whole
 from amqp_router.channel.declaring import means_last_queue
 from amqp_router.channel.delivery import RETURN_UNITS, Delivery
@@ -434,15 +434,13 @@ class Dispatch:
         self.parking.clear()
         self.stuck = False
         channels = [channel for channel in self.channels.values() if channel.state is ChannelState.OPEN]
-        # What each of 2,047 channels holds is a small step, and all of them together half a second.
-        over = []
-        for channel in channels:
-            transaction = channel.stop()
-            if transaction is not None:
-                over.append(transaction)
-        self.channels.clear()
+        over = [transaction for channel in channels if (transaction := channel.halt()) is not None]
         self.assembling = 0
+        self.channels.clear()
+        self.channels.update([(channel.number, channel) for channel in channels])
+        # To end each of 2,047 channels is a small step, and so is what it holds; together half a second.
         if channels:
+            self.work.add(partial(end_some, channels[::-1], self.channels))
             self.work.add(partial(release_some, channels))
         if over:
             self.work.add(partial(free_some, over))

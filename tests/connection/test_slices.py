@@ -8,6 +8,7 @@ after a restart, must be the same.
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -360,6 +361,27 @@ def test_socket_that_goes_in_the_midst_of_slices() -> None:
     client.drop()  # the ack was not looked at yet
     node.settle()
     assert node.queue("q").message_count() == 3000
+    assert not node.faults
+
+
+def test_very_many_channels_of_a_lost_connection_end_in_slices() -> None:
+    """2,047 channels that ended together held the event loop for 9 to 11 ms."""
+    node = SimNode()
+    client = Client(node).open(*range(1, 1001))
+    client.send(m.ConfirmSelect(), channel=7)
+    client.send(m.TxSelect(), channel=8)
+    node.settle()
+    counters, channels = node.vhost.counters, client.machine.channels
+    closed = [0]
+    client.drop()
+    while channels:
+        closed.append(counters.channel_closed)
+        assert counters.channel_closed + len(channels) == 1000, "each is counted all the time"
+        node.turn()
+    closed.append(counters.channel_closed)
+    assert closed[-1] == 1000
+    assert max(after - before for before, after in pairwise(closed)) <= 2 * channel_module.END_SLICE
+    node.settle()
     assert not node.faults
 
 
