@@ -17,10 +17,12 @@ from vhosts.publishing.publisher cimport Publisher
 from vhosts.queues.death cimport Death
 from vhosts.queues.handle cimport QueueHandle
 from vhosts.queues.mortal cimport MortalQueue
+from vhosts.spread_map cimport SpreadMap
 from vhosts.waiting_letters cimport WaitingRoom
 
 cdef unsigned int _NOT_TAKEN
 cdef unsigned int _WAITS
+cdef int _WAKE_SLICE
 cdef unsigned int _UNFINISHED
 
 
@@ -40,7 +42,9 @@ cdef class DeadLetters(Sender):
     cdef Address _address
     cdef str _source_of
     cdef bytes _source
-    cdef dict _queues
+    cdef SpreadMap _queues
+    cdef list _next
+    cdef bint _is_waking
     cdef public WaitingRoom waiting
     cdef public unsigned long long dropped_total
     cpdef Py_ssize_t count(self) except -1
@@ -66,6 +70,7 @@ cdef class DeadLetters(Sender):
     @cython.locals(queue=MortalQueue)
     cdef _settle(self, Letter letter, bint stays)
     cdef _make_room(self)
+    cpdef bint _wake_some(self) except -1
     @cython.locals(letter=Letter)
     cpdef published(self, unsigned long long number, unsigned int outcome, Message message)
     @cython.locals(number="unsigned long long", letter=Letter)

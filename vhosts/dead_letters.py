@@ -28,6 +28,7 @@ from vhosts.counters import ExchangeCounters
 from vhosts.exchanges.route import Route, lasting
 from vhosts.exchanges.router import RouteCache, RoutingTable, may_select, publish_args
 from vhosts.letter import NO_QUEUES, Address, Letter, Sender, Sift, letter_of
+from vhosts.long_lists import unwatched
 from vhosts.publishing.outcome import Outcome
 from vhosts.publishing.ports import Run
 from vhosts.publishing.publisher import Publisher
@@ -36,12 +37,9 @@ from vhosts.queues.delayed import released, routing_key_of
 from vhosts.queues.destination import Destination
 from vhosts.queues.handle import QueueHandle
 from vhosts.queues.mortal import MortalQueue
+from vhosts.spread_map import SpreadMap
 from vhosts.waiting_letters import WaitingRoom
 
-# C integers where compiled (see dead_letters.pxd).
-_NOT_TAKEN = int(Outcome.REFUSED | Outcome.FAILED)
-_WAITS = int(Outcome.WAITS)
-_UNFINISHED = int(Outcome.WAITS | Outcome.LATER)
 #: Letters sent by one slice, some 30 µs each; fewer if they go to very many queues.
 SLICE = 32
 SLICE_UNITS = 2048
@@ -51,12 +49,20 @@ READ_SHIFT = 4
 COPY_SHIFT = 7
 #: Letters on their way before queues wait with further ones.
 ROOM = 512
+#: Queues that get their turn together when there is room: some 0.2 µs each, and then some µs.
+WAKE_SLICE = 256
 #: Targets of one letter that are remembered as having it; with more, a refused one waits for the next start.
 TARGETS_MAX = 256
 #: What the node's account has for a letter on its way, beside its content: the objects that it is made of.
 LETTER_BYTES = 512
 #: The largest content of a logged message that is kept in memory while its letter waits, in octets.
 KEPT_BYTES_MAX = 1 << 14
+
+# C integers where compiled (see dead_letters.pxd).
+_NOT_TAKEN = int(Outcome.REFUSED | Outcome.FAILED)
+_WAITS = int(Outcome.WAITS)
+_WAKE_SLICE = WAKE_SLICE
+_UNFINISHED = int(Outcome.WAITS | Outcome.LATER)
 
 
 class DeadLetters(Sender):
@@ -85,7 +91,10 @@ class DeadLetters(Sender):
         self._source_of = ""
         self._source = b""
         #: Queues that have more letters than there is room for.
-        self._queues: dict[QueueHandle, None] = {}
+        self._queues: SpreadMap[QueueHandle, None] = SpreadMap()
+        #: Those that have waited for longer and get their turn before, the last one first.
+        self._next: list[QueueHandle] = []
+        self._is_waking = False
         #: Letters that a target has refused.
         self.waiting = WaitingRoom(account, self)
         #: Refused letters of messages that no log has: they are gone.
@@ -329,10 +338,27 @@ class DeadLetters(Sender):
         if self.is_full():
             return
         self.waiting.send_put_off(ROOM - self.count())
-        if self._queues:
-            queues, self._queues = self._queues, {}
-            for queue in queues:
-                queue.touch()
+        waits = len(self._next) > 0 or len(self._queues) > 0
+        if waits and not self._is_waking and not self._wake_some():
+            self._is_waking = True
+            self.in_slices(self._wake_some)
+
+    def _wake_some(self) -> bool:
+        """Let some of the queues that wait have their turn; True if none is left, or no room for letters."""
+        for _ in range(_WAKE_SLICE):
+            if self.is_full():
+                break
+            if not self._next:
+                if len(self._queues) == 0:
+                    break
+                self._next = unwatched(list(self._queues))
+                self._next.reverse()
+                self._queues = SpreadMap()
+            self._next.pop().touch()
+        else:
+            return False
+        self._is_waking = False
+        return True
 
     # -- for the publisher ----------------------------------------------------------------------------
 

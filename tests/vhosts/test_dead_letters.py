@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from persistence.options import LogOptions
 from tests.nodes import Client, SimNode
 from tests.persistence.log.simdisk import PowerLoss, SimDisk
 from tests.persistence.log.support import unsettled
+from tests.vhosts.fakes import FakeQueue
 from tests.vhosts.queues.local import declared, drained, message, text_of, typed
 from vhosts import dead_letters
 from vhosts import letter as letters
@@ -314,6 +316,37 @@ def test_a_long_chain_of_queues_needs_no_stack(node: SimNode) -> None:
     found, properties = letter(last)
     assert found.body() == b"far"
     assert len(deaths(properties)) == count
+
+
+class Touched(FakeQueue):
+    """Counts its turns."""
+
+    turns = 0
+
+    def touch(self) -> None:
+        self.turns += 1
+
+
+def test_very_many_queues_that_wait_for_room_have_their_turn_in_slices(node: SimNode) -> None:
+    """100,000 of them all had it as soon as there was room for one letter."""
+    dead, queue = declared(node, "dead"), declared(node, **TO_DEAD)
+    publish(node, queue, made())
+    waiting = [Touched() for _ in range(6 * dead_letters.WAKE_SLICE)]
+    for each in waiting:
+        node.vhost.dead_letters.wait(each)
+    taken = queue.take(False)
+    assert taken is not None
+    node.enter(queue.settle, taken, 2)
+    counts = [0]
+    while node.ready or node.posted or node.work():
+        if node.ready:
+            node.ready.popleft()()
+        elif node.posted:
+            node.hear()
+        counts.append(sum(each.turns for each in waiting))
+    assert [each.turns for each in waiting] == [1] * len(waiting)
+    assert max(after - before for before, after in pairwise(counts)) <= 2 * dead_letters.WAKE_SLICE
+    assert letter(dead)
 
 
 # -- targets ----------------------------------------------------------------------------------------
