@@ -133,6 +133,15 @@ class Rows:
     quick: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class WithRows:
+    """A document of which one field is a list that may be long. Its rows are made while they are sent."""
+
+    document: dict[str, Any]
+    field: str
+    rows: Iterable[dict[str, Any]]
+
+
 Handler: TypeAlias = Callable[[Call], Any]
 
 
@@ -231,20 +240,37 @@ async def reply(call: Call, result: Any) -> web.StreamResponse:
     body = call.new_body()
     if isinstance(result, Rows):
         await _list(call, result, body)
+    elif isinstance(result, WithRows):
+        await _with_rows(call, result, body)
     else:
-        wanted = result if call.query.columns is None else _columns(result, call.query.columns)
-        await body.add_in_turns(await dump_in_turns(wanted, call.turns), call.turns)
+        data = await dump_in_turns(_columns(result, call.query.columns), call.turns)
+        await body.add_in_turns(data, call.turns)
     return await body.finish()
 
 
-def _columns(result: Any, columns: query.Columns) -> Any:
-    if isinstance(result, query.Entire):
+def _columns(result: Any, columns: query.Columns | None) -> Any:
+    if columns is None or isinstance(result, query.Entire):
         return result
     if isinstance(result, dict):
         return query.pick(result, columns)
     if isinstance(result, list):
         return [query.pick(each, columns) if isinstance(each, dict) else each for each in result]
     return result
+
+
+async def _with_rows(call: Call, result: WithRows, body: Body) -> None:
+    rows: Iterable[Any] = result.rows
+    document, name, columns = _columns(result.document, call.query.columns), result.field, call.query.columns
+    if columns is not None and not isinstance(document, query.Entire):
+        if name not in columns:
+            body.add(await dump_in_turns(document, call.turns))
+            return
+        inner = columns[name]
+        rows = rows if inner is None else (query.part(row, inner) for row in rows)
+    head = await dump_in_turns(document or {}, call.turns)
+    await body.add_in_turns(head[:-1] + (b"," if document else b"") + dumps(name) + b":", call.turns)
+    await body.add_rows(rows, call.turns)
+    body.add(b"}")
 
 
 async def _list(call: Call, rows: Rows, body: Body) -> None:
@@ -296,7 +322,8 @@ def _documents(
 ) -> Iterator[Any]:
     for thing in things:
         made = document(thing)
-        yield made if columns is None else query.pick(made, columns)
+        if made is not None:  # else it has ended meanwhile
+            yield made if columns is None else query.pick(made, columns)
 
 
 def _key(keyed: tuple[Any, Any]) -> Any:

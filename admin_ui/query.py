@@ -183,14 +183,15 @@ def _picked(document: dict[str, Any], columns: Columns) -> dict[str, Any]:
     for name, inner in columns.items():
         if name in document:
             value = document[name]
-            picked[name] = value if inner is None or name in whole else _part(value, inner)
+            picked[name] = value if inner is None or name in whole else part(value, inner)
     return picked
 
 
-def _part(value: Any, columns: Columns) -> Any:
+def part(value: Any, columns: Columns) -> Any:
+    """The wanted columns of a value in a document."""
     if isinstance(value, dict):
         return _picked(value, columns) or ([] if value else value)
-    return [_part(each, columns) for each in value] if isinstance(value, list) else value
+    return [part(each, columns) for each in value] if isinstance(value, list) else value
 
 
 def _columns(text: str) -> Columns:

@@ -10,7 +10,7 @@ from typing import Any
 from admin_ui.auth import ADMINISTRATOR, MONITORING
 from admin_ui.documents import connections, queues
 from admin_ui.documents.stats import Stats
-from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.endpoints import Call, Endpoint, Rows, WithRows
 from admin_ui.query import Entire
 from admin_ui.replies import Done, not_authorised, not_found
 from admin_ui.writing import DELETED, change
@@ -184,7 +184,7 @@ def channels_of_connection(call: Call) -> Rows:
     return _channels(call, [_find(call, call.part("connection"))])
 
 
-def one_channel(call: Call) -> dict[str, Any]:
+def one_channel(call: Call) -> WithRows:
     """One channel, with its consumers."""
     name, _, number = call.part("channel").rpartition(" ")
     transport = _find(call, name)
@@ -192,11 +192,11 @@ def one_channel(call: Call) -> dict[str, Any]:
         if f"({channel.number})" == number and channel.state is ChannelState.OPEN:
             node = call.state.node
             found = connections.channel_document(channel, node, _stats(call))
-            found["consumer_details"] = [queues.consumer(each, node) for each in channel.consumers.values()]
             # RabbitMQ fills it only in rates_mode "detailed".
             found["deliveries"] = []
             found["publishes"] = []
-            return Entire(found)
+            consumers = queues.consumers(channel.consumers.values(), node)
+            return WithRows(Entire(found), "consumer_details", consumers)
     raise not_found()
 
 

@@ -9,7 +9,7 @@ from admin_ui.asking import Answer
 from admin_ui.auth import ADMINISTRATOR
 from admin_ui.documents import queues
 from admin_ui.documents.stats import Stats
-from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.endpoints import Call, Endpoint, Rows, WithRows
 from admin_ui.replies import Done, bad_request, not_found
 from admin_ui.table_octets import arguments_of
 from admin_ui.writing import (
@@ -45,14 +45,15 @@ def of_vhost(call: Call) -> Rows:
     return rows(call, _sorted(call.vhost().queues))
 
 
-def one(call: Call) -> dict[str, Any]:
+def one(call: Call) -> dict[str, Any] | WithRows:
     """One queue."""
     queue = call.vhost().queues.get(call.part("queue"))
     if queue is None:
         raise not_found()
     if call.query.disable_stats:
         return queues.brief(queue, call.state.node, totals=call.query.enable_queue_totals)
-    return queues.single(queue, call.state.node, Stats(call.state.metrics, call.query.spans))
+    document = queues.single(queue, call.state.node, Stats(call.state.metrics, call.query.spans))
+    return WithRows(document, "consumer_details", queues.consumers(queue.consumers, call.state.node))
 
 
 def _sorted(found: dict[str, Any]) -> list[Any]:

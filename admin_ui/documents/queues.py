@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from admin_ui.documents import connections, policies
 from admin_ui.documents.arguments import arguments
 from admin_ui.documents.stats import NO_PROCESS, Stats, happened, idle_since, with_deliver_get
 from amqp_router.metrics import QUEUE
+from vhosts.long_lists import passing
 from vhosts.policies import NOTHING
 from vhosts.queues.handle import QueueView
 from vhosts.queues.state import FAILED
@@ -144,9 +146,8 @@ def _raft(active_tag: str | None, node: str) -> dict[str, Any]:
 
 
 def single(queue: Any, node: str, stats: Stats) -> dict[str, Any]:
-    """A queue asked for by name."""
+    """A queue asked for by name, without its ``consumer_details``."""
     found = document(queue, node, stats)
-    found["consumer_details"] = [consumer(each, node) for each in queue.consumers]
     # RabbitMQ fills it only in rates_mode "detailed".
     found["deliveries"] = []
     found["incoming"] = []
@@ -161,9 +162,19 @@ def _activity(consumer: Any, queue: Any) -> dict[str, Any]:
     return {"active": is_active, "activity_status": "single_active" if is_active else "waiting"}
 
 
-def consumer(consumer: Any, node: str) -> dict[str, Any]:
-    """A consumer on a channel."""
+def consumers(found: Iterable[Any], node: str) -> Iterator[dict[str, Any]]:
+    """The ``consumer_details`` of these consumers, each made when it is asked for, if it has not ended."""
+    for each in passing(found):
+        made = consumer(each, node)
+        if made is not None:
+            yield made
+
+
+def consumer(consumer: Any, node: str) -> dict[str, Any] | None:
+    """A consumer on a channel; None if its channel has ended."""
     channel, queue = consumer.delivery.listener, consumer.queue
+    if channel is None:
+        return None
     connection = connections.details(channel.connection)
     return {
         "arguments": arguments(consumer.arguments),

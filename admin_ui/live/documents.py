@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,7 +27,7 @@ from amqp_router.metrics import EXCHANGE, INTERVAL_S, NODE
 from persistence.memory import KEPT_SHARE
 from vhosts.vhost import VirtualHost
 
-#: Consumers in the event of a connection.
+#: Consumers in the event of a connection, or of a queue.
 CONSUMERS_MAX = 200
 #: Routing keys in the event of an exchange.
 KEYS_MAX = 20
@@ -140,9 +141,14 @@ def _queue(state: State, request: web.Request, identity: Identity, about: str, a
     if queue is None:
         return {"gone": True}
     document = queues.single(queue, state.node, Stats(state.metrics, NO_SPANS))
+    details = document["consumer_details"] = []
     clients = {}
-    for detail, consumer in zip(document["consumer_details"], queue.consumers, strict=True):
+    for consumer in islice(queue.consumers, CONSUMERS_MAX):
         assert isinstance(consumer, ChannelConsumer)
+        detail = queues.consumer(consumer, state.node)
+        if detail is None:
+            continue
+        details.append(detail)
         channel = consumer.delivery.listener
         assert isinstance(channel, Channel)
         machine = channel.connection
@@ -151,6 +157,7 @@ def _queue(state: State, request: web.Request, identity: Identity, about: str, a
     return {
         "queue": document,
         "state": state_of(queue, state.metrics.history(queue)),
+        "consumers_total": len(queue.consumers),
         "clients": clients,
     }
 

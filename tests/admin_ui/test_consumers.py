@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from tests.admin_ui.world import World
+from admin_ui.live.documents import CONSUMERS_MAX
+from admin_ui.replies import TURN_ROWS
+from tests.admin_ui.world import World, basic
 
 PATH = "/admin/v1/queues/shop/emails/consumers"
 
@@ -95,3 +98,64 @@ async def test_several_with_one_tag_are_told_apart_by_their_channels(shop: World
 async def test_what_is_not_there(shop: World) -> None:
     for path in (f"{PATH}/none", "/admin/v1/queues/shop/none/consumers/none"):
         assert (await shop.call("DELETE", path)).status == 404
+
+
+# -- in documents -------------------------------------------------------------------------------------
+
+
+async def queue_event(shop: World) -> Any:
+    """What the page of the queue gets."""
+    headers = {"Authorization": basic("guest", "guest")}
+    url = f"{shop.base}/admin/v1/events?topics=queue:shop/emails"
+    async with shop.http.get(url, headers=headers) as response:
+        data = b""
+        while b"\n\n" not in data:
+            data += await response.content.readany()
+    return json.loads(data.partition(b"data: ")[2].partition(b"\n\n")[0])
+
+
+async def _ignore(message: Any) -> None:
+    pass
+
+
+async def test_very_many_consumers_of_one_queue_are_shown_in_turns(shop: World, turns: list[int]) -> None:
+    """10,000 of them took a tenth of a second of one callback."""
+    connection = await shop.connect("shop")
+    channel = await connection.channel()
+    queue = await channel.get_queue("emails")
+    for number in range(2 * CONSUMERS_MAX):
+        await queue.consume(_ignore, consumer_tag=f"tag {number}")
+    [listed] = await shop.get("/channels")
+    wanted = {f"tag {number}" for number in range(2 * CONSUMERS_MAX)}
+    for path in ("queues/shop/emails", f"channels/{quote(listed['name'])}"):
+        turns.clear()
+        found = await shop.get(f"/{path}")
+        assert {each["consumer_tag"] for each in found["consumer_details"]} == wanted
+        assert len(turns) >= 2 * CONSUMERS_MAX // TURN_ROWS
+    found = await shop.get("/queues/shop/emails?columns=consumer_details.consumer_tag")
+    assert {each["consumer_tag"] for each in found["consumer_details"]} == wanted
+    assert [*found, *found["consumer_details"][0]] == ["consumer_details", "consumer_tag"]
+    assert await shop.get("/queues/shop/emails?columns=name") == {"name": "emails"}
+    assert await shop.get("/queues/shop/emails?columns=none") == []
+    event = await queue_event(shop)
+    assert len(event["queue"]["consumer_details"]) == len(event["clients"]) * CONSUMERS_MAX == CONSUMERS_MAX
+    assert event["consumers_total"] == 2 * CONSUMERS_MAX
+    await connection.close()
+
+
+async def test_a_consumer_whose_channel_ends_while_a_list_is_made(shop: World) -> None:
+    """The answer broke off in its middle."""
+    connection = await shop.connect("shop")
+    tags = []
+    for _ in range(3):
+        queue = await (await connection.channel()).get_queue("emails")
+        tags.append(await queue.consume(_ignore))
+    first: Any = next(iter(shop.broker.vhosts["shop"].queues["emails"].consumers))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(first.delivery, "listener", None)
+        assert [each["consumer_tag"] for each in await shop.get("/consumers")] == tags[1:]
+        assert len(await shop.get("/consumers?sort=consumer_tag")) == 2
+        found = await shop.get("/queues/shop/emails")
+        assert [each["consumer_tag"] for each in found["consumer_details"]] == tags[1:]
+        assert len((await queue_event(shop))["queue"]["consumer_details"]) == 2
+    await connection.close()

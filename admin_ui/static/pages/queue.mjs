@@ -73,7 +73,7 @@ export function Queue({ route, me }) {
       <${Chart} id="queue-lengths" title="Messages" series=${LENGTH_SERIES} data=${points.levels} span=${points.span} format=${count} group=${topic} />
       <${Chart} id="queue-rates" title="Rates" unit="per second" series=${RATE_SERIES} data=${points.rates} span=${points.span} format=${rate} group=${topic} />
     </div>
-    <${Consumers} queue=${queue} clients=${event.clients} me=${me} />
+    <${Consumers} queue=${queue} total=${event.consumers_total} clients=${event.clients} me=${me} />
     <${Bindings} id="bindings" title="Bindings to this queue" side="source" bindings=${bindings.data} error=${bindings.error}
       bind=${may && html`<${Act} act="objects.bindTo" what=${{ ...what, kind: "queue" }}>Bind<//>`} mayUnbind=${may} none="This queue is bound to no exchange." />
     <${Settings} queue=${queue} />
@@ -82,7 +82,7 @@ export function Queue({ route, me }) {
 
 const consumerKey = (row) => row.channel_details.name + row.consumer_tag;
 
-function Consumers({ queue, clients, me }) {
+function Consumers({ queue, total, clients, me }) {
   const consumers = queue.consumer_details ?? [];
   // Who holds most comes first. Rows do not move while figures change, or one would close the wrong consumer.
   const keys = consumers.map(consumerKey).join("\n");
@@ -122,6 +122,7 @@ function Consumers({ queue, clients, me }) {
     ${consumers.length
       ? html`<${Table} columns=${columns} rows=${ordered} caption="Consumers" rowKey=${consumerKey} />`
       : html`<p class="none">${queue.messages_ready > 0 ? `Nobody consumes; ${plural(queue.messages_ready, "message")} ${queue.messages_ready === 1 ? "waits" : "wait"}.` : "Nobody consumes."}</p>`}
+    ${total > consumers.length && html`<p class="note">The first ${consumers.length} are shown.</p>`}
   <//>`;
 }
 
