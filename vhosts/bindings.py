@@ -12,6 +12,7 @@ from itertools import islice
 from persistence.memory import MemoryBudget
 from vhosts.exchanges.exchange import Binding, End, Exchange
 from vhosts.feed import SILENT, Feed
+from vhosts.long_lists import unwatched
 from vhosts.spread_map import Entries, SpreadMap, roomy
 
 
@@ -66,6 +67,24 @@ class Bindings:
             for pair in pairs.values():
                 if pair.is_live():
                     yield from pair.by_key.values()
+
+    def each(self) -> Iterator[Binding]:
+        """All bindings, also while they change: those that come or go meanwhile may be among them."""
+        for pairs in unwatched(list(self._by_source.values())):
+            yield from _each(pairs)
+
+    def each_of_source(self, exchange: Exchange) -> Iterator[Binding]:
+        """As ``each``, those that ``exchange`` routes by."""
+        return _each(self._by_source.get(exchange, _NONE))
+
+    def each_of_destination(self, destination: End) -> Iterator[Binding]:
+        """As ``each``, those that lead to ``destination``."""
+        return _each(self._by_destination.get(destination, _NONE))
+
+    def between(self, source: Exchange, destination: End) -> list[Binding]:
+        """The bindings by which ``source`` leads to ``destination``."""
+        pair = self._by_source.get(source, _NONE).get(destination)
+        return list(pair.by_key.values()) if pair is not None and pair.is_live() else []
 
     def find(self, like: Binding) -> Binding | None:
         """The binding that has the ends, the routing key and the arguments of ``like``."""
@@ -164,6 +183,12 @@ class Bindings:
 
 def _live(pairs: Entries[End, Pair]) -> list[Binding]:
     return [binding for pair in pairs.values() if pair.is_live() for binding in pair.by_key.values()]
+
+
+def _each(pairs: Entries[End, Pair]) -> Iterator[Binding]:
+    for pair in unwatched(list(pairs.values())):
+        if pair.is_live():
+            yield from list(pair.by_key.values())
 
 
 def _enter(index: SpreadMap[End, Entries[End, Pair]], end: End, other: End, pair: Pair) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -9,11 +11,13 @@ from admin_ui.api.exchanges import find as exchange_of
 from admin_ui.api.exchanges import real_name
 from admin_ui.documents import exchanges
 from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.ordering import add_pairs, by_name
 from admin_ui.replies import Done, bad_request, not_found
 from admin_ui.table_octets import arguments_of
 from admin_ui.writing import DELETED, Caller, caller, change, read_object, text
 from amqp_router.protocol.kept_table import Arguments, encoded_by_name
 from vhosts import declarations
+from vhosts.long_lists import unwatched
 from vhosts.queues.handle import QueueHandle
 from vhosts.vhost import VirtualHost
 
@@ -32,75 +36,74 @@ def _document(pair: _Pair) -> dict[str, Any]:
     return exchanges.binding(binding, vhost)
 
 
-def _implicit(vhost: VirtualHost) -> list[_Pair]:
-    name, queues = vhost.name, vhost.queues
-    return [(name, queues[queue]) for queue in sorted(queues)]
+async def _found(call: Call, vhost: VirtualHost, found: Iterable[Any]) -> Rows:
+    pairs: list[_Pair] = unwatched([])
+    await add_pairs(pairs, vhost.name, found, call.turns)
+    return _rows(pairs)
 
 
-def _bindings(vhost: VirtualHost) -> list[_Pair]:
-    name = vhost.name
-    return _implicit(vhost) + [(name, binding) for binding in vhost.bindings]
+async def _bindings(call: Call, vhosts: Iterable[VirtualHost]) -> Rows:
+    pairs: list[_Pair] = unwatched([])
+    for vhost in vhosts:
+        await add_pairs(pairs, vhost.name, await by_name(vhost.queues, call.turns), call.turns)
+        await add_pairs(pairs, vhost.name, vhost.bindings.each(), call.turns)
+    return _rows(pairs)
 
 
-def every_binding(call: Call) -> Rows:
+async def every_binding(call: Call) -> Rows:
     """The bindings of all virtual hosts."""
-    return _rows([pair for vhost in call.vhosts() for pair in _bindings(vhost)])
+    return await _bindings(call, call.vhosts())
 
 
-def bindings_of_vhost(call: Call) -> Rows:
+async def bindings_of_vhost(call: Call) -> Rows:
     """The bindings of one virtual host."""
-    return _rows(_bindings(call.vhost()))
+    return await _bindings(call, [call.vhost()])
 
 
-def bindings_of_source(call: Call) -> Rows:
+async def bindings_of_source(call: Call) -> Rows:
     """The bindings whose source is the exchange."""
     vhost = call.vhost()
     exchange = exchange_of(call, vhost)
     if exchange.name == "":
-        return _rows(_implicit(vhost))
-    return _rows([(vhost.name, binding) for binding in vhost.bindings.of_source(exchange)])
+        return await _found(call, vhost, await by_name(vhost.queues, call.turns))
+    return await _found(call, vhost, vhost.bindings.each_of_source(exchange))
 
 
-def bindings_of_destination(call: Call) -> Rows:
+async def bindings_of_destination(call: Call) -> Rows:
     """The bindings whose destination is the exchange."""
     vhost = call.vhost()
-    found = vhost.bindings.of_destination(exchange_of(call, vhost))
-    return _rows([(vhost.name, binding) for binding in found])
+    return await _found(call, vhost, vhost.bindings.each_of_destination(exchange_of(call, vhost)))
 
 
-def bindings_of_queue(call: Call) -> Rows:
+async def bindings_of_queue(call: Call) -> Rows:
     """The bindings whose destination is the queue. That to the default exchange comes first."""
     vhost = call.vhost()
     queue = vhost.queues.get(call.part("queue"))
     if queue is None:
         raise not_found()
-    found = [queue, *vhost.bindings.of_destination(queue)]
-    return _rows([(vhost.name, binding) for binding in found])
+    return await _found(call, vhost, chain([queue], vhost.bindings.each_of_destination(queue)))
 
 
-def _between(call: Call) -> tuple[str, list[Any]]:
+def _between(call: Call) -> tuple[VirtualHost, list[Any]]:
     """The bindings between the exchange and the queue (q) or exchange (e) of the path, if both exist."""
     vhost = call.vhost()
     kind = call.part("kind")
     if kind not in ("q", "e"):
         raise not_found()
-    ends: dict[str, Any] = vhost.queues if kind == "q" else vhost.exchanges
-    destination = ends.get(call.part("destination"))
+    name = call.part("destination")
+    destination = vhost.queues.get(name) if kind == "q" else vhost.exchanges.get(name)
     source = vhost.exchanges.get(real_name(call.part("source")))
     if source is None or destination is None:
-        return vhost.name, []
-    found: list[Any] = [
-        binding for binding in vhost.bindings.of_destination(destination) if binding.source is source
-    ]
+        return vhost, []
+    found: list[Any] = vhost.bindings.between(source, destination)
     if source.name == "" and kind == "q":
         found.append(destination)
-    return vhost.name, found
+    return vhost, found
 
 
-def bindings_between(call: Call) -> Rows:
+async def bindings_between(call: Call) -> Rows:
     """The bindings between two objects."""
-    vhost, found = _between(call)
-    return _rows([(vhost, binding) for binding in found])
+    return await _found(call, *_between(call))
 
 
 async def one_binding(call: Call) -> dict[str, Any]:
@@ -118,7 +121,7 @@ async def _by_key(call: Call) -> Any:
         routing_key = binding.name if isinstance(binding, QueueHandle) else binding.routing_key
         if not props.startswith(exchanges.quoted_key(routing_key) or "~"):
             continue  # the hash of its arguments would take long
-        if _document((vhost, binding))["properties_key"] == props:
+        if _document((vhost.name, binding))["properties_key"] == props:
             return binding
     raise not_found()
 

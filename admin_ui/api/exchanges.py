@@ -7,6 +7,7 @@ from typing import Any
 from admin_ui.documents import exchanges
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows
+from admin_ui.ordering import add_pairs, by_name
 from admin_ui.replies import Done, not_found
 from admin_ui.table_octets import arguments_of
 from admin_ui.writing import (
@@ -21,24 +22,27 @@ from admin_ui.writing import (
     text,
 )
 from vhosts import declarations
+from vhosts.long_lists import unwatched
 from vhosts.vhost import VirtualHost
 
 DEFAULT = "amq.default"
 
 
-def every(call: Call) -> Rows:
+async def every(call: Call) -> Rows:
     """The exchanges of all virtual hosts."""
-    return _exchanges(call, call.vhosts())
+    return await _exchanges(call, call.vhosts())
 
 
-def of_vhost(call: Call) -> Rows:
+async def of_vhost(call: Call) -> Rows:
     """The exchanges of one virtual host."""
-    return _exchanges(call, [call.vhost()])
+    return await _exchanges(call, [call.vhost()])
 
 
-def _exchanges(call: Call, vhosts: list[VirtualHost]) -> Rows:
+async def _exchanges(call: Call, vhosts: list[VirtualHost]) -> Rows:
     stats = Stats(call.state.metrics, call.query.spans)
-    found = [(vhost.name, vhost.exchanges[name]) for vhost in vhosts for name in sorted(vhost.exchanges)]
+    found: list[tuple[str, Any]] = unwatched([])
+    for vhost in vhosts:
+        await add_pairs(found, vhost.name, await by_name(vhost.exchanges, call.turns), call.turns)
     return Rows(
         found,
         lambda pair: exchanges.document(pair[1], pair[0], stats),

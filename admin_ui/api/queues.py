@@ -10,6 +10,7 @@ from admin_ui.auth import ADMINISTRATOR
 from admin_ui.documents import queues
 from admin_ui.documents.stats import Stats
 from admin_ui.endpoints import Call, Endpoint, Rows, WithRows
+from admin_ui.ordering import by_name
 from admin_ui.replies import Done, bad_request, not_found
 from admin_ui.table_octets import arguments_of
 from admin_ui.writing import (
@@ -35,14 +36,17 @@ from vhosts.queues.destination import Asker
 from vhosts.queues.handle import QueueHandle
 
 
-def every(call: Call) -> Rows:
+async def every(call: Call) -> Rows:
     """The queues of all virtual hosts."""
-    return rows(call, unwatched([queue for vhost in call.vhosts() for queue in _sorted(vhost.queues)]))
+    found: list[Any] = unwatched([])
+    for vhost in call.vhosts():
+        found += await by_name(vhost.queues, call.turns)
+    return rows(call, found)
 
 
-def of_vhost(call: Call) -> Rows:
+async def of_vhost(call: Call) -> Rows:
     """The queues of one virtual host."""
-    return rows(call, _sorted(call.vhost().queues))
+    return rows(call, await by_name(call.vhost().queues, call.turns))
 
 
 def one(call: Call) -> dict[str, Any] | WithRows:
@@ -54,10 +58,6 @@ def one(call: Call) -> dict[str, Any] | WithRows:
         return queues.brief(queue, call.state.node, totals=call.query.enable_queue_totals)
     document = queues.single(queue, call.state.node, Stats(call.state.metrics, call.query.spans))
     return WithRows(document, "consumer_details", queues.consumers(queue.consumers, call.state.node))
-
-
-def _sorted(found: dict[str, Any]) -> list[Any]:
-    return unwatched([found[name] for name in unwatched(sorted(found))])
 
 
 def rows(call: Call, found: list[Any]) -> Rows:

@@ -102,7 +102,7 @@ def _exchanges(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, 
 
 
 def _bindings(vhost: VirtualHost, where: dict[str, str]) -> Iterator[dict[str, Any]]:
-    for binding in passing(vhost.bindings):
+    for binding in vhost.bindings.each():
         if getattr(binding.destination, "exclusive_owner", None) is None:
             yield {
                 "source": binding.source.name,
