@@ -45,6 +45,18 @@ def test_a_second_ending_after_a_crash(passed: float, problems: int) -> None:
     assert sum(ledger.repeated.values()) == 1 - problems
 
 
+@pytest.mark.parametrize(
+    ("second", "published", "problems"), [("maxlen", 5, 0), ("maxlen", 0, 1), ("head", 5, 1)]
+)
+def test_a_letter_and_its_message_after_one_crash(second: str, published: int, problems: int) -> None:
+    """Those of a message that was published before the crash may both be there, but neither twice."""
+    ledger = Ledger(ends=[1.0], published=[{EACH[0]: published}])
+    ledger.end(EACH, "head", 1)
+    ledger.end(EACH, second, 1)
+    assert len(ledger.problems) == problems
+    assert sum(ledger.repeated.values()) == 1 - problems
+
+
 def test_a_second_ending_without_a_crash() -> None:
     ledger = Ledger()
     ledger.end(EACH, "single", 0)
