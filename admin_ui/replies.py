@@ -103,8 +103,8 @@ def dumps(document: Any) -> bytes:
     return _dumped(document, _plain)
 
 
-def dump_steps(document: Any) -> Generator[None, None, bytes]:
-    """As ``dumps``, in steps if there is something `Large` in it."""
+def dump_steps(document: Any) -> Generator[bytes, None, bytes]:
+    """As ``dumps``, in steps if something is `Large`. A step yields no octets; the end returns them all."""
     found: list[Large] = []
 
     def found_or_plain(value: Any) -> Any:
@@ -118,8 +118,8 @@ def dump_steps(document: Any) -> Generator[None, None, bytes]:
         return data
     for large in found:
         while not large.go_on():
-            yield
-        yield
+            yield b""
+        yield b""
     return _dumped(document, _plain)
 
 

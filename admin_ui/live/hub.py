@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Generator, Hashable, Iterable
 
 from aiohttp import web
 
@@ -234,15 +234,8 @@ class Hub:
 
 def _encoded(
     document: documents.Event, events: dict[tuple[str, Hashable], bytes], key: tuple[str, Hashable]
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """The event as JSON, which is put among ``events``. Empty pieces come before it if it takes long."""
-    steps = dump_steps(document)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            data: bytes = end.value
-            break
-        yield b""
+    data = yield from dump_steps(document)
     events[key] = data
     yield data

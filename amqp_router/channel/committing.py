@@ -122,7 +122,7 @@ class Gathering(TransactionPort):
 
 
 class Committing(Listener):
-    """Publishes what has waited for tx.commit; ``stopped`` says that the connection has ended.
+    """Publishes what has waited for tx.commit.
 
     It is the listener of its own ``publisher``. ``waits`` counts publishes that are not safe, or have not
     reached all their queues. ``has_failed`` says that one never will.
@@ -141,7 +141,8 @@ class Committing(Listener):
         self.has_failed = False
 
     def publish_some(self, publishes: Waiting, limit: int, intake: Intake, stopped: bool) -> int:
-        """Give messages to their queues until that costs ``limit`` enqueues; returns the cost.
+        """Give messages to their queues until that costs ``limit`` enqueues; returns the cost. Nothing is
+        returned to the client if its connection has ``stopped``.
 
         -1 if the last of them has queues left to reach: the next one must not overtake it.
         """
