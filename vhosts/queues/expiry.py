@@ -16,6 +16,9 @@ from vhosts.queues.local import LocalQueue
 from vhosts.queues.settings import QueueSettings
 from vhosts.queues.timers import QueueTimers, Timer
 
+#: Instead of the head's deadline, after a start until the queue has looked at its head: long over.
+NOT_LOOKED_AT = 1
+
 _NO_EXPIRY = NO_EXPIRY  # a C integer where compiled
 
 
@@ -33,7 +36,7 @@ class Expiry:
         self.used_us = 0
         #: Whether one of the ready messages may have a deadline.
         self.is_timed = False
-        #: The deadline of the head, as it was looked at last; 0 for none.
+        #: The deadline of the head, as it was looked at last; 0 for none, or ``NOT_LOOKED_AT``.
         self.head_us = 0
         self.timer: Timer | None = None
 

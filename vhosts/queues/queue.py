@@ -25,6 +25,7 @@ from vhosts.errors import no_get_from_single_active
 from vhosts.queues import state as states
 from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, REJECTED
 from vhosts.queues.destination import Asker
+from vhosts.queues.expiry import NOT_LOOKED_AT
 from vhosts.queues.handle import REDELIVERY_UNITS, Consumer, QueueView
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
 from vhosts.queues.mortal import MortalQueue
@@ -45,6 +46,7 @@ _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
 #: A message whose consumer does not see all of its headers gets others, some 15 µs.
 _BLIND_EXTRA = 15
 _NO_EXPIRY = NO_EXPIRY
+_NOT_LOOKED_AT = NOT_LOOKED_AT
 _AT_ONCE_UNITS = AT_ONCE_UNITS
 _PARKED_PER_UNIT = PARKED_PER_UNIT
 _COUNT_MAX = 0xFFFF
@@ -78,6 +80,9 @@ class Queue(MortalQueue):
                 self.ready.recovered()
                 if self.ready.count > 0:
                     self.expiry.is_timed = True  # whether the messages have deadlines stands in the log
+                    if settings.max_priority:
+                        # Its head may be over: what comes before its first turn is not before that one.
+                        self.expiry.head_us = _NOT_LOOKED_AT
                     self.touch()
         self.apply_settings(settings)
 

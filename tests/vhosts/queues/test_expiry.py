@@ -153,6 +153,24 @@ def test_deadlines_stay_over_a_restart(node: SimNode, how: str) -> None:
     assert (queue.message_count(), plain.message_count()) == (0, 1)
 
 
+def test_after_a_start_what_is_over_does_not_wait_behind_what_is_published_first(node: SimNode) -> None:
+    """A dead letter or a client may be quicker than the first turn of a queue with priorities."""
+    queue = declared(node, max_priority=3)
+    publish(node, queue, timed(node, "over", 1), timed(node, "kept", 60))
+    started = node.clock.now + 2
+    node = SimNode(node.disk, node.definitions, boot=2, log_options=OPTIONS)
+    node.clock.now = started
+    node.tick.now_us = node.clock.wall_us()
+    queue = node.queue("q")
+    first = message("first", persistent=True)
+    first.priority = 3
+    assert queue.message_count() == 2, "it has not looked yet"
+    queue.publish(first)
+    node.quiet()
+    assert (queue.message_count(), queue.expired_total) == (2, 1)
+    assert drained(queue) == ["first", "kept"]
+
+
 def test_deadline_of_a_large_message_comes_back_from_the_log(node: SimNode) -> None:
     queue = declared(node, durable=True)
     made = build_message(b"\x00\x01q", PERSISTENT, bytes(JOINED_BYTES_MAX + 1))
