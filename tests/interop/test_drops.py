@@ -32,7 +32,9 @@ def fill(wire: Wire, name: str, *bodies: str, late: str = "") -> None:
         if reply.name == "basic.ack":
             last = reply.delivery_tag
             waiting -= {tag for tag in waiting if tag == last or (reply.multiple and tag < last)}
-    wire.ok(2, "channel.close", code=200)
+    wire.send(2, "channel.close", code=200)
+    while wire.receive().name != "channel.close-ok":
+        pass
 
 
 def letters(wire: Wire, name: str, count: int, channel: int = 1) -> str:
@@ -111,3 +113,12 @@ def test_drops_come_before_what_is_over(wire: Wire, name: str, late: str, expect
     time.sleep(3.2)
     wire.send(1, "basic.nack", delivery_tag=0, multiple=True, requeue=True)
     assert letters(wire, name, 4) == expected
+
+
+def test_what_is_over_at_a_consumers_turn_comes_in_order(wire: Wire, name: str) -> None:
+    """With a limit, though nothing is dropped."""
+    declare(wire, name, max_length=9)
+    fill(wire, name, "0", "1", "2", "3", "4", late="134")
+    time.sleep(3.5)
+    consume(wire, name, 2)
+    assert letters(wire, name, 3) == "1e 3e 4e"

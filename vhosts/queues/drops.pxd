@@ -25,6 +25,7 @@ cdef class Drops:
     cpdef bint add(self, Message message) except -1
     cpdef add_later(self, Message message, str reason)
     cpdef close(self)
+    cpdef Py_ssize_t bury_all(self, StandingQueue queue, Py_ssize_t done, Py_ssize_t budget) except -1
     @cython.locals(letters=Burials, message=Message, reason=str, offset="unsigned long long")
     cpdef Py_ssize_t bury(self, StandingQueue queue, Py_ssize_t done, Py_ssize_t budget) except -1
     cdef Message _read(self, StandingQueue queue, unsigned long long offset)

@@ -84,6 +84,12 @@ class Drops:
         self._later.reverse()
         self._later_offsets.reverse()
 
+    def bury_all(self, queue: StandingQueue, done: int, budget: int) -> int:
+        """No further one comes: ``bury`` them."""
+        if not self.is_whole:
+            self.close()
+        return self.bury(queue, done, budget)
+
     def bury(self, queue: StandingQueue, done: int, budget: int) -> int:
         """Bury some, until ``budget`` units are used; returns the units used.
 

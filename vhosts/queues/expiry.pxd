@@ -3,6 +3,7 @@ cimport cython
 from amqp_router.protocol.message cimport Message
 
 cdef long long _NO_EXPIRY
+cdef long long _NOT_LOOKED_AT
 
 
 cdef class Expiry:

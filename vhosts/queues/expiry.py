@@ -19,7 +19,9 @@ from vhosts.queues.timers import QueueTimers, Timer
 #: Instead of the head's deadline, after a start until the queue has looked at its head: long over.
 NOT_LOOKED_AT = 1
 
-_NO_EXPIRY = NO_EXPIRY  # a C integer where compiled
+# C integers where compiled (see expiry.pxd).
+_NO_EXPIRY = NO_EXPIRY
+_NOT_LOOKED_AT = NOT_LOOKED_AT
 
 
 class Expiry:
@@ -45,6 +47,16 @@ class Expiry:
         ttl_ms, expires_ms = settings.message_ttl_ms, settings.expires_ms
         self.ttl_us = -1 if ttl_ms is None else ttl_ms * 1000
         self.expires_us = 0 if expires_ms is None else expires_ms * 1000
+
+    def recovered(self, settings: QueueSettings) -> None:
+        """The queue has messages of before a start; whether they have deadlines stands in the log.
+
+        The head may be over. With priorities, what is published before the queue's first turn must not be
+        before that one.
+        """
+        self.is_timed = True
+        if settings.max_priority:
+            self.head_us = _NOT_LOOKED_AT
 
     def stamp(self, message: Message, now_us: int) -> None:
         """Fix the deadline of a message that is published now, by its own time to live or the queue's."""

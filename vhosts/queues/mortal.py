@@ -177,7 +177,7 @@ class MortalQueue(StandingQueue):
                 return done
         if drops is not None and not self.buries and drops.count == 0:
             drops = None
-        if ready.swept_us != 0:
+        if ready.swept_us != 0 and (drops is None or not drops.is_begun):
             done = self._expire(done, budget)
             if ready.swept_us != 0:
                 return done
@@ -214,8 +214,7 @@ class MortalQueue(StandingQueue):
             if done >= budget and limits.is_exceeded_without(ready, newest):
                 return done  # the rest in another turn
         if drops is not None:
-            drops.close()
-            done = drops.bury(self, done, budget)
+            done = drops.bury_all(self, done, budget)
         return done
 
     def _trim_returned(self, budget: int) -> int:

@@ -13,7 +13,6 @@ from vhosts.queues.mortal cimport MortalQueue
 from vhosts.queues.ready.order cimport ReadyOrder
 
 cdef unsigned long long _NO_EXPIRY
-cdef long long _NOT_LOOKED_AT
 cdef Py_ssize_t _AT_ONCE_UNITS
 cdef int _REDELIVERY_EXTRA
 cdef int _BLIND_EXTRA

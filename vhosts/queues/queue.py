@@ -25,7 +25,6 @@ from vhosts.errors import no_get_from_single_active
 from vhosts.queues import state as states
 from vhosts.queues.death import DELIVERY_LIMIT, EXPIRED, REJECTED
 from vhosts.queues.destination import Asker
-from vhosts.queues.expiry import NOT_LOOKED_AT
 from vhosts.queues.handle import REDELIVERY_UNITS, Consumer, QueueView
 from vhosts.queues.limits import REJECT_PUBLISH_DLX
 from vhosts.queues.mortal import MortalQueue
@@ -46,7 +45,6 @@ _REDELIVERY_EXTRA = REDELIVERY_UNITS - 1
 #: A message whose consumer does not see all of its headers gets others, some 15 µs.
 _BLIND_EXTRA = 15
 _NO_EXPIRY = NO_EXPIRY
-_NOT_LOOKED_AT = NOT_LOOKED_AT
 _AT_ONCE_UNITS = AT_ONCE_UNITS
 _PARKED_PER_UNIT = PARKED_PER_UNIT
 _COUNT_MAX = 0xFFFF
@@ -79,10 +77,7 @@ class Queue(MortalQueue):
             if recovered:
                 self.ready.recovered()
                 if self.ready.count > 0:
-                    self.expiry.is_timed = True  # whether the messages have deadlines stands in the log
-                    if settings.max_priority:
-                        # Its head may be over: what comes before its first turn is not before that one.
-                        self.expiry.head_us = _NOT_LOOKED_AT
+                    self.expiry.recovered(settings)
                     self.touch()
         self.apply_settings(settings)
 
@@ -187,7 +182,8 @@ class Queue(MortalQueue):
             # It is delivered at once or not at all.
             if len(self.consumers) > 0:
                 self.pump(_AT_ONCE_UNITS)
-            self._expire(0, _AT_ONCE_UNITS)
+            if self.drops is None or not self.drops.is_begun:
+                self._expire(0, _AT_ONCE_UNITS)
         elif self.ready.count == 1:
             self._watch(message.deadline_us)
         elif self.settings.max_priority:
@@ -214,9 +210,7 @@ class Queue(MortalQueue):
         account.work = 0  # what was done before is not the consumers'
         drops = self.drops
         if drops is not None and drops.count > 0 and (drops.is_whole or not self.limits.is_exceeded(ready)):
-            if not drops.is_whole:
-                drops.close()
-            done = drops.bury(self, done, budget)
+            done = drops.bury_all(self, done, budget)
         if self.trims_first:
             done = self._trim_returned(budget)
             if self.trims_first:
@@ -266,6 +260,8 @@ class Queue(MortalQueue):
         if done < budget:
             self.pumped_at = self.publish_total
             if self.expiry.is_timed and (drops is None or not self.limits.is_exceeded(ready)):
+                if drops is not None and drops.count > 0:  # they were over when a consumer had its turn
+                    done = drops.bury_all(self, done, budget)
                 done = self._expire(done, budget)
             if self.limits.is_exceeded(ready) or (drops is not None and drops.count > 0):
                 done = self._trim(done, budget, 0)
@@ -313,13 +309,8 @@ class Queue(MortalQueue):
             return
         if self.trims_first:
             self._trim_returned(TRIM_UNITS)
-        is_dropping = self.drops is not None and self.drops.count > 0
-        if (
-            is_dropping
-            or len(self.consumers) > 0
-            or self.expiry.is_timed
-            or self.limits.is_exceeded(self.ready)
-        ):
+        is_due = len(self.consumers) > 0 or self.expiry.is_timed or self.limits.is_exceeded(self.ready)
+        if is_due or (self.drops is not None and self.drops.count > 0):
             self.touch()
 
     def is_returning(self) -> bool:
@@ -359,7 +350,8 @@ class Queue(MortalQueue):
             self._die(message, flags.EXPIRE)
             message = None if self.buries and self._must_wait() else self.ready.pop()
         if self.expiry.is_timed:
-            self._expire(0, _AT_ONCE_UNITS)  # the answer counts those that are left, as in RabbitMQ
+            if self.drops is None or not self.drops.is_begun:
+                self._expire(0, _AT_ONCE_UNITS)  # the answer counts those that are left, as in RabbitMQ
             self.touch()
         if message is None:
             self._heed_trouble()

@@ -518,3 +518,38 @@ def test_letters_of_what_returned_too_often_come_behind_those_of_what_is_dropped
     node.quiet()
     assert queue.message_count() == 2
     assert drained(dead) == numbers(3, 2, 0, 1)
+
+
+@pytest.mark.parametrize("bodies", ["abcdef", "abecdf"])
+def test_a_quorum_queue_that_drops_in_turns_lets_nothing_expire_meanwhile(
+    node: SimNode, monkeypatch: pytest.MonkeyPatch, bodies: str
+) -> None:
+    """What is over behind what is dropped leaves with it, also if a publish comes between two turns."""
+    monkeypatch.setattr("vhosts.queues.queue.TRIM_UNITS", 4)
+    dead = declared(node, "dead", durable=True)
+    queue = declared(
+        node,
+        durable=True,
+        queue_type="quorum",
+        max_length_bytes=6,
+        dead_letter_exchange="",
+        dead_letter_routing_key="dead",
+    )
+    for body in bodies:
+        each = message(body)
+        if body == "e":
+            each.expire_ms = 100
+        node.enter(queue.publish, each)
+    node.settle()
+    node.sleep(0.2)
+    short = message("")
+    short.expire_ms = 0
+
+    def call() -> None:
+        queue.publish(message("123456"))
+        queue.publish(short)
+
+    node.enter(call)
+    node.settle()
+    assert (queue.expired_total, queue.dropped_total) == (0, 6)
+    assert drained(dead) == [*reversed(bodies)]

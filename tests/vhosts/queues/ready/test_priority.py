@@ -176,6 +176,26 @@ def test_what_comes_while_very_many_expire_after_a_start_does_not_keep_them() ->
     assert (queue.expired_total, drained(queue)) == (6000, ["high"])
 
 
+def test_what_comes_while_very_many_expire_behind_one_that_was_got_does_not_keep_them() -> None:
+    node = node_with()
+    queue = declared(node, max_priority=3)
+    queue.publish(made("first", 1))
+    for number in range(6000):
+        one = made(number, 0)
+        one.expire_ms = 100
+        queue.publish(one)
+    node.settle()
+    node.sleep(0.2)
+    assert queue.message_count() == 6001, "they are behind another one"
+    first = queue.take(True)
+    assert first is not None
+    assert text_of(first) == "first"
+    assert 0 < queue.message_count() < 6000, "they expire in slices"
+    node.enter(queue.publish, made("high", 3))
+    node.settle()
+    assert (queue.expired_total, drained(queue)) == (6000, ["high"])
+
+
 def test_what_comes_before_the_timer_does_not_keep_what_is_over() -> None:
     """The loop reads a client's frames before it lets timers go off."""
     node = node_with()
